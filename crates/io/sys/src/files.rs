@@ -1,0 +1,119 @@
+//! Files by position, and a directory that nothing leads out of ([`ConfinedDir`]).
+//!
+//! Handles are [`std::fs::File`]: its `read_exact_at`, `write_all_at`, `sync_data` and `set_len`
+//! already do the right thing about short and interrupted calls. Here is what it lacks.
+
+mod confined;
+mod publish;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs};
+use rustix::io::Errno;
+
+pub use self::confined::{
+    Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions,
+};
+pub use self::publish::{Replace, temporary_name};
+pub use rustix::fs::FileType;
+
+/// Reads into all of `buffer` from `offset`, or as far as the file goes; returns how far.
+pub fn read_up_to_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `slices`, one after the other, from `offset`: one call for payloads that lie
+/// apart in staging memory. `slices` is used up on the way.
+///
+/// # Errors
+/// Those of `pwritev`; what was written before stays.
+pub fn write_vectored_at(
+    file: &File,
+    mut slices: &mut [IoSlice<'_>],
+    mut offset: u64,
+) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let most = slices.len().min(crate::udp::SLICES_MAX);
+        match rustix::io::pwritev(file, &slices[..most], offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                offset += count as u64;
+                IoSlice::advance_slices(&mut slices, count);
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What [`preallocate`] could do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// The blocks are the file's: writing them cannot fail for want of space.
+    Reserved,
+    /// The file system cannot reserve. The file has its length, and may yet run out of space.
+    Sparse,
+}
+
+/// Gives `file` a length of at least `len` bytes, and the blocks for them where possible.
+///
+/// # Errors
+/// `StorageFull`, `QuotaExceeded` or `FileTooLarge` before a byte is moved, and other I/O errors.
+pub fn preallocate(file: &File, len: u64) -> io::Result<Allocation> {
+    loop {
+        return match len {
+            0 => Ok(Allocation::Reserved),
+            _ => match fallocate(file, FallocateFlags::empty(), 0, len) {
+                Ok(()) => Ok(Allocation::Reserved),
+                Err(Errno::INTR) => continue,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    if file.metadata()?.len() < len {
+                        file.set_len(len)?;
+                    }
+                    Ok(Allocation::Sparse)
+                }
+                Err(error) => Err(error.into()),
+            },
+        };
+    }
+}
+
+/// Bytes that an unprivileged user may still write to the file system that `file` is on.
+pub fn free_space(file: impl AsFd) -> io::Result<u64> {
+    let stat = fstatvfs(file)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Turns direct I/O (`O_DIRECT`) on or off. While on, memory, offset and length of every transfer
+/// are multiples of [`DIRECT_ALIGNMENT`]; turn it off for the tail of a file.
+///
+/// # Errors
+/// `Unsupported` where the file system has no direct I/O.
+pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, if direct { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT })
+        .map_err(direct_error)
+}
+
+fn direct_error(error: Errno) -> io::Error {
+    if error == Errno::INVAL { io::ErrorKind::Unsupported.into() } else { error.into() }
+}
+
+/// Enough for the block size of any common device and for the page size.
+pub const DIRECT_ALIGNMENT: usize = 4096;

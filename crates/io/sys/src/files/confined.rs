@@ -1,0 +1,297 @@
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
+use rustix::io::Errno;
+
+use super::direct_error;
+
+/// A directory under which files are opened, made, renamed and removed, and that no path leads out
+/// of: neither `..` nor an absolute path, nor a symbolic link, whoever made it and whenever.
+///
+/// The kernel resolves every path in one step (`openat2` with `RESOLVE_BENEATH`), so that renaming
+/// directories meanwhile does not help an intruder. Links that stay inside are followed. Paths are
+/// relative; the empty path and `.` are the directory itself.
+///
+/// Opening a FIFO or a device never blocks; see [`File::metadata`] for what was opened.
+#[derive(Debug)]
+pub struct ConfinedDir {
+    dir: OwnedFd,
+}
+
+/// Why something under a [`ConfinedDir`] was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfinedError {
+    /// The path is absolute, or `..` or a link in it leads out of the directory, or it names
+    /// nothing that could be made, renamed or removed.
+    #[error("the path leads out of the directory")]
+    Escapes,
+    /// The kernel (before Linux 5.6) or a sandbox has no `openat2`, without which confinement
+    /// cannot be had.
+    #[error("this system has no openat2 (Linux 5.6), which is needed to confine paths")]
+    Unsupported,
+    /// Anything else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<Errno> for ConfinedError {
+    fn from(error: Errno) -> Self {
+        Self::Io(error.into())
+    }
+}
+
+impl From<ConfinedError> for io::Error {
+    fn from(error: ConfinedError) -> Self {
+        match error {
+            ConfinedError::Io(error) => error,
+            ConfinedError::Escapes => Self::new(io::ErrorKind::PermissionDenied, error),
+            ConfinedError::Unsupported => Self::new(io::ErrorKind::Unsupported, error),
+        }
+    }
+}
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    #[default]
+    Read,
+    /// Writing.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+/// Whether opening makes a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Create {
+    /// It must be there.
+    #[default]
+    Never,
+    /// Where it is missing.
+    IfMissing,
+    /// It must not be there, not even as a link.
+    New,
+}
+
+/// How [`ConfinedDir::open`] opens a file. The default is an existing file for reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// What for.
+    pub access: Access,
+    /// Whether to make it.
+    pub create: Create,
+    /// Cut it to zero length.
+    pub truncate: bool,
+    /// Bypass the page cache (`O_DIRECT`); `Unsupported` where the file system cannot.
+    pub direct: bool,
+    /// Refuse a symbolic link as last component.
+    pub no_follow: bool,
+    /// Permission bits of a new file, less the umask.
+    pub mode: u32,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            access: Access::Read,
+            create: Create::Never,
+            truncate: false,
+            direct: false,
+            no_follow: false,
+            mode: 0o666,
+        }
+    }
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without a path.
+    pub name: OsString,
+    /// What it is; [`FileType::Unknown`] on file systems that do not say.
+    pub kind: FileType,
+}
+
+impl ConfinedDir {
+    /// Takes the directory `path`, which itself is resolved as usual.
+    ///
+    /// # Errors
+    /// Those of opening a directory, and [`ConfinedError::Unsupported`].
+    pub fn open_root(path: impl AsRef<Path>) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = Self { dir: rustix::fs::open(path.as_ref(), flags, Mode::empty())? };
+        match root.resolve(Path::new("."), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+            Ok(_) => Ok(root),
+            // Sandboxes that do not know a call tend to answer EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => Err(ConfinedError::Unsupported),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the directory `path` below this one; what is confined to the new one is so to this.
+    pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        Ok(Self { dir: self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)? })
+    }
+
+    /// Opens the file `path`.
+    pub fn open(&self, path: impl AsRef<Path>, options: &FileOptions) -> Result<File> {
+        let mut flags = match options.access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::WRONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags |= match options.create {
+            Create::Never => OFlags::empty(),
+            Create::IfMissing => OFlags::CREATE,
+            Create::New => OFlags::CREATE | OFlags::EXCL,
+        };
+        flags.set(OFlags::TRUNC, options.truncate);
+        flags.set(OFlags::DIRECT, options.direct);
+        flags.set(OFlags::NOFOLLOW, options.no_follow);
+        let mode = match options.create {
+            Create::Never => Mode::empty(),
+            Create::IfMissing | Create::New => Mode::from_raw_mode(options.mode & 0o7777),
+        };
+        match self.resolve(path.as_ref(), flags, mode) {
+            Ok(fd) => Ok(File::from(fd)),
+            Err(Errno::INVAL) if options.direct => Err(direct_error(Errno::INVAL).into()),
+            Err(error) => Err(escape(error)),
+        }
+    }
+
+    /// Makes the directory `path` and those above it, with the permission bits `mode`, less the
+    /// umask, each; those that are there already, also as links that stay inside, are taken.
+    pub fn create_dir_all(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
+        let mut prefix = PathBuf::new();
+        let directory = OFlags::PATH | OFlags::DIRECTORY;
+        for component in path.as_ref().components() {
+            prefix.push(component);
+            match self.resolve(&prefix, directory, Mode::empty()) {
+                Ok(_) => {}
+                Err(Errno::NOENT) if matches!(component, Component::Normal(_)) => {
+                    let (parent, name) = self.parent(&prefix)?;
+                    match mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    // Made by another meanwhile, it may be no directory, or lead out.
+                    self.resolve(&prefix, directory, Mode::empty()).map_err(escape)?;
+                }
+                Err(error) => return Err(escape(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the file or link `path`.
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (parent, name) = self.parent(path.as_ref())?;
+        Ok(unlinkat(parent, name, AtFlags::empty())?)
+    }
+
+    /// Removes the empty directory `path`.
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (parent, name) = self.parent(path.as_ref())?;
+        Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// What `path` is, through links that stay inside.
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
+        self.stat(path.as_ref(), OFlags::PATH)
+    }
+
+    /// What `path` is; a link as last component is not followed.
+    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
+        self.stat(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW)
+    }
+
+    /// The names in the directory `path`, in no order, without `.` and `..`.
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<Entries> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)?;
+        Ok(Entries(Dir::new(fd)?))
+    }
+
+    /// Makes names added to, changed in and removed from the directory `path` durable.
+    pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)?;
+        Ok(rustix::fs::fsync(fd)?)
+    }
+
+    /// The directory that holds the last component of `path`, and that component, which is never
+    /// `.` or `..` and holds no separator.
+    pub(super) fn parent(&self, path: &Path) -> Result<(OwnedFd, CString)> {
+        let name = path.file_name().ok_or(ConfinedError::Escapes)?;
+        let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        Ok((self.resolve(parent, flags, Mode::empty()).map_err(escape)?, name))
+    }
+
+    fn stat(&self, path: &Path, flags: OFlags) -> Result<Metadata> {
+        let fd = self.resolve(path, flags, Mode::empty()).map_err(escape)?;
+        Ok(File::from(fd).metadata()?)
+    }
+
+    fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { OsStr::new(".") } else { path.as_os_str() };
+        let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut races = 0;
+        loop {
+            match openat2(&self.dir, path, flags | OFlags::CLOEXEC, mode, rules) {
+                // Something was renamed on the way and the kernel cannot tell what that means.
+                Err(Errno::AGAIN) if races < RACES_MAX => races += 1,
+                Err(Errno::INTR) => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+impl AsFd for ConfinedDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
+/// The names in a directory, see [`ConfinedDir::read_dir`].
+#[derive(Debug)]
+pub struct Entries(Dir);
+
+impl Iterator for Entries {
+    type Item = io::Result<DirEntry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = match self.0.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error.into())),
+            };
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                let name = OsString::from_vec(name.to_vec());
+                return Some(Ok(DirEntry { name, kind: entry.file_type() }));
+            }
+        }
+    }
+}
+
+/// `openat2` says EXDEV for a path that leaves its directory.
+fn escape(error: Errno) -> ConfinedError {
+    if error == Errno::XDEV { ConfinedError::Escapes } else { error.into() }
+}
+
+type Result<T> = std::result::Result<T, ConfinedError>;
+
+/// Renames that one lookup may meet: a bound for an intruder who does nothing else.
+const RACES_MAX: u32 = 1000;

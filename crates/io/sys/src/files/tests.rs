@@ -1,0 +1,273 @@
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use super::*;
+use crate::memory::Pages;
+
+const NEW: FileOptions = FileOptions {
+    access: Access::ReadWrite,
+    create: Create::New,
+    truncate: false,
+    direct: false,
+    no_follow: false,
+    mode: 0o640,
+};
+
+#[test]
+fn writes_scattered_slices_in_order() {
+    let scratch = Scratch::new();
+    let file = scratch.root().open("file", &NEW).unwrap();
+    let parts: Vec<Vec<u8>> = (0..2500u32).map(|i| vec![i as u8; (i % 7) as usize]).collect();
+    let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    write_vectored_at(&file, &mut slices, 3).unwrap();
+    write_vectored_at(&file, &mut [], 3).unwrap();
+    let whole = parts.concat();
+    let mut back = vec![9; whole.len() + 100];
+    assert_eq!(read_up_to_at(&file, &mut back, 3).unwrap(), whole.len());
+    assert_eq!(back[..whole.len()], whole);
+    assert_eq!(read_up_to_at(&file, &mut back, 1 << 40).unwrap(), 0);
+}
+
+#[test]
+fn preallocation_gives_the_length() {
+    let scratch = Scratch::new();
+    let file = scratch.root().open("file", &NEW).unwrap();
+    file.write_all_at(b"kept", 0).unwrap();
+    preallocate(&file, 1 << 20).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    preallocate(&file, 10).unwrap();
+    preallocate(&file, 0).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 1 << 20);
+    let mut start = [0; 4];
+    file.read_exact_at(&mut start, 0).unwrap();
+    assert_eq!(&start, b"kept");
+    assert!(free_space(&file).unwrap() > 0);
+    // No file system holds this; what fails is the call, not a later write.
+    assert!(preallocate(&file, i64::MAX as u64).is_err());
+}
+
+#[test]
+fn direct_io_moves_aligned_blocks() {
+    let scratch = Scratch::new();
+    let file = match scratch.root().open("file", &FileOptions { direct: true, ..NEW }) {
+        Err(ConfinedError::Io(error)) if error.kind() == ErrorKind::Unsupported => {
+            println!("skipped: {} has no direct I/O", scratch.path.display());
+            return;
+        }
+        result => result.unwrap(),
+    };
+    let mut block = Pages::new(2 * DIRECT_ALIGNMENT).unwrap();
+    block.fill(5);
+    file.write_all_at(&block, 0).unwrap();
+    set_direct(&file, false).unwrap();
+    file.write_all_at(b"tail", 2 * DIRECT_ALIGNMENT as u64).unwrap();
+    file.sync_data().unwrap();
+    set_direct(&file, true).unwrap();
+    let mut back = Pages::new(DIRECT_ALIGNMENT).unwrap();
+    file.read_exact_at(&mut back, DIRECT_ALIGNMENT as u64).unwrap();
+    assert!(back.iter().all(|byte| *byte == 5));
+}
+
+#[test]
+fn paths_that_lead_out_are_refused() {
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path.join("secret"), "secret").unwrap();
+    std::fs::create_dir_all(scratch.path.join("root/sub")).unwrap();
+    let inside = scratch.path.join("root");
+    symlink("../secret", inside.join("up")).unwrap();
+    symlink("/", inside.join("slash")).unwrap();
+    symlink("..", inside.join("parent")).unwrap();
+    symlink("sub/../../secret", inside.join("detour")).unwrap();
+    let root = ConfinedDir::open_root(&inside).unwrap();
+    let absolute = scratch.path.join("secret");
+    for path in [
+        "..",
+        "../secret",
+        "sub/../../secret",
+        "up",
+        "detour",
+        "parent/secret",
+        "slash/etc/passwd",
+        "/etc/passwd",
+        "sub/../../root/sub",
+        absolute.to_str().unwrap(),
+    ] {
+        let read = root.open(path, &FileOptions::default());
+        assert!(matches!(read, Err(ConfinedError::Escapes)), "{path}: {read:?}");
+        assert!(matches!(root.metadata(path), Err(ConfinedError::Escapes)), "{path}");
+        assert!(root.open_dir(path).is_err(), "{path}");
+        assert!(root.read_dir(path).is_err(), "{path}");
+        assert!(root.create_dir_all(path, 0o777).is_err(), "{path}");
+        let below = Path::new(path).join("x");
+        assert!(root.create_dir_all(&below, 0o777).is_err(), "{path}");
+        assert!(root.open(&below, &NEW).is_err(), "{path}");
+        assert!(root.remove_file(&below).is_err(), "{path}");
+        assert!(root.remove_dir(&below).is_err(), "{path}");
+        assert!(root.rename(&below, "here", Replace::Yes).is_err(), "{path}");
+        assert!(root.rename("sub", &below, Replace::Yes).is_err(), "{path}");
+    }
+    for name in ["", ".", "..", "/", "sub/.."] {
+        assert!(matches!(root.remove_dir(name), Err(ConfinedError::Escapes)), "{name:?}");
+        assert!(matches!(root.rename("sub", name, Replace::Yes), Err(ConfinedError::Escapes)));
+    }
+    assert!(root.open("nul\0", &NEW).is_err());
+    assert!(root.remove_file("nul\0").is_err());
+    assert_eq!(std::fs::read_to_string(absolute).unwrap(), "secret");
+    let error = io::Error::from(root.open("..", &FileOptions::default()).unwrap_err());
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn magic_links_are_refused() {
+    let Ok(proc) = ConfinedDir::open_root("/proc/self") else {
+        println!("skipped: no /proc");
+        return;
+    };
+    assert!(proc.open("root/etc/passwd", &FileOptions::default()).is_err());
+    assert!(proc.metadata("cwd").is_err());
+    assert!(proc.symlink_metadata("cwd").unwrap().is_symlink());
+}
+
+#[test]
+fn links_that_stay_inside_are_followed() {
+    let scratch = Scratch::new();
+    let root = scratch.root();
+    root.create_dir_all("a/b", 0o755).unwrap();
+    root.open("a/file", &NEW).unwrap().write_all(b"x").unwrap();
+    symlink("b/../file", scratch.path.join("a/link")).unwrap();
+    symlink("a", scratch.path.join("dir")).unwrap();
+    assert_eq!(root.metadata("dir/link").unwrap().len(), 1);
+    assert!(root.symlink_metadata("dir/link").unwrap().is_symlink());
+    let refuse = FileOptions { no_follow: true, ..FileOptions::default() };
+    assert!(root.open("a/link", &refuse).is_err());
+    root.create_dir_all("dir/b/c", 0o755).unwrap();
+    assert!(root.metadata("a/b/c").unwrap().is_dir());
+    // Removing a link removes the link.
+    root.remove_file("a/link").unwrap();
+    assert!(root.metadata("a/file").unwrap().is_file());
+}
+
+#[test]
+fn files_are_made_as_asked() {
+    let scratch = Scratch::new();
+    let root = scratch.root();
+    let error = root.open("a", &FileOptions::default()).unwrap_err();
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::NotFound);
+    let mut file = root.open("a", &NEW).unwrap();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o007, 0);
+    file.write_all(b"12345").unwrap();
+    let error = root.open("a", &NEW).unwrap_err();
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::AlreadyExists);
+    let again = FileOptions { create: Create::IfMissing, ..NEW };
+    let mut text = String::new();
+    root.open("a", &again).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "12345");
+    let write = FileOptions { access: Access::Write, truncate: true, ..FileOptions::default() };
+    root.open("a", &write).unwrap();
+    assert_eq!(root.metadata("a").unwrap().len(), 0);
+    assert!(root.open("missing/a", &again).is_err());
+}
+
+#[test]
+fn a_fifo_does_not_block() {
+    let scratch = Scratch::new();
+    let path = scratch.path.join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).unwrap();
+    let file = scratch.root().open("fifo", &FileOptions::default()).unwrap();
+    assert!(!file.metadata().unwrap().is_file());
+    let write = FileOptions { access: Access::Write, ..FileOptions::default() };
+    drop(file);
+    assert!(scratch.root().open("fifo", &write).is_err());
+}
+
+#[test]
+fn directories_are_made_listed_and_removed() {
+    let scratch = Scratch::new();
+    let root = scratch.root();
+    root.create_dir_all("x/./y/z", 0o755).unwrap();
+    root.create_dir_all("x/y/z", 0o755).unwrap();
+    root.create_dir_all("", 0o755).unwrap();
+    root.open("x/file", &NEW).unwrap();
+    assert!(root.create_dir_all("x/file/z", 0o755).is_err());
+    let mut names: Vec<_> = root
+        .read_dir("x")
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.name.into_string().unwrap(), entry.kind))
+        .collect();
+    names.sort_by(|a, b| a.0.cmp(&b.0));
+    let expected = [("file".into(), FileType::RegularFile), ("y".into(), FileType::Directory)];
+    assert_eq!(names, expected);
+    let sub = root.open_dir("x").unwrap();
+    assert!(matches!(sub.metadata("../x"), Err(ConfinedError::Escapes)));
+    sub.remove_file("file").unwrap();
+    assert!(root.remove_dir("x").is_err());
+    sub.remove_dir("y/z").unwrap();
+    sub.sync_dir("y").unwrap();
+    root.sync_dir("").unwrap();
+    assert!(free_space(&root).unwrap() > 0);
+}
+
+#[test]
+fn renaming_replaces_only_when_told() {
+    let scratch = Scratch::new();
+    let root = scratch.root();
+    root.create_dir_all("d", 0o755).unwrap();
+    root.open("part", &NEW).unwrap().write_all(b"new").unwrap();
+    root.open("d/final", &NEW).unwrap().write_all(b"old").unwrap();
+    let error = root.rename("part", "d/final", Replace::No).unwrap_err();
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(scratch.path.join("d/final")).unwrap(), b"old");
+    root.rename("part", "d/final", Replace::Yes).unwrap();
+    assert_eq!(std::fs::read(scratch.path.join("d/final")).unwrap(), b"new");
+    root.rename("d/final", "fresh", Replace::No).unwrap();
+    assert!(root.metadata("d/final").is_err());
+    // A link of the new name is replaced, not followed.
+    symlink("d", scratch.path.join("link")).unwrap();
+    root.rename("fresh", "link", Replace::Yes).unwrap();
+    assert!(root.symlink_metadata("link").unwrap().is_file());
+}
+
+#[test]
+fn temporary_names_fit_and_differ() {
+    let name = temporary_name(OsStr::new("data.bin"), 0xab);
+    assert_eq!(name, ".data.bin.00000000000000ab.lh-part");
+    let long = "n".repeat(255);
+    let (one, two) = (temporary_name(OsStr::new(&long), 1), temporary_name(OsStr::new(&long), 2));
+    assert_eq!((one.len(), two.len()), (255, 255));
+    assert_ne!(one, two);
+    let scratch = Scratch::new();
+    scratch.root().open(&one, &NEW).unwrap();
+}
+
+/// A directory of its own for each test, removed at the end.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("longhaul-sys-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self { path }
+    }
+
+    fn root(&self) -> ConfinedDir {
+        ConfinedDir::open_root(&self.path).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
