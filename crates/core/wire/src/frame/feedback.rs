@@ -1,0 +1,146 @@
+use longhaul_units::{Bytes, Duration, PacketNumber, Rate};
+
+use super::Ranges;
+use crate::{DecodeError, Full, Reader, Writer, units, varint};
+
+/// What a receiver of packets knows (docs/protocol.md section 5.4).
+///
+/// Counters are cumulative since the start of the lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feedback<'a> {
+    /// Highest packet number received.
+    pub largest: PacketNumber,
+    /// Send time of that packet, echoed: microseconds modulo 2^32, the sender's clock.
+    pub largest_sent: u32,
+    /// Its arrival: microseconds modulo 2^32, the receiver's clock.
+    pub largest_received: u32,
+    /// From that arrival to the sending of this frame, in whole microseconds.
+    pub delay: Duration,
+    /// Packets received, duplicates and replays not counted.
+    pub packets: u64,
+    /// Their bytes at the IP layer.
+    pub bytes: Bytes,
+    /// Packets that carried the ECN mark CE.
+    pub marked: u64,
+    /// Packets missing because a socket buffer of the receiver was full.
+    pub socket_drops: u64,
+    /// Packets missing because of the receiving host otherwise.
+    pub host_drops: u64,
+    /// Object bytes that may ever be sent for the first time on this connection.
+    pub credit: Bytes,
+    /// Which packet numbers are missing.
+    pub ranges: Ranges<'a>,
+    /// Rate that the receiver takes itself to be capable of.
+    pub receive_capacity: Option<Rate>,
+    /// Size of the receiver's socket buffer.
+    pub socket_buffer: Option<Bytes>,
+}
+
+impl<'a> Feedback<'a> {
+    /// The form that a TCP carrier uses: nothing but the credit.
+    pub const fn credit_only(credit: Bytes) -> Feedback<'static> {
+        Feedback {
+            largest: PacketNumber::new(0),
+            largest_sent: 0,
+            largest_received: 0,
+            delay: Duration::ZERO,
+            packets: 0,
+            bytes: Bytes::ZERO,
+            marked: 0,
+            socket_drops: 0,
+            host_drops: 0,
+            credit,
+            ranges: Ranges::EMPTY,
+            receive_capacity: None,
+            socket_buffer: None,
+        }
+    }
+
+    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let mut feedback = Self {
+            largest: PacketNumber::new(reader.varint()?),
+            largest_sent: reader.u32()?,
+            largest_received: reader.u32()?,
+            delay: Duration::from_micros(reader.varint()?),
+            packets: reader.varint()?,
+            bytes: Bytes::new(reader.varint()?),
+            marked: reader.varint()?,
+            socket_drops: reader.varint()?,
+            host_drops: reader.varint()?,
+            credit: Bytes::new(reader.varint()?),
+            ranges: Ranges::EMPTY,
+            receive_capacity: None,
+            socket_buffer: None,
+        };
+        let from = reader.varint()?;
+        let to = reader.varint()?;
+        feedback.ranges = Ranges::decode(from, to, reader.sized(usize::MAX)?)?;
+        while !reader.is_empty() {
+            let kind = reader.varint()?;
+            let mut value = Reader::new(reader.sized(usize::MAX)?, "FEEDBACK extension");
+            match kind {
+                RECEIVE_CAPACITY => {
+                    feedback.receive_capacity = Some(Rate::from_bps(value.varint()?));
+                }
+                SOCKET_BUFFER => feedback.socket_buffer = Some(Bytes::new(value.varint()?)),
+                _ if kind.is_multiple_of(2) => continue,
+                _ => return Err(DecodeError::Unsupported { what: "FEEDBACK extension" }),
+            }
+            value.finish()?;
+        }
+        Ok(feedback)
+    }
+
+    pub(super) fn body_len(&self) -> usize {
+        let ranges = self.ranges.encoded().len();
+        let counts: usize = self.counts().map(varint::len).iter().sum();
+        let extensions = self.extensions().into_iter().flatten();
+        varint::len(self.largest.get())
+            + 8
+            + counts
+            + varint::len(ranges as u64)
+            + ranges
+            + extensions.map(|(_, value)| 2 + varint::len(value)).sum::<usize>()
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.varint(self.largest.get())?;
+        w.u32(self.largest_sent)?;
+        w.u32(self.largest_received)?;
+        for count in self.counts() {
+            w.varint(count)?;
+        }
+        w.sized(self.ranges.encoded())?;
+        for (kind, value) in self.extensions().into_iter().flatten() {
+            w.varint(kind)?;
+            w.varint(varint::len(value) as u64)?;
+            w.varint(value)?;
+        }
+        Ok(())
+    }
+
+    /// The fields between the times and the ranges, in wire order.
+    fn counts(&self) -> [u64; 9] {
+        [
+            units::micros(self.delay),
+            self.packets,
+            self.bytes.get(),
+            self.marked,
+            self.socket_drops,
+            self.host_drops,
+            self.credit.get(),
+            self.ranges.from(),
+            self.ranges.to(),
+        ]
+    }
+
+    fn extensions(&self) -> [Option<(u64, u64)>; 2] {
+        [
+            self.receive_capacity.map(|rate| (RECEIVE_CAPACITY, rate.as_bps())),
+            self.socket_buffer.map(|size| (SOCKET_BUFFER, size.get())),
+        ]
+    }
+}
+
+const RECEIVE_CAPACITY: u64 = 2;
+const SOCKET_BUFFER: u64 = 4;

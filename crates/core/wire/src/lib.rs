@@ -1,0 +1,46 @@
+//! Every byte of the Longhaul protocol (docs/protocol.md): reading and writing, nothing else.
+//!
+//! The crate keeps no state, opens and seals nothing, and does not judge whether a message is
+//! allowed at its time; `longhaul-session`, `longhaul-engine` and `longhaul-objects` do.
+//!
+//! Contract:
+//! - reading never panics and never reserves memory by a length that the peer claims, whatever
+//!   the bytes; every length and reserved bit is checked, and bytes left over are an error;
+//! - what was written reads back as the same value;
+//! - writing fails with [`Full`] and changes nothing when there is no room.
+//!
+//! ```
+//! use longhaul_wire::{Frame, Frames, Writer};
+//!
+//! let mut buffer = [0; 64];
+//! let mut writer = Writer::new(&mut buffer);
+//! Frame::Ping.encode(&mut writer).unwrap();
+//! Frame::Challenge(*b"12345678").encode(&mut writer).unwrap();
+//! let len = writer.len();
+//!
+//! let frames: Result<Vec<_>, _> = Frames::new(&buffer[..len]).collect();
+//! assert_eq!(frames.unwrap(), [Frame::Ping, Frame::Challenge(*b"12345678")]);
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod close;
+mod error;
+mod frame;
+mod header;
+mod reader;
+mod units;
+pub mod varint;
+mod writer;
+
+pub use close::{CloseCode, MAX_REASON};
+pub use error::{DecodeError, Full};
+pub use frame::{Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, State, stream_room};
+pub use header::{
+    AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,
+    MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
+};
+pub use reader::Reader;
+pub use writer::Writer;
