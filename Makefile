@@ -1,0 +1,45 @@
+# Each target works alone on a Debian machine with a Rust toolchain, and installs what else it needs when run as
+# root. `make help` says what there is.
+
+PREFIX ?= /usr/local
+SEEDS ?= 2000
+
+# aws-lc-sys, the only C in the build, takes a C compiler and nothing else.
+BUILD := xtask/with-tools.sh "cc"
+# The tests and the benchmarks make network namespaces.
+RUN := xtask/with-tools.sh "cc ip"
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+LONGHAUL := $(TARGET)/release/longhaul
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench install lint longhaul
+
+help:
+	@echo 'make demo      a verified transfer over an emulated long path, and what it shows'
+	@echo 'make test      the simulation over SEEDS=$(SEEDS) seeds, then all tests'
+	@echo 'make bench     this machine'\''s limits, Longhaul and its peers, as ratios'
+	@echo 'make install   the program to PREFIX=$(PREFIX)/bin (DESTDIR is respected)'
+	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
+
+longhaul:
+	@$(BUILD) cargo build --release --locked -p longhaul
+
+demo: longhaul
+	@$(LONGHAUL) demo
+
+# Simulation at release speed; the tests with overflow checks and assertions, libraries optimised (Cargo.toml).
+# The tests run the program itself, so it is built first.
+test:
+	@$(RUN) cargo xtask swarm --seeds $(SEEDS)
+	@$(RUN) cargo build --workspace --bins --locked
+	@$(RUN) cargo test --workspace --locked
+
+bench: longhaul
+	@$(RUN) $(LONGHAUL) bench
+	@$(if $(wildcard bench/peers.sh),$(RUN) bench/peers.sh)
+
+install: longhaul
+	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul
+
+lint:
+	@$(BUILD) cargo xtask ci

@@ -1,0 +1,86 @@
+//! Everything that CI runs, runnable by hand: `cargo xtask help` lists the commands.
+//!
+//! The crate contains no part of the product and no knowledge that is written down elsewhere: which
+//! crate may use which comes from ARCHITECTURE.md, licences and sources from deny.toml, the
+//! compiler from rust-toolchain.toml, everything else about the workspace from `cargo metadata`.
+//!
+//! ```text
+//! cargo xtask tidy
+//! cargo xtask swarm --seeds 100000 --from 1
+//! ```
+
+mod arguments;
+mod ci;
+mod command;
+mod fuzz;
+mod metadata;
+mod swarm;
+mod tidy;
+mod toml;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use arguments::Arguments;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next().unwrap_or_else(|| "help".to_owned());
+    let mut arguments = Arguments::new(arguments.collect());
+    let root = root()?;
+    match command.as_str() {
+        "ci" => {
+            arguments.finish()?;
+            ci::run(&root)
+        }
+        "tidy" => {
+            arguments.finish()?;
+            tidy::run(&root)
+        }
+        "swarm" => {
+            let seeds = arguments.number("--seeds")?.unwrap_or(2_000);
+            let from = arguments.number("--from")?.unwrap_or(1);
+            arguments.finish()?;
+            swarm::run(&root, seeds, from)
+        }
+        "fuzz" => {
+            let seconds = arguments.number("--seconds")?.unwrap_or(30);
+            arguments.finish()?;
+            fuzz::run(&root, seconds)
+        }
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => bail!("unknown command `{other}`; `cargo xtask help` lists them"),
+    }
+}
+
+/// The workspace's root: this crate lies directly in it.
+fn root() -> Result<PathBuf> {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("run me as `cargo xtask`")?;
+    let root = PathBuf::from(manifest).parent().map(PathBuf::from);
+    root.context("xtask must lie inside the workspace")
+}
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci                          everything below except swarm and fuzz, with format, clippy and docs
+  tidy                        dependency arrows, documents, sizes, banned calls, licences
+  swarm [--seeds N] [--from S]  simulate N seeds from S on (2000 from 1)
+  fuzz [--seconds N]          run each fuzz target for N seconds (30); needs nightly and cargo-fuzz
+  help                        this text
+";

@@ -1,0 +1,65 @@
+//! `cargo xtask swarm`: many seeds through the deterministic simulation, at release speed.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command;
+
+/// Simulates `seeds` seeds from `from` on. A failing seed's line on standard output ends the run
+/// with the command that replays this seed alone.
+pub fn run(root: &Path, seeds: u64, from: u64) -> Result<()> {
+    let mut swarm = command::cargo(root);
+    swarm.args(["run", "--quiet", "--release", "-p", "longhaul-sim", "--bin", "swarm", "--"]);
+    swarm.args(["--seeds", &seeds.to_string(), "--from", &from.to_string()]);
+    let mut child = swarm.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("the swarm's output is a pipe")?;
+
+    let mut failed = Vec::new();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        println!("{line}");
+        failed.extend(failing_seed(&line));
+    }
+    let status = child.wait()?;
+    if status.success() && failed.is_empty() {
+        return Ok(());
+    }
+    failed.sort_unstable();
+    failed.dedup();
+    for seed in &failed {
+        println!("replay: cargo xtask swarm --seeds 1 --from {seed}");
+    }
+    if failed.is_empty() {
+        println!("replay: cargo xtask swarm --seeds {seeds} --from {from}");
+    }
+    bail!("the swarm failed ({status}, {} failing seeds named)", failed.len())
+}
+
+/// The seed in a line such as `FAILED seed 17: ...` or `fail: seed=17`.
+fn failing_seed(line: &str) -> Option<u64> {
+    let lower = line.to_ascii_lowercase();
+    if !lower.trim_start().starts_with("fail") {
+        return None;
+    }
+    let (_, rest) = lower.split_once("seed")?;
+    let digits = rest.trim_start_matches([' ', '=', ':']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failing_seed;
+
+    #[test]
+    fn only_lines_that_report_a_failure_name_a_seed() {
+        assert_eq!(failing_seed("FAILED seed 17: byte 4 is wrong"), Some(17));
+        assert_eq!(failing_seed("  fail: seed=18"), Some(18));
+        assert_eq!(failing_seed("seed 19 passed"), None);
+        assert_eq!(failing_seed("FAILED: 3 of 2000 seeds"), None);
+        assert_eq!(failing_seed("FAILED seed 99999999999999999999999"), None);
+    }
+}

@@ -1,0 +1,83 @@
+#!/bin/sh
+# with-tools.sh "cc ip" COMMAND...
+# Runs COMMAND once the named tools are there: installed by apt-get when we are root on Debian, else named in
+# the message. Also sees to it that cargo works in this folder.
+set -eu
+
+fail() {
+    echo "longhaul: $*" >&2
+    exit 1
+}
+
+# Debian's package for a tool.
+package_of() {
+    case $1 in
+    cc) echo "gcc libc6-dev" ;;
+    ip) echo "iproute2" ;;
+    c++) echo "g++" ;;
+    *) echo "$1" ;;
+    esac
+}
+
+is_there() {
+    case $1 in
+    cc) command -v cc >/dev/null 2>&1 && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 ;;
+    ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+install_missing() {
+    missing=
+    for tool in "$@"; do
+        is_there "$tool" || missing="$missing $(package_of "$tool")"
+    done
+    [ -n "$missing" ] || return 0
+    command -v apt-get >/dev/null 2>&1 || fail "needs, in Debian's names:$missing"
+    [ "$(id -u)" = 0 ] || fail "first run: sudo apt-get install$missing"
+    echo "longhaul: installing$missing" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # The lists may be absent or old: try again with new ones.
+    # shellcheck disable=SC2086
+    apt-get install -y --no-install-recommends $missing >/dev/null 2>&1 ||
+        { apt-get update >/dev/null && apt-get install -y --no-install-recommends $missing >/dev/null; } ||
+        fail "apt-get could not install$missing"
+}
+
+# rust-toolchain.toml names one release. Where rustup has it, or can fetch it, nothing is to be done; else a
+# toolchain that is already here and new enough will do.
+choose_toolchain() {
+    command -v cargo >/dev/null 2>&1 || PATH=$PATH:$HOME/.cargo/bin
+    command -v cargo >/dev/null 2>&1 || fail "cargo is missing: install Rust with rustup (https://rustup.rs)"
+    if cargo --version >/dev/null 2>&1; then
+        return 0
+    fi
+    command -v rustup >/dev/null 2>&1 || fail "cargo does not start: $(cargo --version 2>&1 | head -n 1)"
+    wanted=$(sed -n 's/^channel = "\([0-9.]*\)"$/\1/p' rust-toolchain.toml)
+    echo "longhaul: asking rustup for Rust $wanted" >&2
+    if rustup toolchain install >/dev/null 2>&1 && cargo --version >/dev/null 2>&1; then
+        return 0
+    fi
+    for name in $(rustup toolchain list | cut -d ' ' -f 1); do
+        have=$(rustup run "$name" rustc --version 2>/dev/null | cut -d ' ' -f 2)
+        case $have in
+        "" | *-*) continue ;;
+        esac
+        if [ "$(printf '%s\n' "$wanted" "$have" | sort -V | head -n 1)" = "$wanted" ]; then
+            echo "longhaul: Rust $wanted is not installed; using $name ($have)" >&2
+            export RUSTUP_TOOLCHAIN="$name"
+            return 0
+        fi
+    done
+    fail "needs Rust $wanted or newer: rustup toolchain install $wanted"
+}
+
+cd "$(dirname "$0")/.."
+# `ip` lies in a folder that only root's path names.
+PATH=$PATH:/usr/sbin:/sbin
+# shellcheck disable=SC2086
+install_missing ca-certificates $1
+shift
+choose_toolchain
+export PATH
+exec "$@"
