@@ -1,0 +1,172 @@
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
+use longhaul_units::{Bytes, Duration, Instant, Rate};
+use rand_core::Rng;
+
+use crate::{Bound, RttEstimator};
+
+/// Decides the sending rate of one path.
+///
+/// Called per batch and per feedback frame, never per packet. Implementations keep integers only, so that a
+/// run is the same on every machine.
+pub trait Controller: Debug + Send {
+    /// Name of the algorithm, for logs.
+    fn name(&self) -> &'static str;
+
+    /// A batch left.
+    fn on_sent(&mut self, _cx: &mut Context<'_>, _sent: &Sent) {}
+
+    /// A feedback frame brought news.
+    fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback);
+
+    /// Nothing was heard for a probe timeout while `in_flight` bytes were out
+    /// (docs/protocol.md 5.4.1).
+    fn on_probe_timeout(&mut self, _cx: &mut Context<'_>, _in_flight: u64) {}
+
+    /// When [`Controller::on_timeout`] wants to be called.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The time of [`Controller::next_timeout`] has come.
+    fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
+
+    /// What may be sent now.
+    fn pacing(&self) -> Pacing;
+
+    /// What the controller believes, for logs and plots.
+    fn metrics(&self) -> Metrics;
+}
+
+/// Makes a controller; every controller has one, with defaults.
+pub trait ControllerConfig: Debug {
+    /// A controller in its first state.
+    fn build(&self, start: &Start) -> Box<dyn Controller>;
+}
+
+/// What is known when a transfer starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// The present time.
+    pub now: Instant,
+    /// Size of a full packet, 576 to 65535 bytes.
+    pub packet: u64,
+    /// The rate that the user chose, if any.
+    pub rate: Option<Rate>,
+}
+
+/// What every call gets from its surroundings.
+pub struct Context<'a> {
+    /// The present time.
+    pub now: Instant,
+    /// Round trips of the path; updated before the call.
+    pub rtt: &'a RttEstimator,
+    /// Randomness, so that flows do not move in step.
+    pub rng: &'a mut dyn Rng,
+}
+
+/// A batch that left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sent {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes in flight, this batch included.
+    pub in_flight: u64,
+    /// The sender could have sent more but had nothing to send, or no credit.
+    pub application_limited: bool,
+}
+
+/// What one feedback frame said that was not known before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Feedback {
+    /// Bytes newly known to have arrived.
+    pub acked_bytes: u64,
+    /// Packets newly known to have arrived.
+    pub acked_packets: u64,
+    /// Packets newly taken as lost, by cause.
+    pub lost: LossCounts,
+    /// Bytes of those packets.
+    pub lost_bytes: u64,
+    /// Packets taken as lost earlier that arrived after all.
+    pub spurious_packets: u64,
+    /// Packets that newly carried the ECN mark CE.
+    pub marked_packets: u64,
+    /// Bytes in flight, after this feedback.
+    pub in_flight: u64,
+    /// Round trip of the newest packet reported, when this feedback measured one.
+    pub rtt: Option<Duration>,
+    /// Microseconds by which the newest packet's one-way delay was above the least seen on its lane.
+    pub one_way_delta: Option<i64>,
+    /// A new sample of the rate at which the receiver received.
+    pub delivery: Option<Delivery>,
+    /// What the receiver says of itself.
+    pub receiver: ReceiverState,
+}
+
+/// Packets taken as lost, by cause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LossCounts {
+    /// On the path, or anywhere unknown: the only losses that tell of congestion.
+    pub network: u64,
+    /// Dropped by the receiving socket, because its buffer was full.
+    pub socket: u64,
+    /// Dropped elsewhere in the receiving host.
+    pub host: u64,
+}
+
+impl LossCounts {
+    /// All losses.
+    pub const fn total(&self) -> u64 {
+        self.network.saturating_add(self.socket).saturating_add(self.host)
+    }
+}
+
+/// A sample of the rate at which the receiver received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Bits per second.
+    pub rate: Rate,
+    /// Receiver's time over which it was measured.
+    pub interval: Duration,
+    /// The sender had too little to send for part of that time: the path may carry more.
+    pub application_limited: bool,
+}
+
+/// What the receiver says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverState {
+    /// Size of the socket buffer, as the kernel granted it.
+    pub socket_buffer: Option<Bytes>,
+    /// The rate that the receiving host can process.
+    pub capacity: Option<Rate>,
+}
+
+/// What may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// Bits per second.
+    pub rate: Rate,
+    /// Bytes that may leave back to back, at least one packet.
+    pub burst: u64,
+    /// Most bytes in flight, if limited. A whole batch may start when fewer are in flight.
+    pub window: Option<u64>,
+}
+
+/// What a controller believes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Metrics {
+    /// The state that the algorithm is in.
+    pub state: &'static str,
+    /// What limits the rate in the controller's eyes: [`Bound::Startup`], [`Bound::Network`],
+    /// [`Bound::ReceiverBuffer`] or [`Bound::ReceiverCpu`].
+    pub bound: Bound,
+    /// Estimate of the rate that the path delivers.
+    pub bandwidth: Option<Rate>,
+    /// Estimate of the round trip without queues.
+    pub min_rtt: Option<Duration>,
+    /// Estimate of the present queueing delay.
+    pub queue: Duration,
+    /// Loss that is taken to be independent of the rate, in parts per million.
+    pub random_loss_ppm: u32,
+}

@@ -1,0 +1,77 @@
+use alloc::boxed::Box;
+
+use longhaul_units::Rate;
+
+use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+
+/// One rate, whatever happens.
+///
+/// RBUDP: "the sender transmits at a fixed rate, specified by the user". For dedicated capacity; on a shared
+/// path it is unfair and may waste the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Fixed {
+    name: &'static str,
+    pacing: Pacing,
+}
+
+impl Controller for Fixed {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn on_feedback(&mut self, _cx: &mut Context<'_>, _feedback: &Feedback) {}
+
+    fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            state: "fixed",
+            bound: Bound::UserLimit,
+            bandwidth: None,
+            min_rtt: None,
+            queue: longhaul_units::Duration::ZERO,
+            random_loss_ppm: 0,
+        }
+    }
+}
+
+/// Makes [`Fixed`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FixedConfig {
+    /// Used when the user chose no rate. Default: 100 Mb/s.
+    pub rate: Rate,
+}
+
+impl Default for FixedConfig {
+    fn default() -> Self {
+        Self { rate: Rate::from_mbps(100) }
+    }
+}
+
+impl ControllerConfig for FixedConfig {
+    fn build(&self, start: &Start) -> Box<dyn Controller> {
+        let rate = start.rate.unwrap_or(self.rate);
+        let burst = rate.bytes_in(BURST_TIME).clamp(MIN_BURST_PACKETS * start.packet, MAX_BURST);
+        Box::new(Fixed { name: "fixed", pacing: Pacing { rate, burst, window: None } })
+    }
+}
+
+/// Makes a controller without any limit: the null member, for tests and for finding what the rest costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct UnlimitedConfig;
+
+impl ControllerConfig for UnlimitedConfig {
+    fn build(&self, _start: &Start) -> Box<dyn Controller> {
+        let pacing = Pacing { rate: Rate::MAX, burst: MAX_BURST, window: None };
+        Box::new(Fixed { name: "unlimited", pacing })
+    }
+}
+
+/// A timer of the operating system fires up to half a millisecond late; the burst makes up for it.
+const BURST_TIME: longhaul_units::Duration = longhaul_units::Duration::from_micros(500);
+/// Small enough for the smallest queue, large enough to be worth a system call.
+const MIN_BURST_PACKETS: u64 = 10;
+/// Bounds what one late wake-up may pour into the path.
+const MAX_BURST: u64 = 1 << 20;

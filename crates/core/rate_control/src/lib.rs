@@ -1,0 +1,61 @@
+//! Decides how fast a sender may send.
+//!
+//! A [`Controller`] turns what the receiver reports into a [`Pacing`]: a rate, a burst and an
+//! optional cap on bytes in flight. A [`Governor`] takes the minimum of that and of every other bound
+//! (user, reservation, hosts, disks) and names the one that is active. A [`Pacer`] turns the result
+//! into departure times. [`RttEstimator`] and [`DeliveryMeter`] make the figures that controllers read.
+//! A [`Profile`] names a whole protocol: a way to repair and a controller. The models behind the
+//! controllers, and where they come from, are in docs/rate-control.md.
+//!
+//! The crate never sees a packet, a number or a clock, keeps no ledger, and knows nothing of policy:
+//! controllers do not hear of reservations, disks or user limits.
+//!
+//! Contract: one controller serves all lanes of a path and is used by one thread at a time. The caller
+//! reports every batch sent, every feedback frame that brought news (docs/protocol.md 5.4) and every probe
+//! timeout, calls [`Controller::on_timeout`] when [`Controller::next_timeout`] has come, and reads
+//! [`Controller::pacing`] after any of these. All sizes are bytes at the IP layer, headers included.
+//!
+//! ```
+//! use longhaul_rate_control::{Bound, Governor, Pacer, Profile, Start};
+//! use longhaul_units::{Instant, Rate};
+//!
+//! let profile = Profile::by_name("auto").unwrap();
+//! let now = Instant::from_nanos(1);
+//! let controller = profile.controller(&Start { now, packet: 1500, rate: None }).unwrap();
+//!
+//! let mut governor = Governor::new(now);
+//! governor.set(Bound::UserLimit, Rate::from_mbps(1));
+//! let (pacing, bound) = governor.allow(controller.pacing());
+//! assert_eq!((pacing.rate, bound), (Rate::from_mbps(1), Bound::UserLimit));
+//!
+//! let mut pacer = Pacer::new(now, pacing);
+//! assert_eq!(pacer.earliest(now, 1500), None); // now
+//! pacer.on_sent(now, pacing.burst);
+//! assert!(pacer.earliest(now, 1500) > Some(now));
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod auto;
+mod controller;
+mod delivery;
+mod filter;
+mod fixed;
+mod governor;
+mod pacer;
+mod profile;
+mod rtt;
+
+pub use auto::{Auto, AutoConfig};
+pub use controller::{
+    Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
+    ReceiverState, Sent, Start,
+};
+pub use delivery::DeliveryMeter;
+pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
+pub use governor::{Bound, Governor};
+pub use pacer::Pacer;
+pub use profile::{MissingRate, Profile, Repair};
+pub use rtt::RttEstimator;
