@@ -30,6 +30,7 @@ mod close;
 mod error;
 mod frame;
 mod header;
+mod message;
 mod reader;
 mod units;
 pub mod varint;
@@ -41,6 +42,10 @@ pub use frame::{Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, St
 pub use header::{
     AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
+};
+pub use message::{
+    Bottleneck, Direction, Entry, EntryKind, EntryPath, InvalidPath, MAX_MESSAGE, MAX_PATH,
+    ManifestObject, Message, MessageReader, Refused, Request, SinkMessage, SourceMessage, Summary,
 };
 pub use reader::Reader;
 pub use writer::Writer;

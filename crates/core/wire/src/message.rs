@@ -1,0 +1,568 @@
+//! The messages of stream 0, by which source and sink agree on what is copied
+//! (docs/protocol.md section 7.2).
+
+mod entry;
+mod reader;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use longhaul_units::{Bytes, Duration, ObjectId};
+
+pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
+pub use self::reader::MessageReader;
+use crate::close::cut_reason;
+use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
+
+/// Longest message, in bytes of type and body.
+pub const MAX_MESSAGE: usize = 1 << 20;
+
+/// A message of stream 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// What the client wants; its first and only request.
+    Request(Request),
+    /// The server does not grant the request.
+    Refused(Refused),
+    /// From the side that has the data.
+    Source(SourceMessage),
+    /// From the side that gets the data.
+    Sink(SinkMessage),
+}
+
+/// REQUEST: what the client wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who is the source.
+    pub direction: Direction,
+    /// The destination is taken as a directory.
+    pub destination_is_directory: bool,
+    /// Data is made durable before it is confirmed.
+    pub sync_at_end: bool,
+    /// The contents of a source directory are copied, not the directory.
+    pub copy_contents: bool,
+    /// Paths at the server, each at most [`MAX_PATH`] bytes, none of them zero: the destination
+    /// of a push, the sources of a pull.
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The client is the source.
+    Push = 1,
+    /// The server is the source.
+    Pull = 2,
+}
+
+/// REFUSED: the request is not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why, for programs.
+    pub code: CloseCode,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// A message from the source to the sink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceMessage {
+    /// MANIFEST: more of what will be sent.
+    Manifest {
+        /// Number of the first entry; the others follow.
+        first_entry: u64,
+        /// Entries.
+        entries: Vec<Entry>,
+        /// Objects that hold contents of entries described so far.
+        objects: Vec<ManifestObject>,
+    },
+    /// MANIFEST_END: the manifest is complete.
+    ManifestEnd {
+        /// Number of entries.
+        entries: u64,
+        /// Number of objects.
+        objects: u64,
+        /// Their bytes.
+        bytes: Bytes,
+    },
+    /// HASHES: chaining values of consecutive groups.
+    Hashes {
+        /// The object.
+        object: ObjectId,
+        /// Group of the first value.
+        first_group: u64,
+        /// The values.
+        values: Vec<[u8; 32]>,
+    },
+    /// ENTRY_FAILED: the source cannot read an entry (any more).
+    EntryFailed {
+        /// Number of the entry.
+        entry: u64,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// An object of a manifest: the contents of consecutive file entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ManifestObject {
+    /// The object.
+    pub id: ObjectId,
+    /// Number of the first entry in it.
+    pub first_entry: u64,
+    /// Number of entries, at least 1.
+    pub entries: u64,
+    /// Bytes of their contents, at least 1.
+    pub size: u64,
+}
+
+/// A message from the sink to the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SinkMessage {
+    /// ACCEPT: the objects with numbers below this one may be sent.
+    Accept {
+        /// Number of objects.
+        objects: u64,
+    },
+    /// HAVE: groups that are durable and need not be sent.
+    Have {
+        /// The object.
+        object: ObjectId,
+        /// Ranges of groups, none empty.
+        groups: Vec<Range<u64>>,
+    },
+    /// REPAIR: a group's hash did not match; send it again.
+    Repair {
+        /// The object.
+        object: ObjectId,
+        /// The group.
+        group: u64,
+    },
+    /// CONFIRM: entries that are whole, verified and under their names.
+    Confirm {
+        /// Ranges of entries, none empty.
+        entries: Vec<Range<u64>>,
+    },
+    /// ENTRY_REFUSED: the sink cannot write an entry.
+    EntryRefused {
+        /// Number of the entry.
+        entry: u64,
+        /// Why, for people.
+        reason: String,
+    },
+    /// RESULT: every entry is confirmed, refused or failed.
+    Result(Summary),
+}
+
+/// RESULT: how the transfer ended, as the sink saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Entries that are in place.
+    pub confirmed: u64,
+    /// Entries that are not.
+    pub failed: u64,
+    /// Bytes of the confirmed files.
+    pub bytes: Bytes,
+    /// How many of them were durable before.
+    pub resumed: Bytes,
+    /// CPU time that the sink's process took, in whole microseconds.
+    pub cpu_time: Duration,
+    /// What bounded the rate.
+    pub bottleneck: Bottleneck,
+}
+
+macro_rules! bottlenecks {
+    ($($code:literal $variant:ident $name:literal)*) => {
+        /// What bounded the rate of a transfer (docs/protocol.md section 9.1).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Bottleneck {
+            $(#[doc = concat!("\"", $name, "\".")] $variant = $code,)*
+        }
+
+        impl Bottleneck {
+            /// The value of a code; [`Self::Unknown`] for those that are not defined.
+            pub const fn from_code(code: u8) -> Self {
+                match code {
+                    $($code => Self::$variant,)*
+                    _ => Self::Unknown,
+                }
+            }
+
+            /// The name, for people.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+bottlenecks! {
+    0 Unknown "unknown"
+    1 Network "network"
+    2 SenderCpu "sender CPU"
+    3 ReceiverCpu "receiver CPU"
+    4 SenderDisk "sender disk"
+    5 ReceiverDisk "receiver disk"
+    6 Reservation "reservation"
+    7 UserLimit "user limit"
+    8 ReceiverBuffer "receiver buffer"
+    9 StartUp "start-up"
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Message {
+    /// Appends the message, with its length, to `out`.
+    ///
+    /// # Errors
+    /// It is longer than [`MAX_MESSAGE`]; nothing is written.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        match self {
+            Self::Request(message) => message.encode(out),
+            Self::Refused(message) => message.encode(out),
+            Self::Source(message) => message.encode(out),
+            Self::Sink(message) => message.encode(out),
+        }
+    }
+
+    /// Reads type and body.
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut kind = Reader::new(bytes, "message");
+        let number = kind.varint()?;
+        let what = match number {
+            REQUEST => "REQUEST",
+            MANIFEST => "MANIFEST",
+            MANIFEST_END => "MANIFEST_END",
+            HASHES => "HASHES",
+            ENTRY_FAILED => "ENTRY_FAILED",
+            ACCEPT => "ACCEPT",
+            HAVE => "HAVE",
+            REPAIR => "REPAIR",
+            CONFIRM => "CONFIRM",
+            ENTRY_REFUSED => "ENTRY_REFUSED",
+            RESULT => "RESULT",
+            REFUSED => "REFUSED",
+            _ => return Err(DecodeError::Invalid { what: "type of a message" }),
+        };
+        let mut r = Reader::new(kind.rest(), what);
+        let message = match number {
+            REQUEST => Self::Request(Request::decode(&mut r)?),
+            REFUSED => Self::Refused(Refused {
+                code: CloseCode(r.u16()?),
+                reason: r.text(MAX_REASON)?.into(),
+            }),
+            MANIFEST..=ENTRY_FAILED => Self::Source(SourceMessage::decode(number, &mut r)?),
+            _ => Self::Sink(SinkMessage::decode(number, &mut r)?),
+        };
+        r.finish()?;
+        Ok(message)
+    }
+}
+
+impl From<Request> for Message {
+    fn from(message: Request) -> Self {
+        Self::Request(message)
+    }
+}
+
+impl From<Refused> for Message {
+    fn from(message: Refused) -> Self {
+        Self::Refused(message)
+    }
+}
+
+impl From<SourceMessage> for Message {
+    fn from(message: SourceMessage) -> Self {
+        Self::Source(message)
+    }
+}
+
+impl From<SinkMessage> for Message {
+    fn from(message: SinkMessage) -> Self {
+        Self::Sink(message)
+    }
+}
+
+impl Request {
+    /// As [`Message::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        append(out, REQUEST, |w| {
+            w.u8(self.direction as u8)?;
+            let flags = [
+                (self.destination_is_directory, DESTINATION_IS_DIRECTORY),
+                (self.sync_at_end, SYNC_AT_END),
+                (self.copy_contents, COPY_CONTENTS),
+            ];
+            w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
+            w.varint(self.paths.len() as u64)?;
+            self.paths.iter().try_for_each(|path| w.sized(path))
+        })
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let direction = match r.u8()? {
+            1 => Direction::Push,
+            2 => Direction::Pull,
+            _ => return Err(r.invalid()),
+        };
+        let flags = r.varint()?;
+        if flags & !(DESTINATION_IS_DIRECTORY | SYNC_AT_END | COPY_CONTENTS) != 0 {
+            return Err(r.invalid());
+        }
+        let mut paths = Vec::new();
+        for _ in 0..r.varint()? {
+            let path = r.sized(MAX_PATH)?;
+            if path.contains(&0) {
+                return Err(r.invalid());
+            }
+            paths.push(path.to_vec());
+        }
+        Ok(Self {
+            direction,
+            destination_is_directory: flags & DESTINATION_IS_DIRECTORY != 0,
+            sync_at_end: flags & SYNC_AT_END != 0,
+            copy_contents: flags & COPY_CONTENTS != 0,
+            paths,
+        })
+    }
+}
+
+impl Refused {
+    /// As [`Message::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        append(out, REFUSED, |w| {
+            w.u16(self.code.0)?;
+            w.bytes(cut_reason(&self.reason).as_bytes())
+        })
+    }
+}
+
+impl SourceMessage {
+    /// As [`Message::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        match self {
+            Self::Manifest { first_entry, entries, objects } => append(out, MANIFEST, |w| {
+                w.varint(*first_entry)?;
+                w.varint(entries.len() as u64)?;
+                entries.iter().try_for_each(|entry| entry.encode(w))?;
+                w.varint(objects.len() as u64)?;
+                objects.iter().try_for_each(|object| object.encode(w))
+            }),
+            Self::ManifestEnd { entries, objects, bytes } => append(out, MANIFEST_END, |w| {
+                w.varint(*entries)?;
+                w.varint(*objects)?;
+                w.varint(bytes.get())
+            }),
+            Self::Hashes { object, first_group, values } => append(out, HASHES, |w| {
+                w.varint(object.0.into())?;
+                w.varint(*first_group)?;
+                w.bytes(values.as_flattened())
+            }),
+            Self::EntryFailed { entry, reason } => entry_reason(out, ENTRY_FAILED, *entry, reason),
+        }
+    }
+
+    fn decode(kind: u64, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match kind {
+            MANIFEST => {
+                let first_entry = r.varint()?;
+                let count = r.varint()?;
+                if first_entry + count > varint::MAX {
+                    return Err(r.invalid());
+                }
+                let mut entries = Vec::new();
+                for _ in 0..count {
+                    entries.push(Entry::decode(r)?);
+                }
+                let mut objects = Vec::new();
+                for _ in 0..r.varint()? {
+                    objects.push(ManifestObject::decode(r)?);
+                }
+                Ok(Self::Manifest { first_entry, entries, objects })
+            }
+            MANIFEST_END => Ok(Self::ManifestEnd {
+                entries: r.varint()?,
+                objects: r.varint()?,
+                bytes: Bytes::new(r.varint()?),
+            }),
+            HASHES => {
+                let (object, first_group) = (object_id(r)?, r.varint()?);
+                let (values, rest) = r.rest().as_chunks::<32>();
+                if !rest.is_empty() || first_group + values.len() as u64 > varint::MAX {
+                    return Err(r.invalid());
+                }
+                Ok(Self::Hashes { object, first_group, values: values.to_vec() })
+            }
+            _ => Ok(Self::EntryFailed { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() }),
+        }
+    }
+}
+
+impl ManifestObject {
+    /// Number of bytes that the object takes in a MANIFEST.
+    pub const fn encoded_len(&self) -> usize {
+        varint::len(self.id.0 as u64)
+            + varint::len(self.first_entry)
+            + varint::len(self.entries)
+            + varint::len(self.size)
+    }
+
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.varint(self.id.0.into())?;
+        w.varint(self.first_entry)?;
+        w.varint(self.entries)?;
+        w.varint(self.size)
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let id = object_id(r)?;
+        let entries = range(r)?;
+        let size = r.varint()?;
+        if size == 0 {
+            return Err(r.invalid());
+        }
+        let (first_entry, entries) = (entries.start, entries.end - entries.start);
+        Ok(Self { id, first_entry, entries, size })
+    }
+}
+
+impl SinkMessage {
+    /// As [`Message::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        match self {
+            Self::Accept { objects } => append(out, ACCEPT, |w| w.varint(*objects)),
+            Self::Have { object, groups } => append(out, HAVE, |w| {
+                w.varint(object.0.into())?;
+                groups.iter().try_for_each(|groups| encode_range(w, groups))
+            }),
+            Self::Repair { object, group } => append(out, REPAIR, |w| {
+                w.varint(object.0.into())?;
+                w.varint(*group)
+            }),
+            Self::Confirm { entries } => append(out, CONFIRM, |w| {
+                entries.iter().try_for_each(|entries| encode_range(w, entries))
+            }),
+            Self::EntryRefused { entry, reason } => {
+                entry_reason(out, ENTRY_REFUSED, *entry, reason)
+            }
+            Self::Result(summary) => append(out, RESULT, |w| {
+                w.varint(summary.confirmed)?;
+                w.varint(summary.failed)?;
+                w.varint(summary.bytes.get())?;
+                w.varint(summary.resumed.get())?;
+                w.varint(units::micros(summary.cpu_time))?;
+                w.u8(summary.bottleneck as u8)
+            }),
+        }
+    }
+
+    fn decode(kind: u64, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match kind {
+            ACCEPT => Ok(Self::Accept { objects: r.varint()? }),
+            HAVE => Ok(Self::Have { object: object_id(r)?, groups: ranges(r)? }),
+            REPAIR => Ok(Self::Repair { object: object_id(r)?, group: r.varint()? }),
+            CONFIRM => Ok(Self::Confirm { entries: ranges(r)? }),
+            ENTRY_REFUSED => {
+                Ok(Self::EntryRefused { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() })
+            }
+            _ => Ok(Self::Result(Summary {
+                confirmed: r.varint()?,
+                failed: r.varint()?,
+                bytes: Bytes::new(r.varint()?),
+                resumed: Bytes::new(r.varint()?),
+                cpu_time: Duration::from_micros(r.varint()?),
+                bottleneck: Bottleneck::from_code(r.u8()?),
+            })),
+        }
+    }
+}
+
+/// Appends a message of type `kind` with the body that `write` writes.
+fn append(
+    out: &mut Vec<u8>,
+    kind: u64,
+    write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>,
+) -> Result<(), Full> {
+    let mut message = Vec::new();
+    let mut w = Writer::append(&mut message);
+    w.varint(kind)?;
+    write(&mut w)?;
+    if message.len() > MAX_MESSAGE {
+        return Err(Full);
+    }
+    Writer::append(out).sized(&message)
+}
+
+fn entry_reason(out: &mut Vec<u8>, kind: u64, entry: u64, reason: &str) -> Result<(), Full> {
+    append(out, kind, |w| {
+        w.varint(entry)?;
+        w.bytes(cut_reason(reason).as_bytes())
+    })
+}
+
+fn object_id(r: &mut Reader<'_>) -> Result<ObjectId, DecodeError> {
+    u32::try_from(r.varint()?).map(ObjectId).map_err(|_| r.invalid())
+}
+
+fn encode_range(w: &mut Writer<'_>, range: &Range<u64>) -> Result<(), Full> {
+    w.varint(range.start)?;
+    w.varint(range.end - range.start)
+}
+
+/// A first number and a count that is not zero.
+fn range(r: &mut Reader<'_>) -> Result<Range<u64>, DecodeError> {
+    let (start, count) = (r.varint()?, r.varint()?);
+    if count == 0 || start + count > varint::MAX {
+        return Err(r.invalid());
+    }
+    Ok(start..start + count)
+}
+
+/// Ranges to the end of the message.
+fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
+    let mut all = Vec::new();
+    while !r.is_empty() {
+        all.push(range(r)?);
+    }
+    Ok(all)
+}
+
+const DESTINATION_IS_DIRECTORY: u64 = 1;
+const SYNC_AT_END: u64 = 2;
+const COPY_CONTENTS: u64 = 4;
+
+const REQUEST: u64 = 1;
+const MANIFEST: u64 = 2;
+const MANIFEST_END: u64 = 3;
+const HASHES: u64 = 4;
+const ENTRY_FAILED: u64 = 5;
+const ACCEPT: u64 = 6;
+const HAVE: u64 = 7;
+const REPAIR: u64 = 8;
+const CONFIRM: u64 = 9;
+const ENTRY_REFUSED: u64 = 10;
+const RESULT: u64 = 11;
+const REFUSED: u64 = 12;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{DecodeError, Full, Reader, Writer, varint};
+
+/// Longest path and longest target of a link, in bytes.
+pub const MAX_PATH: usize = 4096;
+
+/// One file, directory or symbolic link of a manifest (docs/protocol.md section 7.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Permission bits; only the low twelve are written.
+    pub mode: u16,
+    /// Time of the last modification in nanoseconds since 1970.
+    pub modified: i64,
+    /// Bytes of a file's contents.
+    pub size: u64,
+    /// What tells this state of the source from any other (docs/protocol.md section 7.4).
+    pub identity: [u8; 16],
+    /// Where it goes below the destination.
+    pub path: EntryPath,
+}
+
+/// What an [`Entry`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link {
+        /// Where it points, as the source has it: 1 to [`MAX_PATH`] bytes, none of them zero.
+        target: Vec<u8>,
+    },
+}
+
+impl Entry {
+    /// Number of bytes that the entry takes in a MANIFEST.
+    pub fn encoded_len(&self) -> usize {
+        let sized = |bytes: &[u8]| varint::len(bytes.len() as u64) + bytes.len();
+        let target = match &self.kind {
+            EntryKind::Link { target } => sized(target),
+            EntryKind::File | EntryKind::Directory => 0,
+        };
+        1 + 2 + 8 + varint::len(self.size) + 16 + sized(&self.path.0) + target
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(match self.kind {
+            EntryKind::File => FILE,
+            EntryKind::Directory => DIRECTORY,
+            EntryKind::Link { .. } => LINK,
+        })?;
+        w.u16(self.mode & MODE_BITS)?;
+        w.bytes(&self.modified.to_be_bytes())?;
+        w.varint(self.size)?;
+        w.bytes(&self.identity)?;
+        w.sized(&self.path.0)?;
+        match &self.kind {
+            EntryKind::Link { target } => w.sized(target),
+            EntryKind::File | EntryKind::Directory => Ok(()),
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let kind = r.u8()?;
+        let mode = r.u16()?;
+        let modified = i64::from_be_bytes(r.array()?);
+        let size = r.varint()?;
+        let identity = r.array()?;
+        let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec())
+            .map_err(|_| DecodeError::Invalid { what: "path of an entry" })?;
+        let kind = match kind {
+            FILE => EntryKind::File,
+            DIRECTORY => EntryKind::Directory,
+            LINK => {
+                let target = r.sized(MAX_PATH)?.to_vec();
+                if target.is_empty() || target.contains(&0) {
+                    return Err(DecodeError::Invalid { what: "target of a link" });
+                }
+                EntryKind::Link { target }
+            }
+            _ => return Err(DecodeError::Invalid { what: "kind of an entry" }),
+        };
+        if mode & !MODE_BITS != 0 {
+            return Err(DecodeError::Invalid { what: "mode of an entry" });
+        }
+        Ok(Self { kind, mode, modified, size, identity, path })
+    }
+}
+
+/// The path of an [`Entry`]: relative, at most [`MAX_PATH`] bytes, components separated by `/`,
+/// none of them empty, `.` or `..`, no zero byte. The path of a single copied file may be empty.
+///
+/// It cannot lead out of the directory that it is resolved in, unless a symbolic link does.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntryPath(Vec<u8>);
+
+impl EntryPath {
+    /// Checks `path`.
+    ///
+    /// # Errors
+    /// It is not of the form that the protocol demands.
+    pub fn new(path: Vec<u8>) -> Result<Self, InvalidPath> {
+        let bad = |component: &[u8]| matches!(component, b"" | b"." | b"..");
+        if path.len() > MAX_PATH
+            || path.contains(&0)
+            || !path.is_empty() && path.split(|byte| *byte == b'/').any(bad)
+        {
+            return Err(InvalidPath);
+        }
+        Ok(Self(path))
+    }
+
+    /// The bytes of the path.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether the request names the place.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The components, outermost first; none when the path is empty.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
+    }
+}
+
+impl fmt::Debug for EntryPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for EntryPath {
+    /// What is not printable ASCII is escaped, so that a path cannot steer a terminal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// A path is absolute, too long, or has an empty, `.` or `..` component or a zero byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a relative path of plain components")]
+pub struct InvalidPath;
+
+const FILE: u8 = 1;
+const DIRECTORY: u8 = 2;
+const LINK: u8 = 3;
+const MODE_BITS: u16 = 0o7777;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        for good in ["", "a", "a/b", ".a", "..a", "a./b..", "a b\n", "\u{e9}"] {
+            let path = EntryPath::new(good.into()).unwrap();
+            assert_eq!(path.as_bytes(), good.as_bytes());
+            assert_eq!(path.components().count(), good.split_terminator('/').count());
+        }
+        for bad in ["/", "/a", "a/", "a//b", ".", "..", "a/./b", "a/..", "../a", "a\0b"] {
+            assert_eq!(EntryPath::new(bad.into()), Err(InvalidPath), "{bad:?}");
+        }
+        assert!(EntryPath::new(alloc::vec![b'a'; MAX_PATH]).is_ok());
+        assert!(EntryPath::new(alloc::vec![b'a'; MAX_PATH + 1]).is_err());
+    }
+
+    #[test]
+    fn escapes_for_the_terminal() {
+        let path = EntryPath::new(b"a\x1b[2J".to_vec()).unwrap();
+        assert_eq!(alloc::format!("{path}"), "a\\x1b[2J");
+    }
+}

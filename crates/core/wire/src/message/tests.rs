@@ -1,0 +1,318 @@
+use super::*;
+use alloc::vec;
+use proptest::prelude::*;
+
+fn encode(message: &Message) -> Vec<u8> {
+    let mut out = vec![0xa5];
+    message.encode(&mut out).unwrap();
+    assert_eq!(out.remove(0), 0xa5, "appends");
+    out
+}
+
+fn decode(bytes: &[u8]) -> Result<Vec<Message>, DecodeError> {
+    let mut reader = MessageReader::new();
+    reader.push(bytes);
+    let mut all = Vec::new();
+    while let Some(message) = reader.next_message()? {
+        all.push(message);
+    }
+    Ok(all)
+}
+
+fn check(bytes: &[u8], message: impl Into<Message>) {
+    let message = message.into();
+    assert_eq!(encode(&message), bytes, "{message:?}");
+    assert_eq!(decode(bytes), Ok(vec![message]));
+}
+
+fn file() -> Entry {
+    Entry {
+        kind: EntryKind::File,
+        mode: 0o644,
+        modified: -2,
+        size: 100,
+        identity: *b"0123456789abcdef",
+        path: EntryPath::new(b"a/b".to_vec()).unwrap(),
+    }
+}
+
+#[test]
+fn literal_bytes() {
+    let request = Request {
+        direction: Direction::Push,
+        destination_is_directory: true,
+        sync_at_end: false,
+        copy_contents: true,
+        paths: vec![b"x".to_vec(), b"".to_vec()],
+    };
+    check(&[7, 1, 1, 5, 2, 1, b'x', 0], request);
+    check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
+
+    let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
+    let manifest =
+        SourceMessage::Manifest { first_entry: 7, entries: vec![file()], objects: vec![object] };
+    let mut bytes = vec![42, 2, 7, 1, 1, 0x01, 0xa4];
+    bytes.extend([0xff; 7]);
+    bytes.extend([0xfe, 0x40, 100]);
+    bytes.extend(b"0123456789abcdef\x03a/b");
+    bytes.extend([1, 1, 7, 1, 0x40, 100]);
+    check(&bytes, manifest);
+
+    let end = SourceMessage::ManifestEnd { entries: 3, objects: 2, bytes: Bytes::new(64) };
+    check(&[5, 3, 3, 2, 0x40, 64], end);
+    let hashes =
+        SourceMessage::Hashes { object: ObjectId(2), first_group: 5, values: vec![[7; 32]] };
+    check(&[&[35, 4, 2, 5][..], &[7; 32]].concat(), hashes);
+    let failed = SourceMessage::EntryFailed { entry: 9, reason: "gone".into() };
+    check(b"\x06\x05\x09gone", failed);
+
+    check(&[2, 6, 4], SinkMessage::Accept { objects: 4 });
+    let have = SinkMessage::Have { object: ObjectId(2), groups: vec![0..3, 5..6] };
+    check(&[6, 7, 2, 0, 3, 5, 1], have);
+    check(&[3, 8, 2, 9], SinkMessage::Repair { object: ObjectId(2), group: 9 });
+    check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
+    check(b"\x06\x0a\x09full", SinkMessage::EntryRefused { entry: 9, reason: "full".into() });
+    let summary = Summary {
+        confirmed: 1,
+        failed: 2,
+        bytes: Bytes::new(3),
+        resumed: Bytes::new(4),
+        cpu_time: Duration::from_micros(5),
+        bottleneck: Bottleneck::ReceiverDisk,
+    };
+    check(&[7, 11, 1, 2, 3, 4, 5, 5], SinkMessage::Result(summary));
+}
+
+#[test]
+fn forbidden_values() {
+    for bytes in [
+        &[0][..],                                  // no type
+        &[1, 13],                                  // unknown type
+        &[4, 1, 3, 0, 0],                          // direction
+        &[4, 1, 1, 8, 0],                          // flag
+        &[6, 1, 1, 0, 1, 1, 0],                    // zero byte in a path
+        &[4, 1, 1, 0, 1],                          // path missing
+        &[3, 3, 0, 0],                             // field missing
+        &[5, 3, 0, 0, 0, 0],                       // field too many
+        &[4, 4, 0, 0, 7],                          // part of a hash
+        &[10, 8, 0xc0, 0, 0, 1, 0, 0, 0, 0, 0, 0], // object 2^32
+        &[4, 7, 0, 3, 0],                          // empty range
+        &[3, 7, 0, 3],                             // half a range
+        &[11, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        &[8, 2, 0, 0, 1, 1, 0, 0, 1], // object without entries
+        &[8, 2, 0, 0, 1, 1, 0, 1, 0], // object without bytes
+        &[3, 5, 0, 0xff],             // reason is not UTF-8
+        &[0x80, 0x10, 0, 1],          // longer than 1 MiB: no need to wait for it
+    ] {
+        assert!(decode(bytes).is_err(), "{bytes:?}");
+    }
+}
+
+#[test]
+fn forbidden_entries() {
+    let good = encode(
+        &SourceMessage::Manifest { first_entry: 0, entries: vec![file()], objects: vec![] }.into(),
+    );
+    assert!(decode(&good).is_ok());
+    let kind = 4;
+    let path = good.len() - 4;
+    for (at, value) in [(kind, 0), (kind, 4), (kind + 1, 0x81), (path, b'/'), (path + 2, 0)] {
+        let mut bad = good.clone();
+        bad[at] = value;
+        assert!(decode(&bad).is_err(), "{at}");
+    }
+}
+
+#[test]
+fn a_claimed_count_reserves_nothing() {
+    let mut bytes = vec![18, 2, 0];
+    bytes.extend([0xbf, 0xff, 0xff, 0xff]);
+    bytes.extend([1; 12]);
+    assert!(decode(&bytes).is_err());
+}
+
+#[test]
+fn too_long_is_not_written() {
+    let values = vec![[1; 32]; MAX_MESSAGE / 32];
+    let message = SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values };
+    let mut out = Vec::new();
+    assert_eq!(message.encode(&mut out), Err(Full));
+    assert!(out.is_empty());
+}
+
+#[test]
+fn only_permission_bits_are_written() {
+    let entry = Entry { mode: 0o100_644, ..file() };
+    let manifest =
+        SourceMessage::Manifest { first_entry: 0, entries: vec![entry], objects: vec![] };
+    let expected =
+        SourceMessage::Manifest { first_entry: 0, entries: vec![file()], objects: vec![] };
+    assert_eq!(decode(&encode(&manifest.into())), Ok(vec![expected.into()]));
+}
+
+#[test]
+fn codes_of_bottlenecks() {
+    assert_eq!(Bottleneck::from_code(5), Bottleneck::ReceiverDisk);
+    assert_eq!(Bottleneck::from_code(200), Bottleneck::Unknown);
+    for code in 0..10 {
+        assert_eq!(Bottleneck::from_code(code) as u8, code);
+    }
+}
+
+fn number() -> impl Strategy<Value = u64> {
+    (0u32..61, any::<u64>()).prop_map(|(bits, low)| low & ((1 << (bits + 1)) - 1) & varint::MAX)
+}
+
+fn some_ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
+    prop::collection::vec((number(), 1u64..1 << 61), 0..5).prop_map(|pairs| {
+        pairs
+            .into_iter()
+            .map(|(s, n)| s..(s + n).min(varint::MAX))
+            .filter(|r| !r.is_empty())
+            .collect()
+    })
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let kind = prop_oneof![
+        3 => Just(EntryKind::File),
+        1 => Just(EntryKind::Directory),
+        1 => prop::collection::vec(1u8.., 1..60).prop_map(|target| EntryKind::Link { target }),
+    ];
+    let path = prop::collection::vec("[a-z\u{1}-\u{1f}é]{1,9}", 0..5)
+        .prop_map(|parts| EntryPath::new(parts.join("/").into_bytes()).unwrap());
+    (kind, 0u16..0o10000, any::<i64>(), number(), any::<[u8; 16]>(), path).prop_map(
+        |(kind, mode, modified, size, identity, path)| Entry {
+            kind,
+            mode,
+            modified,
+            size,
+            identity,
+            path,
+        },
+    )
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let reason = || ".{0,60}";
+    let id = || any::<u32>().prop_map(ObjectId);
+    let path = prop::collection::vec(1u8.., 0..60);
+    let object = (id(), number(), 1u64..1 << 60, 1u64..1 << 60).prop_map(
+        |(id, first_entry, entries, size)| ManifestObject {
+            id,
+            first_entry: first_entry / 2,
+            entries,
+            size,
+        },
+    );
+    let source = prop_oneof![
+        (number(), prop::collection::vec(entry(), 0..6), prop::collection::vec(object, 0..4))
+            .prop_map(|(first, entries, objects)| SourceMessage::Manifest {
+                first_entry: first / 2,
+                entries,
+                objects,
+            }),
+        (number(), number(), number()).prop_map(|(entries, objects, bytes)| {
+            SourceMessage::ManifestEnd { entries, objects, bytes: Bytes::new(bytes) }
+        }),
+        (id(), number(), prop::collection::vec(any::<[u8; 32]>(), 0..4)).prop_map(
+            |(object, first, values)| SourceMessage::Hashes {
+                object,
+                first_group: first / 2,
+                values,
+            }
+        ),
+        (number(), reason())
+            .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
+    ];
+    let result = (number(), number(), number(), number(), number(), 0u8..10).prop_map(
+        |(confirmed, failed, bytes, resumed, cpu, bottleneck)| {
+            SinkMessage::Result(Summary {
+                confirmed,
+                failed,
+                bytes: Bytes::new(bytes),
+                resumed: Bytes::new(resumed),
+                cpu_time: Duration::from_micros(cpu),
+                bottleneck: Bottleneck::from_code(bottleneck),
+            })
+        },
+    );
+    let sink = prop_oneof![
+        number().prop_map(|objects| SinkMessage::Accept { objects }),
+        (id(), some_ranges()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
+        (id(), number()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
+        some_ranges().prop_map(|entries| SinkMessage::Confirm { entries }),
+        (number(), reason())
+            .prop_map(|(entry, reason)| SinkMessage::EntryRefused { entry, reason }),
+        result,
+    ];
+    let request = (any::<[bool; 4]>(), prop::collection::vec(path, 0..4)).prop_map(
+        |([push, destination_is_directory, sync_at_end, copy_contents], paths)| Request {
+            direction: if push { Direction::Push } else { Direction::Pull },
+            destination_is_directory,
+            sync_at_end,
+            copy_contents,
+            paths,
+        },
+    );
+    prop_oneof![
+        1 => request.prop_map(Message::from),
+        1 => (any::<u16>(), reason())
+            .prop_map(|(code, reason)| Refused { code: CloseCode(code), reason }.into()),
+        4 => source.prop_map(Message::from),
+        4 => sink.prop_map(Message::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn round_trip_in_any_pieces(
+        messages in prop::collection::vec(message(), 0..5),
+        pieces in prop::collection::vec(1usize..90, 1..9),
+    ) {
+        let bytes: Vec<u8> = messages.iter().flat_map(encode).collect();
+        let mut reader = MessageReader::new();
+        let mut got = Vec::new();
+        let (mut rest, mut sizes) = (&bytes[..], pieces.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+            reader.push(piece);
+            rest = behind;
+            while let Some(message) = reader.next_message().unwrap() {
+                got.push(message);
+            }
+        }
+        prop_assert_eq!(got, messages);
+        prop_assert!(reader.is_between_messages());
+    }
+
+    #[test]
+    fn a_manifest_is_as_long_as_its_parts(entries in prop::collection::vec(entry(), 0..9)) {
+        let parts: usize = entries.iter().map(Entry::encoded_len).sum();
+        let manifest = SourceMessage::Manifest { first_entry: 0, entries, objects: vec![] };
+        let len = encode(&manifest.into()).len();
+        prop_assert_eq!(len, varint::len(parts as u64 + 4) + parts + 4);
+    }
+
+    #[test]
+    fn truncated_bodies_are_errors_or_other_messages(message in message(), cut in 0usize..50) {
+        let bytes = encode(&message);
+        let (_, prefix) = varint::decode(&bytes).unwrap();
+        let body = &bytes[prefix..];
+        let body = &body[..body.len().saturating_sub(cut)];
+        if let Ok(shorter) = Message::decode(body) {
+            prop_assert_eq!(shorter == message, cut == 0);
+        }
+    }
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..13) {
+        let _ = decode(&bytes);
+        let mut body = vec![kind];
+        body.extend(&bytes);
+        if let Ok(message) = Message::decode(&body) {
+            let again = encode(&message);
+            prop_assert_eq!(decode(&again), Ok(vec![message]));
+        }
+    }
+}
