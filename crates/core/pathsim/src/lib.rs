@@ -2,11 +2,11 @@
 //! policing, loss of several kinds, reordering, duplication, corruption, outages, MTU black holes
 //! and address rebinding.
 //!
-//! A [`Path`] is one direction. It is offered packets by length and ECN field alone and answers with
-//! the [`Fate`] of each; it never sees a payload, never reads a clock and keeps no packets, as the
-//! time at which a packet leaves a first-in first-out queue is known when it enters. A [`Link`] is
-//! a path that keeps the packets until they arrive, a [`Duplex`] is a link each way. [`PathConfig`]
-//! describes a path, [`Preset`] names some.
+//! A [`Path`] is one direction. It is offered packets by length and ECN field alone and answers
+//! with the [`Fate`] of each; it never sees a payload, never reads a clock and keeps no packets, as
+//! the time at which a packet leaves a first-in first-out queue is known when it enters. A [`Link`]
+//! is a path that keeps the packets until they arrive, a [`Duplex`] is a link each way.
+//! [`PathConfig`] describes a path, [`Preset`] names some.
 //!
 //! The crate does not parse command lines, move bytes or emulate hosts, and its queue is a single
 //! first-in first-out one: there is no fair queueing and no cross traffic but what is offered.

@@ -311,7 +311,8 @@ proptest! {
             .iter()
             .map(|fate| fate.drop_reason().is_some())
             .collect();
-        let corrupted: Vec<_> = fates(&PathConfig::default().corruption(config.corruption), seed, &offers)
+        let alone = PathConfig::default().corruption(config.corruption);
+        let corrupted: Vec<_> = fates(&alone, seed, &offers)
             .1
             .iter()
             .map(|fate| fate.arrival().and_then(|arrival| arrival.corrupted))
