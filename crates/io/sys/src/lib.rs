@@ -31,7 +31,11 @@ compile_error!("longhaul-sys supports Linux only");
 
 pub mod clock;
 pub mod files;
+pub mod host;
 pub mod memory;
+pub mod netns;
+pub mod siphash;
 mod sockopt;
+pub mod tcp;
 pub mod udp;
 pub mod wait;

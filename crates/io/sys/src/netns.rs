@@ -1,0 +1,163 @@
+//! Network namespaces for benchmarks and tests: two hosts in one process, without leftovers.
+//!
+//! A namespace has no name and no mount: it lives while this process holds its descriptor, or
+//! something inside is alive (a socket, a child), and the kernel removes it and its devices after
+//! that, also when the process is killed.
+
+mod netlink;
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command};
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+use self::netlink::Netlink;
+
+/// A network stack of its own: devices, addresses, routes, ports.
+#[derive(Debug)]
+pub struct Namespace {
+    handle: OwnedFd,
+}
+
+impl Namespace {
+    /// A new stack, with loopback up and nothing else.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_SYS_ADMIN`; the text says what helps.
+    pub fn new() -> io::Result<Self> {
+        let namespace = on_own_thread(|| {
+            // SAFETY: file descriptors stay shared; only the network stack of this thread, which
+            // ends with this closure, becomes another.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            Ok(Self { handle: File::open("/proc/thread-self/ns/net")?.into() })
+        });
+        let namespace = namespace.map_err(|error: io::Error| match error.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(error.kind(), NEEDED),
+            _ => error,
+        })?;
+        namespace.run(|| Netlink::open()?.set_up("lo"))??;
+        Ok(namespace)
+    }
+
+    /// Calls `work` on a thread inside. Sockets that it makes stay inside, whoever uses them.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        on_own_thread(|| {
+            self.enter()?;
+            Ok(work())
+        })
+    }
+
+    /// Starts `command` inside. (A parent-death signal set in `command` would come at once.)
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        self.run(|| command.spawn())?
+    }
+
+    /// Moves the calling thread inside, for good.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.handle.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// One end of a [`NetnsPair`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The first: 198.51.100.1 and 2001:db8::1.
+    A,
+    /// The second: 198.51.100.2 and 2001:db8::2.
+    B,
+}
+
+impl Side {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+
+    /// Its IPv4 address, of the range for documentation (RFC 5737).
+    pub fn ipv4(self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(198, 51, 100, self.number()))
+    }
+
+    /// Its IPv6 address, of the range for documentation (RFC 3849).
+    pub fn ipv6(self) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, self.number().into()))
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::A => 1,
+            Self::B => 2,
+        }
+    }
+}
+
+/// Two namespaces joined by a veth pair, each end a device named [`DEVICE`], up and addressed.
+#[derive(Debug)]
+pub struct NetnsPair {
+    sides: [Namespace; 2],
+}
+
+impl NetnsPair {
+    /// Makes the pair with an MTU of `mtu` bytes, at least 1280 (which IPv6 needs). The queueing
+    /// discipline is the kernel's default for veth: none.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::new`], and of kernels without veth.
+    pub fn new(mtu: u32) -> io::Result<Self> {
+        let pair = Self { sides: [Namespace::new()?, Namespace::new()?] };
+        let other = pair.side(Side::B).as_fd();
+        pair.run_in(Side::A, || Netlink::open()?.add_veth(DEVICE, mtu, other))??;
+        for side in Side::ALL {
+            pair.run_in(side, || {
+                let mut netlink = Netlink::open()?;
+                netlink.add_address(DEVICE, side.ipv4(), 24)?;
+                match netlink.add_address(DEVICE, side.ipv6(), 64) {
+                    // The kernel has no IPv6, or has it switched off.
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+                    result => result?,
+                }
+                netlink.set_up(DEVICE)
+            })??;
+        }
+        Ok(pair)
+    }
+
+    /// One of the two.
+    pub fn side(&self, side: Side) -> &Namespace {
+        &self.sides[usize::from(side.number()) - 1]
+    }
+
+    /// Calls `work` on a thread inside; see [`Namespace::run`].
+    pub fn run_in<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.side(side).run(work)
+    }
+
+    /// Starts `command` inside; see [`Namespace::spawn`].
+    pub fn spawn_in(&self, side: Side, command: &mut Command) -> io::Result<Child> {
+        self.side(side).spawn(command)
+    }
+}
+
+/// Runs `work` on a thread that ends with it, so that no other sees its namespace.
+fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, work)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The name of the device that joins the two sides, in each.
+pub const DEVICE: &str = "veth0";
+
+const NEEDED: &str = "making network namespaces needs CAP_SYS_ADMIN: run as root, or under \
+                      `unshare --map-root-user --net`";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! As much of rtnetlink (RFC 3549, include/uapi/linux/rtnetlink.h) as joining two namespaces takes.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
+
+/// A conversation with the kernel about the devices of the namespace that it was opened in.
+pub(super) struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    pub(super) fn open() -> io::Result<Self> {
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        // No protocol means number 0, which is NETLINK_ROUTE.
+        Ok(Self { socket: socket_with(family, kind, SocketFlags::CLOEXEC, None)? })
+    }
+
+    /// Makes a veth pair: device `name` here and device `name` in the namespace `other`.
+    pub(super) fn add_veth(
+        &mut self,
+        name: &str,
+        mtu: u32,
+        other: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
+        request.link_header(0, 0);
+        request.text(libc::IFLA_IFNAME, name);
+        request.number(libc::IFLA_MTU, mtu);
+        request.nested(libc::IFLA_LINKINFO, |info| {
+            info.text(libc::IFLA_INFO_KIND, "veth");
+            info.nested(libc::IFLA_INFO_DATA, |data| {
+                data.nested(VETH_INFO_PEER, |peer| {
+                    peer.link_header(0, 0);
+                    peer.text(libc::IFLA_IFNAME, name);
+                    peer.number(libc::IFLA_MTU, mtu);
+                    peer.number(libc::IFLA_NET_NS_FD, other.as_raw_fd() as u32);
+                });
+            });
+        });
+        self.ask(request)
+    }
+
+    pub(super) fn set_up(&mut self, name: &str) -> io::Result<()> {
+        let index = self.index(name)?;
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, libc::IFF_UP as u32);
+        self.ask(request)
+    }
+
+    /// Gives the device an address, usable as soon as the device is up: without the second that
+    /// looking for duplicates of an IPv6 address takes.
+    pub(super) fn add_address(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        prefix: u8,
+    ) -> io::Result<()> {
+        let index = self.index(name)?;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut request = Request::new(libc::RTM_NEWADDR, flags);
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // struct ifaddrmsg: family, prefix length, flags, scope, index.
+        request.bytes.extend([family as u8, prefix, libc::IFA_F_NODAD as u8, 0]);
+        request.bytes.extend(index.to_ne_bytes());
+        for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
+            match address {
+                IpAddr::V4(v4) => request.attribute(kind, &v4.octets()),
+                IpAddr::V6(v6) => request.attribute(kind, &v6.octets()),
+            }
+        }
+        self.ask(request)
+    }
+
+    fn index(&self, name: &str) -> io::Result<u32> {
+        // Any socket of the namespace will do.
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(name_to_index(socket.as_fd(), name)?)
+    }
+
+    /// Sends a request and waits for the kernel's verdict.
+    fn ask(&mut self, mut request: Request) -> io::Result<()> {
+        let length = request.bytes.len() as u32;
+        request.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        send(&self.socket, &request.bytes, SendFlags::empty())?;
+        let mut answer = [0; ANSWER_MAX];
+        let (length, _) = recv(&self.socket, &mut answer, RecvFlags::empty())?;
+        verdict(&answer[..length])
+    }
+}
+
+/// Reads an NLMSG_ERROR message, whose error is zero for success.
+fn verdict(answer: &[u8]) -> io::Result<()> {
+    let kind = answer.get(4..6).ok_or(io::ErrorKind::InvalidData)?;
+    let error = answer.get(HEADER..HEADER + 4).ok_or(io::ErrorKind::InvalidData)?;
+    if u16::from_ne_bytes([kind[0], kind[1]]) != libc::NLMSG_ERROR as u16 {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    match i32::from_ne_bytes([error[0], error[1], error[2], error[3]]) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// A message under construction; its length is filled in when it is sent.
+struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    fn new(kind: u16, flags: libc::c_int) -> Self {
+        let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        Self { bytes }
+    }
+
+    /// struct ifinfomsg: family, type, index, flags, mask of flags to change.
+    fn link_header(&mut self, index: u32, flags: u32) {
+        self.bytes.extend([0; 4]);
+        self.bytes.extend(index.to_ne_bytes());
+        self.bytes.extend(flags.to_ne_bytes());
+        self.bytes.extend(flags.to_ne_bytes());
+    }
+
+    fn attribute(&mut self, kind: u16, data: &[u8]) {
+        self.nested(kind, |request| request.bytes.extend(data));
+    }
+
+    fn number(&mut self, kind: u16, value: u32) {
+        self.attribute(kind, &value.to_ne_bytes());
+    }
+
+    fn text(&mut self, kind: u16, text: &str) {
+        self.nested(kind, |request| {
+            request.bytes.extend(text.as_bytes());
+            request.bytes.push(0);
+        });
+    }
+
+    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
+        let start = self.bytes.len();
+        self.bytes.extend([0; 2]);
+        self.bytes.extend(kind.to_ne_bytes());
+        fill(self);
+        let length = (self.bytes.len() - start) as u16;
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+}
+
+/// struct nlmsghdr.
+const HEADER: usize = 16;
+/// Of include/uapi/linux/veth.h.
+const VETH_INFO_PEER: u16 = 1;
+/// An error repeats the request, which is shorter than this.
+const ANSWER_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_padded_and_nested() {
+        let mut request = Request::new(16, 0);
+        request.nested(18, |inner| inner.text(1, "veth"));
+        let bytes = &request.bytes[HEADER..];
+        assert_eq!(bytes[..8], [16, 0, 18, 0, 9, 0, 1, 0]);
+        assert_eq!(&bytes[8..], b"veth\0\0\0\0");
+    }
+
+    #[test]
+    fn verdicts_are_read() {
+        let mut answer = [0; 20];
+        answer[4] = 2;
+        assert!(verdict(&answer).is_ok());
+        answer[16..].copy_from_slice(&(-libc::EEXIST).to_ne_bytes());
+        assert_eq!(verdict(&answer).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(verdict(&answer[..10]).is_err());
+        answer[4] = 3;
+        assert!(verdict(&answer).is_err());
+    }
+}

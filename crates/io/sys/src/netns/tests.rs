@@ -1,0 +1,106 @@
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
+
+use super::*;
+use crate::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
+
+#[test]
+fn two_sides_reach_each_other() {
+    let Some(pair) = pair(1500) else { return };
+    let mut addresses = vec![Side::ipv4 as fn(Side) -> IpAddr];
+    if pair.run_in(Side::A, || TcpListener::bind((Side::A.ipv6(), 0))).unwrap().is_ok() {
+        addresses.push(Side::ipv6);
+    } else {
+        println!("IPv6 skipped");
+    }
+    for address in addresses {
+        let listener = pair.run_in(Side::B, || TcpListener::bind((address(Side::B), 0)));
+        let listener = listener.unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let client = pair.run_in(Side::A, || TcpStream::connect(target));
+        client.unwrap().unwrap().write_all(b"hello").unwrap();
+        let (mut accepted, from) = listener.accept().unwrap();
+        assert_eq!(from.ip(), address(Side::A));
+        let mut text = String::new();
+        accepted.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello");
+    }
+    let network = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+    let [a, b] = Side::ALL.map(|side| pair.run_in(side, network).unwrap());
+    assert!(a != b && a != network() && b != network());
+}
+
+#[test]
+fn the_mtu_is_the_limit_of_a_datagram() {
+    for mtu in [1500u16, 9000] {
+        let Some(pair) = pair(mtu.into()) else { return };
+        let receiver = bind(&pair, Side::B);
+        let sender = bind(&pair, Side::A);
+        sender.connect(receiver.local_addr()).unwrap();
+        assert_eq!(sender.device_mtu().unwrap(), u32::from(mtu));
+        let payload = vec![1; 3 * usize::from(mtu)];
+        let fits = mtu - 28;
+        let send = |size, segment| {
+            sender.send(&Route::CONNECTED, &[IoSlice::new(&payload[..size])], segment, Wait::No)
+        };
+        assert_eq!(send(fits.into(), None).unwrap(), usize::from(fits));
+        assert!(matches!(send(usize::from(fits) + 1, None), Err(SendError::TooLarge)));
+        assert_eq!(send(payload.len(), Some(fits)).unwrap(), payload.len());
+        assert!(matches!(send(payload.len(), Some(fits + 1)), Err(SendError::TooLarge)));
+        assert!(sender.capabilities().gso, "too large a segment says nothing of the device");
+    }
+}
+
+#[test]
+fn full_send_buffer_would_block() {
+    let Some(pair) = pair(1500) else { return };
+    let small = UdpOptions { send_buffer: 1, ..UdpOptions::default() };
+    let local = SocketAddr::new(Side::A.ipv4(), 0);
+    let sender = pair.run_in(Side::A, || UdpSocket::bind(local, &small)).unwrap().unwrap();
+    // Nobody has this address, so that datagrams wait for an answer to ARP, charged to the socket.
+    let nobody = Route::to("198.51.100.99:9".parse().unwrap());
+    let payload = [0; 1400];
+    let mut results =
+        (0..20).map(|_| sender.send(&nobody, &[IoSlice::new(&payload)], None, Wait::No));
+    let result = results.find(Result::is_err);
+    assert!(matches!(result, Some(Err(SendError::WouldBlock))), "{result:?}");
+    assert!(sender.memory().unwrap().send_used > 0);
+    assert!(!sender.wait_writable(Some(longhaul_units::Instant::ZERO)).unwrap());
+}
+
+#[test]
+fn commands_run_inside() {
+    let Some(pair) = pair(1500) else { return };
+    let mut command = Command::new("cat");
+    command.arg("/proc/net/dev").stdout(Stdio::piped());
+    let child = pair.spawn_in(Side::B, &mut command).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(DEVICE) && text.contains("lo:"), "{text}");
+    assert_eq!(text.lines().count(), 4, "two devices below two lines of heading: {text}");
+}
+
+#[test]
+fn panics_and_results_pass_through() {
+    let Some(pair) = pair(1280) else { return };
+    assert_eq!(pair.run_in(Side::A, || 42).unwrap(), 42);
+    let caught = std::panic::catch_unwind(|| pair.run_in(Side::A, || panic!("inside")));
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
+}
+
+fn pair(mtu: u32) -> Option<NetnsPair> {
+    match NetnsPair::new(mtu) {
+        Ok(pair) => Some(pair),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn bind(pair: &NetnsPair, side: Side) -> UdpSocket {
+    let local = SocketAddr::new(side.ipv4(), 0);
+    pair.run_in(side, || UdpSocket::bind(local, &UdpOptions::default())).unwrap().unwrap()
+}

@@ -1,0 +1,221 @@
+//! TCP by the kernel: options of a connection and what the kernel knows of it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use longhaul_units::Rate;
+use socket2::SockRef;
+
+use crate::sockopt;
+
+/// What to ask of a connection, or of a listener for the connections it accepts. The default asks
+/// for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpOptions {
+    /// The congestion control by name; [`crate::host::Machine`] lists those allowed.
+    pub congestion_control: Option<String>,
+    /// Send small writes at once.
+    pub nodelay: bool,
+    /// Give up when sent data stays unacknowledged for this long (RFC 5482).
+    pub user_timeout: Option<Duration>,
+    /// Not ready for writing while more than these bytes wait unsent: bounds what is committed to
+    /// one of several connections (`TCP_NOTSENT_LOWAT`).
+    pub unsent_max: Option<u32>,
+}
+
+impl TcpOptions {
+    /// Sets the options on `socket`.
+    ///
+    /// # Errors
+    /// `NotFound` for a congestion control that the kernel does not have, `PermissionDenied` for
+    /// one that is not for everybody.
+    pub fn apply(&self, socket: impl AsFd) -> io::Result<()> {
+        let socket = SockRef::from(&socket);
+        if let Some(name) = &self.congestion_control {
+            socket.set_tcp_congestion(name.as_bytes())?;
+        }
+        if self.nodelay {
+            socket.set_tcp_nodelay(true)?;
+        }
+        if self.user_timeout.is_some() {
+            socket.set_tcp_user_timeout(self.user_timeout)?;
+        }
+        if let Some(bytes) = self.unsent_max {
+            socket.set_tcp_notsent_lowat(bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of the congestion control that drives `socket`.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    let name = SockRef::from(&socket).tcp_congestion()?;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+}
+
+/// What the kernel knows of a connection (`TCP_INFO`). Counters are of the connection's life, and
+/// zero where the kernel is too old to keep them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub rtt_variation: Duration,
+    /// The least round-trip time of late.
+    pub rtt_min: Duration,
+    /// Payload bytes of a segment sent.
+    pub segment: u32,
+    /// Congestion window in segments.
+    pub congestion_window: u32,
+    /// Segments sent that are not acknowledged.
+    pub unacknowledged: u32,
+    /// Segments sent again.
+    pub segments_resent: u32,
+    /// Segments sent, with those sent again.
+    pub segments_sent: u32,
+    /// Bytes sent again.
+    pub bytes_resent: u64,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acknowledged: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+    /// Bytes written that were never sent.
+    pub bytes_unsent: u32,
+    /// Goodput of late, as the sender measured it.
+    pub delivery_rate: Rate,
+    /// The rate it paces at; [`Rate::MAX`] when it does not.
+    pub pacing_rate: Rate,
+    /// Time with data to send.
+    pub busy: Duration,
+    /// Of that, time held up by the peer's receive window: the receiver was the bottleneck.
+    pub limited_by_receiver: Duration,
+    /// Of that, time held up by the own send buffer.
+    pub limited_by_send_buffer: Duration,
+}
+
+/// Reads `TCP_INFO`; one system call.
+pub fn info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    let mut bytes = [0; INFO_LEN];
+    sockopt::bytes(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    Ok(parse(&bytes))
+}
+
+/// Picks from `struct tcp_info` of include/uapi/linux/tcp.h, which only ever grows at its end.
+fn parse(bytes: &[u8; INFO_LEN]) -> TcpInfo {
+    let u32_at = |offset: usize| {
+        let mut value = [0; 4];
+        value.copy_from_slice(&bytes[offset..offset + 4]);
+        u32::from_ne_bytes(value)
+    };
+    let u64_at = |offset: usize| {
+        let mut value = [0; 8];
+        value.copy_from_slice(&bytes[offset..offset + 8]);
+        u64::from_ne_bytes(value)
+    };
+    let micros = |value: u64| Duration::from_micros(value);
+    let rate = |bytes: u64| Rate::from_bps(bytes.saturating_mul(8));
+    TcpInfo {
+        segment: u32_at(16),
+        unacknowledged: u32_at(24),
+        rtt: micros(u32_at(68).into()),
+        rtt_variation: micros(u32_at(72).into()),
+        congestion_window: u32_at(80),
+        segments_resent: u32_at(100),
+        pacing_rate: rate(u64_at(104)),
+        bytes_acknowledged: u64_at(120),
+        bytes_received: u64_at(128),
+        segments_sent: u32_at(136),
+        bytes_unsent: u32_at(144),
+        rtt_min: match u32_at(148) {
+            NO_SAMPLE => Duration::ZERO,
+            value => micros(value.into()),
+        },
+        delivery_rate: rate(u64_at(160)),
+        busy: micros(u64_at(168)),
+        limited_by_receiver: micros(u64_at(176)),
+        limited_by_send_buffer: micros(u64_at(184)),
+        bytes_resent: u64_at(208),
+    }
+}
+
+/// `tcpi_min_rtt` before the first sample.
+const NO_SAMPLE: u32 = u32::MAX;
+
+/// Up to `tcpi_bytes_retrans`, of Linux 4.19.
+const INFO_LEN: usize = 216;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn options_are_set_and_inherited() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let reno = TcpOptions {
+            congestion_control: Some("reno".into()),
+            nodelay: true,
+            user_timeout: Some(Duration::from_secs(7)),
+            unsent_max: Some(65536),
+        };
+        reno.apply(&listener).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        reno.apply(&client).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for stream in [&client, &accepted] {
+            assert_eq!(congestion_control(stream).unwrap(), "reno");
+            assert!(stream.nodelay().unwrap());
+            let socket = SockRef::from(stream);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
+        }
+        assert_eq!(SockRef::from(&client).tcp_notsent_lowat().unwrap(), 65536);
+    }
+
+    #[test]
+    fn unknown_congestion_control_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let name = congestion_control(&listener).unwrap();
+        let unknown =
+            TcpOptions { congestion_control: Some("nosuch".into()), ..Default::default() };
+        let error = unknown.apply(&listener).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(congestion_control(&listener).unwrap(), name);
+        TcpOptions::default().apply(&listener).unwrap();
+    }
+
+    #[test]
+    fn info_counts_bytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        client.write_all(&[7; 10_000]).unwrap();
+        accepted.read_exact(&mut [0; 10_000]).unwrap();
+        accepted.write_all(b"done").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+        let info = info(&client).unwrap();
+        assert_eq!((info.bytes_acknowledged, info.bytes_received), (10_001, 4), "SYN counts");
+        assert!(info.segment > 500 && info.congestion_window > 0 && info.segments_sent > 1);
+        assert!(info.rtt > Duration::ZERO && info.rtt_min < Duration::from_secs(10));
+        assert_eq!((info.segments_resent, info.bytes_resent), (0, 0));
+    }
+
+    #[test]
+    fn fields_lie_where_the_kernel_puts_them() {
+        let mut bytes = [0; INFO_LEN];
+        bytes[68..72].copy_from_slice(&1500u32.to_ne_bytes());
+        bytes[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
+        bytes[160..168].copy_from_slice(&125u64.to_ne_bytes());
+        bytes[104..112].copy_from_slice(&u64::MAX.to_ne_bytes());
+        let info = parse(&bytes);
+        assert_eq!(info.rtt, Duration::from_micros(1500));
+        assert_eq!(info.rtt_min, Duration::ZERO);
+        assert_eq!(info.delivery_rate, Rate::from_kbps(1));
+        assert_eq!(info.pacing_rate, Rate::MAX);
+    }
+}
