@@ -29,9 +29,11 @@ extern crate alloc;
 mod close;
 mod error;
 mod frame;
+mod handshake;
 mod header;
 mod message;
 mod reader;
+mod record;
 mod units;
 pub mod varint;
 mod writer;
@@ -39,6 +41,10 @@ mod writer;
 pub use close::{CloseCode, MAX_REASON};
 pub use error::{DecodeError, Full};
 pub use frame::{Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, State, stream_room};
+pub use handshake::{
+    CONTROL_HEADER_LEN, Carrier, Cipher, ControlMessage, Hello, MAX_HANDSHAKE_BODY,
+    MAX_IMPLEMENTATION, MAX_LANES, MAX_PROFILE, PROTOCOL_VERSION, Protect, ReceiveLimits, Welcome,
+};
 pub use header::{
     AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
@@ -48,4 +54,7 @@ pub use message::{
     ManifestObject, Message, MessageReader, Refused, Request, SinkMessage, SourceMessage, Summary,
 };
 pub use reader::Reader;
+pub use record::{
+    JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,
+};
 pub use writer::Writer;

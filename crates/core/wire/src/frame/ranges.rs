@@ -62,7 +62,7 @@ impl<'a> Ranges<'a> {
 
     /// Reports the numbers of `span`, the highest first, as far as `buffer` has room.
     ///
-    /// As [`Self::lowest`], but `received` descends ([`DoubleEndedIterator::rev`]) and
+    /// As [`Self::lowest`], but `received` descends ([`Iterator::rev`]) and
     /// [`Self::from`] tells how far down the report got. A buffer of 17 bytes holds at least one
     /// range.
     pub fn highest(
