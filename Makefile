@@ -5,9 +5,7 @@ PREFIX ?= /usr/local
 SEEDS ?= 2000
 
 # aws-lc-sys, the only C in the build, takes a C compiler and nothing else.
-BUILD := xtask/with-tools.sh "cc"
-# The tests and the benchmarks make network namespaces.
-RUN := xtask/with-tools.sh "cc ip"
+WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
 
@@ -22,7 +20,7 @@ help:
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
 longhaul:
-	@$(BUILD) cargo build --release --locked -p longhaul
+	@$(WITH) cargo build --release --locked -p longhaul
 
 demo: longhaul
 	@$(LONGHAUL) demo
@@ -30,16 +28,16 @@ demo: longhaul
 # Simulation at release speed; the tests with overflow checks and assertions, libraries optimised (Cargo.toml).
 # The tests run the program itself, so it is built first.
 test:
-	@$(RUN) cargo xtask swarm --seeds $(SEEDS)
-	@$(RUN) cargo build --workspace --bins --locked
-	@$(RUN) cargo test --workspace --locked
+	@$(WITH) cargo xtask swarm --seeds $(SEEDS)
+	@$(WITH) cargo build --workspace --bins --locked
+	@$(WITH) cargo test --workspace --locked
 
 bench: longhaul
-	@$(RUN) $(LONGHAUL) bench
-	@$(if $(wildcard bench/peers.sh),$(RUN) bench/peers.sh)
+	@$(LONGHAUL) bench
+	@$(wildcard bench/peers.sh)
 
 install: longhaul
 	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul
 
 lint:
-	@$(BUILD) cargo xtask ci
+	@$(WITH) cargo xtask ci

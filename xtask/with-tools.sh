@@ -1,5 +1,5 @@
 #!/bin/sh
-# with-tools.sh "cc ip" COMMAND...
+# with-tools.sh "cc c++" COMMAND...
 # Runs COMMAND once the named tools are there: installed by apt-get when we are root on Debian, else named in
 # the message. Also sees to it that cargo works in this folder.
 set -eu
@@ -13,7 +13,6 @@ fail() {
 package_of() {
     case $1 in
     cc) echo "gcc libc6-dev" ;;
-    ip) echo "iproute2" ;;
     c++) echo "g++" ;;
     *) echo "$1" ;;
     esac
@@ -44,20 +43,17 @@ install_missing() {
         fail "apt-get could not install$missing"
 }
 
-# rust-toolchain.toml names one release. Where rustup has it, or can fetch it, nothing is to be done; else a
-# toolchain that is already here and new enough will do.
+# rust-toolchain.toml names one release. Where rustup has it, nothing is to be done; else a toolchain that is
+# already here and new enough will do. None is downloaded: that is the user's decision.
 choose_toolchain() {
     command -v cargo >/dev/null 2>&1 || PATH=$PATH:$HOME/.cargo/bin
     command -v cargo >/dev/null 2>&1 || fail "cargo is missing: install Rust with rustup (https://rustup.rs)"
+    export RUSTUP_AUTO_INSTALL=0
     if cargo --version >/dev/null 2>&1; then
         return 0
     fi
     command -v rustup >/dev/null 2>&1 || fail "cargo does not start: $(cargo --version 2>&1 | head -n 1)"
     wanted=$(sed -n 's/^channel = "\([0-9.]*\)"$/\1/p' rust-toolchain.toml)
-    echo "longhaul: asking rustup for Rust $wanted" >&2
-    if rustup toolchain install >/dev/null 2>&1 && cargo --version >/dev/null 2>&1; then
-        return 0
-    fi
     for name in $(rustup toolchain list | cut -d ' ' -f 1); do
         have=$(rustup run "$name" rustc --version 2>/dev/null | cut -d ' ' -f 2)
         case $have in
@@ -73,8 +69,6 @@ choose_toolchain() {
 }
 
 cd "$(dirname "$0")/.."
-# `ip` lies in a folder that only root's path names.
-PATH=$PATH:/usr/sbin:/sbin
 # shellcheck disable=SC2086
 install_missing ca-certificates $1
 shift
