@@ -1,0 +1,219 @@
+mod change;
+mod error;
+mod replan;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+pub use self::error::BookError;
+pub use self::replan::{Moved, Order};
+use crate::capacity::FOREVER;
+use crate::links::{LinkSet, Plan};
+use crate::request::{LinkId, Path, PlanError, Request};
+use crate::vector::TrcVector;
+
+/// Identifier of a booking, in the order in which bookings were made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BookingId(pub u64);
+
+impl fmt::Debug for BookingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "booking{}", self.0)
+    }
+}
+
+/// What was asked for, what is held for it, and by when it was promised to finish.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Booking {
+    /// The request, with extensions.
+    pub request: Request,
+    /// The path taken.
+    pub path: Path,
+    /// What is held on each link of it.
+    pub vector: TrcVector,
+    /// The finish that was promised. The planned finish never comes after it.
+    pub promise: u64,
+}
+
+impl Booking {
+    /// One past the last booked tick.
+    pub fn finish(&self) -> u64 {
+        self.vector.finish().unwrap_or(0)
+    }
+}
+
+/// Rules of a [`Book`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BookConfig {
+    /// Idle ticks at the start of each booked stretch of one rate: the clocks' uncertainty and
+    /// the switch's reprogramming time.
+    pub guard: u64,
+    /// How many ticks ahead of now may be booked.
+    pub horizon: u64,
+    /// By how much the promised finish exceeds the planned one, in parts per million of the time
+    /// from requested start to planned finish. Zero promises what is planned; more leaves
+    /// re-planning room to let short transfers pass.
+    pub slack_ppm: u32,
+}
+
+impl Default for BookConfig {
+    fn default() -> Self {
+        Self { guard: 0, horizon: FOREVER, slack_ppm: 0 }
+    }
+}
+
+/// The bookings of a set of links and the capacity they leave.
+///
+/// The book has no clock: [`Book::advance`] tells it the time, before which nothing changes any
+/// more. Every operation either does all of what it says or returns an error and changes nothing.
+/// Previews and explanations are made on [`Book::links`] or on a clone of it, the snapshot.
+#[derive(Clone, Debug)]
+pub struct Book {
+    config: BookConfig,
+    now: u64,
+    links: LinkSet,
+    bookings: BTreeMap<BookingId, Booking>,
+    next: BookingId,
+}
+
+impl Book {
+    /// An empty book without links, at tick `now`.
+    pub fn new(config: BookConfig, now: u64) -> Self {
+        let mut links = LinkSet::new(config.guard);
+        links.set_horizon(now.saturating_add(config.horizon));
+        Self { config, now, links, bookings: BTreeMap::new(), next: BookingId(0) }
+    }
+
+    /// Adds a link of `capacity` channels.
+    pub fn add_link(&mut self, capacity: u32) -> LinkId {
+        self.links.add(capacity, self.now)
+    }
+
+    /// The free capacity, for previews and explanations. Clone it for a snapshot.
+    pub const fn links(&self) -> &LinkSet {
+        &self.links
+    }
+
+    /// The rules.
+    pub const fn config(&self) -> &BookConfig {
+        &self.config
+    }
+
+    /// The current tick.
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// A booking.
+    pub fn get(&self, id: BookingId) -> Option<&Booking> {
+        self.bookings.get(&id)
+    }
+
+    /// All bookings, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (BookingId, &Booking)> + '_ {
+        self.bookings.iter().map(|(id, booking)| (*id, booking))
+    }
+
+    /// Number of bookings.
+    pub fn len(&self) -> usize {
+        self.bookings.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bookings.is_empty()
+    }
+
+    /// The bookings that hold capacity of `link` in `[start, end)`. O(bookings).
+    pub fn holders(
+        &self,
+        link: LinkId,
+        start: u64,
+        end: u64,
+    ) -> impl Iterator<Item = (BookingId, &Booking)> + '_ {
+        self.iter().filter(move |(_, booking)| {
+            let overlaps = |r: &crate::Allocation| r.start < end && start < r.end;
+            booking.path.links().contains(&link) && booking.vector.ranges().iter().any(overlaps)
+        })
+    }
+
+    /// Plans on the best of the candidate paths and books.
+    pub fn book(&mut self, request: &Request, paths: &[Path]) -> Result<BookingId, PlanError> {
+        let plan = self.links.plan(request, paths)?;
+        Ok(self.enter(*request, plan))
+    }
+
+    /// Books a plan made earlier for this request, if it is all still free.
+    pub fn commit(&mut self, request: &Request, plan: Plan) -> Result<BookingId, BookError> {
+        self.links.check(request, core::slice::from_ref(&plan.path))?;
+        let start = plan.vector.start().ok_or(BookError::EmptyPlan)?;
+        if start < self.now {
+            return Err(BookError::Plan(PlanError::Past(self.now)));
+        }
+        if plan.finish() > self.links.horizon() {
+            return Err(BookError::Plan(PlanError::BeyondHorizon(self.links.horizon())));
+        }
+        if let Some((link, range)) = self.links.conflict(&plan) {
+            return Err(BookError::Taken { link, start: range.start, end: range.end });
+        }
+        Ok(self.enter(*request, plan))
+    }
+
+    /// Puts a booking back under its identifier, as when a journal is replayed. What of it lies
+    /// before now is kept as a record only.
+    pub fn restore(&mut self, id: BookingId, booking: Booking) -> Result<(), BookError> {
+        if self.bookings.contains_key(&id) {
+            return Err(BookError::Exists(id));
+        }
+        let unknown = |link: &&LinkId| self.links.profile(**link).is_none();
+        if let Some(link) = booking.path.links().iter().find(unknown) {
+            return Err(BookError::Plan(PlanError::UnknownLink(*link)));
+        }
+        let (_, ahead) = booking.vector.split(self.now);
+        let ahead = TrcVector::from_sound(ahead, self.config.guard);
+        let plan = Plan { path: booking.path.clone(), vector: ahead };
+        if let Some((link, range)) = self.links.conflict(&plan) {
+            return Err(BookError::Taken { link, start: range.start, end: range.end });
+        }
+        self.links.take(&plan.path, plan.vector.merged());
+        self.bookings.insert(id, booking);
+        self.next = self.next.max(BookingId(id.0 + 1));
+        Ok(())
+    }
+
+    /// Moves time on: what lies before `now` can no longer be booked or changed, and bookings
+    /// that have finished are taken out and returned. Time does not go back: an earlier `now` has
+    /// no effect.
+    pub fn advance(&mut self, now: u64) -> Vec<(BookingId, Booking)> {
+        if now <= self.now {
+            return Vec::new();
+        }
+        self.now = now;
+        self.links.forget_before(now);
+        self.links.set_horizon(now.saturating_add(self.config.horizon));
+        self.bookings.extract_if(.., |_, booking| booking.finish() <= now).collect()
+    }
+
+    fn enter(&mut self, request: Request, plan: Plan) -> BookingId {
+        self.links.take(&plan.path, plan.vector.merged());
+        let promise = self.promise(&request, plan.finish());
+        let id = self.next;
+        self.next = BookingId(id.0 + 1);
+        let Plan { path, vector } = plan;
+        self.bookings.insert(id, Booking { request, path, vector, promise });
+        id
+    }
+
+    /// What is promised for a planned finish. A deadline is not exceeded for the sake of slack.
+    fn promise(&self, request: &Request, finish: u64) -> u64 {
+        let Request::File(file) = request else { return finish };
+        let taken = u128::from(finish.saturating_sub(file.earliest));
+        let slack = taken * u128::from(self.config.slack_ppm) / 1_000_000;
+        let slack = u64::try_from(slack).unwrap_or(u64::MAX);
+        let latest = file.deadline.unwrap_or(FOREVER - 1).min(self.links.horizon());
+        finish.saturating_add(slack).min(latest).max(finish)
+    }
+}

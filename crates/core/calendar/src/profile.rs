@@ -1,0 +1,343 @@
+mod block;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use self::block::{Block, Entry, JOIN};
+pub use self::walk::ProfileWalk;
+use crate::capacity::{Calendar, Capacity, FOREVER, ReserveError, Segment, Walk};
+
+/// The free capacity of one directed link: an exact step function over integer ticks.
+///
+/// Breakpoints lie in blocks of up to 128 with their least and most free capacity, area and a
+/// pending addition, so that locating a tick is O(log n), a booking rewrites at most two blocks
+/// and stretches without (or with enough) capacity are skipped a block at a time. Arrays rather
+/// than trees because bookings mostly scan (Burchard, TKDE 2005). The form is canonical: equal
+/// neighbours are merged, so releasing everything gives back the empty profile.
+///
+/// [`Clone`] is the snapshot: O(1), after which the two differ only by the blocks that are
+/// written. A preview on a snapshot never waits for a booking, nor a booking for a preview.
+#[derive(Clone)]
+pub struct Profile {
+    capacity: u32,
+    floor: u64,
+    entries: Arc<Vec<Entry>>,
+}
+
+impl Profile {
+    /// A link with `capacity` channels, all free from `floor` on.
+    pub fn new(capacity: u32, floor: u64) -> Self {
+        let entry = Entry {
+            first: floor,
+            add: 0,
+            min: capacity,
+            max: capacity,
+            area: u128::from(FOREVER - floor) * u128::from(capacity),
+            block: Arc::new(Block::one(floor, capacity)),
+        };
+        Self { capacity, floor, entries: Arc::new(vec![entry]) }
+    }
+
+    /// Number of segments from the block that holds the floor on.
+    pub fn segment_count(&self) -> usize {
+        self.entries.iter().map(Entry::len).sum()
+    }
+
+    /// The segments of `[start, end)`, clipped to it.
+    pub fn segments(&self, start: u64, end: u64) -> impl Iterator<Item = Segment> + '_ {
+        let mut walk = (start.max(self.floor) < end).then(|| self.walk(start));
+        core::iter::from_fn(move || {
+            let walk_now = walk.as_mut()?;
+            let s = walk_now.segment();
+            let clipped = Segment { start: s.start.max(start), end: s.end.min(end), free: s.free };
+            if s.end >= end || !walk_now.forward() {
+                walk = None;
+            }
+            Some(clipped)
+        })
+    }
+
+    /// The sum over `[start, end)` of min(free, `cap`), in channel ticks: what a transfer limited
+    /// to `cap` channels can carry there. Blocks are taken whole where their summary allows.
+    pub fn area(&self, start: u64, end: u64, cap: u32) -> u128 {
+        let (start, end) = (start.max(self.floor), end);
+        if start >= end {
+            return 0;
+        }
+        let (first, last) = (locate(&self.entries, start), locate(&self.entries, end - 1));
+        let mut sum = 0;
+        for index in first..=last {
+            let entry = &self.entries[index];
+            let (from, to) = (entry.first.max(start), self.entry_end(index).min(end));
+            let whole = from == entry.first && to == self.entry_end(index);
+            sum += if entry.min >= cap {
+                u128::from(to - from) * u128::from(cap)
+            } else if whole && entry.max <= cap {
+                entry.area
+            } else {
+                self.segments(from, to)
+                    .map(|s| u128::from(s.end - s.start) * u128::from(s.free.min(cap)))
+                    .sum()
+            };
+        }
+        sum
+    }
+
+    /// The least free capacity in `[start, end)`, 0 if any of it lies before the floor.
+    pub fn min_free(&self, start: u64, end: u64) -> u32 {
+        if start < self.floor || start >= end {
+            return 0;
+        }
+        self.extremes(start, end, locate(&self.entries, start), locate(&self.entries, end - 1)).0
+    }
+
+    /// Approximate memory of the profile alone, in bytes.
+    pub fn memory(&self) -> usize {
+        self.entries.len() * (size_of::<Entry>() + size_of::<Block>())
+    }
+
+    fn entry_end(&self, entry: usize) -> u64 {
+        entry_end(&self.entries, entry)
+    }
+
+    /// Least and most free capacity in `[start, end)`, which lies in the entries `first..=last`.
+    fn extremes(&self, start: u64, end: u64, first: usize, last: usize) -> (u32, u32) {
+        let mut low = u32::MAX;
+        let mut high = 0;
+        for index in first..=last {
+            let entry = &self.entries[index];
+            let starts = entry.block.starts();
+            let (l, h) = if index == first || index == last {
+                let from = starts.partition_point(|s| *s <= start).max(1) - 1;
+                let to = starts.partition_point(|s| *s < end);
+                entry.extremes(from, to)
+            } else {
+                (entry.min, entry.max)
+            };
+            low = low.min(l);
+            high = high.max(h);
+        }
+        (low, high)
+    }
+
+    /// Adds `by` to the free capacity in `[start, end)`, which the caller has checked. Works from
+    /// right to left, so that positions found stay valid.
+    fn add(&mut self, start: u64, end: u64, by: i64, mut first: usize, mut last: usize) {
+        let wrapped = by as u32;
+        let entries = Arc::make_mut(&mut self.entries);
+        if entries[last].is_full() || entries[first].is_full() {
+            split(entries, last);
+            if first != last {
+                split(entries, first);
+            }
+            (first, last) = (locate(entries, start), locate(entries, end - 1));
+        }
+        let mut to = entries[last].block.starts().partition_point(|s| *s < end);
+        let next = match entries[last].block.starts().get(to) {
+            Some(next) => *next,
+            None => entry_end(entries, last),
+        };
+        if next != end {
+            let block = Arc::make_mut(&mut entries[last].block);
+            block.insert(to, end, block.free()[to - 1]);
+        }
+        let mut from = entries[first].block.starts().partition_point(|s| *s <= start) - 1;
+        if entries[first].block.starts()[from] != start {
+            from += 1;
+            let block = Arc::make_mut(&mut entries[first].block);
+            block.insert(from, start, block.free()[from - 1]);
+            if first == last {
+                to += 1;
+            }
+        }
+        for index in first..=last {
+            let stop = entry_end(entries, index);
+            let entry = &mut entries[index];
+            let length = stop.min(end) - entry.first.max(start);
+            let change = i128::from(by) * i128::from(length);
+            entry.area = entry.area.wrapping_add_signed(change);
+            let lower = if index == first { from } else { 0 };
+            let upper = if index == last { to } else { entry.len() };
+            if lower == 0 && upper == entry.len() {
+                entry.add = entry.add.wrapping_add(wrapped);
+                entry.min = entry.min.wrapping_add(wrapped);
+                entry.max = entry.max.wrapping_add(wrapped);
+            } else {
+                for free in &mut Arc::make_mut(&mut entry.block).free_mut()[lower..upper] {
+                    *free = free.wrapping_add(wrapped);
+                }
+                entry.refresh();
+            }
+        }
+        // The breakpoints at both ends may have become superfluous.
+        if to < entries[last].len() {
+            if entries[last].free(to) == entries[last].free(to - 1) {
+                Arc::make_mut(&mut entries[last].block).remove(to);
+            }
+        } else if last + 1 < entries.len() {
+            remove_first_if_equal(entries, last + 1);
+        }
+        if from > 0 {
+            if entries[first].free(from) == entries[first].free(from - 1) {
+                Arc::make_mut(&mut entries[first].block).remove(from);
+            }
+        } else if first > 0 {
+            remove_first_if_equal(entries, first);
+        }
+        join(entries, last);
+        if first != last {
+            join(entries, first);
+        }
+    }
+}
+
+impl Capacity for Profile {
+    type Walk<'a> = ProfileWalk<'a>;
+
+    fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    fn walk(&self, at: u64) -> ProfileWalk<'_> {
+        ProfileWalk::new(&self.entries, self.floor, at)
+    }
+}
+
+impl Calendar for Profile {
+    fn reserve(&mut self, start: u64, end: u64, rate: u32) -> Result<(), ReserveError> {
+        if start >= end || end == FOREVER {
+            return Err(ReserveError::BadInterval);
+        }
+        if start < self.floor {
+            return Err(ReserveError::Past);
+        }
+        let first = locate(&self.entries, start);
+        let last = locate_from(&self.entries, first, end - 1);
+        let (free, _) = self.extremes(start, end, first, last);
+        if free < rate {
+            return Err(ReserveError::Overbooked { free });
+        }
+        if rate > 0 {
+            self.add(start, end, -i64::from(rate), first, last);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, start: u64, end: u64, rate: u32) -> Result<(), ReserveError> {
+        if start >= end || end == FOREVER {
+            return Err(ReserveError::BadInterval);
+        }
+        let start = start.max(self.floor);
+        if start >= end {
+            return Ok(());
+        }
+        let first = locate(&self.entries, start);
+        let last = locate_from(&self.entries, first, end - 1);
+        let (_, free) = self.extremes(start, end, first, last);
+        if self.capacity - free < rate {
+            return Err(ReserveError::NotReserved);
+        }
+        if rate > 0 {
+            self.add(start, end, i64::from(rate), first, last);
+        }
+        Ok(())
+    }
+
+    fn forget_before(&mut self, tick: u64) {
+        if tick <= self.floor {
+            return;
+        }
+        self.floor = tick;
+        let elapsed = locate(&self.entries, tick);
+        if elapsed > 0 {
+            Arc::make_mut(&mut self.entries).drain(..elapsed);
+        }
+    }
+}
+
+impl PartialEq for Profile {
+    /// Same capacity, same floor, same free capacity at every tick from the floor on.
+    fn eq(&self, other: &Self) -> bool {
+        let same = (self.capacity, self.floor) == (other.capacity, other.floor);
+        same && self.segments(self.floor, FOREVER).eq(other.segments(self.floor, FOREVER))
+    }
+}
+
+impl Eq for Profile {}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.segments(self.floor, FOREVER).map(|s| (s.start, s.free)))
+            .finish()
+    }
+}
+
+fn entry_end(entries: &[Entry], entry: usize) -> u64 {
+    entries.get(entry + 1).map_or(FOREVER, |next| next.first)
+}
+
+/// The entry that holds `tick`, which is not before the first.
+fn locate(entries: &[Entry], tick: u64) -> usize {
+    entries.partition_point(|entry| entry.first <= tick) - 1
+}
+
+/// As [`locate`], when the entry is probably `near`.
+fn locate_from(entries: &[Entry], near: usize, tick: u64) -> usize {
+    if tick < entry_end(entries, near) { near } else { locate(entries, tick) }
+}
+
+fn split(entries: &mut Vec<Entry>, entry: usize) {
+    if entries[entry].is_full() {
+        let end = entry_end(entries, entry);
+        let upper = entries[entry].halve(end);
+        entries.insert(entry + 1, upper);
+    }
+}
+
+/// Drops the first breakpoint of `entry` if the capacity before it is the same; the stretch it
+/// began then belongs to the entry before.
+fn remove_first_if_equal(entries: &mut Vec<Entry>, entry: usize) {
+    let free = entries[entry].free(0);
+    if entries[entry - 1].last_free() != free {
+        return;
+    }
+    if entries[entry].is_single() {
+        let gone = entries.remove(entry);
+        entries[entry - 1].area += gone.area;
+        return;
+    }
+    let e = &mut entries[entry];
+    Arc::make_mut(&mut e.block).remove(0);
+    let second = e.block.starts()[0];
+    let area = u128::from(second - e.first) * u128::from(free);
+    e.first = second;
+    e.area -= area;
+    e.refresh();
+    entries[entry - 1].area += area;
+}
+
+/// Joins `entry` with a neighbour if both are small, so that releases do not leave crumbs.
+fn join(entries: &mut Vec<Entry>, entry: usize) {
+    let mut join_pair = |lower: usize| {
+        let fits =
+            lower + 1 < entries.len() && entries[lower].len() + entries[lower + 1].len() <= JOIN;
+        if fits {
+            let upper = entries.remove(lower + 1);
+            entries[lower].absorb(&upper);
+        }
+    };
+    join_pair(entry);
+    if entry > 0 {
+        join_pair(entry - 1);
+    }
+}

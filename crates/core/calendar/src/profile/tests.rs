@@ -1,0 +1,198 @@
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::NaiveProfile;
+
+fn all<C: Capacity>(capacity: &C) -> Vec<Segment> {
+    let mut walk = capacity.walk(0);
+    let mut out: Vec<Segment> = Vec::new();
+    loop {
+        let s = walk.segment();
+        match out.last_mut() {
+            // A floor inside a segment may leave two equal neighbours apart.
+            Some(last) if last.free == s.free => last.end = s.end,
+            _ => out.push(s),
+        }
+        if !walk.forward() {
+            return out;
+        }
+    }
+}
+
+fn backwards<C: Capacity>(capacity: &C) -> Vec<u64> {
+    let mut walk = capacity.walk(FOREVER - 1);
+    let mut out = Vec::new();
+    loop {
+        out.push(walk.segment().start);
+        if !walk.back() {
+            return out;
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve(u64, u64, u32),
+    Release(u64, u64, u32),
+    Forget(u64),
+}
+
+fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
+    let interval = || (0u64..300, 1u64..60, 0u32..7);
+    let step = prop_oneof![
+        8 => interval().prop_map(|(start, len, rate)| Step::Reserve(start, start + len, rate)),
+        6 => interval().prop_map(|(start, len, rate)| Step::Release(start, start + len, rate)),
+        1 => (0u64..40).prop_map(Step::Forget),
+    ];
+    prop::collection::vec(step, 1..count)
+}
+
+fn apply<C: Calendar>(calendar: &mut C, step: &Step) -> Result<(), ReserveError> {
+    match *step {
+        Step::Reserve(start, end, rate) => calendar.reserve(start, end, rate),
+        Step::Release(start, end, rate) => calendar.release(start, end, rate),
+        Step::Forget(tick) => {
+            calendar.forget_before(tick);
+            Ok(())
+        }
+    }
+}
+
+/// What the summaries say is what the breakpoints say, and the form is canonical.
+fn check_summaries(profile: &Profile) {
+    for (index, entry) in profile.entries.iter().enumerate() {
+        assert_eq!(entry.first, entry.block.starts()[0]);
+        assert_eq!((entry.min, entry.max), entry.extremes(0, entry.len()));
+        let mut fresh = entry.clone();
+        let end = profile.entry_end(index);
+        fresh.area = 0;
+        for (i, start) in entry.block.starts().iter().enumerate() {
+            let stop = entry.block.starts().get(i + 1).copied().unwrap_or(end);
+            assert!(stop > *start);
+            fresh.area += u128::from(stop - start) * u128::from(entry.free(i));
+        }
+        assert_eq!(fresh.area, entry.area);
+    }
+    let segments: Vec<Segment> = profile.segments(profile.floor, FOREVER).collect();
+    assert!(segments.windows(2).all(|w| w[0].end == w[1].start && w[0].free != w[1].free));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn equals_the_naive_profile(steps in steps(120)) {
+        let mut profile = Profile::new(12, 0);
+        let mut naive = NaiveProfile::new(12, 0);
+        for step in &steps {
+            prop_assert_eq!(apply(&mut profile, step), apply(&mut naive, step));
+            check_summaries(&profile);
+        }
+        prop_assert_eq!(all(&profile), all(&naive));
+        prop_assert_eq!(backwards(&profile), backwards(&naive));
+        for at in (0..380).step_by(7) {
+            prop_assert_eq!(profile.free_at(at), naive.free_at(at));
+            for rate in [1, 6, 12] {
+                let (mut a, mut b) = (profile.walk(at), naive.walk(at));
+                prop_assert_eq!(a.to_at_least(rate), b.to_at_least(rate));
+                prop_assert_eq!(a.segment(), b.segment());
+                let (mut a, mut b) = (profile.walk(at), naive.walk(at));
+                let found = a.back_to_at_least(rate);
+                prop_assert_eq!(found, b.back_to_at_least(rate));
+                if found {
+                    prop_assert_eq!(a.segment(), b.segment());
+                }
+                for limit in [at, at + 5, at + 60, FOREVER] {
+                    let (mut a, mut b) = (profile.walk(at), naive.walk(at));
+                    prop_assert_eq!(a.to_below(rate, limit), b.to_below(rate, limit));
+                    prop_assert_eq!(a.segment(), b.segment());
+                }
+                for end in [at + 1, at + 33, 400] {
+                    let sum: u128 = (at..end).map(|t| u128::from(naive.free_at(t).min(rate))).sum();
+                    prop_assert_eq!(profile.area(at, end, rate), sum);
+                    let least = (at..end).map(|t| naive.free_at(t)).min();
+                    prop_assert_eq!(profile.min_free(at, end), least.unwrap_or(0));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was(before in steps(60), after in steps(60)) {
+        let mut profile = Profile::new(12, 0);
+        for step in &before {
+            let _ = apply(&mut profile, step);
+        }
+        let snapshot = profile.clone();
+        let expected = all(&profile);
+        for step in &after {
+            let _ = apply(&mut profile, step);
+        }
+        prop_assert_eq!(all(&snapshot), expected);
+        check_summaries(&snapshot);
+        check_summaries(&profile);
+    }
+
+    #[test]
+    fn reserving_then_releasing_in_any_order_restores(
+        intervals in prop::collection::vec((0u64..500, 1u64..90, 1u32..4, any::<u16>()), 1..80),
+    ) {
+        let mut profile = Profile::new(40, 0);
+        let mut held = Vec::new();
+        for (start, len, rate, order) in intervals {
+            if profile.reserve(start, start + len, rate).is_ok() {
+                held.push((order, start, start + len, rate));
+            }
+        }
+        held.sort();
+        for (_, start, end, rate) in held {
+            prop_assert_eq!(profile.release(start, end, rate), Ok(()));
+            check_summaries(&profile);
+        }
+        prop_assert_eq!(&profile, &Profile::new(40, 0));
+        prop_assert_eq!(profile.segment_count(), 1);
+    }
+}
+
+#[test]
+fn two_equal_bookings_at_one_instant_count_twice() {
+    let mut profile = Profile::new(4, 0);
+    assert_eq!(profile.reserve(10, 20, 2), Ok(()));
+    assert_eq!(profile.reserve(10, 20, 2), Ok(()));
+    assert_eq!(profile.reserve(10, 20, 1), Err(ReserveError::Overbooked { free: 0 }));
+}
+
+#[test]
+fn bookings_back_to_back_do_not_meet() {
+    let mut profile = Profile::new(4, 0);
+    assert_eq!(profile.reserve(10, 20, 4), Ok(()));
+    assert_eq!(profile.reserve(20, 30, 4), Ok(()));
+    assert_eq!(profile.reserve(0, 10, 4), Ok(()));
+    assert_eq!(profile.segments(0, 40).count(), 2);
+    // The peak counts, not the sum over the window.
+    assert_eq!(profile.release(10, 20, 2), Ok(()));
+    assert_eq!(profile.min_free(10, 20), 2);
+}
+
+#[test]
+fn bad_intervals() {
+    let mut profile = Profile::new(4, 5);
+    assert_eq!(profile.reserve(10, 10, 1), Err(ReserveError::BadInterval));
+    assert_eq!(profile.reserve(10, FOREVER, 1), Err(ReserveError::BadInterval));
+    assert_eq!(profile.reserve(4, 10, 1), Err(ReserveError::Past));
+    assert_eq!(profile.release(5, 10, 1), Err(ReserveError::NotReserved));
+    assert_eq!(profile.release(0, 5, 1), Ok(()));
+    assert_eq!(profile, Profile::new(4, 5));
+}
+
+#[test]
+fn capacities_above_two_to_the_31() {
+    let mut profile = Profile::new(u32::MAX, 0);
+    assert_eq!(profile.reserve(10, 20, u32::MAX), Ok(()));
+    check_summaries(&profile);
+    assert_eq!(profile.reserve(15, 16, 1), Err(ReserveError::Overbooked { free: 0 }));
+    assert_eq!(profile.release(10, 20, u32::MAX), Ok(()));
+    assert_eq!(profile, Profile::new(u32::MAX, 0));
+}
