@@ -214,7 +214,8 @@ pub struct Hello {
     pub proof: [u8; 32],
     /// Protection wished.
     pub protect: Protect,
-    /// Ciphers in order of preference; those that this crate does not know are left out.
+    /// Ciphers in order of preference, at least one; those that this crate does not know are left
+    /// out.
     pub ciphers: Vec<Cipher>,
     /// Carrier wished.
     pub carrier: Carrier,
@@ -264,16 +265,17 @@ impl Hello {
             return Err(DecodeError::UnsupportedVersion);
         }
         options.no_unknown_critical()?;
-        let ciphers = options.get(options::CIPHER)?;
+        let offered = options.get(options::CIPHER)?;
+        let ciphers: Vec<Cipher> = offered.iter().copied().filter_map(Cipher::from_code).collect();
         if ciphers.is_empty() {
-            return Err(DecodeError::Invalid { what: "cipher option" });
+            return Err(DecodeError::Unsupported { what: "cipher" });
         }
         Ok(Self {
             versions,
             key_id: options.array(options::KEY_ID)?,
             proof: options.array(options::PROOF)?,
             protect: Protect::decode(options.array(options::PROTECT)?)?,
-            ciphers: ciphers.iter().copied().filter_map(Cipher::from_code).collect(),
+            ciphers,
             carrier: Carrier::decode(options.array(options::CARRIER)?)?,
             lanes: lanes(&options)?,
             implementation: options.text(options::IMPLEMENTATION, MAX_IMPLEMENTATION)?,
