@@ -1,0 +1,182 @@
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::ObjectId;
+
+use crate::{Entry, EntryId, TempName};
+
+/// What the driver of a [`crate::Sink`] is to do with its storage.
+///
+/// `MakeDirectories`, `PrepareFile` and `CheckPublished` are done in the order given, which one
+/// thread does best; the others may be done at the same time as anything. Each says how it is
+/// answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Make these directories, parents first; one that exists already is as good. Answer each
+    /// with [`crate::Sink::directory_made`]. Make them writable whatever their mode says:
+    /// [`Action::FinishDirectories`] sets it.
+    MakeDirectories(Vec<NamedEntry>),
+    /// Open the unpublished file `temp` for a large file. Answer with [`crate::Sink::prepared`].
+    PrepareFile {
+        /// The file.
+        file: NamedEntry,
+        /// Its name until it is published.
+        temp: TempName,
+        /// What there should be already.
+        existing: Existing,
+    },
+    /// Say of each whether it is under its name with its size and modification time. Answer each
+    /// with [`crate::Sink::checked`].
+    CheckPublished(Vec<NamedEntry>),
+    /// Give each its mode and modification time (where that was not done when it was written) and
+    /// its name, replacing what was there. Links are made, and empty files too. Answer each with
+    /// [`crate::Sink::published`].
+    Publish(Vec<Publication>),
+    /// Make durable everything that was answered before this action was given. Answer with
+    /// [`crate::Sink::checkpointed`]; a failure to sync ends the transfer.
+    Checkpoint(Box<Checkpoint>),
+    /// Write `bytes` at `offset` of the resume record, sync them if `sync`. Answer with
+    /// [`crate::Sink::record_appended`].
+    AppendRecord {
+        /// Where to write; what was there is no longer needed.
+        offset: u64,
+        /// What to write.
+        bytes: Vec<u8>,
+        /// Whether to sync before answering.
+        sync: bool,
+    },
+    /// Set mode and modification time of these directories, in the order given (children first).
+    /// Answer each with [`crate::Sink::directory_finished`].
+    FinishDirectories(Vec<NamedEntry>),
+    /// Remove these unpublished files, where they exist. No answer.
+    Discard(Vec<TempName>),
+    /// Remove the resume record and whatever unpublished files of the transfer are left. Answer
+    /// with [`crate::Sink::record_removed`].
+    RemoveRecord,
+}
+
+/// An entry and its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedEntry {
+    /// The number, for the answer.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+}
+
+/// An entry that is to get its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// The number, for the answer.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// The file that holds the contents; for links and empty files a name that is free to use.
+    pub temp: TempName,
+}
+
+/// What an earlier run left of a large file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing: create the file, replacing what has that name, and allocate its size.
+    Nothing,
+    /// The file with some contents. Where it is not there, or shorter than it should be, the
+    /// answer is [`Prepared::Missing`].
+    Part,
+    /// The file with all of its contents. Where it is not there, but the entry is under its final
+    /// name with its size and modification time, the answer is [`Prepared::Published`].
+    Whole,
+}
+
+/// What became of [`Action::PrepareFile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// The file is open: new and allocated, or the existing one.
+    Ready,
+    /// The existing file is not there any more. It will be asked for anew.
+    Missing,
+    /// The entry is already whole under its final name.
+    Published,
+}
+
+/// What a checkpoint makes durable.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Checkpoint {
+    /// Number of the checkpoint, for the answer.
+    pub id: u64,
+    /// Files that were written since the last checkpoint: sync their contents, and the names of
+    /// their unpublished files. The driver knows which are still open; where they are many,
+    /// syncing the file system at once is better.
+    pub files: Vec<NamedFile>,
+    /// Entries that got their names since the last checkpoint, and finished directories: sync
+    /// the directories that hold them, and the directories themselves.
+    pub names: Vec<NamedEntry>,
+}
+
+/// A file that is not published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// The entry.
+    pub id: EntryId,
+    /// Its name until it is published.
+    pub temp: TempName,
+}
+
+/// What to do with a group that was received whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Write it, then call [`crate::Sink::group_written`].
+    Write(WriteTask),
+    /// It did not verify: forget it, it will be sent again.
+    Repair,
+    /// It is not needed (any more): forget it.
+    Discard,
+    /// It was received before: forget it.
+    Duplicate,
+    /// The object was never accepted or has no such group: the caller did not check it.
+    Unknown,
+}
+
+/// A group to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteTask {
+    /// The object.
+    pub object: ObjectId,
+    /// The group.
+    pub group: u32,
+    /// What goes where.
+    pub pieces: Vec<WritePiece>,
+}
+
+/// Bytes of a group that go to one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritePiece {
+    /// Number of the entry.
+    pub id: EntryId,
+    /// The entry: `file_offset` 0 and `len` its size mean the whole file at once, which may then
+    /// be created, written, given its mode and modification time and closed in one go.
+    pub entry: Arc<Entry>,
+    /// The file to write to. That of a large file is prepared; that of a small one is created by
+    /// the first write to it, unless an earlier run left it: then it has the same size, and every
+    /// byte is written anew before it is published.
+    pub temp: TempName,
+    /// Offset within the file.
+    pub file_offset: u64,
+    /// Offset within the group.
+    pub group_offset: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// Why an entry was not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Number of the entry.
+    pub id: EntryId,
+    /// Its path.
+    pub path: Box<[u8]>,
+    /// Why, for people.
+    pub reason: String,
+}

@@ -1,0 +1,127 @@
+use alloc::vec::Vec;
+
+use crate::EntryId;
+use crate::hash::{group_count, group_len};
+use crate::limits::{GROUP_SIZE, LARGE_FILE_MIN};
+
+/// How the contents of files lie one behind the other in an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    size: u64,
+    /// Each file with contents and its first byte, ascending.
+    files: Vec<(EntryId, u64)>,
+}
+
+/// A part of a group that belongs to one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) entry: EntryId,
+    pub(crate) file_offset: u64,
+    pub(crate) group_offset: u32,
+    pub(crate) len: u32,
+}
+
+impl Layout {
+    pub(crate) const fn new() -> Self {
+        Self { size: 0, files: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, entry: EntryId, size: u64) {
+        self.files.push((entry, self.size));
+        self.size += size;
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether this is a large file on its own, not a bundle.
+    pub(crate) fn is_large(&self) -> bool {
+        self.files.len() == 1 && self.size >= LARGE_FILE_MIN
+    }
+
+    pub(crate) fn groups(&self) -> u32 {
+        group_count(self.size)
+    }
+
+    pub(crate) fn group_len(&self, group: u32) -> u32 {
+        group_len(self.size, group)
+    }
+
+    pub(crate) fn files(&self) -> impl DoubleEndedIterator<Item = EntryId> + '_ {
+        self.files.iter().map(|(entry, _)| *entry)
+    }
+
+    pub(crate) fn file_count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Index of the file in [`Self::files`].
+    pub(crate) fn index_of(&self, entry: EntryId) -> Option<usize> {
+        self.files.binary_search_by_key(&entry, |file| file.0).ok()
+    }
+
+    /// The groups that hold bytes of the file at `index` of [`Self::files`].
+    pub(crate) fn groups_of(&self, index: usize) -> core::ops::Range<u32> {
+        let start = self.files[index].1;
+        let end = self.files.get(index + 1).map_or(self.size, |next| next.1);
+        (start / GROUP_SIZE) as u32..end.div_ceil(GROUP_SIZE) as u32
+    }
+
+    /// The parts of `group`, ascending.
+    pub(crate) fn parts(&self, group: u32) -> impl Iterator<Item = Part> + '_ {
+        let start = u64::from(group) * GROUP_SIZE;
+        let end = start + u64::from(self.group_len(group));
+        let first = self.files.partition_point(|file| file.1 <= start).saturating_sub(1);
+        (first..self.files.len()).map_while(move |index| {
+            let (entry, file_start) = self.files[index];
+            if file_start >= end {
+                return None;
+            }
+            let file_end = self.files.get(index + 1).map_or(self.size, |next| next.1);
+            let from = file_start.max(start);
+            Some(Part {
+                entry,
+                file_offset: from - file_start,
+                group_offset: (from - start) as u32,
+                len: (file_end.min(end) - from) as u32,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_cover_every_byte_once(
+            sizes in prop::collection::vec(1u64..GROUP_SIZE, 1..20), alone in 1u64..5 * GROUP_SIZE
+        ) {
+            for sizes in [sizes, alloc::vec![alone]] {
+                let mut layout = Layout::new();
+                for (entry, size) in sizes.iter().enumerate() {
+                    layout.push(EntryId(entry as u32 * 2), *size);
+                }
+                let mut read = alloc::vec![0u64; sizes.len()];
+                for group in 0..layout.groups() {
+                    let mut at = 0;
+                    for part in layout.parts(group) {
+                        let index = part.entry.0 as usize / 2;
+                        prop_assert_eq!(part.group_offset, at);
+                        prop_assert_eq!(part.file_offset, read[index]);
+                        prop_assert!(part.len > 0);
+                        prop_assert!(layout.groups_of(index).contains(&group));
+                        read[index] += u64::from(part.len);
+                        at += part.len;
+                    }
+                    prop_assert_eq!(at, layout.group_len(group));
+                }
+                prop_assert_eq!(read, sizes);
+                prop_assert_eq!(layout.parts(layout.groups()).count(), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What is moved, apart from how: manifest, hash groups, repair and resuming
+//! (docs/protocol.md section 7, docs/objects.md).
+//!
+//! Two state machines face each other. [`Source`] holds the files: it makes objects of them and
+//! says which group is to be read and sent next. [`Sink`] receives: it says what is to be done
+//! with its storage so that every file appears under its name whole, verified and durable, or
+//! not at all, and that an interrupted transfer goes on where it was. Neither knows how bytes
+//! travel, and neither touches files, clocks or threads; payload does not pass through them.
+//!
+//! What this crate does not do: it does not encode messages (that is `longhaul-wire`), does not
+//! decide where files go (the driver maps entries to a destination and confines them to it), and
+//! does not read or write.
+//!
+//! The threads that receive work with three things of their own: [`ObjectTable`], a snapshot
+//! that tells where a packet belongs; [`GroupAssembly`], which bytes of a group have arrived;
+//! and [`hash::group_chaining_value`].
+//!
+//! ```
+//! use longhaul_objects::hash::group_chaining_value;
+//! use longhaul_objects::testing::{MemoryStorage, small_file};
+//! use longhaul_objects::{Sink, SinkConfig, Source, Verdict, storage};
+//! use longhaul_units::Instant;
+//!
+//! let mut source = Source::new();
+//! source.push_entry(small_file("hello", 5)).unwrap();
+//! source.finish_entries();
+//! let mut sink = Sink::new(SinkConfig::default(), Default::default());
+//! let mut disk = MemoryStorage::new();
+//!
+//! while !source.is_done() {
+//!     while let Some(message) = source.poll_message() {
+//!         sink.handle(message).unwrap();
+//!     }
+//!     while let Some(task) = source.next_group(sink.credit()) {
+//!         let data = b"world"; // The bytes that task.pieces name.
+//!         let value = group_chaining_value(data, task.group, task.only);
+//!         source.group_hashed(task.object, task.group, value);
+//!         // The bytes travel; the sink hashes what arrived.
+//!         match sink.group_received(task.object, task.group, value) {
+//!             Verdict::Write(write) => storage::write(&mut disk, &mut sink, &write, data),
+//!             other => panic!("{other:?}"),
+//!         }
+//!     }
+//!     while let Some(action) = sink.poll_action(Instant::ZERO) {
+//!         storage::perform(&mut disk, &mut sink, action).unwrap();
+//!     }
+//!     while let Some(message) = sink.poll_message() {
+//!         source.handle(message).unwrap();
+//!     }
+//! }
+//! assert_eq!(disk.contents(b"hello"), Some(&b"world"[..]));
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod action;
+mod assembly;
+mod entry;
+pub mod hash;
+mod layout;
+pub mod limits;
+mod message;
+pub mod record;
+mod sink;
+mod source;
+pub mod storage;
+mod table;
+pub mod testing;
+mod window;
+
+pub use action::{
+    Action, Checkpoint, Existing, Failure, NamedEntry, NamedFile, Prepared, Publication, Verdict,
+    WritePiece, WriteTask,
+};
+pub use assembly::GroupAssembly;
+pub use entry::{
+    Entry, EntryError, EntryId, EntryKey, EntryKind, FileIdentity, TempName, identity,
+};
+pub use message::{ChainingValue, ObjectSpec, SinkMessage, SourceMessage, Summary};
+pub use record::{Fsync, ResumeState};
+pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
+pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
+pub use table::{ObjectTable, PlaceError, Placement};

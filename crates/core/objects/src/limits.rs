@@ -1,0 +1,52 @@
+//! Every bound of this crate, in one place. docs/objects.md section "Limits" gives the reasons.
+
+use longhaul_units::Duration;
+
+/// Bytes of a hash group, the last of an object excepted (docs/protocol.md section 7.3).
+pub const GROUP_SIZE: u64 = 1 << 20;
+/// Files of at least this many bytes are objects of their own (docs/protocol.md section 7.1).
+pub const LARGE_FILE_MIN: u64 = 1 << 20;
+/// Most bytes of an object that bundles small files (docs/protocol.md section 7.1).
+pub const BUNDLE_MAX: u64 = 8 << 20;
+/// Most files that this implementation puts into one bundle; the peer's may hold more.
+pub const BUNDLE_FILES_MAX: usize = 1024;
+/// Largest object: group numbers have 32 bits.
+pub const OBJECT_MAX: u64 = (u32::MAX as u64) * GROUP_SIZE;
+/// Longest path of an entry or target of a link, in bytes (docs/protocol.md section 7.2).
+pub const PATH_MAX: usize = 4096;
+/// Most entries of one transfer. Each costs a sink about 50 bytes until the end.
+pub const ENTRIES_MAX: u32 = 1 << 26;
+/// Most directories of one transfer. Each is held until the end, when its times are set.
+pub const DIRECTORIES_MAX: u32 = 1 << 22;
+/// Most files and links that are announced and neither confirmed, refused nor failed. A source
+/// announces no more until some are settled, which bounds the memory of both sides. A sink
+/// allows twice as many: it may still hold what the source counts as failed.
+pub const UNSETTLED_MAX: u32 = 1 << 18;
+/// Entries waiting at a source to be announced, from which on the scan should pause.
+pub const UNANNOUNCED_MAX: u32 = 1 << 14;
+/// Bytes of entries after which a MANIFEST message is closed.
+pub const MANIFEST_BYTES: usize = 32 << 10;
+/// Most chaining values in one HASHES message that this implementation sends.
+pub const HASHES_MAX: usize = 1024;
+/// Most pairs in one CONFIRM or HAVE message that this implementation sends.
+pub const PAIRS_MAX: usize = 1024;
+/// Most ranges of groups that HAVE may name for one object; a sink names no more.
+pub const HAVE_RANGES_MAX: usize = 1 << 16;
+/// Repairs of one group after which the entries in it fail (docs/protocol.md section 7.3).
+pub const REPAIRS_MAX: u8 = 3;
+/// Large files that a sink has prepared and not yet completed.
+pub const PREPARED_MAX: u32 = 512;
+/// Entries in one [`crate::Action`] that names several.
+pub const ACTION_ENTRIES_MAX: usize = 256;
+/// Received and written bytes that may wait for their hashes before credit stops.
+pub const UNVERIFIED_MAX: u64 = 1 << 30;
+/// Hashes that may wait for their groups, beside two for each MiB of the sink's capacity.
+pub const WAITING_HASHES_MAX: u64 = 4096;
+/// Time from the first write to the checkpoint that makes it durable.
+pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes written that bring a checkpoint before its time.
+pub const CHECKPOINT_BYTES: u64 = 256 << 20;
+/// Reasons for failures that are kept for the report; all are counted.
+pub const FAILURES_MAX: usize = 1000;
+/// Longest reason for a failure, in bytes.
+pub const REASON_MAX: usize = 1024;

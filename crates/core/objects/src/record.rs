@@ -1,0 +1,402 @@
+//! The resume record: an append-only log of what is durable (docs/objects.md section "Resume
+//! record").
+//!
+//! Every entry carries a checksum over itself and the checksum before it. Reading stops at the
+//! first that does not hold, so a torn or lost tail, or garbage behind an older end, claims
+//! nothing. What an entry claims was durable before the entry was written.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::entry::first_16;
+use crate::{ChainingValue, EntryKey, TempName};
+
+/// How a run makes its claims durable, as the record says it.
+///
+/// A run that never syncs can be trusted only until the operating system restarts, so it
+/// names the boot it ran in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Data is synced at checkpoints, before it is claimed and before it is published.
+    End,
+    /// Nothing is synced.
+    Never {
+        /// What identifies the running boot of the operating system, not all zero.
+        boot: [u8; 16],
+    },
+}
+
+/// What an earlier run left.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResumeState {
+    len: u64,
+    checksum: [u8; 16],
+    /// Claims by entry; values by group, ascending.
+    partial: BTreeMap<EntryKey, PartialFile>,
+    /// Entries that are whole and durable under their names, ascending.
+    published: Vec<EntryKey>,
+}
+
+/// Groups of a large file that are durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PartialFile {
+    pub(crate) temp: TempName,
+    /// Group and its chaining value, ascending.
+    pub(crate) groups: Vec<(u32, ChainingValue)>,
+}
+
+/// Reads a record.
+///
+/// `transfer` identifies the request (sources and destination) as the driver defines it; the
+/// record of another is empty. `boot` is the running boot of the operating system: claims of
+/// runs that did not sync hold only in the same one.
+pub fn replay(bytes: &[u8], transfer: &[u8; 16], boot: &[u8; 16]) -> ResumeState {
+    let mut state = ResumeState::default();
+    let Some((header, mut rest)) = bytes.split_at_checked(HEADER_LEN) else {
+        return state;
+    };
+    if header != header_bytes(transfer) {
+        return state;
+    }
+    state.len = HEADER_LEN as u64;
+    state.checksum = header_checksum(transfer);
+    // Claims before the first RUN entry would have no durability; there are none.
+    let mut trusted = false;
+    while let Some((body, checksum, after)) = split_entry(rest, &state.checksum) {
+        let Some(()) = state.apply(body, boot, &mut trusted) else {
+            break;
+        };
+        state.len += (rest.len() - after.len()) as u64;
+        state.checksum = checksum;
+        rest = after;
+    }
+    state.settle();
+    state
+}
+
+impl ResumeState {
+    /// Whether nothing is claimed.
+    pub fn is_empty(&self) -> bool {
+        self.partial.is_empty() && self.published.is_empty()
+    }
+
+    /// Valid bytes of the record; the next entries are written there, over whatever follows.
+    pub fn record_len(&self) -> u64 {
+        self.len
+    }
+
+    /// The unpublished files that claims are about. Any other unpublished file of the transfer
+    /// is of no use and can be removed before the run.
+    pub fn temps(&self) -> impl Iterator<Item = TempName> + '_ {
+        self.partial.values().map(|file| file.temp)
+    }
+
+    /// Durable groups in unpublished files.
+    pub fn groups(&self) -> usize {
+        self.partial.values().map(|file| file.groups.len()).sum()
+    }
+
+    /// Number of published files.
+    pub fn published(&self) -> usize {
+        self.published.len()
+    }
+
+    pub(crate) fn is_published(&self, key: &EntryKey) -> bool {
+        self.published.binary_search(key).is_ok()
+    }
+
+    pub(crate) fn take_partial(&mut self, key: &EntryKey) -> Option<PartialFile> {
+        self.partial.remove(key)
+    }
+
+    fn apply(&mut self, body: &[u8], boot: &[u8; 16], trusted: &mut bool) -> Option<()> {
+        let (kind, body) = body.split_first()?;
+        match *kind {
+            RUN => {
+                let run_boot: &[u8; 16] = body.try_into().ok()?;
+                *trusted = *run_boot == [0; 16] || run_boot == boot;
+            }
+            GROUPS => {
+                let (key, body) = body.split_first_chunk::<16>()?;
+                let (temp, body) = body.split_first_chunk::<16>()?;
+                let (first, values) = body.split_first_chunk::<4>()?;
+                let (values, []) = values.as_chunks::<32>() else {
+                    return None;
+                };
+                let first = u32::from_be_bytes(*first);
+                first.checked_add(u32::try_from(values.len()).ok()?)?;
+                let temp = TempName(*temp);
+                let file = self
+                    .partial
+                    .entry(EntryKey(*key))
+                    .or_insert_with(|| PartialFile { temp, groups: Vec::new() });
+                // Claims about another file say that the older one is gone, trusted or not.
+                if file.temp != temp {
+                    *file = PartialFile { temp, groups: Vec::new() };
+                }
+                if *trusted {
+                    file.groups.extend((first..).zip(values.iter().copied()));
+                }
+            }
+            PUBLISHED => {
+                let (keys, []) = body.as_chunks::<16>() else {
+                    return None;
+                };
+                for key in keys.iter().filter(|_| *trusted) {
+                    self.partial.remove(&EntryKey(*key));
+                    self.published.push(EntryKey(*key));
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn settle(&mut self) {
+        self.published.sort_unstable();
+        self.published.dedup();
+        self.partial.retain(|_, file| !file.groups.is_empty());
+        for file in self.partial.values_mut() {
+            // The last claim about a group is the one that holds: reversed, then stable.
+            file.groups.reverse();
+            file.groups.sort_by_key(|(group, _)| *group);
+            file.groups.dedup_by_key(|(group, _)| *group);
+        }
+    }
+}
+
+/// Writes the entries of one run behind those that are there.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordWriter {
+    len: u64,
+    checksum: [u8; 16],
+    transfer: [u8; 16],
+    boot: [u8; 16],
+    begun: bool,
+}
+
+impl RecordWriter {
+    pub(crate) fn new(state: &ResumeState, transfer: [u8; 16], fsync: Fsync) -> Self {
+        let boot = match fsync {
+            Fsync::End => [0; 16],
+            Fsync::Never { boot } => boot,
+        };
+        Self { len: state.len, checksum: state.checksum, transfer, boot, begun: false }
+    }
+
+    /// The bytes that make `claims` and `published`, and the offset to write them at.
+    /// `claims` is sorted: file, group, value.
+    pub(crate) fn append(&mut self, claims: &[Claim], published: &[EntryKey]) -> (u64, Vec<u8>) {
+        let mut bytes = Vec::new();
+        if self.len == 0 {
+            bytes.extend_from_slice(&header_bytes(&self.transfer));
+            self.checksum = header_checksum(&self.transfer);
+        }
+        if !self.begun {
+            self.begun = true;
+            let boot = self.boot;
+            self.entry(&mut bytes, RUN, |body| body.extend_from_slice(&boot));
+        }
+        let follows =
+            |a: &Claim, b: &Claim| (a.key, a.temp) == (b.key, b.temp) && a.group + 1 == b.group;
+        for run in claims.chunk_by(follows) {
+            self.entry(&mut bytes, GROUPS, |body| {
+                body.extend_from_slice(&run[0].key.0);
+                body.extend_from_slice(&run[0].temp.0);
+                body.extend_from_slice(&run[0].group.to_be_bytes());
+                run.iter().for_each(|claim| body.extend_from_slice(&claim.value));
+            });
+        }
+        for keys in published.chunks(KEYS_MAX) {
+            self.entry(&mut bytes, PUBLISHED, |body| {
+                keys.iter().for_each(|key| body.extend_from_slice(&key.0));
+            });
+        }
+        let offset = self.len;
+        self.len += bytes.len() as u64;
+        (offset, bytes)
+    }
+
+    fn entry(&mut self, bytes: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0, 0, 0, 0, kind]);
+        body(bytes);
+        let len = (bytes.len() - start - 4) as u32;
+        bytes[start..start + 4].copy_from_slice(&len.to_be_bytes());
+        self.checksum = entry_checksum(&self.checksum, &bytes[start..]);
+        bytes.extend_from_slice(&self.checksum);
+    }
+}
+
+/// A group of a large file that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Claim {
+    pub(crate) key: EntryKey,
+    pub(crate) temp: TempName,
+    pub(crate) group: u32,
+    pub(crate) value: ChainingValue,
+}
+
+/// The body of the first entry of `bytes`, its checksum, and what follows it.
+fn split_entry<'a>(bytes: &'a [u8], before: &[u8; 16]) -> Option<(&'a [u8], [u8; 16], &'a [u8])> {
+    let (len, _) = bytes.split_first_chunk::<4>()?;
+    let end = usize::try_from(u32::from_be_bytes(*len)).ok()?.checked_add(4)?;
+    let (entry, rest) = bytes.split_at_checked(end)?;
+    let (checksum, rest) = rest.split_first_chunk::<16>()?;
+    let body = entry.get(4..)?;
+    (entry_checksum(before, entry) == *checksum).then_some((body, *checksum, rest))
+}
+
+fn header_bytes(transfer: &[u8; 16]) -> [u8; HEADER_LEN] {
+    let mut header = [0; HEADER_LEN];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..].copy_from_slice(transfer);
+    header
+}
+
+fn header_checksum(transfer: &[u8; 16]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&header_bytes(transfer));
+    first_16(&hasher)
+}
+
+fn entry_checksum(before: &[u8; 16], entry: &[u8]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(before);
+    hasher.update(entry);
+    first_16(&hasher)
+}
+
+/// "LHRECORD" without vowels, and the version.
+const MAGIC: &[u8; 8] = b"LHRCRD\x00\x01";
+const HEADER_LEN: usize = 24;
+
+const RUN: u8 = 1;
+const GROUPS: u8 = 2;
+const PUBLISHED: u8 = 3;
+
+/// Keys in one PUBLISHED entry, so that a torn write loses few.
+const KEYS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const TRANSFER: [u8; 16] = [9; 16];
+    const BOOT: [u8; 16] = [5; 16];
+
+    fn claim(file: u8, group: u32) -> Claim {
+        Claim {
+            key: EntryKey([file; 16]),
+            temp: TempName([file ^ 0xf0; 16]),
+            group,
+            value: [group as u8; 32],
+        }
+    }
+
+    /// A record of several appends; the lengths after each.
+    fn written(fsync: Fsync) -> (Vec<u8>, Vec<usize>) {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, fsync);
+        let mut record = Vec::new();
+        let mut ends = vec![0];
+        for step in 0..6u8 {
+            let claims: Vec<Claim> = (0..3)
+                .flat_map(|file| (0..2).map(move |i| claim(file, 2 * u32::from(step) + i)))
+                .collect();
+            let (offset, bytes) = writer.append(&claims, &[EntryKey([100 + step; 16])]);
+            assert_eq!(offset, record.len() as u64);
+            record.extend_from_slice(&bytes);
+            ends.push(record.len());
+        }
+        (record, ends)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (record, _) = written(Fsync::End);
+        let state = replay(&record, &TRANSFER, &BOOT);
+        assert_eq!(state.record_len(), record.len() as u64);
+        assert_eq!((state.groups(), state.published()), (36, 6));
+        assert!(state.is_published(&EntryKey([103; 16])));
+        assert!(!state.is_published(&EntryKey([99; 16])));
+        let groups = &state.partial[&EntryKey([1; 16])].groups;
+        assert!(groups.iter().copied().eq((0..12).map(|g| (g, [g as u8; 32]))));
+    }
+
+    #[test]
+    fn other_transfers_and_boots_claim_nothing() {
+        let (record, _) = written(Fsync::Never { boot: BOOT });
+        assert_eq!(replay(&record, &TRANSFER, &BOOT).published(), 6);
+        assert!(replay(&record, &TRANSFER, &[6; 16]).is_empty());
+        assert!(replay(&record, &[8; 16], &BOOT).is_empty());
+        assert_eq!(replay(&record, &[8; 16], &BOOT).record_len(), 0);
+    }
+
+    #[test]
+    fn a_file_begun_anew_voids_the_claims_about_the_old_one() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let (_, mut record) = writer.append(&[claim(1, 0), claim(1, 1)], &[]);
+        let other = Claim { temp: TempName([77; 16]), ..claim(1, 5) };
+        record.extend_from_slice(&writer.append(&[other], &[]).1);
+        let state = replay(&record, &TRANSFER, &BOOT);
+        assert_eq!(state.temps().collect::<Vec<_>>(), [TempName([77; 16])]);
+        assert_eq!(state.groups(), 1);
+    }
+
+    #[test]
+    fn runs_follow_each_other() {
+        let (record, _) = written(Fsync::End);
+        let mut state = replay(&record, &TRANSFER, &BOOT);
+        let mut writer = RecordWriter::new(&state, TRANSFER, Fsync::Never { boot: BOOT });
+        let (offset, bytes) = writer.append(&[], &[EntryKey([1; 16])]);
+        assert_eq!(offset, record.len() as u64);
+        let both = [record, bytes].concat();
+        state = replay(&both, &TRANSFER, &BOOT);
+        assert_eq!((state.groups(), state.published()), (24, 7));
+        // After a restart the unsynced run is not believed, the synced one still is.
+        state = replay(&both, &TRANSFER, &[0; 16]);
+        assert_eq!((state.groups(), state.published()), (36, 6));
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_record_claims_a_prefix(cut in 0usize..3000, garbage in prop::collection::vec(any::<u8>(), 0..40)) {
+            let (record, ends) = written(Fsync::End);
+            let cut = cut.min(record.len());
+            let torn = [&record[..cut], &garbage[..]].concat();
+            let state = replay(&torn, &TRANSFER, &BOOT);
+            let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
+            prop_assert!(state.published() >= whole && state.published() <= whole + 1);
+            prop_assert!(state.record_len() <= torn.len() as u64);
+            // Going on from there works, whatever is left behind the valid part.
+            let mut writer = RecordWriter::new(&state, TRANSFER, Fsync::End);
+            let (offset, bytes) = writer.append(&[claim(50, 3)], &[]);
+            let mut next = torn;
+            next.resize(next.len().max(offset as usize + bytes.len()), 0);
+            next[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
+            let again = replay(&next, &TRANSFER, &BOOT);
+            prop_assert_eq!(again.groups(), state.groups() + 1);
+            prop_assert_eq!(again.published(), state.published());
+        }
+
+        #[test]
+        fn a_changed_bit_ends_the_record(at in 0usize..2000, bit in 0u8..8) {
+            let (mut record, ends) = written(Fsync::End);
+            let at = at.min(record.len() - 1);
+            record[at] ^= 1 << bit;
+            let state = replay(&record, &TRANSFER, &BOOT);
+            prop_assert!(state.record_len() as usize <= at);
+            let whole = ends.iter().filter(|end| **end <= at).count() - 1;
+            prop_assert!(state.published() <= whole + 1);
+        }
+
+        #[test]
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let with_header = [&header_bytes(&TRANSFER)[..], &bytes].concat();
+            prop_assert!(replay(&bytes, &TRANSFER, &BOOT).is_empty());
+            prop_assert!(replay(&with_header, &TRANSFER, &BOOT).is_empty());
+        }
+    }
+}

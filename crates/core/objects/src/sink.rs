@@ -1,0 +1,481 @@
+mod durable;
+mod groups;
+mod manifest;
+mod messages;
+mod setup;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::{Duration, Instant, ObjectId, RangeSet};
+
+use self::durable::{Phase, Step};
+use self::groups::{Abandoned, Object};
+use crate::record::{Claim, PartialFile, RecordWriter};
+use crate::window::Window;
+use crate::{
+    Action, ChainingValue, Entry, EntryError, EntryId, EntryKey, EntryKind, Failure, Fsync,
+    ObjectTable, ResumeState, SinkMessage, Summary, TempName,
+};
+
+/// The side that receives: says what is to be done with its storage, checks every group, and
+/// tells the source what it has (docs/protocol.md section 7, docs/objects.md).
+///
+/// The driver
+/// * hands what arrives on stream 0 to [`Sink::handle`] and sends what [`Sink::poll_message`]
+///   gives while the stream has room;
+/// * does what [`Sink::poll_action`] gives, on whatever thread, and calls the method that the
+///   action names with the outcome;
+/// * calls [`Sink::group_received`] for each group that a lane has received whole, with its
+///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
+///   the same time; each ends with [`Sink::group_written`], after [`Sink::write_failed`] for each
+///   file that could not be written;
+/// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`];
+/// * calls `poll_action` and `poll_message` again after any of these, and at
+///   [`Sink::next_timeout`].
+///
+/// When storage fails as a whole (a sync fails, the record cannot be written) the driver ends
+/// the transfer without answering; what is recorded stays valid.
+///
+/// Answers to actions that were not given are ignored.
+#[derive(Debug)]
+pub struct Sink {
+    config: SinkConfig,
+    resume: ResumeState,
+    record: RecordWriter,
+
+    slots: Window<Slot>,
+    /// Every path that was announced, and whether it is a directory.
+    paths: BTreeMap<[u8; 16], bool>,
+    /// The root of the copy is a file or link, so that nothing else can be.
+    root_is_leaf: bool,
+    /// Entries below have no contents or belong to an announced object.
+    covered: u32,
+    announced_bytes: u64,
+    ended: bool,
+    directory_count: u32,
+
+    /// Actions that prepare for what was announced, in order.
+    setup: VecDeque<Action>,
+    /// Entries below are prepared.
+    ready: u32,
+    /// Claims about files that are being prepared.
+    partials: BTreeMap<EntryId, PartialFile>,
+    /// Large files prepared and not complete.
+    prepared: u32,
+    /// Directories not made yet.
+    unmade: u32,
+    /// Directories that were made.
+    directories: BTreeMap<EntryId, Arc<Entry>>,
+
+    objects: Window<Object>,
+    accepted: u32,
+    table: ObjectTable,
+    abandoned: BTreeMap<ObjectId, Abandoned>,
+    /// First-sent groups that are being written, and their bytes.
+    held: BTreeMap<(ObjectId, u32), u32>,
+    /// First-sent bytes that are no longer in memory.
+    consumed: u64,
+    /// Those of them whose hash has not come.
+    unverified: u64,
+    /// Hashes whose group has not come.
+    waiting_hashes: u64,
+
+    /// Files and links announced and not settled.
+    unsettled: u32,
+    /// Those of them that are not received whole.
+    unfinished: u32,
+    /// Those of them that do not have their names.
+    unnamed: u32,
+
+    /// Files written since the last checkpoint.
+    dirty: Vec<EntryId>,
+    written: u64,
+    /// Groups verified since the last checkpoint.
+    claims: Vec<Claim>,
+    /// Files that became whole since the last checkpoint.
+    whole: Vec<EntryId>,
+    /// Entries that got their names since the last checkpoint.
+    names: Vec<EntryId>,
+    /// When the first of these came to be.
+    dirty_since: Option<Instant>,
+    checkpoints: u64,
+    step: Step,
+    append: Option<Action>,
+    publishable: VecDeque<EntryId>,
+    publishing: u32,
+    /// Published and durable, to be recorded.
+    published: Vec<EntryKey>,
+    discard: Vec<TempName>,
+    phase: Phase,
+
+    refused: VecDeque<(EntryId, String)>,
+    haves: VecDeque<SinkMessage>,
+    announced_accept: u32,
+    repairs: VecDeque<(ObjectId, u32)>,
+    confirmed: RangeSet,
+
+    digests: BTreeMap<EntryId, ChainingValue>,
+    failures: Vec<Failure>,
+    stats: SinkStats,
+    cpu_time: Duration,
+    bottleneck: u8,
+}
+
+/// What a sink is told at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkConfig {
+    /// Bytes of memory for groups that are being received or written, at least four groups: what
+    /// the source may have under way.
+    pub capacity: u64,
+    /// When data is synced.
+    pub fsync: Fsync,
+    /// What identifies the request; see [`crate::record::replay`].
+    pub transfer: [u8; 16],
+    /// Random, different in every run.
+    pub nonce: [u8; 16],
+}
+
+impl Default for SinkConfig {
+    fn default() -> Self {
+        Self { capacity: 64 << 20, fsync: Fsync::End, transfer: [0; 16], nonce: [0; 16] }
+    }
+}
+
+/// What a sink has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkStats {
+    /// Entries announced.
+    pub entries: u32,
+    /// Bytes announced.
+    pub bytes: u64,
+    /// Whether the manifest is complete, so that both are final.
+    pub complete: bool,
+    /// Bytes that were received for the first time and written.
+    pub received_bytes: u64,
+    /// Bytes that were verified against the source's hashes.
+    pub verified_bytes: u64,
+    /// Bytes that were durable from an earlier run.
+    pub resumed_bytes: u64,
+    /// Entries confirmed.
+    pub confirmed: u32,
+    /// Bytes of the confirmed files.
+    pub confirmed_bytes: u64,
+    /// Entries that failed at the source or were refused here.
+    pub failed: u32,
+    /// Groups that did not verify.
+    pub repairs: u64,
+    /// Groups that were received more than once.
+    pub duplicates: u64,
+    /// Checkpoints begun.
+    pub checkpoints: u64,
+}
+
+/// What the source said is not true or not allowed. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// An entry that is not allowed.
+    #[error("{entry:?}: {error}")]
+    Entry {
+        /// The entry.
+        entry: EntryId,
+        /// Why.
+        error: EntryError,
+    },
+    /// Two entries have one path.
+    #[error("{entry:?} has the path of an earlier one")]
+    Duplicate {
+        /// The later one.
+        entry: EntryId,
+    },
+    /// What an entry is in was not announced before it as a directory.
+    #[error("{entry:?} is in no directory")]
+    Orphan {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// Entries are not numbered on.
+    #[error("entries are not numbered on")]
+    Order,
+    /// More than [`crate::limits`] allow.
+    #[error("too many entries, directories or unsettled files")]
+    TooMany,
+    /// An object that is not numbered on, does not begin with the first file that belongs to
+    /// none, does not end with a file, is too large, or has another size than its files.
+    #[error("{object:?} is not what its entries say")]
+    Object {
+        /// The object.
+        object: ObjectId,
+    },
+    /// MANIFEST_END with other counts, or before every file belongs to an object.
+    #[error("the totals of the manifest are wrong")]
+    Totals,
+    /// MANIFEST or MANIFEST_END after MANIFEST_END.
+    #[error("the manifest had ended")]
+    AfterEnd,
+    /// Hashes of groups that are not, of an object that is not accepted, or of too many groups
+    /// that have not come.
+    #[error("hashes of {object:?} are not possible")]
+    Hashes {
+        /// The object.
+        object: ObjectId,
+    },
+    /// ENTRY_FAILED for an entry that was not announced.
+    #[error("failure of {entry:?}, which was not announced")]
+    Failure {
+        /// The entry.
+        entry: EntryId,
+    },
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// `None` when settled, and for directories.
+    entry: Option<Arc<Entry>>,
+    size: u64,
+    temp: TempName,
+    object: u32,
+    /// Groups not verified and written.
+    left: u32,
+    state: State,
+    /// In [`Sink::dirty`].
+    dirty: bool,
+    /// Counted in [`Sink::prepared`].
+    prepared: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not prepared.
+    Waiting,
+    /// Prepared; contents are missing.
+    Open,
+    /// Under its name from an earlier run; its object is not accepted.
+    Resumed,
+    /// Received whole.
+    Whole,
+    /// About to get its name.
+    Publishing,
+    /// Has its name.
+    Named,
+    /// Confirmed, failed, or a directory that was made and is kept elsewhere.
+    Settled,
+}
+
+impl Sink {
+    /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
+    /// value where there is none).
+    pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
+        let config = SinkConfig { capacity: config.capacity.max(CAPACITY_MIN), ..config };
+        Self {
+            record: RecordWriter::new(&resume, config.transfer, config.fsync),
+            config,
+            resume,
+            slots: Window::new(),
+            paths: BTreeMap::new(),
+            root_is_leaf: false,
+            covered: 0,
+            announced_bytes: 0,
+            ended: false,
+            directory_count: 0,
+            setup: VecDeque::new(),
+            ready: 0,
+            partials: BTreeMap::new(),
+            prepared: 0,
+            unmade: 0,
+            directories: BTreeMap::new(),
+            objects: Window::new(),
+            accepted: 0,
+            table: ObjectTable::default(),
+            abandoned: BTreeMap::new(),
+            held: BTreeMap::new(),
+            consumed: 0,
+            unverified: 0,
+            waiting_hashes: 0,
+            unsettled: 0,
+            unfinished: 0,
+            unnamed: 0,
+            dirty: Vec::new(),
+            written: 0,
+            claims: Vec::new(),
+            whole: Vec::new(),
+            names: Vec::new(),
+            dirty_since: None,
+            checkpoints: 0,
+            step: Step::Idle,
+            append: None,
+            publishable: VecDeque::new(),
+            publishing: 0,
+            published: Vec::new(),
+            discard: Vec::new(),
+            phase: Phase::Receiving,
+            refused: VecDeque::new(),
+            haves: VecDeque::new(),
+            announced_accept: 0,
+            repairs: VecDeque::new(),
+            confirmed: RangeSet::new(),
+            digests: BTreeMap::new(),
+            failures: Vec::new(),
+            stats: SinkStats::default(),
+            cpu_time: Duration::ZERO,
+            bottleneck: 0,
+        }
+    }
+
+    /// What RESULT will say of the sink's CPU time and of what bounded the transfer
+    /// (docs/protocol.md section 9.1). The driver keeps it up to date.
+    pub fn set_report(&mut self, cpu_time: Duration, bottleneck: u8) {
+        self.cpu_time = cpu_time;
+        self.bottleneck = bottleneck;
+    }
+
+    /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.
+    pub fn objects(&self) -> &ObjectTable {
+        &self.table
+    }
+
+    /// Object bytes that may ever be sent for the first time (docs/protocol.md section 5.4).
+    /// Never shrinks.
+    pub fn credit(&self) -> u64 {
+        let stopped = self.unverified.saturating_sub(crate::limits::UNVERIFIED_MAX);
+        self.consumed - stopped + self.config.capacity
+    }
+
+    /// The entry, while it is not settled.
+    pub fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.directories.get(&id).or_else(|| self.slots.get(id.0)?.entry.as_ref())
+    }
+
+    /// BLAKE3 of the contents of a large file, once it is whole and verified.
+    pub fn digest(&self, id: EntryId) -> Option<&ChainingValue> {
+        self.digests.get(&id)
+    }
+
+    /// Whether every entry is settled, and RESULT was given out. Stream 0 can be closed.
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// What RESULT says, so far.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            confirmed: self.stats.confirmed,
+            failed: self.stats.failed,
+            bytes: self.stats.confirmed_bytes,
+            resumed_bytes: self.stats.resumed_bytes,
+            cpu_time: self.cpu_time,
+            bottleneck: self.bottleneck,
+        }
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> &SinkStats {
+        &self.stats
+    }
+
+    /// Entries that failed or were refused: the first [`crate::limits::FAILURES_MAX`] of them.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// Ends an entry that is not published. `told` says that the source knows.
+    fn fail(&mut self, id: EntryId, reason: &str, told: Told, kept: Kept) {
+        let reason = crate::source::cut(reason);
+        if let Some(entry) = self.directories.remove(&id) {
+            return self.note_failure(id, &entry, reason, told);
+        }
+        let Some(slot) = self.slots.get_mut(id.0) else {
+            return;
+        };
+        let was = slot.state;
+        if !matches!(was, State::Waiting | State::Open | State::Whole | State::Publishing) {
+            return;
+        }
+        slot.state = State::Settled;
+        self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
+        let (object, temp, large) = (slot.object, slot.temp, slot.is_large());
+        let Some(entry) = slot.entry.take() else {
+            return;
+        };
+        if entry.kind == EntryKind::Directory {
+            self.unmade -= 1;
+        } else {
+            self.unsettled -= 1;
+            self.unnamed -= 1;
+            self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
+            if kept == Kept::Nothing || !large {
+                self.discard.push(temp);
+            }
+        }
+        self.note_failure(id, &entry, reason, told);
+        if large {
+            self.partials.remove(&id);
+            self.abandon(object);
+        }
+        self.advance();
+    }
+
+    fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, told: Told) {
+        crate::source::note_failure(&mut self.failures, id, entry, &reason);
+        self.stats.failed += 1;
+        if told == Told::No {
+            self.refused.push_back((id, reason));
+        }
+    }
+
+    /// Ends an entry that is durable under its name.
+    fn confirm(&mut self, id: EntryId) {
+        let entry = match self.slots.get_mut(id.0) {
+            Some(slot) if slot.entry.is_some() => {
+                slot.state = State::Settled;
+                slot.entry.take()
+            }
+            _ => self.directories.remove(&id),
+        };
+        let Some(entry) = entry else {
+            return;
+        };
+        if entry.kind != EntryKind::Directory {
+            self.unsettled -= 1;
+        }
+        self.stats.confirmed += 1;
+        self.stats.confirmed_bytes += entry.size;
+        self.confirmed.insert_one(u64::from(id.0));
+    }
+
+    /// Forgets what is settled at the front.
+    fn forget(&mut self) {
+        let bound = self.covered.min(self.ready);
+        self.slots.forget_while(|number, slot| number < bound && slot.state == State::Settled);
+        let accepted = self.accepted;
+        self.objects.forget_while(|number, object| number < accepted && object.is_over());
+    }
+}
+
+impl Slot {
+    fn is_large(&self) -> bool {
+        self.size >= crate::limits::LARGE_FILE_MIN
+    }
+}
+
+/// Whether the source knows of a failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Yes,
+    No,
+}
+
+/// What stays of a failed file for a later run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    Part,
+}
+
+/// Less could not keep one group in each stage.
+const CAPACITY_MIN: u64 = 4 << 20;

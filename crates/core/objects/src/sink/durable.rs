@@ -1,0 +1,273 @@
+//! Checkpoints, the record, names, and the end.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::Instant;
+
+use super::{Kept, Sink, State, Told};
+use crate::limits::{ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL};
+use crate::record::Claim;
+use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, NamedFile, Publication};
+
+/// Where the chain sync, record, publish stands. One runs at a time.
+#[derive(Debug)]
+pub(super) enum Step {
+    Idle,
+    Syncing(Covered),
+    /// The record is being written; these files can be published then.
+    Appending(Vec<EntryId>),
+}
+
+/// What a checkpoint makes durable.
+#[derive(Debug)]
+pub(super) struct Covered {
+    id: u64,
+    claims: Vec<Claim>,
+    whole: Vec<EntryId>,
+    names: Vec<EntryId>,
+}
+
+/// How far the transfer as a whole is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Entries are announced, received and published.
+    Receiving,
+    /// All entries have their names; this many directories get their times.
+    Finishing(usize),
+    /// The last names are made durable.
+    Syncing,
+    /// The record is removed, or kept where something failed.
+    Closing,
+    /// RESULT can be sent.
+    Finished,
+    Done,
+}
+
+impl Sink {
+    /// The next thing to do with the storage; see [`Action`].
+    ///
+    /// `None` until another method was called, or [`Sink::next_timeout`] has come.
+    #[must_use]
+    pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+        if self.dirty_since.is_none() && self.is_dirty() {
+            self.dirty_since = Some(now);
+        }
+        self.setup_action()
+            .or_else(|| self.publish_action())
+            .or_else(|| self.append.take())
+            .or_else(|| self.finish_action())
+            .or_else(|| self.checkpoint_action(now))
+    }
+
+    /// When [`Sink::poll_action`] has something to do though nothing else happens.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let since = self.dirty_since.filter(|_| matches!(self.step, Step::Idle))?;
+        Some(since + CHECKPOINT_INTERVAL)
+    }
+
+    /// Answers [`Action::Checkpoint`]: everything is synced.
+    pub fn checkpointed(&mut self, id: u64) {
+        match core::mem::replace(&mut self.step, Step::Idle) {
+            Step::Syncing(covered) if covered.id == id => self.became_durable(covered),
+            other => self.step = other,
+        }
+    }
+
+    /// Answers [`Action::AppendRecord`].
+    pub fn record_appended(&mut self) {
+        if let Step::Appending(whole) = &mut self.step {
+            self.publishable.extend(core::mem::take(whole));
+            self.step = Step::Idle;
+        }
+    }
+
+    /// Answers [`Action::Publish`] for one of its entries.
+    pub fn published(&mut self, id: EntryId, result: Result<(), String>) {
+        let slot = self.slots.get_mut(id.0);
+        let Some(slot) = slot.filter(|slot| slot.state == State::Publishing) else {
+            return;
+        };
+        self.publishing -= 1;
+        if let Err(reason) = result {
+            return self.fail(id, &reason, Told::No, Kept::Part);
+        }
+        slot.state = State::Named;
+        self.unnamed -= 1;
+        self.got_name(id);
+    }
+
+    /// Answers [`Action::FinishDirectories`] for one of its entries.
+    pub fn directory_finished(&mut self, id: EntryId, result: Result<(), String>) {
+        let Phase::Finishing(left) = &mut self.phase else {
+            return;
+        };
+        *left = left.saturating_sub(1);
+        match result {
+            Ok(()) => self.got_name(id),
+            Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
+        }
+    }
+
+    /// Answers [`Action::RemoveRecord`].
+    pub fn record_removed(&mut self) {
+        if self.phase == Phase::Closing {
+            self.phase = Phase::Finished;
+        }
+    }
+
+    fn got_name(&mut self, id: EntryId) {
+        match self.config.fsync {
+            Fsync::End => self.names.push(id),
+            Fsync::Never { .. } => self.name_is_durable(id),
+        }
+    }
+
+    fn name_is_durable(&mut self, id: EntryId) {
+        if let Some(slot) = self.slots.get(id.0)
+            && let Some(entry) = slot.entry.as_ref().filter(|entry| entry.has_contents())
+        {
+            self.published.push(entry.key());
+        }
+        self.confirm(id);
+        self.forget();
+    }
+
+    /// Whether there is something for a checkpoint to do.
+    fn is_dirty(&self) -> bool {
+        let to_record = !self.claims.is_empty() || !self.published.is_empty();
+        !self.whole.is_empty() || !self.names.is_empty() || to_record && !self.drops_record()
+    }
+
+    /// Whether the record is about to be removed.
+    fn drops_record(&self) -> bool {
+        matches!(self.phase, Phase::Syncing | Phase::Closing) && self.stats.failed == 0
+    }
+
+    fn publish_action(&mut self) -> Option<Action> {
+        let mut batch = Vec::new();
+        while batch.len() < ACTION_ENTRIES_MAX
+            && let Some(id) = self.publishable.pop_front()
+        {
+            // It may have failed meanwhile.
+            let slot = self.slots.get_mut(id.0).filter(|slot| slot.state == State::Whole);
+            if let Some(slot) = slot
+                && let Some(entry) = &slot.entry
+            {
+                slot.state = State::Publishing;
+                batch.push(Publication { id, entry: Arc::clone(entry), temp: slot.temp });
+            }
+        }
+        self.publishing += batch.len() as u32;
+        (!batch.is_empty()).then_some(Action::Publish(batch))
+    }
+
+    fn checkpoint_action(&mut self, now: Instant) -> Option<Action> {
+        if !matches!(self.step, Step::Idle) {
+            return None;
+        }
+        // When nothing more will come, waiting is of no use.
+        let idle = self.ended && self.unfinished == 0 && self.publishing == 0;
+        let last_step = idle && (!self.whole.is_empty() || self.phase == Phase::Syncing);
+        let due = self.dirty_since.is_some_and(|since| now >= since + CHECKPOINT_INTERVAL)
+            || self.written >= CHECKPOINT_BYTES
+            || last_step;
+        if !due || !self.is_dirty() {
+            return None;
+        }
+        self.checkpoints += 1;
+        self.stats.checkpoints += 1;
+        self.dirty_since = None;
+        self.written = 0;
+        let covered = Covered {
+            id: self.checkpoints,
+            claims: core::mem::take(&mut self.claims),
+            whole: core::mem::take(&mut self.whole),
+            names: core::mem::take(&mut self.names),
+        };
+        let dirty = core::mem::take(&mut self.dirty);
+        let mut checkpoint = Checkpoint { id: covered.id, ..Checkpoint::default() };
+        for id in dirty {
+            if let Some(slot) = self.slots.get_mut(id.0) {
+                slot.dirty = false;
+                // Failed files need not be synced.
+                if slot.entry.is_some() {
+                    checkpoint.files.push(NamedFile { id, temp: slot.temp });
+                }
+            }
+        }
+        for id in &covered.names {
+            if let Some(entry) = self.entry(*id) {
+                checkpoint.names.push(NamedEntry { id: *id, entry: Arc::clone(entry) });
+            }
+        }
+        match self.config.fsync {
+            Fsync::End => {
+                self.step = Step::Syncing(covered);
+                Some(Action::Checkpoint(Box::new(checkpoint)))
+            }
+            Fsync::Never { .. } => {
+                self.became_durable(covered);
+                self.append.take()
+            }
+        }
+    }
+
+    fn became_durable(&mut self, covered: Covered) {
+        for id in covered.names {
+            self.name_is_durable(id);
+        }
+        let mut claims = covered.claims;
+        claims.sort_unstable();
+        if self.drops_record() || claims.is_empty() && self.published.is_empty() {
+            self.publishable.extend(covered.whole);
+        } else {
+            self.append_record(&claims, covered.whole);
+        }
+    }
+
+    fn append_record(&mut self, claims: &[Claim], then: Vec<EntryId>) {
+        let (offset, bytes) = self.record.append(claims, &self.published);
+        self.published.clear();
+        let sync = self.config.fsync == Fsync::End;
+        self.append = Some(Action::AppendRecord { offset, bytes, sync });
+        self.step = Step::Appending(then);
+    }
+
+    /// What remains to be done when all entries but the directories are named or have failed.
+    fn finish_action(&mut self) -> Option<Action> {
+        if !matches!(self.step, Step::Idle) {
+            return None;
+        }
+        if self.phase == Phase::Receiving
+            && self.ended
+            && self.unnamed == 0
+            && self.unmade == 0
+            && self.accepted == self.objects.end()
+        {
+            self.phase = Phase::Finishing(self.directories.len());
+            let named =
+                |(id, entry): (&EntryId, &Arc<_>)| NamedEntry { id: *id, entry: Arc::clone(entry) };
+            let directories: Vec<NamedEntry> = self.directories.iter().rev().map(named).collect();
+            if !directories.is_empty() {
+                return Some(Action::FinishDirectories(directories));
+            }
+        }
+        if self.phase == Phase::Finishing(0) {
+            self.phase = Phase::Syncing;
+        }
+        if self.phase == Phase::Syncing && !self.is_dirty() {
+            self.phase = Phase::Closing;
+            if self.stats.failed == 0 {
+                return Some(Action::RemoveRecord);
+            }
+            self.phase = Phase::Finished;
+            if !self.discard.is_empty() {
+                return Some(Action::Discard(core::mem::take(&mut self.discard)));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,180 @@
+//! Checking what the source announces.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::ObjectId;
+
+use super::{Sink, SinkError, Slot, State};
+use crate::entry::path_key;
+use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
+use crate::sink::groups::Object;
+use crate::{Entry, EntryId, EntryKind, ObjectSpec, TempName};
+
+impl Sink {
+    pub(super) fn handle_manifest(
+        &mut self,
+        first: EntryId,
+        entries: &[Arc<Entry>],
+        objects: &[ObjectSpec],
+    ) -> Result<(), SinkError> {
+        if self.ended {
+            return Err(SinkError::AfterEnd);
+        }
+        if first.0 != self.slots.end() {
+            return Err(SinkError::Order);
+        }
+        let directories =
+            entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count() as u64;
+        let bytes = entries
+            .iter()
+            .try_fold(self.announced_bytes, |sum, entry| sum.checked_add(entry.size))
+            .ok_or(SinkError::TooMany)?;
+        let others = entries.len() as u64 - directories;
+        if u64::from(first.0) + entries.len() as u64 > u64::from(ENTRIES_MAX)
+            || u64::from(self.directory_count) + directories > u64::from(DIRECTORIES_MAX)
+            || u64::from(self.unsettled) + others > 2 * u64::from(UNSETTLED_MAX)
+        {
+            return Err(SinkError::TooMany);
+        }
+        let coverage = self.check_objects(first, entries, objects)?;
+        self.take_paths(first, entries)?;
+
+        self.announced_bytes = bytes;
+        self.directory_count += directories as u32;
+        self.unmade += directories as u32;
+        self.unsettled += others as u32;
+        self.unfinished += others as u32;
+        self.unnamed += others as u32;
+        self.stats.entries += entries.len() as u32;
+        self.stats.bytes = bytes;
+        for (number, entry) in (first.0..).zip(entries) {
+            self.slots.push(Slot {
+                entry: Some(Arc::clone(entry)),
+                size: entry.size,
+                temp: TempName([0; 16]),
+                object: u32::MAX,
+                left: 0,
+                state: State::Open,
+                dirty: false,
+                prepared: false,
+            });
+            self.set_up(EntryId(number), entry);
+        }
+        for spec in objects {
+            let mut object = Object::new();
+            for number in spec.first.0..spec.first.0 + spec.entries {
+                if let Some(slot) = self.slots.get_mut(number).filter(|slot| slot.size > 0) {
+                    slot.object = spec.id.0;
+                    object.push(EntryId(number), slot.size);
+                }
+            }
+            self.objects.push(object);
+        }
+        self.covered = coverage;
+        self.advance();
+        Ok(())
+    }
+
+    pub(super) fn handle_manifest_end(
+        &mut self,
+        entries: u32,
+        objects: u32,
+        bytes: u64,
+    ) -> Result<(), SinkError> {
+        if self.ended {
+            return Err(SinkError::AfterEnd);
+        }
+        let announced = (self.slots.end(), self.objects.end(), self.announced_bytes);
+        if (entries, objects, bytes) != announced || self.covered != entries {
+            return Err(SinkError::Totals);
+        }
+        self.ended = true;
+        self.stats.complete = true;
+        Ok(())
+    }
+
+    /// Checks `objects`; returns what [`Sink::covered`] is after them.
+    fn check_objects(
+        &self,
+        first: EntryId,
+        entries: &[Arc<Entry>],
+        objects: &[ObjectSpec],
+    ) -> Result<u32, SinkError> {
+        let size_of = |number: u32| match number.checked_sub(first.0) {
+            Some(index) => entries.get(index as usize).map(|entry| entry.size),
+            None => self.slots.get(number).map(|slot| slot.size),
+        };
+        let end = first.0 + entries.len() as u32;
+        let skip = |mut number: u32| {
+            while number < end && size_of(number) == Some(0) {
+                number += 1;
+            }
+            number
+        };
+        let mut covered = skip(self.covered);
+        for (number, spec) in (self.objects.end()..).zip(objects) {
+            let error = SinkError::Object { object: spec.id };
+            let past = spec.first.0.checked_add(spec.entries).filter(|past| *past <= end);
+            let past = past.ok_or(error)?;
+            if spec.id != ObjectId(number) || spec.first.0 != covered || spec.entries == 0 {
+                return Err(error);
+            }
+            let mut size = 0;
+            for number in covered..past {
+                let more = size_of(number).ok_or(error)?;
+                let fits = spec.entries == 1 || more < LARGE_FILE_MIN && size + more <= BUNDLE_MAX;
+                if !fits {
+                    return Err(error);
+                }
+                size += more;
+            }
+            if size != spec.size || size_of(past - 1) == Some(0) {
+                return Err(error);
+            }
+            covered = skip(past);
+        }
+        Ok(covered)
+    }
+
+    /// Checks the entries and remembers their paths.
+    fn take_paths(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Result<(), SinkError> {
+        let mut taken = Vec::with_capacity(entries.len());
+        let root_is_leaf = self.root_is_leaf;
+        for (number, entry) in (first.0..).zip(entries) {
+            let result = self.take_path(EntryId(number), entry);
+            match result {
+                Ok(key) => taken.push(key),
+                Err(error) => {
+                    self.paths.retain(|key, _| !taken.contains(key));
+                    self.root_is_leaf = root_is_leaf;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_path(&mut self, id: EntryId, entry: &Entry) -> Result<[u8; 16], SinkError> {
+        entry.check().map_err(|error| SinkError::Entry { entry: id, error })?;
+        let in_directory =
+            entry.parent().is_none_or(|parent| self.paths.get(&path_key(parent)) == Some(&true));
+        // The root comes first, and nothing is in it unless it is a directory.
+        let is_root = entry.path.is_empty();
+        if !in_directory || self.root_is_leaf || is_root && id.0 > 0 {
+            return Err(SinkError::Orphan { entry: id });
+        }
+        let is_directory = entry.kind == EntryKind::Directory;
+        let key = path_key(&entry.path);
+        match self.paths.entry(key) {
+            alloc::collections::btree_map::Entry::Occupied(_) => {
+                return Err(SinkError::Duplicate { entry: id });
+            }
+            alloc::collections::btree_map::Entry::Vacant(vacant) => {
+                vacant.insert(is_directory);
+            }
+        }
+        self.root_is_leaf = is_root && !is_directory;
+        Ok(key)
+    }
+}

@@ -1,0 +1,73 @@
+//! What goes to the source.
+
+use alloc::vec::Vec;
+
+use super::durable::Phase;
+use super::{Kept, Sink, SinkError, Told};
+use crate::limits::PAIRS_MAX;
+use crate::{EntryId, SinkMessage, SourceMessage};
+
+impl Sink {
+    /// Takes in what the source says.
+    ///
+    /// # Errors
+    /// When it cannot be true; nothing is changed then, and the connection should be closed
+    /// with `protocol-violation`.
+    pub fn handle(&mut self, message: SourceMessage) -> Result<(), SinkError> {
+        match message {
+            SourceMessage::Manifest { first, entries, objects } => {
+                self.handle_manifest(first, &entries, &objects)
+            }
+            SourceMessage::ManifestEnd { entries, objects, bytes } => {
+                self.handle_manifest_end(entries, objects, bytes)
+            }
+            SourceMessage::Hashes { object, first, values } => {
+                self.handle_hashes(object, first, &values)
+            }
+            SourceMessage::EntryFailed { entry, reason } => {
+                if entry.0 >= self.slots.end() {
+                    return Err(SinkError::Failure { entry });
+                }
+                // What has its name keeps it, though the source lost the file since.
+                if self.phase == Phase::Receiving && !self.is_publishing(entry) {
+                    self.fail(entry, &reason, Told::Yes, Kept::Nothing);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The next message for stream 0. Polled only while the stream has room, so that what is
+    /// waiting stays here, where it is bounded.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<SinkMessage> {
+        if let Some((entry, reason)) = self.refused.pop_front() {
+            return Some(SinkMessage::EntryRefused { entry, reason });
+        }
+        // What need not be sent comes before the permission to send.
+        if let Some(have) = self.haves.pop_front() {
+            return Some(have);
+        }
+        if self.announced_accept < self.accepted {
+            self.announced_accept = self.accepted;
+            return Some(SinkMessage::Accept { objects: self.accepted });
+        }
+        if let Some((object, group)) = self.repairs.pop_front() {
+            return Some(SinkMessage::Repair { object, group });
+        }
+        let mut entries = Vec::new();
+        while entries.len() < PAIRS_MAX
+            && let Some(range) = self.confirmed.take_first(u64::MAX)
+        {
+            entries.push((EntryId(range.start as u32), (range.end - range.start) as u32));
+        }
+        if !entries.is_empty() {
+            return Some(SinkMessage::Confirm { entries });
+        }
+        if self.phase == Phase::Finished {
+            self.phase = Phase::Done;
+            return Some(SinkMessage::Result(self.summary()));
+        }
+        None
+    }
+}

@@ -1,0 +1,607 @@
+mod manifest;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::{ObjectId, RangeSet};
+
+use crate::layout::Layout;
+use crate::limits::{
+    FAILURES_MAX, GROUP_SIZE, HASHES_MAX, HAVE_RANGES_MAX, REASON_MAX, REPAIRS_MAX,
+};
+use crate::window::Window;
+use crate::{
+    ChainingValue, Entry, EntryError, EntryId, EntryKind, Failure, SinkMessage, SourceMessage,
+    Summary,
+};
+
+/// The side that holds the files: makes objects of them, says what is to be read and sent, and
+/// takes in what the sink answers (docs/protocol.md section 7).
+///
+/// The driver
+/// * calls [`Source::push_entry`] for each entry of its scan, parents first, pausing while
+///   [`Source::wants_entries`] is false, then [`Source::finish_entries`];
+/// * sends what [`Source::poll_message`] gives while the stream has room, and hands what arrives
+///   to [`Source::handle`]; any call may make messages;
+/// * reads, hashes and sends each group that [`Source::next_group`] gives, repairs included, and
+///   calls [`Source::group_hashed`]; where a file cannot be read, or is found changed, it calls
+///   [`Source::entry_failed`] **before** `group_hashed` of the last group read from it, and sends
+///   zeros for the bytes it does not have. So an entry that failed is never published: the sink
+///   can verify the group only after it has read of the failure.
+///
+/// Nothing here depends on time, and memory depends on the entries that are not settled.
+#[derive(Debug)]
+pub struct Source {
+    entries: Window<EntrySlot>,
+    objects: Window<Object>,
+    /// Object that collects small files.
+    bundle: Option<Bundle>,
+    finished: bool,
+    /// Entries and objects below these numbers were announced.
+    announced_entries: u32,
+    announced_objects: u32,
+    end_announced: bool,
+    /// Files and links announced and not settled.
+    unsettled: u32,
+    /// Objects below may be sent.
+    accepted: u32,
+    /// The object that the next first-sent group belongs to.
+    dealing: u32,
+    repairs: VecDeque<(ObjectId, u32)>,
+    repair_counts: BTreeMap<(ObjectId, u32), u8>,
+    hashes: Vec<(ObjectId, u32, ChainingValue)>,
+    /// Failures not sent to the sink yet.
+    failed: BTreeMap<EntryId, String>,
+    failures: Vec<Failure>,
+    stats: SourceStats,
+    result: Option<Summary>,
+}
+
+/// A group to read, hash and send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupTask {
+    /// The object.
+    pub object: ObjectId,
+    /// The group.
+    pub group: u32,
+    /// Its offset within the object.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u32,
+    /// Whether the object has no other group (for [`crate::hash::group_chaining_value`]).
+    pub only: bool,
+    /// Whether it was sent before and did not verify.
+    pub repair: bool,
+    /// Where its bytes come from, in order. Bytes of no piece are sent as zeros: their file has
+    /// failed or was refused.
+    pub pieces: Vec<ReadPiece>,
+}
+
+/// Bytes of a group that come from one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPiece {
+    /// Number of the entry.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Offset within the file.
+    pub file_offset: u64,
+    /// Offset within the group.
+    pub group_offset: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// What a source has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// Entries found.
+    pub entries: u32,
+    /// Objects made of them.
+    pub objects: u32,
+    /// Bytes found.
+    pub bytes: u64,
+    /// Whether the scan is finished, so that these three are final.
+    pub complete: bool,
+    /// Bytes given out by [`Source::next_group`] for the first time: what counts against credit.
+    pub sent_bytes: u64,
+    /// Bytes that the sink has already.
+    pub resumed_bytes: u64,
+    /// Groups that the sink wants again.
+    pub repairs: u64,
+    /// Entries confirmed.
+    pub confirmed: u32,
+    /// Bytes of the confirmed files.
+    pub confirmed_bytes: u64,
+    /// Entries that failed here or were refused by the sink.
+    pub failed: u32,
+}
+
+/// What the sink said is not true or not allowed. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// ACCEPT goes back, or names objects that were not announced.
+    #[error("ACCEPT of {objects} objects is not possible")]
+    Accept {
+        /// What ACCEPT says.
+        objects: u32,
+    },
+    /// HAVE names groups that are not, or in no ascending order, or too many ranges.
+    #[error("HAVE of {object:?} is not possible")]
+    Have {
+        /// The object.
+        object: ObjectId,
+    },
+    /// REPAIR of a group that was not sent, or too often.
+    #[error("REPAIR of group {group} of {object:?} is not possible")]
+    Repair {
+        /// The object.
+        object: ObjectId,
+        /// The group.
+        group: u32,
+    },
+    /// CONFIRM of an entry that was not sent whole, or is settled already.
+    #[error("CONFIRM of {entry:?} is not possible")]
+    Confirm {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// ENTRY_REFUSED for an entry that was not announced or is settled already.
+    #[error("refusal of {entry:?} is not possible")]
+    Refuse {
+        /// The entry.
+        entry: EntryId,
+    },
+    /// RESULT before everything is settled, or with other counts.
+    #[error("RESULT is not possible")]
+    Result,
+    /// A message after RESULT.
+    #[error("a message after RESULT")]
+    AfterResult,
+}
+
+/// Why an entry cannot be pushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushError {
+    /// The entry itself.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// More than [`crate::limits::ENTRIES_MAX`], or more bytes than 62 bits can count.
+    #[error("too many entries")]
+    TooMany,
+    /// After [`Source::finish_entries`].
+    #[error("the manifest is finished")]
+    Finished,
+}
+
+#[derive(Debug)]
+struct EntrySlot {
+    /// `None` when settled.
+    entry: Option<Arc<Entry>>,
+    /// Number of its object, [`NO_OBJECT`] without one.
+    object: u32,
+    size: u64,
+    state: EntryState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryState {
+    Open,
+    /// Failed here; the sink may have confirmed it before it knew.
+    Failed,
+    Confirmed,
+    Refused,
+}
+
+#[derive(Debug)]
+struct Object {
+    first: EntryId,
+    entries: u32,
+    layout: Layout,
+    /// Groups below were dealt, where the sink did not have them.
+    next_group: u32,
+    have: RangeSet,
+    /// Files that are neither failed nor settled; none: nothing more is sent.
+    live: u32,
+}
+
+#[derive(Debug)]
+struct Bundle {
+    first: EntryId,
+    last: EntryId,
+    layout: Layout,
+}
+
+impl Object {
+    /// Whether every group with bytes of this file was sent or is at the sink.
+    fn is_dealt(&self, file: EntryId) -> bool {
+        let Some(index) = self.layout.index_of(file) else {
+            return false;
+        };
+        let groups = self.layout.groups_of(index);
+        let left = u64::from(groups.start.max(self.next_group))..u64::from(groups.end);
+        self.have.contains_range(&left)
+    }
+}
+
+impl Source {
+    /// A source without entries.
+    pub fn new() -> Self {
+        Self {
+            entries: Window::new(),
+            objects: Window::new(),
+            bundle: None,
+            finished: false,
+            announced_entries: 0,
+            announced_objects: 0,
+            end_announced: false,
+            unsettled: 0,
+            accepted: 0,
+            dealing: 0,
+            repairs: VecDeque::new(),
+            repair_counts: BTreeMap::new(),
+            hashes: Vec::new(),
+            failed: BTreeMap::new(),
+            failures: Vec::new(),
+            stats: SourceStats::default(),
+            result: None,
+        }
+    }
+
+    /// Takes in what the sink says.
+    ///
+    /// # Errors
+    /// When it cannot be true; nothing is changed then, and the connection should be closed
+    /// with `protocol-violation`.
+    pub fn handle(&mut self, message: SinkMessage) -> Result<(), SourceError> {
+        if self.result.is_some() {
+            return Err(SourceError::AfterResult);
+        }
+        match message {
+            SinkMessage::Accept { objects } => self.handle_accept(objects),
+            SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
+            SinkMessage::Repair { object, group } => self.handle_repair(object, group),
+            SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
+            SinkMessage::EntryRefused { entry, reason } => self.handle_refused(entry, reason),
+            SinkMessage::Result(summary) => self.handle_result(summary),
+        }
+    }
+
+    /// The next message for stream 0. Polled only while the stream has room, so that what is
+    /// waiting stays here, where it is bounded.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<SourceMessage> {
+        // Failures before hashes: see the contract above.
+        if let Some(first) = self.failed.first_entry()
+            && first.key().0 < self.announced_entries
+        {
+            let (entry, reason) = first.remove_entry();
+            self.settle(entry, EntryState::Failed);
+            return Some(SourceMessage::EntryFailed { entry, reason });
+        }
+        self.poll_hashes().or_else(|| self.poll_manifest())
+    }
+
+    /// The next group to read and send: repairs first, then in the order of the manifest, as far
+    /// as the sink accepted objects and `credit` (absolute, docs/protocol.md section 5.4) allows.
+    ///
+    /// `None` until a message or credit arrives.
+    #[must_use]
+    pub fn next_group(&mut self, credit: u64) -> Option<GroupTask> {
+        while let Some((id, group)) = self.repairs.pop_front() {
+            if self.objects.get(id.0).is_some_and(|object| object.live > 0) {
+                return self.task(id, group, true);
+            }
+        }
+        while self.dealing < self.accepted {
+            let number = self.dealing;
+            let Some(object) = self.objects.get_mut(number).filter(|object| object.live > 0) else {
+                self.dealing += 1;
+                continue;
+            };
+            let groups = object.layout.groups();
+            let after_have = object
+                .have
+                .iter_from(u64::from(object.next_group))
+                .next()
+                .filter(|range| range.start <= u64::from(object.next_group))
+                .map_or(object.next_group, |range| range.end as u32);
+            object.next_group = after_have;
+            if after_have == groups {
+                self.dealing += 1;
+                continue;
+            }
+            let len = object.layout.group_len(after_have);
+            if self.stats.sent_bytes + u64::from(len) > credit {
+                return None;
+            }
+            object.next_group += 1;
+            self.stats.sent_bytes += u64::from(len);
+            return self.task(ObjectId(number), after_have, false);
+        }
+        None
+    }
+
+    /// The group was read and has this chaining value
+    /// ([`crate::hash::group_chaining_value`], zeros where nothing could be read).
+    pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {
+        self.hashes.push((object, group, value));
+    }
+
+    /// The entry cannot be read (any more), or was found changed while it was read.
+    pub fn entry_failed(&mut self, id: EntryId, reason: &str) {
+        let Some(slot) = self.entries.get_mut(id.0) else {
+            return;
+        };
+        if slot.state != EntryState::Open || self.failed.contains_key(&id) {
+            return;
+        }
+        let reason: String = cut(reason);
+        if let Some(entry) = &slot.entry {
+            note_failure(&mut self.failures, id, entry, &reason);
+        }
+        self.failed.insert(id, reason);
+    }
+
+    /// The entry, while it is not settled.
+    pub fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.entries.get(id.0)?.entry.as_ref()
+    }
+
+    /// Whether the sink has reported the end. Stream 0 can be closed.
+    pub fn is_done(&self) -> bool {
+        self.result.is_some()
+    }
+
+    /// What the sink reported at the end.
+    pub fn result(&self) -> Option<&Summary> {
+        self.result.as_ref()
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> &SourceStats {
+        &self.stats
+    }
+
+    /// Entries that failed or were refused: the first [`FAILURES_MAX`] of them.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    fn poll_hashes(&mut self) -> Option<SourceMessage> {
+        if self.hashes.is_empty() {
+            return None;
+        }
+        // Hashing on several threads delivers a little out of order; runs save message heads. A
+        // repair may bring a group again: a stable sort keeps the later value behind.
+        self.hashes.sort_by_key(|(object, group, _)| (*object, *group));
+        let (object, first, _) = self.hashes[0];
+        let len = self
+            .hashes
+            .iter()
+            .zip(first..)
+            .take(HASHES_MAX)
+            .take_while(|(hash, group)| (hash.0, hash.1) == (object, *group))
+            .count();
+        let values = self.hashes.drain(..len).map(|hash| hash.2).collect();
+        Some(SourceMessage::Hashes { object, first, values })
+    }
+
+    fn task(&self, id: ObjectId, group: u32, repair: bool) -> Option<GroupTask> {
+        let layout = &self.objects.get(id.0)?.layout;
+        let pieces = layout
+            .parts(group)
+            .filter(|part| !self.failed.contains_key(&part.entry))
+            .filter_map(|part| {
+                Some(ReadPiece {
+                    id: part.entry,
+                    entry: self.entry(part.entry)?.clone(),
+                    file_offset: part.file_offset,
+                    group_offset: part.group_offset,
+                    len: part.len,
+                })
+            })
+            .collect();
+        Some(GroupTask {
+            object: id,
+            group,
+            offset: u64::from(group) * GROUP_SIZE,
+            len: layout.group_len(group),
+            only: layout.groups() == 1,
+            repair,
+            pieces,
+        })
+    }
+
+    fn handle_accept(&mut self, objects: u32) -> Result<(), SourceError> {
+        if objects < self.accepted || objects > self.announced_objects {
+            return Err(SourceError::Accept { objects });
+        }
+        self.accepted = objects;
+        Ok(())
+    }
+
+    fn handle_have(&mut self, id: ObjectId, ranges: &[(u32, u32)]) -> Result<(), SourceError> {
+        let error = SourceError::Have { object: id };
+        let open = (self.accepted..self.announced_objects).contains(&id.0);
+        let object = self.objects.get_mut(id.0).filter(|_| open).ok_or(error)?;
+        let groups = object.layout.groups();
+        let mut past = 0;
+        for (first, count) in ranges {
+            match first.checked_add(*count) {
+                Some(end) if *count > 0 && *first >= past && end <= groups => past = end,
+                _ => return Err(error),
+            }
+        }
+        if object.have.range_count() + ranges.len() > HAVE_RANGES_MAX {
+            return Err(error);
+        }
+        let last = u64::from(groups - 1);
+        let had_last = object.have.contains(last);
+        for (first, count) in ranges {
+            let range = u64::from(*first)..u64::from(first + count);
+            self.stats.resumed_bytes += object.have.insert(range) * GROUP_SIZE;
+        }
+        if object.have.contains(last) && !had_last {
+            let missing = GROUP_SIZE - u64::from(object.layout.group_len(groups - 1));
+            self.stats.resumed_bytes -= missing;
+        }
+        Ok(())
+    }
+
+    fn handle_repair(&mut self, id: ObjectId, group: u32) -> Result<(), SourceError> {
+        let error = SourceError::Repair { object: id, group };
+        let object = self.objects.get(id.0).ok_or(error)?;
+        if group >= object.next_group || object.have.contains(u64::from(group)) {
+            return Err(error);
+        }
+        let count = self.repair_counts.get(&(id, group)).copied().unwrap_or(0);
+        if count >= REPAIRS_MAX {
+            return Err(error);
+        }
+        self.repair_counts.insert((id, group), count + 1);
+        self.repairs.push_back((id, group));
+        self.stats.repairs += 1;
+        Ok(())
+    }
+
+    fn handle_confirm(&mut self, ranges: &[(EntryId, u32)]) -> Result<(), SourceError> {
+        let mut past = 0;
+        for (first, count) in ranges {
+            let error = SourceError::Confirm { entry: *first };
+            let end = first.0.checked_add(*count).ok_or(error)?;
+            if *count == 0 || first.0 < past || end > self.announced_entries {
+                return Err(error);
+            }
+            past = end;
+            for number in first.0..end {
+                if !self.may_be_confirmed(number) {
+                    return Err(SourceError::Confirm { entry: EntryId(number) });
+                }
+            }
+        }
+        for (first, count) in ranges {
+            for number in first.0..first.0 + count {
+                self.settle(EntryId(number), EntryState::Confirmed);
+            }
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn may_be_confirmed(&self, number: u32) -> bool {
+        let Some(slot) = self.entries.get(number) else {
+            return false;
+        };
+        match slot.state {
+            EntryState::Open if slot.size == 0 => true,
+            EntryState::Open => {
+                slot.object < self.accepted
+                    && self
+                        .objects
+                        .get(slot.object)
+                        .is_some_and(|object| object.is_dealt(EntryId(number)))
+            }
+            EntryState::Failed => true,
+            EntryState::Confirmed | EntryState::Refused => false,
+        }
+    }
+
+    fn handle_refused(&mut self, id: EntryId, reason: String) -> Result<(), SourceError> {
+        let announced = id.0 < self.announced_entries;
+        let slot = self.entries.get(id.0).filter(|_| announced);
+        let slot = slot.ok_or(SourceError::Refuse { entry: id })?;
+        match (slot.state, &slot.entry) {
+            (EntryState::Open, Some(entry)) => {
+                note_failure(&mut self.failures, id, entry, &cut(&reason));
+            }
+            (EntryState::Failed, _) => {}
+            _ => return Err(SourceError::Refuse { entry: id }),
+        }
+        self.settle(id, EntryState::Refused);
+        self.forget();
+        Ok(())
+    }
+
+    fn handle_result(&mut self, summary: Summary) -> Result<(), SourceError> {
+        let settled = self.stats.confirmed.checked_add(self.stats.failed);
+        let all = self.end_announced && settled == Some(self.stats.entries);
+        let same = (summary.confirmed, summary.failed) == (self.stats.confirmed, self.stats.failed);
+        if !all || !same || summary.bytes != self.stats.confirmed_bytes {
+            return Err(SourceError::Result);
+        }
+        self.result = Some(summary);
+        Ok(())
+    }
+
+    /// Moves the entry to `state`, which the caller found to be possible.
+    fn settle(&mut self, id: EntryId, state: EntryState) {
+        let Some(slot) = self.entries.get_mut(id.0) else {
+            return;
+        };
+        let was = slot.state;
+        slot.state = state;
+        self.failed.remove(&id);
+        if was == EntryState::Failed {
+            self.stats.failed -= 1;
+        }
+        match state {
+            EntryState::Confirmed => {
+                self.stats.confirmed += 1;
+                self.stats.confirmed_bytes += slot.size;
+            }
+            _ => self.stats.failed += 1,
+        }
+        if was != EntryState::Open {
+            return;
+        }
+        let entry = slot.entry.take();
+        if entry.is_some_and(|entry| entry.kind != EntryKind::Directory) {
+            self.unsettled -= 1;
+        }
+        if let Some(object) = self.objects.get_mut(slot.object) {
+            object.live -= 1;
+        }
+    }
+
+    /// Forgets what is settled at the front.
+    fn forget(&mut self) {
+        self.entries.forget_while(|_, slot| {
+            matches!(slot.state, EntryState::Confirmed | EntryState::Refused)
+        });
+        let (dealing, base) = (self.dealing, self.entries.base());
+        self.objects.forget_while(|number, object| {
+            number < dealing && object.first.0 + object.entries <= base
+        });
+        let kept = self.objects.base();
+        while self.repair_counts.first_key_value().is_some_and(|((id, _), _)| id.0 < kept) {
+            self.repair_counts.pop_first();
+        }
+    }
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Keeps a failure for the report, if there is room.
+pub(crate) fn note_failure(failures: &mut Vec<Failure>, id: EntryId, entry: &Entry, reason: &str) {
+    if failures.len() < FAILURES_MAX {
+        failures.push(Failure { id, path: entry.path.clone(), reason: reason.into() });
+    }
+}
+
+/// The start of `reason` that a message may hold.
+pub(crate) fn cut(reason: &str) -> String {
+    reason[..reason.floor_char_boundary(REASON_MAX)].into()
+}
+
+const NO_OBJECT: u32 = u32::MAX;

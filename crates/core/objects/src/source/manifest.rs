@@ -1,0 +1,146 @@
+//! From the scan to objects and MANIFEST messages.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_units::{ObjectId, RangeSet};
+
+use super::{Bundle, EntrySlot, EntryState, NO_OBJECT, Object, PushError, Source};
+use crate::layout::Layout;
+use crate::limits::{
+    BUNDLE_FILES_MAX, BUNDLE_MAX, ENTRIES_MAX, LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_MAX,
+    UNSETTLED_MAX,
+};
+use crate::{Entry, EntryId, EntryKind, ObjectSpec, SourceMessage};
+
+impl Source {
+    /// Whether the scan should go on. When it went on regardless, nothing would be lost but
+    /// memory.
+    pub fn wants_entries(&self) -> bool {
+        self.stats.entries - self.announced_entries < UNANNOUNCED_MAX
+    }
+
+    /// Takes in the next entry of the scan. Directories come before what is in them.
+    pub fn push_entry(&mut self, entry: Entry) -> Result<EntryId, PushError> {
+        if self.finished {
+            return Err(PushError::Finished);
+        }
+        entry.check()?;
+        let bytes = self.stats.bytes + entry.size;
+        if self.stats.entries >= ENTRIES_MAX || bytes > BYTES_MAX {
+            return Err(PushError::TooMany);
+        }
+        let id = EntryId(self.stats.entries);
+        let size = entry.size;
+        self.entries.push(EntrySlot {
+            entry: Some(Arc::new(entry)),
+            object: NO_OBJECT,
+            size,
+            state: EntryState::Open,
+        });
+        self.stats.entries += 1;
+        self.stats.bytes = bytes;
+        if size >= LARGE_FILE_MIN {
+            self.close_bundle();
+            self.bundle_file(id, size);
+            self.close_bundle();
+        } else if size > 0 {
+            let full = self.bundle.as_ref().is_some_and(|bundle| {
+                bundle.layout.size() + size > BUNDLE_MAX
+                    || bundle.layout.file_count() == BUNDLE_FILES_MAX
+            });
+            if full {
+                self.close_bundle();
+            }
+            self.bundle_file(id, size);
+        }
+        Ok(id)
+    }
+
+    /// The scan is at its end.
+    pub fn finish_entries(&mut self) {
+        self.close_bundle();
+        self.finished = true;
+        self.stats.complete = true;
+    }
+
+    fn bundle_file(&mut self, id: EntryId, size: u64) {
+        let bundle =
+            self.bundle.get_or_insert(Bundle { first: id, last: id, layout: Layout::new() });
+        bundle.last = id;
+        bundle.layout.push(id, size);
+    }
+
+    fn close_bundle(&mut self) {
+        let Some(bundle) = self.bundle.take() else {
+            return;
+        };
+        let number = self.objects.end();
+        let mut live = 0;
+        for file in bundle.layout.files() {
+            if let Some(slot) = self.entries.get_mut(file.0) {
+                slot.object = number;
+                live += u32::from(slot.state == EntryState::Open);
+            }
+        }
+        self.objects.push(Object {
+            first: bundle.first,
+            entries: bundle.last.0 - bundle.first.0 + 1,
+            layout: bundle.layout,
+            next_group: 0,
+            have: RangeSet::new(),
+            live,
+        });
+        self.stats.objects += 1;
+    }
+
+    pub(super) fn poll_manifest(&mut self) -> Option<SourceMessage> {
+        let first = EntryId(self.announced_entries);
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        while bytes < MANIFEST_BYTES && self.unsettled < UNSETTLED_MAX {
+            let Some(slot) = self.entries.get(self.announced_entries) else {
+                break;
+            };
+            let Some(entry) = &slot.entry else {
+                break;
+            };
+            bytes += ENTRY_OVERHEAD + entry.path.len() + entry.target.len();
+            self.unsettled += u32::from(entry.kind != EntryKind::Directory);
+            entries.push(Arc::clone(entry));
+            self.announced_entries += 1;
+        }
+        let mut objects = Vec::new();
+        while let Some(object) = self.objects.get(self.announced_objects) {
+            if object.first.0 + object.entries > self.announced_entries {
+                break;
+            }
+            objects.push(ObjectSpec {
+                id: ObjectId(self.announced_objects),
+                first: object.first,
+                entries: object.entries,
+                size: object.layout.size(),
+            });
+            self.announced_objects += 1;
+        }
+        if !entries.is_empty() || !objects.is_empty() {
+            return Some(SourceMessage::Manifest { first, entries, objects });
+        }
+        let all = self.finished && self.announced_entries == self.stats.entries;
+        if !all || self.end_announced {
+            return None;
+        }
+        self.end_announced = true;
+        Some(SourceMessage::ManifestEnd {
+            entries: self.stats.entries,
+            objects: self.stats.objects,
+            bytes: self.stats.bytes,
+        })
+    }
+}
+
+/// Bytes of all files together that a varint can hold.
+const BYTES_MAX: u64 = (1 << 62) - 1;
+
+/// Bytes of an entry in a MANIFEST beside its path and target, at most.
+const ENTRY_OVERHEAD: usize = 48;

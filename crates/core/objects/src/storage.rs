@@ -1,0 +1,123 @@
+//! What a sink's driver does, over an abstract storage and one thing at a time: for simulations
+//! and tests. A driver over real files does the same on several threads.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::{Action, Checkpoint, Entry, Existing, Prepared, Sink, TempName, WriteTask};
+
+/// Where a sink's files and its record are.
+pub trait Storage {
+    /// Why something failed, for people.
+    type Error: fmt::Display;
+
+    /// Makes a directory, if it is not there.
+    fn make_directory(&mut self, entry: &Entry) -> Result<(), Self::Error>;
+
+    /// See [`Action::PrepareFile`].
+    fn prepare(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        existing: Existing,
+    ) -> Result<Prepared, Self::Error>;
+
+    /// Whether the entry is under its name with its size and modification time.
+    fn is_published(&self, entry: &Entry) -> bool;
+
+    /// Writes a part of an unpublished file; creates it if it is not there.
+    fn write(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Self::Error>;
+
+    /// See [`Action::Publish`].
+    fn publish(&mut self, entry: &Entry, temp: TempName) -> Result<(), Self::Error>;
+
+    /// Sets mode and modification time of a directory.
+    fn finish_directory(&mut self, entry: &Entry) -> Result<(), Self::Error>;
+
+    /// See [`Action::Checkpoint`].
+    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Error>;
+
+    /// See [`Action::AppendRecord`].
+    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), Self::Error>;
+
+    /// The record, empty where there is none.
+    fn read_record(&self) -> Vec<u8>;
+
+    /// Removes the record and all unpublished files.
+    fn remove_record(&mut self) -> Result<(), Self::Error>;
+
+    /// Removes an unpublished file, if it is there.
+    fn discard(&mut self, temp: TempName);
+}
+
+/// Does `action` and gives `sink` the answer.
+///
+/// # Errors
+/// When storage failed as a whole; the sink has no answer then, and the transfer ends.
+pub fn perform<S: Storage>(
+    storage: &mut S,
+    sink: &mut Sink,
+    action: Action,
+) -> Result<(), S::Error> {
+    match action {
+        Action::MakeDirectories(batch) => {
+            for directory in batch {
+                let result = storage.make_directory(&directory.entry);
+                sink.directory_made(directory.id, result.map_err(|error| error.to_string()));
+            }
+        }
+        Action::PrepareFile { file, temp, existing } => {
+            let result = storage.prepare(&file.entry, temp, existing);
+            sink.prepared(file.id, result.map_err(|error| error.to_string()));
+        }
+        Action::CheckPublished(batch) => {
+            for file in batch {
+                sink.checked(file.id, storage.is_published(&file.entry));
+            }
+        }
+        Action::Publish(batch) => {
+            for file in batch {
+                let result = storage.publish(&file.entry, file.temp);
+                sink.published(file.id, result.map_err(|error| error.to_string()));
+            }
+        }
+        Action::Checkpoint(checkpoint) => {
+            storage.sync(&checkpoint)?;
+            sink.checkpointed(checkpoint.id);
+        }
+        Action::AppendRecord { offset, bytes, sync } => {
+            storage.append_record(offset, &bytes, sync)?;
+            sink.record_appended();
+        }
+        Action::FinishDirectories(batch) => {
+            for directory in batch {
+                let result = storage.finish_directory(&directory.entry);
+                sink.directory_finished(directory.id, result.map_err(|error| error.to_string()));
+            }
+        }
+        Action::Discard(temps) => temps.into_iter().for_each(|temp| storage.discard(temp)),
+        Action::RemoveRecord => {
+            storage.remove_record()?;
+            sink.record_removed();
+        }
+    }
+    Ok(())
+}
+
+/// Writes the group whose contents are `data`, and tells `sink`.
+pub fn write<S: Storage>(storage: &mut S, sink: &mut Sink, task: &WriteTask, data: &[u8]) {
+    for piece in &task.pieces {
+        let part = &data[piece.group_offset as usize..][..piece.len as usize];
+        if let Err(error) = storage.write(&piece.entry, piece.temp, piece.file_offset, part) {
+            sink.write_failed(piece.id, &error.to_string());
+        }
+    }
+    sink.group_written(task.object, task.group);
+}
