@@ -29,6 +29,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("longhaul-sys supports Linux only");
 
+pub mod blaster;
 pub mod clock;
 pub mod files;
 pub mod host;

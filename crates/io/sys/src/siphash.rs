@@ -2,8 +2,12 @@
 //! for eight headers at once.
 //!
 //! SipHash is a chain of dependent operations, too short to keep a core busy with one header; eight
-//! chains side by side fill the vector units. One source serves all: the compiler makes AVX-512,
-//! AVX2 or plain code of it, and the best that the CPU has is chosen at creation.
+//! chains side by side fill the vector units. One source serves AVX-512, AVX2 and plain words; the
+//! best that the CPU has is chosen at creation.
+
+mod lanes;
+
+use self::lanes::{Lanes, Words};
 
 /// Makes and checks the tags of one direction of a lane.
 #[derive(Clone)]
@@ -25,10 +29,13 @@ impl HeaderMac {
     /// When the two differ in length.
     pub fn tags(&self, headers: &[[u8; HEADER]], tags: &mut [[u8; TAG]]) {
         assert_eq!(headers.len(), tags.len(), "a place for every tag");
-        for (headers, tags) in headers.chunks(LANES).zip(tags.chunks_mut(LANES)) {
-            for (tag, hash) in tags.iter_mut().zip(self.hash(headers)) {
-                *tag = hash.to_le_bytes();
-            }
+        let (groups, rest) = headers.as_chunks::<LANES>();
+        let mut tags = tags.chunks_mut(LANES);
+        for (group, tags) in groups.iter().zip(&mut tags) {
+            write_tags(&self.hash(group), tags);
+        }
+        if let Some(tags) = tags.next() {
+            write_tags(&self.hash(&filled_up(rest)), tags);
         }
     }
 
@@ -40,35 +47,51 @@ impl HeaderMac {
     pub fn verify(&self, headers: &[[u8; HEADER]], tags: &[[u8; TAG]]) -> u128 {
         assert_eq!(headers.len(), tags.len(), "a tag for every header");
         assert!(headers.len() <= VERIFY_MAX, "a bit for every header");
+        let (groups, rest) = headers.as_chunks::<LANES>();
+        let mut tags = tags.chunks(LANES);
         let mut valid = 0;
-        for (index, (headers, tags)) in headers.chunks(LANES).zip(tags.chunks(LANES)).enumerate() {
-            let mut bits = 0u128;
-            for (lane, (tag, hash)) in tags.iter().zip(self.hash(headers)).enumerate() {
-                bits |= u128::from(u64::from_le_bytes(*tag) == hash) << lane;
-            }
-            valid |= bits << (index * LANES);
+        for (index, (group, tags)) in groups.iter().zip(&mut tags).enumerate() {
+            valid |= matching(&self.hash(group), tags) << (index * LANES);
+        }
+        if let Some(tags) = tags.next() {
+            let place = groups.len() * LANES;
+            valid |= matching(&self.hash(&filled_up(rest)), tags) << place;
         }
         valid
     }
 
-    /// Hashes up to eight headers; lanes without one hold nothing of use.
-    fn hash(&self, headers: &[[u8; HEADER]]) -> [u64; LANES] {
-        let mut message = [[0; LANES]; WORDS];
-        for (lane, header) in headers.iter().enumerate() {
-            for (words, bytes) in message.iter_mut().zip(header.chunks_exact(8)) {
-                words[lane] = word(bytes);
-            }
-        }
+    fn hash(&self, headers: &Group) -> [u64; LANES] {
         match self.code {
-            Code::Portable => hash_lanes(self.key, &message),
+            Code::Portable => hash_lanes::<Words>(self.key, headers),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Code::detect` found AVX2 on this CPU.
-            Code::Avx2 => unsafe { hash_avx2(self.key, &message) },
+            Code::Avx2 => unsafe { hash_avx2(self.key, headers) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: `Code::detect` found AVX-512F on this CPU.
-            Code::Avx512 => unsafe { hash_avx512(self.key, &message) },
+            Code::Avx512 => unsafe { hash_avx512(self.key, headers) },
         }
     }
+}
+
+fn write_tags(hashes: &[u64; LANES], tags: &mut [[u8; TAG]]) {
+    for (tag, hash) in tags.iter_mut().zip(hashes) {
+        *tag = hash.to_le_bytes();
+    }
+}
+
+/// A bit for each of `tags` that equals its hash.
+fn matching(hashes: &[u64; LANES], tags: &[[u8; TAG]]) -> u128 {
+    let pairs = tags.iter().zip(hashes).enumerate();
+    pairs.fold(0, |bits, (lane, (tag, hash))| {
+        bits | u128::from(u64::from_le_bytes(*tag) == *hash) << lane
+    })
+}
+
+/// The last headers and zeroes behind them.
+fn filled_up(headers: &[[u8; HEADER]]) -> Group {
+    let mut group = [[0; HEADER]; LANES];
+    group[..headers.len()].copy_from_slice(headers);
+    group
 }
 
 impl std::fmt::Debug for HeaderMac {
@@ -110,72 +133,57 @@ impl Code {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn hash_avx2(key: [u64; 2], message: &[[u64; LANES]; WORDS]) -> [u64; LANES] {
-    hash_lanes(key, message)
+fn hash_avx2(key: [u64; 2], headers: &Group) -> [u64; LANES] {
+    hash_lanes::<lanes::Avx2>(key, headers)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn hash_avx512(key: [u64; 2], message: &[[u64; LANES]; WORDS]) -> [u64; LANES] {
-    hash_lanes(key, message)
+fn hash_avx512(key: [u64; 2], headers: &Group) -> [u64; LANES] {
+    hash_lanes::<lanes::Avx512>(key, headers)
 }
 
-/// SipHash-2-4 (Aumasson and Bernstein 2012, section 2) of one 32-byte message in each lane.
+/// SipHash-2-4 (Aumasson and Bernstein 2012, section 2) of one header in each lane. Runs
+/// inside of a function that is compiled for the CPU that `L` needs.
 #[inline(always)]
-fn hash_lanes(key: [u64; 2], message: &[[u64; LANES]; WORDS]) -> [u64; LANES] {
+fn hash_lanes<L: Lanes>(key: [u64; 2], headers: &Group) -> [u64; LANES] {
     let mut state = [
-        Lanes([key[0] ^ 0x736f_6d65_7073_6575; LANES]),
-        Lanes([key[1] ^ 0x646f_7261_6e64_6f6d; LANES]),
-        Lanes([key[0] ^ 0x6c79_6765_6e65_7261; LANES]),
-        Lanes([key[1] ^ 0x7465_6462_7974_6573; LANES]),
+        L::splat(key[0] ^ 0x736f_6d65_7073_6575),
+        L::splat(key[1] ^ 0x646f_7261_6e64_6f6d),
+        L::splat(key[0] ^ 0x6c79_6765_6e65_7261),
+        L::splat(key[1] ^ 0x7465_6462_7974_6573),
     ];
-    let last = [(HEADER as u64) << 56; LANES];
-    for words in message.iter().chain([&last]) {
-        state[3] = state[3].xor(Lanes(*words));
-        round(&mut state);
-        round(&mut state);
-        state[0] = state[0].xor(Lanes(*words));
+    for words in L::load(headers) {
+        absorb(&mut state, words);
     }
-    state[2] = state[2].xor(Lanes([0xff; LANES]));
+    absorb(&mut state, L::splat((HEADER as u64) << 56));
+    state[2] = state[2].xor(L::splat(0xff));
     for _ in 0..4 {
         round(&mut state);
     }
-    state[0].xor(state[1]).xor(state[2]).xor(state[3]).0
+    state[0].xor(state[1]).xor(state[2]).xor(state[3]).store()
 }
 
 #[inline(always)]
-fn round([v0, v1, v2, v3]: &mut [Lanes; 4]) {
-    *v0 = v0.add(*v1);
-    *v2 = v2.add(*v3);
-    *v1 = v1.rotate::<13>().xor(*v0);
-    *v3 = v3.rotate::<16>().xor(*v2);
-    *v0 = v0.rotate::<32>();
-    *v2 = v2.add(*v1);
-    *v0 = v0.add(*v3);
-    *v1 = v1.rotate::<17>().xor(*v2);
-    *v3 = v3.rotate::<21>().xor(*v0);
-    *v2 = v2.rotate::<32>();
+fn absorb<L: Lanes>(state: &mut [L; 4], words: L) {
+    state[3] = state[3].xor(words);
+    round(state);
+    round(state);
+    state[0] = state[0].xor(words);
 }
 
-/// The same word of eight states.
-#[derive(Clone, Copy)]
-struct Lanes([u64; LANES]);
-
-impl Lanes {
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        Self(std::array::from_fn(|lane| self.0[lane].wrapping_add(other.0[lane])))
-    }
-
-    #[inline(always)]
-    fn xor(self, other: Self) -> Self {
-        Self(std::array::from_fn(|lane| self.0[lane] ^ other.0[lane]))
-    }
-
-    #[inline(always)]
-    fn rotate<const BITS: u32>(self) -> Self {
-        Self(std::array::from_fn(|lane| self.0[lane].rotate_left(BITS)))
-    }
+#[inline(always)]
+fn round<L: Lanes>([v0, v1, v2, v3]: &mut [L; 4]) {
+    *v0 = v0.add(*v1);
+    *v2 = v2.add(*v3);
+    *v1 = v1.rotate::<13, 51>().xor(*v0);
+    *v3 = v3.rotate::<16, 48>().xor(*v2);
+    *v0 = v0.rotate::<32, 32>();
+    *v2 = v2.add(*v1);
+    *v0 = v0.add(*v3);
+    *v1 = v1.rotate::<17, 47>().xor(*v2);
+    *v3 = v3.rotate::<21, 43>().xor(*v0);
+    *v2 = v2.rotate::<32, 32>();
 }
 
 /// The little-endian word in `bytes`, which are eight.
@@ -192,6 +200,9 @@ pub const HEADER: usize = 32;
 pub const TAG: usize = 8;
 /// Headers that one call of [`HeaderMac::verify`] takes: a whole super-packet.
 pub const VERIFY_MAX: usize = 128;
+
+/// As many headers as are hashed at once.
+type Group = [[u8; HEADER]; LANES];
 
 const WORDS: usize = HEADER / 8;
 const LANES: usize = 8;
