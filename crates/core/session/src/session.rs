@@ -1,0 +1,102 @@
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use longhaul_units::LaneId;
+use longhaul_wire::{Carrier, Cipher, ConnectionId, Join, Protect, ReceiveLimits};
+
+use crate::keys::{Direction, LaneKeys};
+use crate::secret::{SessionSecret, equal};
+use crate::token::KeyId;
+
+/// Which end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It dials.
+    Client,
+    /// It answers.
+    Server,
+}
+
+impl Role {
+    /// The other end.
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// Direction of the packets that this end sends.
+    pub const fn sends(self) -> Direction {
+        match self {
+            Self::Client => Direction::ClientToServer,
+            Self::Server => Direction::ServerToClient,
+        }
+    }
+
+    pub(crate) const fn label(self) -> &'static [u8] {
+        match self {
+            Self::Client => b"client",
+            Self::Server => b"server",
+        }
+    }
+}
+
+/// What a handshake agreed on. The peer has proven that it holds the token.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Session {
+    /// This end.
+    pub role: Role,
+    /// Which token was used.
+    pub key_id: KeyId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Protection of object payload.
+    pub protect: Protect,
+    /// What seals packets.
+    pub cipher: Cipher,
+    /// What moves streams and objects.
+    pub carrier: Carrier,
+    /// Number of lanes, or of TCP connections.
+    pub lanes: u16,
+    /// The server's UDP port, with carrier UDP.
+    pub udp_port: Option<u16>,
+    /// The peer's name and version, for logs. The peer chose the text.
+    pub peer_implementation: Option<String>,
+    /// What the peer can take in at the start.
+    pub peer_limits: Option<ReceiveLimits>,
+    /// Profile that the client runs, for logs; known to the server only. The client chose the
+    /// text.
+    pub profile: Option<String>,
+    /// Bytes that came behind the handshake: the beginning of the next control messages.
+    pub rest: Vec<u8>,
+    pub(crate) secret: SessionSecret,
+}
+
+impl Session {
+    /// Keys for the packets that this end sends on `lane`.
+    pub fn send_keys(&self, lane: LaneId) -> LaneKeys {
+        LaneKeys::new(&self.secret, self.role.sends(), lane)
+    }
+
+    /// Keys for the packets that this end receives on `lane`.
+    pub fn receive_keys(&self, lane: LaneId) -> LaneKeys {
+        LaneKeys::new(&self.secret, self.role.peer().sends(), lane)
+    }
+
+    /// The first bytes of the TCP connection number `lane` (docs/protocol.md section 8).
+    pub fn join(&self, lane: LaneId) -> Join {
+        let proof = self.secret.join_proof(self.connection, lane);
+        Join { connection: self.connection, lane, proof }
+    }
+
+    /// Whether `join` was made by the peer for a lane of this connection. In constant time for
+    /// the proof.
+    pub fn verify_join(&self, join: &Join) -> bool {
+        let expected = self.join(join.lane);
+        join.connection == self.connection
+            && join.lane.0 < self.lanes
+            && equal(&join.proof, &expected.proof)
+    }
+}
