@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
+use longhaul_wire::{Entry, EntryPath};
 
-use crate::{Entry, EntryId, TempName};
+use crate::{EntryId, TempName};
 
 /// What the driver of a [`crate::Sink`] is to do with its storage.
 ///
@@ -176,7 +177,7 @@ pub struct Failure {
     /// Number of the entry.
     pub id: EntryId,
     /// Its path.
-    pub path: Box<[u8]>,
+    pub path: EntryPath,
     /// Why, for people.
     pub reason: String,
 }

@@ -1,7 +1,8 @@
-use alloc::boxed::Box;
 use core::fmt;
 
-use crate::limits::{OBJECT_MAX, PATH_MAX};
+use longhaul_wire::{Entry, EntryKind, MAX_PATH};
+
+use crate::limits::OBJECT_MAX;
 
 /// Number of an entry of the manifest, from 0 in the order of the scan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -13,110 +14,53 @@ impl fmt::Debug for EntryId {
     }
 }
 
-/// What an entry is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EntryKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Link,
-}
-
-/// A file, directory or symbolic link, as the source describes it
-/// (docs/protocol.md section 7.2).
-#[derive(Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// What it is.
-    pub kind: EntryKind,
-    /// Permission bits.
-    pub mode: u16,
-    /// Modification time, signed nanoseconds since 1970.
-    pub modified: i64,
-    /// Bytes of a file; 0 for the others.
-    pub size: u64,
-    /// What the contents are known by when a transfer is resumed; see [`identity`].
-    pub identity: [u8; 16],
-    /// Relative path, components separated by `/`. Empty for the root of the copy itself.
-    pub path: Box<[u8]>,
-    /// Target of a link; empty for the others.
-    pub target: Box<[u8]>,
+impl EntryId {
+    /// The number as messages carry it.
+    pub const fn as_wire(self) -> u64 {
+        self.0 as u64
+    }
 }
 
 /// Why an entry is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// Empty component, `.`, `..`, leading or trailing `/`, a zero byte, or too long.
-    #[error("the path is not allowed")]
-    Path,
-    /// A link without target or with too long a one, or another entry with one.
-    #[error("the target is not allowed")]
+    /// A link without target, or with too long a one or a zero byte in it.
+    #[error("the target of the link is not allowed")]
     Target,
     /// A directory or link with a size, or a file larger than [`OBJECT_MAX`].
     #[error("the size is not allowed")]
     Size,
 }
 
-impl Entry {
-    /// Checks everything that can be seen from the entry alone.
-    pub fn check(&self) -> Result<(), EntryError> {
-        let path_safe = self.path.is_empty()
-            || self.path.len() <= PATH_MAX
-                && !self.path.contains(&0)
-                && self
-                    .path
-                    .split(|&byte| byte == b'/')
-                    .all(|part| !matches!(part, b"" | b"." | b".."));
-        if !path_safe {
-            return Err(EntryError::Path);
-        }
-        let is_link = self.kind == EntryKind::Link;
-        if is_link == self.target.is_empty()
-            || self.target.len() > PATH_MAX
-            || self.target.contains(&0)
-        {
-            return Err(EntryError::Target);
-        }
-        if self.size > OBJECT_MAX || self.kind != EntryKind::File && self.size != 0 {
-            return Err(EntryError::Size);
-        }
-        Ok(())
+/// Checks what a valid path does not say.
+pub(crate) fn check(entry: &Entry) -> Result<(), EntryError> {
+    if let EntryKind::Link { target } = &entry.kind
+        && (target.is_empty() || target.len() > MAX_PATH || target.contains(&0))
+    {
+        return Err(EntryError::Target);
     }
-
-    /// Whether the entry has contents, and so belongs to an object.
-    pub fn has_contents(&self) -> bool {
-        self.size > 0
+    if entry.size > OBJECT_MAX || entry.kind != EntryKind::File && entry.size != 0 {
+        return Err(EntryError::Size);
     }
-
-    /// Path of the directory that holds the entry; `None` at the top.
-    pub fn parent(&self) -> Option<&[u8]> {
-        let slash = self.path.iter().rposition(|&byte| byte == b'/')?;
-        self.path.get(..slash)
-    }
-
-    /// What the entry is known by in the resume record.
-    pub fn key(&self) -> EntryKey {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.identity);
-        hasher.update(&self.size.to_be_bytes());
-        hasher.update(&self.modified.to_be_bytes());
-        hasher.update(&self.path);
-        EntryKey(first_16(&hasher))
-    }
+    Ok(())
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} {:?} {} B",
-            self.kind,
-            alloc::string::String::from_utf8_lossy(&self.path),
-            self.size
-        )
-    }
+/// Path of the directory that holds the entry; `None` at the top.
+pub(crate) fn parent(entry: &Entry) -> Option<&[u8]> {
+    let path = entry.path.as_bytes();
+    let slash = path.iter().rposition(|byte| *byte == b'/')?;
+    path.get(..slash)
+}
+
+/// What the entry is known by in the resume record.
+pub(crate) fn key(entry: &Entry) -> EntryKey {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&entry.identity);
+    hasher.update(&entry.size.to_be_bytes());
+    hasher.update(&entry.modified.to_be_bytes());
+    hasher.update(entry.path.as_bytes());
+    EntryKey(first_16(&hasher))
 }
 
 /// An entry in the resume record: its path and what identifies its contents. An entry that
@@ -209,49 +153,35 @@ fn hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn file(path: &[u8]) -> Entry {
-        Entry {
-            kind: EntryKind::File,
-            mode: 0o644,
-            modified: 0,
-            size: 1,
-            identity: [0; 16],
-            path: path.into(),
-            target: Box::default(),
-        }
-    }
-
-    #[test]
-    fn unsafe_paths_are_refused() {
-        for path in [&b"/a"[..], b"a/", b"a//b", b".", b"..", b"a/../b", b"a/.", b"a\0b", b"/"] {
-            assert_eq!(file(path).check(), Err(EntryError::Path), "{path:?}");
-        }
-        for path in [&b""[..], b"a", b"a/b", b"...", b".a/b..", b"\xff"] {
-            assert_eq!(file(path).check(), Ok(()), "{path:?}");
-        }
-        assert_eq!(file(&[b'a'; PATH_MAX + 1]).check(), Err(EntryError::Path));
-    }
+    use crate::testing::file;
+    use alloc::vec;
 
     #[test]
     fn kinds_have_what_they_need_and_no_more() {
-        let link = Entry { kind: EntryKind::Link, size: 0, target: (*b"x").into(), ..file(b"a") };
-        assert_eq!(link.check(), Ok(()));
-        assert_eq!(Entry { size: 1, ..link.clone() }.check(), Err(EntryError::Size));
-        assert_eq!(Entry { target: Box::default(), ..link }.check(), Err(EntryError::Target));
-        assert_eq!(Entry { target: (*b"x").into(), ..file(b"a") }.check(), Err(EntryError::Target));
-        assert_eq!(Entry { size: OBJECT_MAX + 1, ..file(b"a") }.check(), Err(EntryError::Size));
+        let kind = EntryKind::Link { target: b"x".to_vec() };
+        let link = Entry { kind, size: 0, ..file("a", 0) };
+        assert_eq!(check(&link), Ok(()));
+        assert_eq!(check(&Entry { size: 1, ..link }), Err(EntryError::Size));
+        for target in [vec![], vec![0], vec![b'a'; MAX_PATH + 1]] {
+            let kind = EntryKind::Link { target };
+            assert_eq!(check(&Entry { kind, ..file("a", 0) }), Err(EntryError::Target));
+        }
+        let directory = Entry { kind: EntryKind::Directory, ..file("a", 1) };
+        assert_eq!(check(&directory), Err(EntryError::Size));
+        assert_eq!(check(&file("a", OBJECT_MAX)), Ok(()));
+        assert_eq!(check(&file("a", OBJECT_MAX + 1)), Err(EntryError::Size));
     }
 
     #[test]
     fn keys_tell_entries_apart() {
-        let entry = file(b"a/b");
-        assert_eq!(entry.parent(), Some(&b"a"[..]));
-        assert_eq!(entry.key(), entry.clone().key());
-        assert_ne!(entry.key(), Entry { modified: 1, ..entry.clone() }.key());
-        assert_ne!(entry.key(), Entry { identity: [1; 16], ..entry.clone() }.key());
-        assert_ne!(entry.key(), file(b"a/c").key());
-        let key = entry.key();
+        let entry = file("a/b", 1);
+        assert_eq!(parent(&entry), Some(&b"a"[..]));
+        assert_eq!(parent(&file("a", 1)), None);
+        assert_eq!(key(&entry), key(&entry.clone()));
+        assert_ne!(key(&entry), key(&Entry { modified: 1, ..entry.clone() }));
+        assert_ne!(key(&entry), key(&Entry { identity: [1; 16], ..entry.clone() }));
+        assert_ne!(key(&entry), key(&file("a/c", 1)));
+        let key = key(&entry);
         assert_ne!(TempName::of_large(key, &[0; 16]), TempName::of_large(key, &[1; 16]));
     }
 }

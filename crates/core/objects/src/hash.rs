@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
-use crate::ChainingValue;
 use crate::limits::GROUP_SIZE;
+
+/// BLAKE3 chaining value of a group, or the root hash.
+pub type ChainingValue = [u8; 32];
 
 /// The chaining value of group number `group` with contents `data`, which is the object's root
 /// hash when the group `is_only_group`.

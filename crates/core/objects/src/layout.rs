@@ -75,7 +75,7 @@ impl Layout {
         let first = self.files.partition_point(|file| file.1 <= start).saturating_sub(1);
         (first..self.files.len()).map_while(move |index| {
             let (entry, file_start) = self.files[index];
-            if file_start >= end {
+            if file_start.max(start) >= end {
                 return None;
             }
             let file_end = self.files.get(index + 1).map_or(self.size, |next| next.1);

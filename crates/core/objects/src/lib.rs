@@ -17,12 +17,12 @@
 //!
 //! ```
 //! use longhaul_objects::hash::group_chaining_value;
-//! use longhaul_objects::testing::{MemoryStorage, small_file};
+//! use longhaul_objects::testing::{MemoryStorage, file};
 //! use longhaul_objects::{Sink, SinkConfig, Source, Verdict, storage};
 //! use longhaul_units::Instant;
 //!
 //! let mut source = Source::new();
-//! source.push_entry(small_file("hello", 5)).unwrap();
+//! source.push_entry(file("hello", 5)).unwrap();
 //! source.finish_entries();
 //! let mut sink = Sink::new(SinkConfig::default(), Default::default());
 //! let mut disk = MemoryStorage::new();
@@ -61,7 +61,6 @@ mod entry;
 pub mod hash;
 mod layout;
 pub mod limits;
-mod message;
 pub mod record;
 mod sink;
 mod source;
@@ -75,10 +74,8 @@ pub use action::{
     WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
-pub use entry::{
-    Entry, EntryError, EntryId, EntryKey, EntryKind, FileIdentity, TempName, identity,
-};
-pub use message::{ChainingValue, ObjectSpec, SinkMessage, SourceMessage, Summary};
+pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
+pub use hash::ChainingValue;
 pub use record::{Fsync, ResumeState};
 pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
 pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};

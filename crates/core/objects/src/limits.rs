@@ -12,8 +12,6 @@ pub const BUNDLE_MAX: u64 = 8 << 20;
 pub const BUNDLE_FILES_MAX: usize = 1024;
 /// Largest object: group numbers have 32 bits.
 pub const OBJECT_MAX: u64 = (u32::MAX as u64) * GROUP_SIZE;
-/// Longest path of an entry or target of a link, in bytes (docs/protocol.md section 7.2).
-pub const PATH_MAX: usize = 4096;
 /// Most entries of one transfer. Each costs a sink about 50 bytes until the end.
 pub const ENTRIES_MAX: u32 = 1 << 26;
 /// Most directories of one transfer. Each is held until the end, when its times are set.

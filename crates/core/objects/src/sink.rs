@@ -11,15 +11,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::{Duration, Instant, ObjectId, RangeSet};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
+use longhaul_wire::{Bottleneck, Entry, EntryKind, SinkMessage, Summary};
 
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
 use crate::record::{Claim, PartialFile, RecordWriter};
 use crate::window::Window;
 use crate::{
-    Action, ChainingValue, Entry, EntryError, EntryId, EntryKey, EntryKind, Failure, Fsync,
-    ObjectTable, ResumeState, SinkMessage, Summary, TempName,
+    Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, ObjectTable, ResumeState,
+    TempName,
 };
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
@@ -123,7 +124,7 @@ pub struct Sink {
     failures: Vec<Failure>,
     stats: SinkStats,
     cpu_time: Duration,
-    bottleneck: u8,
+    bottleneck: Bottleneck,
 }
 
 /// What a sink is told at its start.
@@ -226,10 +227,10 @@ pub enum SinkError {
         object: ObjectId,
     },
     /// ENTRY_FAILED for an entry that was not announced.
-    #[error("failure of {entry:?}, which was not announced")]
+    #[error("failure of entry {entry}, which was not announced")]
     Failure {
         /// The entry.
-        entry: EntryId,
+        entry: u64,
     },
 }
 
@@ -323,13 +324,13 @@ impl Sink {
             failures: Vec::new(),
             stats: SinkStats::default(),
             cpu_time: Duration::ZERO,
-            bottleneck: 0,
+            bottleneck: Bottleneck::Unknown,
         }
     }
 
     /// What RESULT will say of the sink's CPU time and of what bounded the transfer
     /// (docs/protocol.md section 9.1). The driver keeps it up to date.
-    pub fn set_report(&mut self, cpu_time: Duration, bottleneck: u8) {
+    pub fn set_report(&mut self, cpu_time: Duration, bottleneck: Bottleneck) {
         self.cpu_time = cpu_time;
         self.bottleneck = bottleneck;
     }
@@ -364,10 +365,10 @@ impl Sink {
     /// What RESULT says, so far.
     pub fn summary(&self) -> Summary {
         Summary {
-            confirmed: self.stats.confirmed,
-            failed: self.stats.failed,
-            bytes: self.stats.confirmed_bytes,
-            resumed_bytes: self.stats.resumed_bytes,
+            confirmed: u64::from(self.stats.confirmed),
+            failed: u64::from(self.stats.failed),
+            bytes: Bytes::new(self.stats.confirmed_bytes),
+            resumed: Bytes::new(self.stats.resumed_bytes),
             cpu_time: self.cpu_time,
             bottleneck: self.bottleneck,
         }

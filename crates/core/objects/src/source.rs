@@ -7,17 +7,17 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::{ObjectId, RangeSet};
+use core::ops::Range;
+
+use longhaul_units::{Bytes, ObjectId, RangeSet};
+use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceMessage, Summary};
 
 use crate::layout::Layout;
 use crate::limits::{
     FAILURES_MAX, GROUP_SIZE, HASHES_MAX, HAVE_RANGES_MAX, REASON_MAX, REPAIRS_MAX,
 };
 use crate::window::Window;
-use crate::{
-    ChainingValue, Entry, EntryError, EntryId, EntryKind, Failure, SinkMessage, SourceMessage,
-    Summary,
-};
+use crate::{ChainingValue, EntryError, EntryId, Failure};
 
 /// The side that holds the files: makes objects of them, says what is to be read and sent, and
 /// takes in what the sink answers (docs/protocol.md section 7).
@@ -129,7 +129,7 @@ pub enum SourceError {
     #[error("ACCEPT of {objects} objects is not possible")]
     Accept {
         /// What ACCEPT says.
-        objects: u32,
+        objects: u64,
     },
     /// HAVE names groups that are not, or in no ascending order, or too many ranges.
     #[error("HAVE of {object:?} is not possible")]
@@ -143,19 +143,19 @@ pub enum SourceError {
         /// The object.
         object: ObjectId,
         /// The group.
-        group: u32,
+        group: u64,
     },
     /// CONFIRM of an entry that was not sent whole, or is settled already.
-    #[error("CONFIRM of {entry:?} is not possible")]
+    #[error("CONFIRM of entry {entry} is not possible")]
     Confirm {
         /// The entry.
-        entry: EntryId,
+        entry: u64,
     },
     /// ENTRY_REFUSED for an entry that was not announced or is settled already.
-    #[error("refusal of {entry:?} is not possible")]
+    #[error("refusal of entry {entry} is not possible")]
     Refuse {
         /// The entry.
-        entry: EntryId,
+        entry: u64,
     },
     /// RESULT before everything is settled, or with other counts.
     #[error("RESULT is not possible")]
@@ -268,7 +268,7 @@ impl Source {
             SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
-            SinkMessage::EntryRefused { entry, reason } => self.handle_refused(entry, reason),
+            SinkMessage::EntryRefused { entry, reason } => self.handle_refused(entry, &reason),
             SinkMessage::Result(summary) => self.handle_result(summary),
         }
     }
@@ -283,7 +283,7 @@ impl Source {
         {
             let (entry, reason) = first.remove_entry();
             self.settle(entry, EntryState::Failed);
-            return Some(SourceMessage::EntryFailed { entry, reason });
+            return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), reason });
         }
         self.poll_hashes().or_else(|| self.poll_manifest())
     }
@@ -390,7 +390,7 @@ impl Source {
             .take_while(|(hash, group)| (hash.0, hash.1) == (object, *group))
             .count();
         let values = self.hashes.drain(..len).map(|hash| hash.2).collect();
-        Some(SourceMessage::Hashes { object, first, values })
+        Some(SourceMessage::Hashes { object, first_group: u64::from(first), values })
     }
 
     fn task(&self, id: ObjectId, group: u32, repair: bool) -> Option<GroupTask> {
@@ -419,48 +419,43 @@ impl Source {
         })
     }
 
-    fn handle_accept(&mut self, objects: u32) -> Result<(), SourceError> {
-        if objects < self.accepted || objects > self.announced_objects {
-            return Err(SourceError::Accept { objects });
+    fn handle_accept(&mut self, objects: u64) -> Result<(), SourceError> {
+        match u32::try_from(objects) {
+            Ok(accepted) if (self.accepted..=self.announced_objects).contains(&accepted) => {
+                self.accepted = accepted;
+                Ok(())
+            }
+            _ => Err(SourceError::Accept { objects }),
         }
-        self.accepted = objects;
-        Ok(())
     }
 
-    fn handle_have(&mut self, id: ObjectId, ranges: &[(u32, u32)]) -> Result<(), SourceError> {
+    fn handle_have(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<(), SourceError> {
         let error = SourceError::Have { object: id };
         let open = (self.accepted..self.announced_objects).contains(&id.0);
         let object = self.objects.get_mut(id.0).filter(|_| open).ok_or(error)?;
-        let groups = object.layout.groups();
-        let mut past = 0;
-        for (first, count) in ranges {
-            match first.checked_add(*count) {
-                Some(end) if *count > 0 && *first >= past && end <= groups => past = end,
-                _ => return Err(error),
-            }
-        }
-        if object.have.range_count() + ranges.len() > HAVE_RANGES_MAX {
+        let groups = u64::from(object.layout.groups());
+        if !ascending(ranges, groups) || object.have.range_count() + ranges.len() > HAVE_RANGES_MAX
+        {
             return Err(error);
         }
-        let last = u64::from(groups - 1);
-        let had_last = object.have.contains(last);
-        for (first, count) in ranges {
-            let range = u64::from(*first)..u64::from(first + count);
-            self.stats.resumed_bytes += object.have.insert(range) * GROUP_SIZE;
+        let had_last = object.have.contains(groups - 1);
+        for range in ranges {
+            self.stats.resumed_bytes += object.have.insert(range.clone()) * GROUP_SIZE;
         }
-        if object.have.contains(last) && !had_last {
-            let missing = GROUP_SIZE - u64::from(object.layout.group_len(groups - 1));
-            self.stats.resumed_bytes -= missing;
+        if object.have.contains(groups - 1) && !had_last {
+            let last = object.layout.group_len(object.layout.groups() - 1);
+            self.stats.resumed_bytes -= GROUP_SIZE - u64::from(last);
         }
         Ok(())
     }
 
-    fn handle_repair(&mut self, id: ObjectId, group: u32) -> Result<(), SourceError> {
+    fn handle_repair(&mut self, id: ObjectId, group: u64) -> Result<(), SourceError> {
         let error = SourceError::Repair { object: id, group };
         let object = self.objects.get(id.0).ok_or(error)?;
-        if group >= object.next_group || object.have.contains(u64::from(group)) {
+        if group >= u64::from(object.next_group) || object.have.contains(group) {
             return Err(error);
         }
+        let group = group as u32;
         let count = self.repair_counts.get(&(id, group)).copied().unwrap_or(0);
         if count >= REPAIRS_MAX {
             return Err(error);
@@ -471,26 +466,16 @@ impl Source {
         Ok(())
     }
 
-    fn handle_confirm(&mut self, ranges: &[(EntryId, u32)]) -> Result<(), SourceError> {
-        let mut past = 0;
-        for (first, count) in ranges {
-            let error = SourceError::Confirm { entry: *first };
-            let end = first.0.checked_add(*count).ok_or(error)?;
-            if *count == 0 || first.0 < past || end > self.announced_entries {
-                return Err(error);
-            }
-            past = end;
-            for number in first.0..end {
-                if !self.may_be_confirmed(number) {
-                    return Err(SourceError::Confirm { entry: EntryId(number) });
-                }
-            }
+    fn handle_confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
+        let entry = ranges.first().map_or(0, |range| range.start);
+        if !ascending(ranges, u64::from(self.announced_entries)) {
+            return Err(SourceError::Confirm { entry });
         }
-        for (first, count) in ranges {
-            for number in first.0..first.0 + count {
-                self.settle(EntryId(number), EntryState::Confirmed);
-            }
+        let numbers = || ranges.iter().cloned().flatten().map(|number| number as u32);
+        if let Some(number) = numbers().find(|number| !self.may_be_confirmed(*number)) {
+            return Err(SourceError::Confirm { entry: u64::from(number) });
         }
+        numbers().for_each(|number| self.settle(EntryId(number), EntryState::Confirmed));
         self.forget();
         Ok(())
     }
@@ -513,16 +498,19 @@ impl Source {
         }
     }
 
-    fn handle_refused(&mut self, id: EntryId, reason: String) -> Result<(), SourceError> {
-        let announced = id.0 < self.announced_entries;
-        let slot = self.entries.get(id.0).filter(|_| announced);
-        let slot = slot.ok_or(SourceError::Refuse { entry: id })?;
+    fn handle_refused(&mut self, entry: u64, reason: &str) -> Result<(), SourceError> {
+        let error = SourceError::Refuse { entry };
+        if entry >= u64::from(self.announced_entries) {
+            return Err(error);
+        }
+        let id = EntryId(entry as u32);
+        let slot = self.entries.get(id.0).ok_or(error)?;
         match (slot.state, &slot.entry) {
             (EntryState::Open, Some(entry)) => {
-                note_failure(&mut self.failures, id, entry, &cut(&reason));
+                note_failure(&mut self.failures, id, entry, &cut(reason));
             }
             (EntryState::Failed, _) => {}
-            _ => return Err(SourceError::Refuse { entry: id }),
+            _ => return Err(error),
         }
         self.settle(id, EntryState::Refused);
         self.forget();
@@ -530,10 +518,16 @@ impl Source {
     }
 
     fn handle_result(&mut self, summary: Summary) -> Result<(), SourceError> {
-        let settled = self.stats.confirmed.checked_add(self.stats.failed);
-        let all = self.end_announced && settled == Some(self.stats.entries);
-        let same = (summary.confirmed, summary.failed) == (self.stats.confirmed, self.stats.failed);
-        if !all || !same || summary.bytes != self.stats.confirmed_bytes {
+        let stats = &self.stats;
+        let all = self.end_announced
+            && u64::from(stats.confirmed) + u64::from(stats.failed) == u64::from(stats.entries);
+        let said = (summary.confirmed, summary.failed, summary.bytes);
+        let counted = (
+            u64::from(stats.confirmed),
+            u64::from(stats.failed),
+            Bytes::new(stats.confirmed_bytes),
+        );
+        if !all || said != counted {
             return Err(SourceError::Result);
         }
         self.result = Some(summary);
@@ -590,6 +584,16 @@ impl Default for Source {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Whether the ranges are not empty, ascend without overlap, and end at `end` at the latest.
+fn ascending(ranges: &[Range<u64>], end: u64) -> bool {
+    let mut past = 0;
+    ranges.iter().all(|range| {
+        let fits = past <= range.start && range.start < range.end && range.end <= end;
+        past = range.end;
+        fits
+    })
 }
 
 /// Keeps a failure for the report, if there is room.

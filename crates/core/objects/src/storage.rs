@@ -5,7 +5,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Action, Checkpoint, Entry, Existing, Prepared, Sink, TempName, WriteTask};
+use longhaul_wire::Entry;
+
+use crate::{Action, Checkpoint, Existing, Prepared, Sink, TempName, WriteTask};
 
 /// Where a sink's files and its record are.
 pub trait Storage {

@@ -4,19 +4,19 @@ mod memory;
 
 pub use memory::{MemoryError, MemoryStorage, Node};
 
-use alloc::boxed::Box;
-
-use crate::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryKind, EntryPath};
 
 /// A file entry of `size` bytes.
-pub fn small_file(path: &str, size: u64) -> Entry {
+///
+/// # Panics
+/// When `path` is not allowed.
+pub fn file(path: &str, size: u64) -> Entry {
     Entry {
         kind: EntryKind::File,
         mode: 0o644,
         modified: 1_700_000_000_000_000_000,
         size,
         identity: [0; 16],
-        path: path.as_bytes().into(),
-        target: Box::default(),
+        path: EntryPath::new(path.into()).expect("an allowed path"),
     }
 }

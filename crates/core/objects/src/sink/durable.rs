@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use longhaul_units::Instant;
 
 use super::{Kept, Sink, State, Told};
+use crate::entry::key;
 use crate::limits::{ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL};
 use crate::record::Claim;
 use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, NamedFile, Publication};
@@ -127,9 +128,9 @@ impl Sink {
 
     fn name_is_durable(&mut self, id: EntryId) {
         if let Some(slot) = self.slots.get(id.0)
-            && let Some(entry) = slot.entry.as_ref().filter(|entry| entry.has_contents())
+            && let Some(entry) = slot.entry.as_ref().filter(|entry| entry.size > 0)
         {
-            self.published.push(entry.key());
+            self.published.push(key(entry));
         }
         self.confirm(id);
         self.forget();

@@ -7,6 +7,7 @@ use core::ops::Range;
 use longhaul_units::{ObjectId, RangeSet};
 
 use super::{Kept, Sink, SinkError, State, Told};
+use crate::entry;
 use crate::hash::RootHasher;
 use crate::layout::Layout;
 use crate::limits::{GROUP_SIZE, REPAIRS_MAX, WAITING_HASHES_MAX};
@@ -200,26 +201,26 @@ impl Sink {
     pub(super) fn handle_hashes(
         &mut self,
         id: ObjectId,
-        first: u32,
+        first_group: u64,
         values: &[ChainingValue],
     ) -> Result<(), SinkError> {
         let error = SinkError::Hashes { object: id };
-        let count = u32::try_from(values.len()).map_err(|_| error)?;
-        let end = first.checked_add(count).ok_or(error)?;
         if id.0 >= self.accepted {
             return Err(error);
         }
         let Some(object) = self.objects.get_mut(id.0) else {
             return Ok(());
         };
+        let count = values.len() as u64;
+        let end = first_group.checked_add(count).ok_or(error)?;
         let limit = WAITING_HASHES_MAX + 2 * self.config.capacity / GROUP_SIZE;
-        if end > object.layout.groups() || self.waiting_hashes + u64::from(count) > limit {
+        if end > u64::from(object.layout.groups()) || self.waiting_hashes + count > limit {
             return Err(error);
         }
         if self.abandoned.contains_key(&id) {
             return Ok(());
         }
-        for (group, value) in (first..).zip(values) {
+        for (group, value) in (first_group as u32..).zip(values) {
             let Some(object) = self.objects.get_mut(id.0) else {
                 return Ok(());
             };
@@ -307,7 +308,7 @@ impl Sink {
             if slot.is_large()
                 && let (Some(entry), Some(value)) = (&slot.entry, state.actual)
             {
-                self.claims.push(Claim { key: entry.key(), temp: slot.temp, group, value });
+                self.claims.push(Claim { key: entry::key(entry), temp: slot.temp, group, value });
             }
             slot.left -= 1;
             if slot.left == 0 {

@@ -4,24 +4,26 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
+use longhaul_wire::{Entry, EntryKind, ManifestObject};
 
 use super::{Sink, SinkError, Slot, State};
-use crate::entry::path_key;
+use crate::entry::{check, parent, path_key};
 use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
 use crate::sink::groups::Object;
-use crate::{Entry, EntryId, EntryKind, ObjectSpec, TempName};
+use crate::{EntryId, TempName};
 
 impl Sink {
     pub(super) fn handle_manifest(
         &mut self,
-        first: EntryId,
-        entries: &[Arc<Entry>],
-        objects: &[ObjectSpec],
+        first_entry: u64,
+        entries: Vec<Entry>,
+        objects: &[ManifestObject],
     ) -> Result<(), SinkError> {
         if self.ended {
             return Err(SinkError::AfterEnd);
         }
-        if first.0 != self.slots.end() {
+        let first = EntryId(self.slots.end());
+        if first_entry != first.as_wire() {
             return Err(SinkError::Order);
         }
         let directories =
@@ -37,8 +39,8 @@ impl Sink {
         {
             return Err(SinkError::TooMany);
         }
-        let coverage = self.check_objects(first, entries, objects)?;
-        self.take_paths(first, entries)?;
+        let coverage = self.check_objects(first, &entries, objects)?;
+        self.take_paths(first, &entries)?;
 
         self.announced_bytes = bytes;
         self.directory_count += directories as u32;
@@ -49,8 +51,9 @@ impl Sink {
         self.stats.entries += entries.len() as u32;
         self.stats.bytes = bytes;
         for (number, entry) in (first.0..).zip(entries) {
+            let entry = Arc::new(entry);
             self.slots.push(Slot {
-                entry: Some(Arc::clone(entry)),
+                entry: Some(Arc::clone(&entry)),
                 size: entry.size,
                 temp: TempName([0; 16]),
                 object: u32::MAX,
@@ -59,11 +62,12 @@ impl Sink {
                 dirty: false,
                 prepared: false,
             });
-            self.set_up(EntryId(number), entry);
+            self.set_up(EntryId(number), &entry);
         }
         for spec in objects {
             let mut object = Object::new();
-            for number in spec.first.0..spec.first.0 + spec.entries {
+            let past = spec.first_entry + spec.entries;
+            for number in spec.first_entry as u32..past as u32 {
                 if let Some(slot) = self.slots.get_mut(number).filter(|slot| slot.size > 0) {
                     slot.object = spec.id.0;
                     object.push(EntryId(number), slot.size);
@@ -78,15 +82,16 @@ impl Sink {
 
     pub(super) fn handle_manifest_end(
         &mut self,
-        entries: u32,
-        objects: u32,
+        entries: u64,
+        objects: u64,
         bytes: u64,
     ) -> Result<(), SinkError> {
         if self.ended {
             return Err(SinkError::AfterEnd);
         }
-        let announced = (self.slots.end(), self.objects.end(), self.announced_bytes);
-        if (entries, objects, bytes) != announced || self.covered != entries {
+        let announced =
+            (u64::from(self.slots.end()), u64::from(self.objects.end()), self.announced_bytes);
+        if (entries, objects, bytes) != announced || self.covered != self.slots.end() {
             return Err(SinkError::Totals);
         }
         self.ended = true;
@@ -98,8 +103,8 @@ impl Sink {
     fn check_objects(
         &self,
         first: EntryId,
-        entries: &[Arc<Entry>],
-        objects: &[ObjectSpec],
+        entries: &[Entry],
+        objects: &[ManifestObject],
     ) -> Result<u32, SinkError> {
         let size_of = |number: u32| match number.checked_sub(first.0) {
             Some(index) => entries.get(index as usize).map(|entry| entry.size),
@@ -115,9 +120,12 @@ impl Sink {
         let mut covered = skip(self.covered);
         for (number, spec) in (self.objects.end()..).zip(objects) {
             let error = SinkError::Object { object: spec.id };
-            let past = spec.first.0.checked_add(spec.entries).filter(|past| *past <= end);
-            let past = past.ok_or(error)?;
-            if spec.id != ObjectId(number) || spec.first.0 != covered || spec.entries == 0 {
+            let past = spec.first_entry.checked_add(spec.entries);
+            let past = past.filter(|past| *past <= u64::from(end)).ok_or(error)? as u32;
+            if spec.id != ObjectId(number)
+                || spec.first_entry != u64::from(covered)
+                || spec.entries == 0
+            {
                 return Err(error);
             }
             let mut size = 0;
@@ -138,7 +146,7 @@ impl Sink {
     }
 
     /// Checks the entries and remembers their paths.
-    fn take_paths(&mut self, first: EntryId, entries: &[Arc<Entry>]) -> Result<(), SinkError> {
+    fn take_paths(&mut self, first: EntryId, entries: &[Entry]) -> Result<(), SinkError> {
         let mut taken = Vec::with_capacity(entries.len());
         let root_is_leaf = self.root_is_leaf;
         for (number, entry) in (first.0..).zip(entries) {
@@ -156,16 +164,16 @@ impl Sink {
     }
 
     fn take_path(&mut self, id: EntryId, entry: &Entry) -> Result<[u8; 16], SinkError> {
-        entry.check().map_err(|error| SinkError::Entry { entry: id, error })?;
+        check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
         let in_directory =
-            entry.parent().is_none_or(|parent| self.paths.get(&path_key(parent)) == Some(&true));
+            parent(entry).is_none_or(|parent| self.paths.get(&path_key(parent)) == Some(&true));
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();
         if !in_directory || self.root_is_leaf || is_root && id.0 > 0 {
             return Err(SinkError::Orphan { entry: id });
         }
         let is_directory = entry.kind == EntryKind::Directory;
-        let key = path_key(&entry.path);
+        let key = path_key(entry.path.as_bytes());
         match self.paths.entry(key) {
             alloc::collections::btree_map::Entry::Occupied(_) => {
                 return Err(SinkError::Duplicate { entry: id });

@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
+use longhaul_wire::{SinkMessage, SourceMessage};
+
 use super::durable::Phase;
 use super::{Kept, Sink, SinkError, Told};
+use crate::EntryId;
 use crate::limits::PAIRS_MAX;
-use crate::{EntryId, SinkMessage, SourceMessage};
 
 impl Sink {
     /// Takes in what the source says.
@@ -15,19 +17,20 @@ impl Sink {
     /// with `protocol-violation`.
     pub fn handle(&mut self, message: SourceMessage) -> Result<(), SinkError> {
         match message {
-            SourceMessage::Manifest { first, entries, objects } => {
-                self.handle_manifest(first, &entries, &objects)
+            SourceMessage::Manifest { first_entry, entries, objects } => {
+                self.handle_manifest(first_entry, entries, &objects)
             }
             SourceMessage::ManifestEnd { entries, objects, bytes } => {
-                self.handle_manifest_end(entries, objects, bytes)
+                self.handle_manifest_end(entries, objects, bytes.get())
             }
-            SourceMessage::Hashes { object, first, values } => {
-                self.handle_hashes(object, first, &values)
+            SourceMessage::Hashes { object, first_group, values } => {
+                self.handle_hashes(object, first_group, &values)
             }
             SourceMessage::EntryFailed { entry, reason } => {
-                if entry.0 >= self.slots.end() {
+                if entry >= u64::from(self.slots.end()) {
                     return Err(SinkError::Failure { entry });
                 }
+                let entry = EntryId(entry as u32);
                 // What has its name keeps it, though the source lost the file since.
                 if self.phase == Phase::Receiving && !self.is_publishing(entry) {
                     self.fail(entry, &reason, Told::Yes, Kept::Nothing);
@@ -42,7 +45,7 @@ impl Sink {
     #[must_use]
     pub fn poll_message(&mut self) -> Option<SinkMessage> {
         if let Some((entry, reason)) = self.refused.pop_front() {
-            return Some(SinkMessage::EntryRefused { entry, reason });
+            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
         }
         // What need not be sent comes before the permission to send.
         if let Some(have) = self.haves.pop_front() {
@@ -50,16 +53,16 @@ impl Sink {
         }
         if self.announced_accept < self.accepted {
             self.announced_accept = self.accepted;
-            return Some(SinkMessage::Accept { objects: self.accepted });
+            return Some(SinkMessage::Accept { objects: u64::from(self.accepted) });
         }
         if let Some((object, group)) = self.repairs.pop_front() {
-            return Some(SinkMessage::Repair { object, group });
+            return Some(SinkMessage::Repair { object, group: u64::from(group) });
         }
         let mut entries = Vec::new();
         while entries.len() < PAIRS_MAX
             && let Some(range) = self.confirmed.take_first(u64::MAX)
         {
-            entries.push((EntryId(range.start as u32), (range.end - range.start) as u32));
+            entries.push(range);
         }
         if !entries.is_empty() {
             return Some(SinkMessage::Confirm { entries });

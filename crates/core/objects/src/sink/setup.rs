@@ -5,14 +5,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
+use longhaul_wire::{Entry, EntryKind, SinkMessage};
 
 use super::groups::Object;
 use super::{Kept, Sink, State, Told};
+use crate::entry::key;
+use crate::hash::group_count;
 use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
-use crate::{
-    Action, Entry, EntryId, EntryKind, Existing, NamedEntry, Prepared, SinkMessage, TempName,
-    hash::group_count,
-};
+use crate::{Action, EntryId, Existing, NamedEntry, Prepared, TempName};
 
 impl Sink {
     /// Answers [`Action::MakeDirectories`] for one of its entries.
@@ -57,7 +57,7 @@ impl Sink {
             Ok(Prepared::Published) => {
                 self.partials.remove(&id);
                 if let Some(entry) = &slot.entry {
-                    self.published.push(entry.key());
+                    self.published.push(key(entry));
                 }
                 self.resumed(id);
             }
@@ -93,9 +93,9 @@ impl Sink {
             }
             return;
         }
-        let key = entry.key();
+        let key = key(entry);
         self.set_temp(id, TempName::of_small(key));
-        if !entry.has_contents() {
+        if entry.size == 0 {
             return;
         }
         if self.resume.is_published(&key) {
@@ -226,20 +226,20 @@ impl Sink {
     }
 
     fn announce_have(&mut self, number: u32) {
-        let Some(object) = self.objects.get(number) else {
+        let Some(done) = self.objects.get(number).map(|object| &object.done) else {
             return;
         };
-        let object_id = ObjectId(number);
+        let object = ObjectId(number);
         let mut groups = Vec::new();
-        for range in object.done.iter() {
-            groups.push((range.start as u32, (range.end - range.start) as u32));
+        for range in done.iter() {
+            groups.push(range);
             if groups.len() == PAIRS_MAX {
                 let groups = core::mem::take(&mut groups);
-                self.haves.push_back(SinkMessage::Have { object: object_id, groups });
+                self.haves.push_back(SinkMessage::Have { object, groups });
             }
         }
         if !groups.is_empty() {
-            self.haves.push_back(SinkMessage::Have { object: object_id, groups });
+            self.haves.push_back(SinkMessage::Have { object, groups });
         }
     }
 
@@ -273,7 +273,7 @@ impl Sink {
         let Some(entry) = slot.entry.clone() else {
             return;
         };
-        slot.temp = TempName::of_large(entry.key(), &nonce);
+        slot.temp = TempName::of_large(key(&entry), &nonce);
         let (temp, existing) = (slot.temp, Existing::Nothing);
         let file = NamedEntry { id, entry };
         self.setup.push_front(Action::PrepareFile { file, temp, existing });

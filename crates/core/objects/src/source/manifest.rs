@@ -3,15 +3,17 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::{ObjectId, RangeSet};
+use longhaul_units::{Bytes, ObjectId, RangeSet};
+use longhaul_wire::{Entry, EntryKind, ManifestObject, SourceMessage};
 
 use super::{Bundle, EntrySlot, EntryState, NO_OBJECT, Object, PushError, Source};
+use crate::EntryId;
+use crate::entry::check;
 use crate::layout::Layout;
 use crate::limits::{
     BUNDLE_FILES_MAX, BUNDLE_MAX, ENTRIES_MAX, LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_MAX,
     UNSETTLED_MAX,
 };
-use crate::{Entry, EntryId, EntryKind, ObjectSpec, SourceMessage};
 
 impl Source {
     /// Whether the scan should go on. When it went on regardless, nothing would be lost but
@@ -25,7 +27,7 @@ impl Source {
         if self.finished {
             return Err(PushError::Finished);
         }
-        entry.check()?;
+        check(&entry)?;
         let bytes = self.stats.bytes + entry.size;
         if self.stats.entries >= ENTRIES_MAX || bytes > BYTES_MAX {
             return Err(PushError::TooMany);
@@ -95,7 +97,7 @@ impl Source {
     }
 
     pub(super) fn poll_manifest(&mut self) -> Option<SourceMessage> {
-        let first = EntryId(self.announced_entries);
+        let first_entry = u64::from(self.announced_entries);
         let mut entries = Vec::new();
         let mut bytes = 0;
         while bytes < MANIFEST_BYTES && self.unsettled < UNSETTLED_MAX {
@@ -105,9 +107,9 @@ impl Source {
             let Some(entry) = &slot.entry else {
                 break;
             };
-            bytes += ENTRY_OVERHEAD + entry.path.len() + entry.target.len();
+            bytes += entry.encoded_len();
             self.unsettled += u32::from(entry.kind != EntryKind::Directory);
-            entries.push(Arc::clone(entry));
+            entries.push(Entry::clone(entry));
             self.announced_entries += 1;
         }
         let mut objects = Vec::new();
@@ -115,16 +117,16 @@ impl Source {
             if object.first.0 + object.entries > self.announced_entries {
                 break;
             }
-            objects.push(ObjectSpec {
+            objects.push(ManifestObject {
                 id: ObjectId(self.announced_objects),
-                first: object.first,
-                entries: object.entries,
+                first_entry: object.first.as_wire(),
+                entries: u64::from(object.entries),
                 size: object.layout.size(),
             });
             self.announced_objects += 1;
         }
         if !entries.is_empty() || !objects.is_empty() {
-            return Some(SourceMessage::Manifest { first, entries, objects });
+            return Some(SourceMessage::Manifest { first_entry, entries, objects });
         }
         let all = self.finished && self.announced_entries == self.stats.entries;
         if !all || self.end_announced {
@@ -132,15 +134,12 @@ impl Source {
         }
         self.end_announced = true;
         Some(SourceMessage::ManifestEnd {
-            entries: self.stats.entries,
-            objects: self.stats.objects,
-            bytes: self.stats.bytes,
+            entries: u64::from(self.stats.entries),
+            objects: u64::from(self.stats.objects),
+            bytes: Bytes::new(self.stats.bytes),
         })
     }
 }
 
 /// Bytes of all files together that a varint can hold.
 const BYTES_MAX: u64 = (1 << 62) - 1;
-
-/// Bytes of an entry in a MANIFEST beside its path and target, at most.
-const ENTRY_OVERHEAD: usize = 48;

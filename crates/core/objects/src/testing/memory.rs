@@ -3,10 +3,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use longhaul_wire::{Entry, EntryKind};
 use rand_core::Rng;
 
+use crate::entry::parent;
 use crate::storage::Storage;
-use crate::{Checkpoint, Entry, EntryKind, Existing, Prepared, TempName};
+use crate::{Checkpoint, Existing, Prepared, TempName};
 
 /// Files in memory, of which a power cut loses what was not synced.
 ///
@@ -172,7 +174,7 @@ impl MemoryStorage {
     }
 
     fn check_parent(&self, entry: &Entry) -> Result<(), MemoryError> {
-        match entry.parent().map(|parent| self.node(parent)) {
+        match parent(entry).map(|parent| self.node(parent)) {
             None | Some(Some(Node::Directory { .. })) => Ok(()),
             Some(_) => Err(MemoryError::Missing),
         }
@@ -184,12 +186,12 @@ impl Storage for MemoryStorage {
 
     fn make_directory(&mut self, entry: &Entry) -> Result<(), MemoryError> {
         self.check_parent(entry)?;
-        match self.node(&entry.path) {
+        match self.node(entry.path.as_bytes()) {
             Some(Node::Directory { .. }) => Ok(()),
             Some(_) => Err(MemoryError::Exists),
             None => {
                 let node = Node::Directory { mode: 0o700, modified: 0 };
-                self.change(Change::Node(entry.path.clone(), node));
+                self.change(Change::Node(entry.path.as_bytes().into(), node));
                 Ok(())
             }
         }
@@ -215,7 +217,7 @@ impl Storage for MemoryStorage {
     }
 
     fn is_published(&self, entry: &Entry) -> bool {
-        match self.node(&entry.path) {
+        match self.node(entry.path.as_bytes()) {
             Some(Node::File { modified, inode, .. }) => {
                 *modified == entry.modified && self.files[*inode].visible.len() as u64 == entry.size
             }
@@ -244,11 +246,11 @@ impl Storage for MemoryStorage {
 
     fn publish(&mut self, entry: &Entry, temp: TempName) -> Result<(), MemoryError> {
         self.check_parent(entry)?;
-        if matches!(self.node(&entry.path), Some(Node::Directory { .. })) {
+        if matches!(self.node(entry.path.as_bytes()), Some(Node::Directory { .. })) {
             return Err(MemoryError::Exists);
         }
-        let node = match entry.kind {
-            EntryKind::Link => Node::Link { target: entry.target.clone() },
+        let node = match &entry.kind {
+            EntryKind::Link { target } => Node::Link { target: target[..].into() },
             _ => {
                 let inode = match self.visible.temps.get(&temp) {
                     Some(inode) => *inode,
@@ -258,13 +260,13 @@ impl Storage for MemoryStorage {
                 Node::File { mode: entry.mode, modified: entry.modified, inode }
             }
         };
-        self.change(Change::Publish(entry.path.clone(), node, temp));
+        self.change(Change::Publish(entry.path.as_bytes().into(), node, temp));
         Ok(())
     }
 
     fn finish_directory(&mut self, entry: &Entry) -> Result<(), MemoryError> {
         let node = Node::Directory { mode: entry.mode, modified: entry.modified };
-        self.change(Change::Node(entry.path.clone(), node));
+        self.change(Change::Node(entry.path.as_bytes().into(), node));
         Ok(())
     }
 
