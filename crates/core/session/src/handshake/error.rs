@@ -1,3 +1,4 @@
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -65,9 +66,20 @@ impl HandshakeError {
         let mut out = Vec::new();
         if let Some(code) = self.close_code() {
             // A reason is cut to what fits, so this cannot fail.
-            let _ = ControlMessage::Close { code, reason: &self.to_string() }.encode(&mut out);
+            let _ = ControlMessage::Close { code, reason: &self.reason(code) }.encode(&mut out);
         }
         out
+    }
+
+    /// What to tell the peer: `Display` speaks from the other point of view.
+    fn reason(&self, code: CloseCode) -> String {
+        match self {
+            Self::Misbehaved(error) | Self::Incompatible(error) => error.to_string(),
+            Self::Unexpected { message } => format!("{message} is not allowed here"),
+            Self::NotOffered { what } => format!("this {what} was not offered"),
+            Self::NoCommon { what } => format!("this server does not offer the {what} wished"),
+            _ => code.meaning().unwrap_or_default().into(),
+        }
     }
 }
 

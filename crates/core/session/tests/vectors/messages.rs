@@ -1,0 +1,108 @@
+//! Messages of stream 0 and the TCP carrier (docs/protocol.md sections 7 and 8).
+
+use longhaul_session::Session;
+use longhaul_units::{Bytes, Duration, LaneId, ObjectId};
+use longhaul_wire::{
+    Bottleneck, CloseCode, Direction, Entry, EntryKind, EntryPath, JOIN_LEN, ManifestObject,
+    Message, MessageReader, RecordHead, Refused, Request, SinkMessage, SourceMessage, Summary,
+    Writer,
+};
+
+use crate::page::Page;
+
+pub fn write(page: &mut Page, session: &Session) {
+    messages(page);
+    tcp(page, session);
+}
+
+fn messages(page: &mut Page) {
+    page.section(
+        "Messages of stream 0 (6, 7.2)",
+        "A push of `photos` with a directory, a file, an empty file and a link, and each other\n\
+         message once. The file's contents are object 0.",
+    );
+    let request = Request {
+        direction: Direction::Push,
+        destination_is_directory: true,
+        sync_at_end: true,
+        copy_contents: false,
+        paths: vec![b"archive".to_vec()],
+    };
+    show(page, "REQUEST", request.into());
+    let object = ObjectId(0);
+    let manifest = SourceMessage::Manifest {
+        first_entry: 0,
+        entries: vec![
+            entry(EntryKind::Directory, 0o755, 0, "photos"),
+            entry(EntryKind::File, 0o644, 2_500_000, "photos/sea.raw"),
+            entry(EntryKind::File, 0o600, 0, "photos/empty"),
+            entry(EntryKind::Link { target: b"sea.raw".to_vec() }, 0o777, 0, "photos/latest"),
+        ],
+        objects: vec![ManifestObject { id: object, first_entry: 1, entries: 1, size: 2_500_000 }],
+    };
+    show(page, "MANIFEST", manifest.into());
+    let end = SourceMessage::ManifestEnd { entries: 4, objects: 1, bytes: Bytes::new(2_500_000) };
+    show(page, "MANIFEST_END", end.into());
+    show(page, "ACCEPT", SinkMessage::Accept { objects: 1 }.into());
+    let have = SinkMessage::Have { object, groups: vec![0..1, 2..3] };
+    show(page, "HAVE", have.into());
+    let values = vec![[0x11; 32], [0x22; 32]];
+    show(page, "HASHES", SourceMessage::Hashes { object, first_group: 1, values }.into());
+    show(page, "REPAIR", SinkMessage::Repair { object, group: 1 }.into());
+    let entries = vec![0..2, 3..4];
+    show(page, "CONFIRM", SinkMessage::Confirm { entries }.into());
+    let reason = String::from("gone");
+    show(page, "ENTRY_FAILED", SourceMessage::EntryFailed { entry: 2, reason }.into());
+    let reason = String::from("exists");
+    show(page, "ENTRY_REFUSED", SinkMessage::EntryRefused { entry: 2, reason }.into());
+    let summary = Summary {
+        confirmed: 3,
+        failed: 1,
+        bytes: Bytes::new(2_500_000),
+        resumed: Bytes::new(1_451_424),
+        cpu_time: Duration::from_micros(9_000),
+        bottleneck: Bottleneck::Network,
+    };
+    show(page, "RESULT", SinkMessage::Result(summary).into());
+    let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };
+    show(page, "REFUSED", refused.into());
+}
+
+fn tcp(page: &mut Page, session: &Session) {
+    page.section(
+        "TCP carrier (8)",
+        "The join of TCP connection 1, then the heads of a record of 9 bytes of frames and of one of\n\
+         65536 bytes of object 7 from offset 1048576 on.",
+    );
+    let mut join = [0xa5; JOIN_LEN];
+    session.join(LaneId(1)).emit(&mut join);
+    page.bytes("join", join);
+    let object = RecordHead::Object { object: ObjectId(7), offset: 1 << 20, len: 1 << 16 };
+    for (name, head) in [("frames", RecordHead::Frames { len: 9 }), ("object", object)] {
+        let mut bytes = Vec::new();
+        head.encode(&mut Writer::append(&mut bytes)).unwrap();
+        assert_eq!(RecordHead::parse(&bytes), Ok(Some((head, bytes.len()))));
+        page.bytes(name, bytes);
+    }
+}
+
+/// The message as it stands on the stream; it must read back as the same.
+fn show(page: &mut Page, name: &str, message: Message) {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes).unwrap();
+    let mut reader = MessageReader::new();
+    reader.push(&bytes);
+    assert_eq!(reader.next_message(), Ok(Some(message)));
+    page.bytes(name, bytes);
+}
+
+fn entry(kind: EntryKind, mode: u16, size: u64, path: &str) -> Entry {
+    Entry {
+        kind,
+        mode,
+        modified: 1_700_000_000_123_456_789,
+        size,
+        identity: *b"identity16 bytes",
+        path: EntryPath::new(path.into()).unwrap(),
+    }
+}
