@@ -1,14 +1,53 @@
 use alloc::boxed::Box;
 
-use longhaul_units::{Duration, Rate};
+use longhaul_units::{Bytes, Duration, Instant, Rate};
 
-use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::{
+    Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, RttEstimator, Start,
+};
 
-/// Finds the rate that path and receiver can take.
+mod compete;
+mod cruise;
+mod model;
+mod startup;
+
+use compete::Compete;
+use cruise::{Cruise, Verdict};
+use model::{Model, Round, round_time};
+use startup::Startup;
+
+/// Finds the rate that path and receiver can take, and shares the path.
+///
+/// The model is described in docs/rate-control.md.
 #[derive(Clone, Debug)]
 pub struct Auto {
-    rate: Rate,
     packet: u64,
+    model: Model,
+    state: State,
+    pacing: Pacing,
+    bound: Bound,
+    /// Probe timeouts without an answer; each halves the rate.
+    silence: u32,
+    receiver: Receiver,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Startup(Startup),
+    Cruise(Cruise),
+    Compete(Compete),
+}
+
+/// What the receiving host can take.
+#[derive(Clone, Debug)]
+struct Receiver {
+    buffer: Option<u64>,
+    /// Share of the buffer that may be in use, in 1/1024.
+    share: u64,
+    capacity: Option<Rate>,
+    /// After losses in the host: what it managed, rising slowly.
+    cap: Option<Rate>,
+    cut: Instant,
 }
 
 impl Controller for Auto {
@@ -16,25 +55,155 @@ impl Controller for Auto {
         "auto"
     }
 
-    fn on_feedback(&mut self, _cx: &mut Context<'_>, feedback: &Feedback) {
-        if let Some(delivery) = feedback.delivery {
-            self.rate = self.rate.max(delivery.rate.scale(2, 1));
+    fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
+        let (slice, round) = self.model.on_feedback(cx.now, cx.rtt, feedback);
+        self.on_receiver(cx, feedback, round.as_ref());
+        let round_trip = cx.rtt.smoothed();
+        let model = &mut self.model;
+        match &mut self.state {
+            State::Startup(startup) => {
+                if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
+                    model.short_slices = false;
+                    self.state = State::Cruise(Cruise::new(cx.now));
+                }
+            }
+            State::Cruise(cruise) => {
+                let (round, random) = (round.as_ref(), cx.rng.next_u32());
+                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
+                if verdict != Verdict::Fine {
+                    let flight = model.recent().bytes_in(round_trip);
+                    let mut compete = Compete::new(cx.now, self.packet, flight);
+                    if verdict == Verdict::Overflow {
+                        compete.on_congestion(cx.now, model, feedback.lost.network == 0);
+                    }
+                    self.state = State::Compete(compete);
+                }
+            }
+            State::Compete(compete) => {
+                compete.on_feedback(cx.now, round_trip, feedback.acked_bytes, model);
+                let high = model.queue_peak() * 13 / 16;
+                let full = model.queue >= high.max(model.queue_target(model.recent()));
+                if full && !compete.in_recovery(cx.now, round_trip) && model.excess_loss(feedback) {
+                    model.set_queue_full(model.queue_peak());
+                    compete.on_congestion(cx.now, model, feedback.lost.network == 0);
+                }
+                let alone =
+                    round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
+                if alone {
+                    self.state = State::Cruise(Cruise::new(cx.now));
+                }
+            }
         }
+        if feedback.acked_packets > 0 && round.is_some() {
+            self.silence = self.silence.saturating_sub(1);
+        }
+        self.decide(cx.now, cx.rtt);
+    }
+
+    fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
+        self.silence = (self.silence + 1).min(10);
+        self.model.skip_next_slice();
+        self.decide(cx.now, cx.rtt);
     }
 
     fn pacing(&self) -> Pacing {
-        Pacing { rate: self.rate, burst: 64 * self.packet, window: None }
+        self.pacing
     }
 
     fn metrics(&self) -> Metrics {
         Metrics {
-            state: "start-up",
-            bound: Bound::Startup,
-            bandwidth: None,
-            min_rtt: None,
-            queue: Duration::ZERO,
-            random_loss_ppm: 0,
+            state: match self.state {
+                State::Startup(_) => "start-up",
+                State::Cruise(_) => "cruise",
+                State::Compete(_) => "compete",
+            },
+            bound: self.bound,
+            bandwidth: self.model.bandwidth(),
+            min_rtt: (!self.model.min_rtt.is_zero()).then_some(self.model.min_rtt),
+            queue: self.model.queue,
+            random_loss_ppm: self.model.random_loss_ppm,
         }
+    }
+}
+
+impl Auto {
+    fn new(start: &Start) -> Self {
+        let startup = Startup::new(start.now, start.packet);
+        let pacing =
+            Pacing { rate: startup.rate, burst: startup.window, window: Some(startup.window) };
+        Self {
+            packet: start.packet,
+            model: Model::new(start.now),
+            state: State::Startup(startup),
+            pacing,
+            bound: Bound::Startup,
+            silence: 0,
+            receiver: Receiver {
+                buffer: None,
+                share: 384,
+                capacity: None,
+                cap: None,
+                cut: start.now,
+            },
+        }
+    }
+
+    fn on_receiver(&mut self, cx: &Context<'_>, feedback: &Feedback, round: Option<&Round>) {
+        let receiver = &mut self.receiver;
+        receiver.buffer = feedback.receiver.socket_buffer.map(Bytes::get).or(receiver.buffer);
+        receiver.capacity = feedback.receiver.capacity.or(receiver.capacity);
+        if feedback.lost.socket + feedback.lost.host > 0
+            && cx.now - receiver.cut > round_time(cx.rtt)
+        {
+            receiver.cut = cx.now;
+            receiver.share = (receiver.share * 3 / 4).max(32);
+            receiver.cap = Some(self.model.recent().scale(9, 10));
+        } else if round.is_some() {
+            receiver.share = (receiver.share + 1).min(384);
+            receiver.cap = receiver.cap.map(|cap| cap.scale(103, 100));
+            if receiver.cap.is_some_and(|cap| cap > self.model.recent().scale(3, 2)) {
+                receiver.cap = None;
+            }
+        }
+    }
+
+    fn decide(&mut self, now: Instant, rtt: &RttEstimator) {
+        let model = &self.model;
+        let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + 2 * MAX_BURST;
+        let (mut rate, mut window, mut bound) = match &self.state {
+            State::Startup(startup) => (startup.rate, startup.window, Bound::Startup),
+            State::Cruise(cruise) => {
+                let rate = cruise.rate(now, model);
+                (rate, model.product(rate) * 2 + slack(rate), Bound::Network)
+            }
+            State::Compete(compete) => {
+                let window = compete.allowed(now, rtt.smoothed(), model);
+                let rate = Rate::from_bytes_over(window, rtt.smoothed()).scale(6, 5);
+                (rate, window, Bound::Network)
+            }
+        };
+        if let Some(buffer) = self.receiver.buffer {
+            let limit = model.product(model.recent()) * 2 + buffer * self.receiver.share / 1024;
+            if limit < window && !matches!(self.state, State::Startup(_)) {
+                window = limit;
+                bound = Bound::ReceiverBuffer;
+            }
+        }
+        let limits = [self.receiver.capacity, self.receiver.cap];
+        if let Some(limit) = limits.into_iter().flatten().min().filter(|limit| *limit < rate) {
+            rate = limit;
+            bound = Bound::ReceiverCpu;
+        }
+        let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
+        rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
+        let burst =
+            rate.bytes_in(BURST_TIME).clamp(4 * self.packet, MAX_BURST.max(4 * self.packet));
+        let burst = match &self.state {
+            State::Startup(startup) => startup.burst().unwrap_or(burst),
+            _ => burst,
+        };
+        self.pacing = Pacing { rate, burst, window: Some(window.max(4 * self.packet)) };
+        self.bound = bound;
     }
 }
 
@@ -44,6 +213,11 @@ pub struct AutoConfig {}
 
 impl ControllerConfig for AutoConfig {
     fn build(&self, start: &Start) -> Box<dyn Controller> {
-        Box::new(Auto { rate: Rate::from_mbps(10), packet: start.packet })
+        Box::new(Auto::new(start))
     }
 }
+
+/// Longest time between feedback frames.
+const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
+const BURST_TIME: Duration = Duration::from_micros(500);
+const MAX_BURST: u64 = 128 << 10;

@@ -1,0 +1,226 @@
+//! Prints what each controller makes of emulated paths.
+
+#[path = "../tests/scenarios/world.rs"]
+mod world;
+
+use longhaul_units::{Duration, Instant, Rate};
+use world::{Longhaul, Offer, PACKET, Tcp, TcpKind, World, controller, path};
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let what = args.first().map_or("all", String::as_str);
+    if matches!(what, "all" | "completion") {
+        completion();
+    }
+    if matches!(what, "all" | "steady") {
+        steady();
+    }
+    if matches!(what, "all" | "fair") {
+        fairness();
+    }
+    if what == "trace" {
+        trace(&args[1..]);
+    }
+}
+
+fn completion() {
+    println!(
+        "1 GB over 1 Gb/s: excess over ideal, in RTT, without set-up (budget 8 with 3 % slack and 5 of set-up)"
+    );
+    for (rtt_ms, queue_pct) in [(100, 100), (100, 5), (100, 200), (50, 100), (150, 100), (20, 100)]
+    {
+        let rtt = Duration::from_millis(rtt_ms);
+        let rate = Rate::from_gbps(1);
+        let queue = rate.bytes_in(rtt) * queue_pct / 100;
+        print!("rtt {rtt_ms:4} ms queue {queue_pct:3} %:");
+        for loss_ppm in [0, 1_000, 10_000] {
+            let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
+            let wire = 1_000_000_000u64.div_ceil(1424) * PACKET;
+            let start = world.now;
+            let flow = Longhaul::new(controller("auto", start, None), rtt, Offer::Bytes(wire), 3);
+            let index = world.add(Duration::ZERO, flow);
+            world.run_until(start + Duration::from_secs(60), |world| world.flow(index).done());
+            let took = (world.now - start).as_secs_f64();
+            let ideal = wire as f64 * 8.0 / 1e9 / (1.0 - loss_ppm as f64 / 1e6);
+            let allowed = ideal / 0.97 + 3.0 * rtt.as_secs_f64();
+            let (sent, lost) = world.flow(index).sent_and_lost();
+            print!(
+                "  p={:.1}%: {:6.3} s = ideal + {:5.2} RTT ({}) loss {:.2}% queue {:.1} ms;",
+                loss_ppm as f64 / 1e4,
+                took,
+                (took - ideal) / rtt.as_secs_f64(),
+                if took < allowed { "ok" } else { "LATE" },
+                lost as f64 * 100.0 / sent as f64,
+                world.mean_queue().0.as_secs_f64() * 1e3
+            );
+        }
+        println!();
+    }
+}
+
+fn steady() {
+    println!("steady state: utilisation of link x (1-p) in % | mean queue delay ms | loss %");
+    for (rate, secs) in [
+        (Rate::from_mbps(5), 60),
+        (Rate::from_mbps(100), 40),
+        (Rate::from_gbps(1), 20),
+        (Rate::from_gbps(10), 8),
+    ] {
+        for rtt_ms in [1, 20, 100, 300] {
+            for queue_pct in [5, 100, 200] {
+                print!("{rate:>9} rtt {rtt_ms:3} queue {queue_pct:3} %:");
+                for loss_ppm in [0, 1_000, 10_000] {
+                    let rtt = Duration::from_millis(rtt_ms);
+                    let queue = rate.bytes_in(rtt) * queue_pct / 100;
+                    let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
+                    let now = world.now;
+                    let index = world.add(
+                        Duration::ZERO,
+                        Longhaul::new(controller("auto", now, None), rtt, Offer::Endless, 3),
+                    );
+                    world.run(Duration::from_secs(3).max(rtt * 15));
+                    let (sent, lost) = world.flow(index).sent_and_lost();
+                    let (q0, n0) = world.mean_queue();
+                    let util = world.utilisation(Duration::from_secs(secs)) as f64
+                        / 10.0
+                        / (1.0 - loss_ppm as f64 / 1e6);
+                    let (sent2, lost2) = world.flow(index).sent_and_lost();
+                    let (q1, n1) = world.mean_queue();
+                    let queue = (q1.as_secs_f64() * n1 as f64 - q0.as_secs_f64() * n0 as f64)
+                        / (n1 - n0).max(1) as f64;
+                    print!(
+                        "  {util:6.1} | {:6.2} | {:5.2}",
+                        queue * 1e3,
+                        (lost2 - lost) as f64 * 100.0 / (sent2 - sent).max(1) as f64
+                    );
+                }
+                println!();
+            }
+        }
+    }
+}
+
+fn fairness() {
+    println!("share of the first flow in its fair share; utilisation; 100 Mb/s, last 60 of 120 s");
+    for rtt_ms in [20, 50, 100] {
+        for queue_pct in [5, 20, 100, 200, 400] {
+            print!("rtt {rtt_ms:3} queue {queue_pct:3} %:");
+            for kinds in [
+                vec![Some(TcpKind::Cubic)],
+                vec![Some(TcpKind::Cubic); 3],
+                vec![Some(TcpKind::Bbr)],
+                vec![Some(TcpKind::Reno)],
+                vec![None],
+                vec![None; 3],
+            ] {
+                let rtt = Duration::from_millis(rtt_ms);
+                let rate = Rate::from_mbps(100);
+                let queue = rate.bytes_in(rtt) * queue_pct / 100;
+                let mut shares = Vec::new();
+                for first in [0, 10] {
+                    let mut world = World::new(&path(rate, rtt, queue, 0), rate, 11);
+                    let now = world.now;
+                    world.add(
+                        Duration::from_secs(first),
+                        Longhaul::new(controller("auto", now, None), rtt, Offer::Endless, 3),
+                    );
+                    for (i, kind) in kinds.iter().enumerate() {
+                        let after =
+                            Duration::from_secs(10 - first) + Duration::from_millis(i as u64 * 300);
+                        match kind {
+                            Some(kind) => world.add(after, Tcp::new(*kind, rtt)),
+                            None => world.add(
+                                after,
+                                Longhaul::new(
+                                    controller("auto", now, None),
+                                    rtt,
+                                    Offer::Endless,
+                                    5 + i as u64,
+                                ),
+                            ),
+                        };
+                    }
+                    world.run(Duration::from_secs(60));
+                    let rates = world.measure(Duration::from_secs(60));
+                    let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+                    shares.push((
+                        rates[0].as_bps() as f64 * rates.len() as f64 / total as f64,
+                        total as f64 / rate.as_bps() as f64 * 100.0,
+                    ));
+                }
+                let name = match kinds[0] {
+                    Some(TcpKind::Cubic) => "cubic",
+                    Some(TcpKind::Bbr) => "bbr",
+                    Some(TcpKind::Reno) => "reno",
+                    None => "auto",
+                };
+                print!(
+                    "  {}x{name} {:4.2}({:.0}) {:4.2}({:.0});",
+                    kinds.len(),
+                    shares[0].0,
+                    shares[0].1,
+                    shares[1].0,
+                    shares[1].1
+                );
+            }
+            println!();
+        }
+    }
+}
+
+/// `trace RATE_MBPS RTT_MS QUEUE_PCT LOSS_PPM SECONDS [cubic|bbr|auto|reno]`
+fn trace(args: &[String]) {
+    let number = |i: usize| args[i].parse::<u64>().expect("a number");
+    let (rate, rtt) = (Rate::from_mbps(number(0)), Duration::from_millis(number(1)));
+    let queue = rate.bytes_in(rtt) * number(2) / 100;
+    let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, 7);
+    let start = world.now;
+    let mut flow = Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 3);
+    let mut last = Instant::ZERO;
+    let (mut acked, mut lost) = (0, 0);
+    let every = Duration::from_millis(args.get(6).map_or(100, |ms| ms.parse().expect("ms")));
+    flow.trace = Some(Box::new(move |now, controller, feedback| {
+        acked += feedback.acked_bytes;
+        lost += feedback.lost.network;
+        if now - last >= every {
+            let (metrics, pacing) = (controller.metrics(), controller.pacing());
+            println!(
+                "{:8.4} {:9} rate {:9} bw {:9} got {:9} queue {:7.2} ms owd {:6} flight {:9} window {:?} lost {lost} random {}",
+                (now - start).as_secs_f64(),
+                metrics.state,
+                pacing.rate.to_string(),
+                metrics.bandwidth.unwrap_or_default().to_string(),
+                Rate::from_bytes_over(acked, now - last).to_string(),
+                metrics.queue.as_secs_f64() * 1e3,
+                feedback.one_way_delta.unwrap_or(0),
+                feedback.in_flight,
+                pacing.window,
+                metrics.random_loss_ppm
+            );
+            last = now;
+            acked = 0;
+            lost = 0;
+        }
+    }));
+    world.add(Duration::ZERO, flow);
+    match args.get(5).map(String::as_str) {
+        Some("cubic") => {
+            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt));
+        }
+        Some("reno") => {
+            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Reno, rtt));
+        }
+        Some("bbr") => {
+            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Bbr, rtt));
+        }
+        Some("auto") => {
+            world.add(
+                Duration::from_secs(5),
+                Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 5),
+            );
+        }
+        _ => {}
+    }
+    let rates = world.measure(Duration::from_secs(number(4)));
+    println!("{rates:?}");
+}

@@ -1,0 +1,224 @@
+//! Keeping a path full with a short queue.
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use super::model::{Model, Round, round_time};
+use crate::{Feedback, RttEstimator};
+
+/// The normal state: the rate that is delivered, corrected towards the queue target.
+///
+/// While there is no queue the rate rises in growing steps. Every few seconds, and when more is lost than
+/// usual, the rate is lowered for a round trip: that empties the queue, which refreshes the least round trip, and
+/// shows which losses do not depend on the rate.
+#[derive(Clone, Debug)]
+pub(super) struct Cruise {
+    /// Present step above the delivered rate, parts per thousand.
+    step: u32,
+    /// The step of the last round, which this one shows.
+    shown: u32,
+    delivered: Rate,
+    hold: u32,
+    next_hold: u32,
+    drain: Option<Drain>,
+    last_drain: Instant,
+    drain_after: Duration,
+    /// Rounds since the state of the path changed so much that losses and queues are our own.
+    settled: u32,
+    /// Rounds in a row with a queue that is not ours.
+    crowded: u32,
+    last_queue: Duration,
+}
+
+/// A round trip below the rate of the path, and what was lost of it.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    start: Instant,
+    round_trip: Duration,
+    factor: i64,
+    acked: u64,
+    lost: u64,
+    /// More than usual was lost, of this share, at this queueing delay.
+    suspicion: Option<(u32, Duration)>,
+}
+
+/// What a round or feedback frame says of the neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Fine,
+    /// A queue stands that is not ours.
+    Crowded,
+    /// A queue that is not ours overflowed.
+    Overflow,
+}
+
+impl Cruise {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            step: 0,
+            shown: 0,
+            delivered: Rate::ZERO,
+            hold: 0,
+            next_hold: 0,
+            drain: None,
+            last_drain: now,
+            drain_after: DRAIN_EVERY,
+            settled: 0,
+            crowded: 0,
+            last_queue: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn rate(&self, now: Instant, model: &Model) -> Rate {
+        let recent = model.recent();
+        let target = model.queue_target(recent).as_nanos() as i64;
+        let error = target - model.queue.as_nanos() as i64;
+        let factor = match &self.drain {
+            Some(drain) if now - drain.start < drain.round_trip => drain.factor,
+            _ => {
+                let span = model.min_rtt.as_nanos().max(1) as i64;
+                let correction = (error * GAIN / span).clamp(MIN_CORRECTION, MAX_CORRECTION);
+                MILLION + correction + i64::from(self.step) * 1_000
+            }
+        };
+        // What is lost by chance is sent on top, unless there is a queue: then it may not be chance.
+        let random = i64::from(model.random_loss_ppm);
+        let random = random * (target + error).clamp(0, target) / target.max(1);
+        recent.scale(factor as u32, (MILLION - random) as u32)
+    }
+
+    pub(super) fn on_feedback(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        model: &mut Model,
+        feedback: &Feedback,
+        round: Option<&Round>,
+        random: u32,
+    ) -> Verdict {
+        self.watch_drain(now, model, feedback);
+        let target = model.queue_target(model.recent());
+        let congested = model.excess_loss(feedback);
+        let foreign = model.queue >= target * 13 / 8;
+        if congested && foreign && self.settled >= SETTLED_ROUNDS {
+            model.set_queue_full(model.queue_peak());
+            return Verdict::Overflow;
+        }
+        if self.drain.is_none() {
+            let due = now - self.last_drain > self.drain_after;
+            let suspicion = congested.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
+            if due || suspicion.is_some() {
+                self.start_drain(now, rtt, model, suspicion, random);
+            }
+        }
+        match round {
+            Some(round) => self.on_round(model, round, target),
+            None => Verdict::Fine,
+        }
+    }
+
+    fn start_drain(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        model: &Model,
+        suspicion: Option<(u32, Duration)>,
+        random: u32,
+    ) {
+        let round_trip = round_time(rtt);
+        let excess = model.queue.as_nanos() as i64 * MILLION / round_trip.as_nanos().max(1) as i64;
+        let factor = (MILLION - excess - DRAIN_MARGIN).max(MILLION / 2);
+        self.drain = Some(Drain { start: now, round_trip, factor, acked: 0, lost: 0, suspicion });
+        self.last_drain = now;
+        let every = DRAIN_EVERY.max(round_trip * 16);
+        self.drain_after = every + every * (random % 256) / 1024;
+        self.step = 0;
+    }
+
+    /// Counts what became of the packets of a drain, which feedback shows a round trip later.
+    fn watch_drain(&mut self, now: Instant, model: &mut Model, feedback: &Feedback) {
+        let Some(drain) = &mut self.drain else { return };
+        let since = now - drain.start;
+        let target = model.queue_target(model.recent());
+        if since > drain.round_trip * 17 / 16 && model.queue < target {
+            drain.acked += feedback.acked_packets;
+            drain.lost += feedback.lost.network;
+        }
+        if since < drain.round_trip * 2 {
+            return;
+        }
+        let all = drain.acked + drain.lost;
+        let loss_ppm = (drain.lost * 1_000_000).checked_div(all).unwrap_or(0) as u32;
+        match drain.suspicion {
+            // Much less is lost at the lower rate: the queue had overflowed.
+            Some((before, queue)) if all > 0 && loss_ppm < before / 2 => {
+                model.set_queue_full(queue);
+                model.learn_random_loss(loss_ppm, all);
+                self.hold_steps();
+            }
+            Some(_) if all > 0 => model.set_random_loss(loss_ppm, all),
+            Some((_, queue)) => model.set_queue_full(queue),
+            None if all == 0 => {}
+            None => model.learn_random_loss(loss_ppm, all),
+        }
+        self.drain = None;
+    }
+
+    fn on_round(&mut self, model: &Model, round: &Round, target: Duration) -> Verdict {
+        let before = core::mem::replace(&mut self.delivered, round.delivered);
+        self.settled += 1;
+        if !round.limited && round.delivered < before.scale(7, 8) {
+            self.settled = 0;
+        }
+        if self.drain.is_none() {
+            self.probe(round, before, target);
+        }
+        let least = round.queue_min.unwrap_or(Duration::ZERO);
+        let ours = target * 2 + model.min_rtt / 16;
+        if least > ours && least >= self.last_queue * 7 / 8 {
+            self.crowded += 1;
+        } else {
+            self.crowded = 0;
+        }
+        self.last_queue = least;
+        if self.crowded >= CROWDED_ROUNDS { Verdict::Crowded } else { Verdict::Fine }
+    }
+
+    fn probe(&mut self, round: &Round, before: Rate, target: Duration) {
+        let shown = core::mem::replace(&mut self.shown, self.step);
+        if round.queue_max > target / 2 || round.limited {
+            self.step = 0;
+            return;
+        }
+        if self.hold > 0 {
+            self.hold -= 1;
+            self.step = 0;
+            return;
+        }
+        let follows = round.delivered > before.scale(1_000 + shown / 4, 1_000);
+        if shown >= JUDGED_STEP && !follows {
+            self.hold_steps();
+            return;
+        }
+        self.step = (self.step * 2).clamp(FIRST_STEP, MAX_STEP);
+    }
+
+    fn hold_steps(&mut self) {
+        self.next_hold = (self.next_hold * 2).clamp(4, 32);
+        self.hold = self.next_hold;
+        self.step = 0;
+    }
+}
+
+const MILLION: i64 = 1_000_000;
+/// Share of the queue's error that is worked off per round trip, parts per million of the rate.
+const GAIN: i64 = 300_000;
+const MIN_CORRECTION: i64 = -500_000;
+const MAX_CORRECTION: i64 = 250_000;
+const FIRST_STEP: u32 = 10;
+const MAX_STEP: u32 = 250;
+const JUDGED_STEP: u32 = 80;
+const CROWDED_ROUNDS: u32 = 5;
+const SETTLED_ROUNDS: u32 = 6;
+/// Well within the ten seconds for which the least round trip is remembered.
+const DRAIN_EVERY: Duration = Duration::from_secs(3);
+const DRAIN_MARGIN: i64 = 30_000;

@@ -1,0 +1,257 @@
+//! What the path looks like from its feedback.
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use crate::filter::{MaxFilter, MinFilter};
+use crate::{Delivery, Feedback, RttEstimator};
+
+/// Estimates of rate, queue and loss, and the rounds in which they are judged.
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    /// Delivery rate of the last two rounds: what to base the rate on.
+    recent: MaxFilter,
+    /// Delivery rate of the last ten rounds.
+    bandwidth: MaxFilter,
+    slice: Slice,
+    queue_floor: MinFilter,
+    /// Present queueing delay, and the largest of the last rounds.
+    pub(super) queue: Duration,
+    queue_peak: MaxFilter,
+    base: MinFilter,
+    /// Round trip without queue.
+    pub(super) min_rtt: Duration,
+    round_start: Instant,
+    round: Round,
+    last_round: Round,
+    /// Loss that does not depend on the rate, parts per million.
+    pub(super) random_loss_ppm: u32,
+    /// The queueing delay at which the path lost or marked packets.
+    queue_full: Option<Duration>,
+    skip_slice: bool,
+    /// Start-up wants to know soon.
+    pub(super) short_slices: bool,
+}
+
+/// What happened in one round, which lasts a round trip, but at least [`MIN_ROUND`].
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Round {
+    pub(super) acked_packets: u64,
+    pub(super) acked_bytes: u64,
+    pub(super) lost_packets: u64,
+    pub(super) marked_packets: u64,
+    /// Least and largest queueing delay.
+    pub(super) queue_min: Option<Duration>,
+    pub(super) queue_max: Duration,
+    /// Best delivery rate.
+    pub(super) delivered: Rate,
+    pub(super) limited: bool,
+    pub(super) elapsed: Duration,
+}
+
+/// Consecutive delivery samples, gathered until they span enough batches to be exact.
+#[derive(Clone, Copy, Default, Debug)]
+struct Slice {
+    bytes: u64,
+    interval: Duration,
+    limited: bool,
+}
+
+impl Model {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            recent: MaxFilter::new(),
+            bandwidth: MaxFilter::new(),
+            slice: Slice::default(),
+            queue_floor: MinFilter::new(),
+            queue: Duration::ZERO,
+            queue_peak: MaxFilter::new(),
+            base: MinFilter::new(),
+            min_rtt: Duration::ZERO,
+            round_start: now,
+            round: Round::default(),
+            last_round: Round::default(),
+            random_loss_ppm: 0,
+            queue_full: None,
+            skip_slice: false,
+            short_slices: true,
+        }
+    }
+
+    /// Takes in feedback; gives the slice of delivery and the round that it completes.
+    pub(super) fn on_feedback(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        feedback: &Feedback,
+    ) -> (Option<Delivery>, Option<Round>) {
+        if let Some(sample) = feedback.rtt {
+            self.base.update(now, sample.as_nanos() as u64, BASE_WINDOW);
+        }
+        self.min_rtt = self.base.get().map_or(rtt.min(), Duration::from_nanos);
+        self.update_queue(now, rtt, feedback);
+        self.round.acked_packets += feedback.acked_packets;
+        self.round.acked_bytes += feedback.acked_bytes;
+        self.round.lost_packets += feedback.lost.network;
+        self.round.marked_packets += feedback.marked_packets;
+        let slice = feedback.delivery.and_then(|delivery| self.update_rate(now, rtt, delivery));
+        if now - self.round_start < round_time(rtt) {
+            return (slice, None);
+        }
+        let mut round = core::mem::take(&mut self.round);
+        round.elapsed = now - self.round_start;
+        self.round_start = now;
+        self.last_round = round;
+        if let Some(full) = &mut self.queue_full {
+            // A queue that grew again is found out slowly.
+            *full += *full / 256;
+        }
+        (slice, Some(round))
+    }
+
+    /// The queue is what both the one-way delay and the round trip have above their least. The way
+    /// back does not disturb the first, a drift between the clocks not the second.
+    fn update_queue(&mut self, now: Instant, rtt: &RttEstimator, feedback: &Feedback) {
+        let by_rtt = feedback.rtt.map(|sample| sample.saturating_sub(self.min_rtt));
+        let one_way = feedback.one_way_delta;
+        let one_way = one_way.map(|us| Duration::from_micros(u64::try_from(us).unwrap_or(0)));
+        let Some(queue) = [by_rtt, one_way].into_iter().flatten().min() else { return };
+        let nanos = queue.as_nanos() as u64;
+        self.queue_floor.update(now, nanos, rtt.smoothed() / 8);
+        self.queue = Duration::from_nanos(self.queue_floor.get().unwrap_or(nanos));
+        self.queue_peak.update(now, self.queue.as_nanos() as u64, round_time(rtt) * PEAK_ROUNDS);
+        let least = self.round.queue_min.unwrap_or(Duration::MAX).min(self.queue);
+        self.round.queue_min = Some(least);
+        self.round.queue_max = self.round.queue_max.max(self.queue);
+    }
+
+    fn update_rate(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        delivery: Delivery,
+    ) -> Option<Delivery> {
+        self.slice.bytes += delivery.rate.bytes_in(delivery.interval);
+        self.slice.interval += delivery.interval;
+        self.slice.limited |= delivery.application_limited;
+        let least = if self.short_slices { MIN_SLICE } else { MIN_SLICE.max(rtt.smoothed() / 16) };
+        if self.slice.interval < least {
+            return None;
+        }
+        let slice = core::mem::take(&mut self.slice);
+        if core::mem::take(&mut self.skip_slice) {
+            return None;
+        }
+        let rate = Rate::from_bytes_over(slice.bytes, slice.interval);
+        self.round.limited |= slice.limited;
+        self.round.delivered = self.round.delivered.max(rate);
+        // With too little to send the path shows less than it can; such samples only ever raise.
+        if !slice.limited || rate >= self.recent() {
+            self.recent.update(now, rate.as_bps(), round_time(rtt) * 2);
+            self.bandwidth.update(now, rate.as_bps(), round_time(rtt) * 10);
+        }
+        Some(Delivery { rate, interval: slice.interval, application_limited: slice.limited })
+    }
+
+    /// Best delivery rate of the last two rounds; zero before the first sample.
+    pub(super) fn recent(&self) -> Rate {
+        Rate::from_bps(self.recent.get().unwrap_or(0))
+    }
+
+    /// Best delivery rate of the last ten rounds.
+    pub(super) fn bandwidth(&self) -> Option<Rate> {
+        self.bandwidth.get().map(Rate::from_bps)
+    }
+
+    /// The path was silent: the next sample would count the silence.
+    pub(super) fn skip_next_slice(&mut self) {
+        self.slice = Slice::default();
+        self.skip_slice = true;
+    }
+
+    /// Bytes that fill the path without queue at `rate`.
+    pub(super) fn product(&self, rate: Rate) -> u64 {
+        rate.bytes_in(self.min_rtt)
+    }
+
+    /// Largest queueing delay of the last rounds.
+    pub(super) fn queue_peak(&self) -> Duration {
+        Duration::from_nanos(self.queue_peak.get().unwrap_or(0))
+    }
+
+    pub(super) fn set_queue_full(&mut self, delay: Duration) {
+        self.queue_full = Some(delay);
+    }
+
+    /// The queueing delay to aim at for a flow of `rate`.
+    ///
+    /// Long enough to keep the link busy, and falling with the rate, so that of several flows that see
+    /// the same queue the slower one gains (as the flow scaling of Swift, SIGCOMM 2020).
+    pub(super) fn queue_target(&self, rate: Rate) -> Duration {
+        let root = rate.as_bps().isqrt().max(1);
+        let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
+        self.queue_full.map_or(target, |full| target.min(full / 2))
+    }
+
+    /// Whether this feedback tells of more losses than chance explains, or of marks.
+    pub(super) fn excess_loss(&self, feedback: &Feedback) -> bool {
+        if feedback.marked_packets > 0 {
+            return true;
+        }
+        let lost = self.round.lost_packets + self.last_round.lost_packets;
+        if feedback.lost.network == 0 || lost == 0 {
+            return false;
+        }
+        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        // Four standard deviations above twice the mean.
+        let expected = all * u64::from(self.random_loss_ppm) / 1_000_000;
+        lost > 2 * expected + 4 * expected.isqrt()
+    }
+
+    /// Losses of the present and the last round, parts per million.
+    pub(super) fn recent_loss_ppm(&self) -> u32 {
+        let lost = self.round.lost_packets + self.last_round.lost_packets;
+        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        (lost * 1_000_000).checked_div(all).unwrap_or(0) as u32
+    }
+
+    /// Largest queueing delay of the present and the last round.
+    pub(super) fn queue_peak_short(&self) -> Duration {
+        self.round.queue_max.max(self.last_round.queue_max)
+    }
+
+    /// Takes in what share of `packets` was lost at a rate that cannot have been too high.
+    pub(super) fn learn_random_loss(&mut self, loss_ppm: u32, packets: u64) {
+        let old = i64::from(self.random_loss_ppm);
+        let new = i64::from(loss_ppm.min(MAX_RANDOM_LOSS));
+        let weight = packets.min(MANY_PACKETS) as i64;
+        self.random_loss_ppm =
+            (old + (new - old) * weight / (2 * MANY_PACKETS as i64)).max(0) as u32;
+    }
+
+    /// As [`Model::learn_random_loss`], where the old figure is known to be wrong.
+    pub(super) fn set_random_loss(&mut self, loss_ppm: u32, packets: u64) {
+        if packets >= MANY_PACKETS / 16 {
+            self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS);
+        }
+    }
+}
+
+/// Length of a round.
+pub(super) fn round_time(rtt: &RttEstimator) -> Duration {
+    rtt.smoothed().max(MIN_ROUND)
+}
+
+/// A standing queue is not taken for the path before neighbours had many chances to drain it.
+const BASE_WINDOW: Duration = Duration::from_secs(30);
+/// Below this, timers and batches make more difference than the path.
+const MIN_ROUND: Duration = Duration::from_millis(4);
+/// Eight of the largest batches (250 us).
+const MIN_SLICE: Duration = Duration::from_millis(2);
+const PEAK_ROUNDS: u32 = 50;
+const TARGET_BASE: Duration = Duration::from_micros(250);
+/// 0.75 ms at 1 Gb/s, in microseconds times the root of bits per second.
+const TARGET_SCALE: u64 = 750 * 31_623;
+/// More is an outage rather than a property of the path.
+const MAX_RANDOM_LOSS: u32 = 100_000;
+/// Enough for a loss rate of one in a thousand to be told.
+const MANY_PACKETS: u64 = 4_096;

@@ -1,0 +1,133 @@
+//! Finding the rate of an unknown path.
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use super::model::Model;
+use crate::{Delivery, Feedback, RttEstimator};
+
+/// Start-up: one train of packets to learn the order of magnitude, then steps.
+///
+/// The spread of the first train is the time its bytes needed at the narrowest link. Half of that rate is
+/// tried next, then all of it, then more, a step each time that feedback shows the last step delivered without
+/// a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Startup {
+    packet: u64,
+    pub(super) rate: Rate,
+    pub(super) window: u64,
+    /// The rate of the first trains.
+    hint: Option<Rate>,
+    /// When the present rate was first used; feedback shows it a round trip later.
+    since: Instant,
+    sustained: Rate,
+    acked: u64,
+    /// When the window was last widened.
+    limited: Instant,
+    /// Growth of the next step, parts per hundred.
+    growth: u32,
+    packets: u64,
+    lost: u64,
+}
+
+impl Startup {
+    pub(super) fn new(now: Instant, packet: u64) -> Self {
+        Self {
+            packet,
+            rate: Rate::from_gbps(100),
+            window: FIRST_TRAIN * packet,
+            hint: None,
+            since: now,
+            sustained: Rate::ZERO,
+            acked: 0,
+            limited: now,
+            growth: FIRST_GROWTH,
+            packets: 0,
+            lost: 0,
+        }
+    }
+
+    pub(super) fn burst(&self) -> Option<u64> {
+        self.hint.is_none().then_some(FIRST_TRAIN * self.packet)
+    }
+
+    /// Whether start-up is over.
+    pub(super) fn on_feedback(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        model: &mut Model,
+        feedback: &Feedback,
+        slice: Option<Delivery>,
+    ) -> bool {
+        self.acked += feedback.acked_bytes;
+        let round_trip = rtt.smoothed();
+        if self.hint.is_none() {
+            match feedback.delivery {
+                Some(train) => self.first_train(now, train),
+                None => {
+                    // Too fast to measure a train so short: a longer one.
+                    self.window = (self.acked * 4).clamp(self.window, MAX_FLIGHT);
+                    return false;
+                }
+            }
+        }
+        let seen = now - self.since > round_trip + round_trip / 64;
+        if !seen {
+            return false;
+        }
+        let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
+        if model.queue < limit / 2 {
+            self.packets += feedback.acked_packets;
+            self.lost += feedback.lost.network;
+            let loss_ppm = self.lost * 1_000_000 / (self.packets + self.lost).max(1);
+            model.set_random_loss((loss_ppm as u32).min(MAX_LOSS), self.packets);
+        }
+        let Some(slice) = slice else { return false };
+        self.sustained = self.sustained.max(slice.rate);
+        let window = self.sustained.bytes_in(round_trip) * 4;
+        if window > self.window + self.window / 4 {
+            // The window may have been what limited the rate.
+            self.limited = now;
+        }
+        self.window = self.window.max(window);
+        if model.queue > limit {
+            return true;
+        }
+        if slice.rate >= self.rate.scale(7, 8) {
+            let hint = self.hint.unwrap_or(Rate::ZERO);
+            let next = self.rate.scale(2, 1);
+            if self.rate < hint.scale(15, 16) {
+                self.rate = next.min(hint);
+            } else {
+                self.rate = self.rate.scale(self.growth, 100);
+                self.growth = (self.growth + self.growth - 100).min(200);
+            }
+            self.since = now;
+            return false;
+        }
+        if !slice.application_limited
+            && now - self.since.max(self.limited) > round_trip * 3 / 2 + SETTLE
+        {
+            return true;
+        }
+        false
+    }
+
+    fn first_train(&mut self, now: Instant, train: Delivery) {
+        self.hint = Some(train.rate);
+        self.rate = train.rate.scale(1, 2);
+        self.window = SECOND_FLIGHT * self.packet;
+        self.since = now;
+    }
+}
+
+/// Packets: long enough for its spread to be measured up to 15 Gb/s, short enough for slow paths.
+const FIRST_TRAIN: u64 = 64;
+/// Packets in flight before any rate was seen sustained.
+const SECOND_FLIGHT: u64 = 64 * FIRST_TRAIN;
+/// Parts per million; more, this early, is a queue that was full before.
+const MAX_LOSS: u32 = 20_000;
+const MAX_FLIGHT: u64 = 8 << 20;
+/// Parts per hundred: the first train tells the rate well, or not at all.
+const FIRST_GROWTH: u32 = 106;
+const SETTLE: Duration = Duration::from_millis(20);

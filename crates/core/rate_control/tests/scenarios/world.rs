@@ -1,0 +1,146 @@
+//! A deterministic world for controllers: flows over one bottleneck, packet by packet.
+//!
+//! All flows share the forward path, a [`longhaul_pathsim::Path`]; their way back is a delay. A Longhaul flow
+//! paces, keeps a ledger and gets feedback as docs/protocol.md 5.4 describes; a TCP flow stands for the neighbours.
+#![allow(dead_code, reason = "shared by tests and examples, each of which uses a part")]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use longhaul_pathsim::{Path, PathConfig};
+use longhaul_rate_control::{Controller, Metrics};
+use longhaul_units::{Duration, Instant, Rate};
+
+#[path = "longhaul.rs"]
+mod longhaul;
+#[path = "tcp.rs"]
+mod tcp;
+
+pub use longhaul::{Host, Longhaul, Offer};
+pub use tcp::{Tcp, TcpKind};
+
+/// IP-layer bytes of a full packet.
+pub const PACKET: u64 = 1500;
+
+/// A sender and its receiver.
+pub trait Flow {
+    /// It may send: offer packets to `path` and say when to be called again.
+    fn wake(&mut self, now: Instant, path: &mut Path) -> Option<Instant>;
+    /// IP-layer bytes that reached the receiver.
+    fn received(&self) -> u64;
+    /// Packets sent and packets lost so far, as the path decided.
+    fn sent_and_lost(&self) -> (u64, u64);
+    /// Everything offered has been delivered, and the sender knows.
+    fn done(&self) -> bool {
+        false
+    }
+    /// What the controller believes.
+    fn metrics(&self) -> Option<Metrics> {
+        None
+    }
+}
+
+/// The flows and what they share.
+pub struct World {
+    pub now: Instant,
+    path: Path,
+    rate: Rate,
+    flows: Vec<Box<dyn Flow>>,
+    queue: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// The one pending wake-up of each flow; others in the queue are out of date.
+    due: Vec<Option<Instant>>,
+}
+
+impl World {
+    /// `config` is the way forth; its rate is what [`World::utilisation`] refers to.
+    pub fn new(config: &PathConfig, rate: Rate, seed: u64) -> Self {
+        let start = Instant::ZERO + Duration::from_secs(1);
+        Self {
+            now: start,
+            path: Path::new(config, seed, start).expect("a valid path"),
+            rate,
+            flows: Vec::new(),
+            queue: BinaryHeap::new(),
+            due: Vec::new(),
+        }
+    }
+
+    /// Adds a flow that starts `after` the present time.
+    pub fn add(&mut self, after: Duration, flow: impl Flow + 'static) -> usize {
+        let index = self.flows.len();
+        let at = self.now + after;
+        self.flows.push(Box::new(flow));
+        self.due.push(Some(at));
+        self.queue.push(Reverse((at, index)));
+        index
+    }
+
+    /// Runs until `end`, or until `stop` holds after an event.
+    pub fn run_until(&mut self, end: Instant, mut stop: impl FnMut(&Self) -> bool) {
+        while let Some(&Reverse((at, index))) = self.queue.peek() {
+            if at > end {
+                break;
+            }
+            self.queue.pop();
+            if self.due[index] != Some(at) {
+                continue;
+            }
+            self.now = at;
+            let next = self.flows[index].wake(at, &mut self.path);
+            self.due[index] = next;
+            if let Some(next) = next {
+                assert!(next > at, "a flow must not spin at {at:?}");
+                self.queue.push(Reverse((next, index)));
+            }
+            if stop(self) {
+                return;
+            }
+        }
+        self.now = end;
+    }
+
+    /// Runs for `time`.
+    pub fn run(&mut self, time: Duration) {
+        self.run_until(self.now + time, |_| false);
+    }
+
+    /// One flow.
+    pub fn flow(&self, index: usize) -> &dyn Flow {
+        &*self.flows[index]
+    }
+
+    /// Mean rates received by the flows over the next `time`.
+    pub fn measure(&mut self, time: Duration) -> Vec<Rate> {
+        let before: Vec<u64> = self.flows.iter().map(|flow| flow.received()).collect();
+        self.run(time);
+        let pairs = self.flows.iter().zip(before);
+        pairs.map(|(flow, before)| Rate::from_bytes_over(flow.received() - before, time)).collect()
+    }
+
+    /// Share of the link that all flows together receive over the next `time`, in tenths of a percent.
+    pub fn utilisation(&mut self, time: Duration) -> u64 {
+        let total: u64 = self.measure(time).iter().map(|rate| rate.as_bps()).sum();
+        total * 1_000 / self.rate.as_bps()
+    }
+
+    /// What the queue has seen since the start.
+    pub fn mean_queue(&self) -> (Duration, u64) {
+        let stats = self.path.queue_stats();
+        (stats.mean_delay, stats.accepted)
+    }
+}
+
+/// A path of `rate` with a drop-tail queue of `queue` bytes and random loss, one way `rtt / 2`.
+pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig {
+    PathConfig::default()
+        .delay(rtt / 2)
+        .rate(rate, longhaul_units::Bytes::new(queue.max(4 * PACKET)))
+        .loss(longhaul_pathsim::Probability::from_ppm(loss_ppm))
+}
+
+/// A controller by its profile's name.
+pub fn controller(name: &str, now: Instant, rate: Option<Rate>) -> Box<dyn Controller> {
+    let profile = longhaul_rate_control::Profile::by_name(name).expect("a known profile");
+    let start = longhaul_rate_control::Start { now, packet: PACKET, rate };
+    profile.controller(&start).expect("a rate where one is needed")
+}
