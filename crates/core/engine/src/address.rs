@@ -1,0 +1,213 @@
+//! Which address the peer of a lane has, and how far it is proven (protocol.md 4.5).
+
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use longhaul_units::Instant;
+
+/// Which side of the connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It dialled; it speaks first on every lane.
+    Client,
+    /// It listened; it answers where authentic packets come from.
+    Server,
+}
+
+/// Bytes that a client sends before the server's first RESPONSE.
+const CLIENT_FIRST_FLIGHT: u64 = 64 << 10;
+/// How many times the bytes received may be sent to an address that is not validated.
+const AMPLIFICATION: u64 = 3;
+/// First interval between two CHALLENGEs without RESPONSE; doubled each time.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(4);
+
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    role: Role,
+    /// Where data goes.
+    current: Option<Peer>,
+    /// Where authentic packets came from lately, being validated to replace `current`.
+    candidate: Option<Peer>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    address: SocketAddr,
+    validated: bool,
+    sent: u64,
+    received: u64,
+    challenge: [u8; 8],
+    next_challenge: Option<Instant>,
+    retry: Duration,
+}
+
+impl Peer {
+    fn new(address: SocketAddr, challenge: [u8; 8], now: Instant) -> Self {
+        Self {
+            address,
+            validated: false,
+            sent: 0,
+            received: 0,
+            challenge,
+            next_challenge: Some(now),
+            retry: RETRY_FIRST,
+        }
+    }
+
+    fn allowance(&self, role: Role) -> u64 {
+        match (self.validated, role) {
+            (true, _) => u64::MAX,
+            (false, Role::Client) => CLIENT_FIRST_FLIGHT.saturating_sub(self.sent),
+            (false, Role::Server) => (self.received * AMPLIFICATION).saturating_sub(self.sent),
+        }
+    }
+}
+
+impl Addresses {
+    pub fn new(role: Role, remote: Option<SocketAddr>, challenge: [u8; 8], now: Instant) -> Self {
+        let current = remote.map(|address| Peer::new(address, challenge, now));
+        Self { role, current, candidate: None }
+    }
+
+    pub fn current(&self) -> Option<SocketAddr> {
+        self.current.as_ref().map(|peer| peer.address)
+    }
+
+    pub fn is_validated(&self) -> bool {
+        self.current.as_ref().is_some_and(|peer| peer.validated)
+    }
+
+    /// Bytes that may still be sent to the current address.
+    pub fn allowance(&self) -> u64 {
+        self.current.as_ref().map_or(0, |peer| peer.allowance(self.role))
+    }
+
+    /// Notes authentic bytes from `from`. `newest`: with a number above all before. Returns whether
+    /// the packet may be used: a client does not follow a server that moves.
+    pub fn on_received(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        bytes: u64,
+        newest: bool,
+        challenge: impl FnOnce() -> [u8; 8],
+    ) -> bool {
+        let Some(current) = &mut self.current else {
+            let mut peer = Peer::new(from, challenge(), now);
+            peer.received = bytes;
+            self.current = Some(peer);
+            return true;
+        };
+        if current.address == from {
+            current.received += bytes;
+            return true;
+        }
+        if self.role == Role::Client {
+            return false;
+        }
+        match &mut self.candidate {
+            Some(candidate) if candidate.address == from => candidate.received += bytes,
+            _ if newest => {
+                let mut peer = Peer::new(from, challenge(), now);
+                peer.received = bytes;
+                self.candidate = Some(peer);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// A RESPONSE came from `from`. Returns whether the address in use was validated or changed.
+    pub fn on_response(&mut self, from: SocketAddr, response: [u8; 8]) -> bool {
+        let answers =
+            |peer: &Peer| peer.address == from && peer.challenge == response && !peer.validated;
+        if self.candidate.as_ref().is_some_and(answers) {
+            self.current = self.candidate.take();
+        } else if !self.current.as_ref().is_some_and(answers) {
+            return false;
+        }
+        if let Some(peer) = &mut self.current {
+            peer.validated = true;
+            peer.next_challenge = None;
+        }
+        true
+    }
+
+    /// The CHALLENGE to send now and where to.
+    pub fn poll_challenge(&mut self, now: Instant, bytes: u64) -> Option<(SocketAddr, [u8; 8])> {
+        let role = self.role;
+        let peers = [self.candidate.as_mut(), self.current.as_mut()];
+        for peer in peers.into_iter().flatten() {
+            if peer.next_challenge.is_some_and(|at| at <= now) && peer.allowance(role) >= bytes {
+                peer.next_challenge = Some(now + peer.retry);
+                peer.retry = (peer.retry * 2).min(RETRY_MAX);
+                return Some((peer.address, peer.challenge));
+            }
+        }
+        None
+    }
+
+    /// Counts bytes sent to `to` against its allowance.
+    pub fn on_sent(&mut self, to: SocketAddr, bytes: u64) {
+        for peer in [self.candidate.as_mut(), self.current.as_mut()].into_iter().flatten() {
+            if peer.address == to {
+                peer.sent += bytes;
+            }
+        }
+    }
+
+    /// When the next CHALLENGE is due. An address whose allowance is used up waits for bytes.
+    pub fn next_timeout(&self, bytes: u64) -> Option<Instant> {
+        [self.candidate.as_ref(), self.current.as_ref()]
+            .into_iter()
+            .flatten()
+            .filter(|peer| peer.allowance(self.role) >= bytes)
+            .filter_map(|peer| peer.next_challenge)
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    #[test]
+    fn a_server_answers_a_stranger_sparingly() {
+        let mut a = Addresses::new(Role::Server, None, [0; 8], Instant::ZERO);
+        assert_eq!(a.allowance(), 0);
+        assert!(a.on_received(Instant::ZERO, address(1), 100, true, || [1; 8]));
+        assert_eq!(a.allowance(), 300);
+        a.on_sent(address(1), 250);
+        assert_eq!(a.poll_challenge(Instant::ZERO, 60), None);
+        assert!(!a.on_response(address(2), [1; 8]));
+        assert!(a.on_response(address(1), [1; 8]));
+        assert_eq!(a.allowance(), u64::MAX);
+    }
+
+    #[test]
+    fn the_address_changes_only_when_the_new_one_answers() {
+        let mut a = Addresses::new(Role::Server, None, [0; 8], Instant::ZERO);
+        a.on_received(Instant::ZERO, address(1), 100, true, || [1; 8]);
+        a.on_response(address(1), [1; 8]);
+        a.on_received(Instant::ZERO, address(2), 100, false, || [2; 8]);
+        assert_eq!(a.poll_challenge(Instant::ZERO, 60), None);
+        a.on_received(Instant::ZERO, address(2), 100, true, || [2; 8]);
+        assert_eq!(a.poll_challenge(Instant::ZERO, 60), Some((address(2), [2; 8])));
+        assert_eq!(a.current(), Some(address(1)));
+        assert!(a.on_response(address(2), [2; 8]));
+        assert_eq!(a.current(), Some(address(2)));
+        assert!(a.is_validated());
+    }
+
+    #[test]
+    fn a_client_does_not_follow() {
+        let mut a = Addresses::new(Role::Client, Some(address(1)), [0; 8], Instant::ZERO);
+        assert_eq!(a.allowance(), CLIENT_FIRST_FLIGHT);
+        assert!(!a.on_received(Instant::ZERO, address(2), 10, true, || [1; 8]));
+    }
+}

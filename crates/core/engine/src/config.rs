@@ -1,0 +1,54 @@
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use longhaul_rate_control::Repair;
+use longhaul_units::{Bytes, LaneId};
+use longhaul_wire::ConnectionId;
+
+use crate::Role;
+
+/// How a lane is set up. All fields are fixed for its life.
+#[derive(Clone, Debug)]
+pub struct LaneConfig {
+    /// From WELCOME.
+    pub connection: ConnectionId,
+    /// 0 carries the streams.
+    pub lane: LaneId,
+    /// Client or server.
+    pub role: Role,
+    /// The server's address; `None` at the server, which learns the client's.
+    pub remote: Option<SocketAddr>,
+    /// How lost object bytes are found and repaired.
+    pub repair: Repair,
+    /// Bytes of the tag of OBJECT packets: 16, or 8 with protection `clear`.
+    pub object_tag: usize,
+    /// UDP payload that the local interface can send, 1200 or more.
+    pub datagram_max: u16,
+    /// Least reordering extent (protocol.md 5.4.1): a packet is not lost before one sent so much later arrived.
+    pub reordering: Duration,
+    /// Close after so long without an authentic packet.
+    pub idle_timeout: Duration,
+    /// Socket buffer to announce to the peer.
+    pub socket_buffer: Option<Bytes>,
+    /// Seed of everything random in the lane (challenges).
+    pub seed: u64,
+}
+
+impl LaneConfig {
+    /// A lane with the protocol's defaults.
+    pub fn new(connection: ConnectionId, lane: LaneId, role: Role, seed: u64) -> Self {
+        Self {
+            connection,
+            lane,
+            role,
+            remote: None,
+            repair: Repair::Continuous,
+            object_tag: longhaul_wire::AEAD_TAG_LEN,
+            datagram_max: 1472,
+            reordering: Duration::from_micros(250),
+            idle_timeout: Duration::from_secs(30),
+            socket_buffer: None,
+            seed,
+        }
+    }
+}

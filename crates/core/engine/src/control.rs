@@ -1,0 +1,27 @@
+//! What CONTROL packets carried, so that it can be repeated when one is lost.
+
+use longhaul_units::StreamId;
+
+use crate::stream::Piece;
+
+/// An eliciting frame that was sent and waits for its acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SentFrame {
+    /// Repeated by the next probe timeout if at all.
+    Ping,
+    Stream {
+        stream: StreamId,
+        piece: Piece,
+    },
+    /// The limit is looked up anew when it is repeated.
+    StreamLimit {
+        stream: StreamId,
+    },
+    StreamReset {
+        stream: StreamId,
+    },
+    /// Repeated by its own timer.
+    Challenge,
+    /// Repeated by the probe timeout while the round is open.
+    RoundEnd,
+}

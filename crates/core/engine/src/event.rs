@@ -1,0 +1,35 @@
+use alloc::string::String;
+
+use longhaul_units::{Extent, StreamId};
+use longhaul_wire::CloseCode;
+
+/// Something the driver should know of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The peer's address is proven; data may flow to it without bound.
+    Validated,
+    /// Every byte of an offered extent was acknowledged: its memory may be reused.
+    Delivered(Extent),
+    /// The peer opened a stream.
+    StreamOpened(StreamId),
+    /// Bytes, or the end, of a stream can be read.
+    StreamReadable(StreamId),
+    /// A stream on which a write was cut short takes bytes again.
+    StreamWritable(StreamId),
+    /// The peer gave the stream up.
+    StreamReset(StreamId, CloseCode),
+    /// The lane is closed; nothing else will happen on it.
+    Closed(Closed),
+}
+
+/// Why a lane closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Code of protocol.md section 3.
+    pub code: CloseCode,
+    /// Reason for people.
+    pub reason: String,
+    /// Whether the peer closed, rather than this side.
+    pub by_peer: bool,
+}

@@ -1,0 +1,458 @@
+mod feedback;
+mod receive;
+mod streams;
+mod transmit;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::{String, ToString};
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use longhaul_rate_control::{DeliveryMeter, LossCounts, ReceiverState, Repair};
+use longhaul_units::{Extent, Instant, PacketNumber, Rate, StreamId};
+use longhaul_wire::CloseCode;
+use longhaul_wire::{AEAD_TAG_LEN, HEADER_LEN, OBJECT_HEADER_LEN};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::address::Addresses;
+use crate::ledger::Ledger;
+use crate::mtu::MtuSearch;
+use crate::outbox::Outbox;
+use crate::reception::Reception;
+use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
+use streams::Stream;
+
+pub use streams::StreamError;
+pub use transmit::{Plan, Transmit, What};
+
+/// One lane of a connection: everything about it but payload, keys, sockets and clocks.
+///
+/// # Contract
+/// Methods are of four kinds. Time never goes backwards between calls.
+///
+/// - *In*: [`accepts`](Self::accepts) before a packet is opened, then
+///   [`handle_objects`](Self::handle_objects) or [`handle_control`](Self::handle_control) once it
+///   authenticated; [`handle_timeout`](Self::handle_timeout) when
+///   [`next_timeout`](Self::next_timeout) has come.
+/// - *Application*: [`offer`](Self::offer), `stream_*`, [`set_credit`](Self::set_credit),
+///   [`close`](Self::close), ...
+/// - *Out*: after any of the above, [`poll_transmit`](Self::poll_transmit) until it returns `None`,
+///   [`poll_event`](Self::poll_event) until `None`, then sleep until
+///   [`next_timeout`](Self::next_timeout). A value returned by an out method may change after any
+///   in or application call.
+/// - *State*: getters, free of side effects.
+///
+/// The driver sends every packet that [`poll_transmit`](Self::poll_transmit) plans, at once or not
+/// at all: a plan that is not sent is a loss, and is repaired like one.
+#[derive(Debug)]
+pub struct Lane {
+    config: LaneConfig,
+    rng: Xoshiro256PlusPlus,
+    addresses: Addresses,
+    mtu: MtuSearch,
+    events: VecDeque<Event>,
+    state: State,
+
+    // Sending.
+    next_number: u64,
+    ledger: Ledger,
+    outbox: Outbox,
+    blast: Blast,
+    reordering: Duration,
+    newest_acked_sent_at: Instant,
+    /// Highest `largest` that the peer reported, for RTT samples from news only.
+    reported_largest: Option<u64>,
+    probe_timeouts: u32,
+    /// Since when nothing eliciting was acknowledged, while something is unsettled.
+    waiting_since: Option<Instant>,
+    ping_wanted: bool,
+    state_due: Option<Instant>,
+    /// Packets below were sent before the application last ran out of bytes.
+    limited_below: u64,
+    starved: bool,
+    meter: DeliveryMeter,
+    one_way: OneWayMinimum,
+    peer_causes: LossCounts,
+    unattributed: LossCounts,
+    receiver: ReceiverState,
+    /// Absolute object bytes that the peer promised room for.
+    credit: u64,
+    suspended: Option<Suspended>,
+
+    // Receiving.
+    reception: Reception,
+    responses: VecDeque<(SocketAddr, [u8; 8])>,
+    our_credit: u64,
+    our_capacity: Option<Rate>,
+    our_suspend: Option<(u64, Duration)>,
+    suspend_order: u64,
+    round_reports_until: Option<u64>,
+    last_heard: Instant,
+
+    streams: BTreeMap<StreamId, Stream>,
+    stats: LaneStats,
+}
+
+#[derive(Debug)]
+enum State {
+    Open,
+    /// CLOSE is being repeated.
+    Closing {
+        code: CloseCode,
+        reason: String,
+        left: u8,
+        next: Instant,
+    },
+    Closed,
+}
+
+/// SUSPEND in force (protocol.md 5.11).
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    order: u64,
+    until: Instant,
+}
+
+/// Progress of blast repair (RAPID section 1 on RBUDP; protocol.md 5.9).
+#[derive(Debug, Default)]
+struct Blast {
+    round: u64,
+    /// Nothing more will be offered before something is delivered.
+    flushed: bool,
+    /// Numbers of the round are below `end`; ROUND_END went out as number `asked`.
+    ending: Option<Ending>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    end: u64,
+    asked: Option<u64>,
+    /// ROUND_END is to be sent (again).
+    ask: bool,
+}
+
+/// Least difference between the two hosts' clocks seen lately, to tell queueing from clock offset.
+#[derive(Debug, Default)]
+struct OneWayMinimum {
+    current: Option<i64>,
+    previous: Option<i64>,
+    since: Instant,
+}
+
+impl OneWayMinimum {
+    /// How far `sample` (us) is above the minimum of the last 10 to 20 s, which follows clock drift.
+    fn above(&mut self, now: Instant, sample: i64) -> i64 {
+        if now - self.since > Duration::from_secs(10) {
+            self.previous = self.current.take();
+            self.since = now;
+        }
+        let current = self.current.map_or(sample, |c| c.min(sample));
+        self.current = Some(current);
+        sample - self.previous.map_or(current, |p| p.min(current))
+    }
+}
+
+impl Lane {
+    /// An open lane. A client's sends CHALLENGE and size probes at once.
+    pub fn new(now: Instant, config: LaneConfig) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+        let challenge = rng.next_u64().to_be_bytes();
+        Self {
+            addresses: Addresses::new(config.role, config.remote, challenge, now),
+            mtu: MtuSearch::new(now, config.datagram_max),
+            events: VecDeque::new(),
+            state: State::Open,
+            next_number: 0,
+            ledger: Ledger::default(),
+            outbox: Outbox::default(),
+            blast: Blast::default(),
+            reordering: config.reordering,
+            newest_acked_sent_at: Instant::ZERO,
+            reported_largest: None,
+            probe_timeouts: 0,
+            waiting_since: None,
+            ping_wanted: false,
+            state_due: None,
+            limited_below: 0,
+            starved: false,
+            meter: DeliveryMeter::default(),
+            one_way: OneWayMinimum::default(),
+            peer_causes: LossCounts::default(),
+            unattributed: LossCounts::default(),
+            receiver: ReceiverState::default(),
+            credit: 0,
+            suspended: None,
+            reception: Reception::default(),
+            responses: VecDeque::new(),
+            our_credit: 0,
+            our_capacity: None,
+            our_suspend: None,
+            suspend_order: 0,
+            round_reports_until: None,
+            last_heard: now,
+            streams: BTreeMap::new(),
+            stats: LaneStats::default(),
+            config,
+            rng,
+        }
+    }
+
+    // Application.
+
+    /// Takes on object bytes to be sent. They must not overlap bytes offered and not yet delivered.
+    /// The driver keeps [`backlog`](Self::backlog) above what one feedback interval needs, and the
+    /// sum of extents offered for the first time within [`credit`](Self::credit).
+    pub fn offer(&mut self, extent: Extent) {
+        self.blast.flushed = false;
+        self.outbox.offer(extent);
+    }
+
+    /// Nothing more will be offered until something is delivered: a blast round may end.
+    pub fn flush(&mut self) {
+        self.blast.flushed = true;
+    }
+
+    /// Object bytes that the peer may be sent for the first time, in all, as it last said.
+    pub fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    /// Announces that this side takes `credit` object bytes in all.
+    pub fn set_credit(&mut self, credit: u64) {
+        // Told with the next report; reports flow while there is anything to be limited.
+        if credit > self.our_credit {
+            self.our_credit = credit;
+        }
+    }
+
+    /// Announces, now, credit that a waiting peer needs.
+    pub fn announce(&mut self) {
+        if self.reception.largest.is_some() {
+            self.reception.request_report();
+        }
+    }
+
+    /// Announces the rate at which this host can receive.
+    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
+        self.our_capacity = capacity;
+    }
+
+    /// Asks the peer to send no new object bytes for `duration`; zero resumes.
+    pub fn suspend_peer(&mut self, duration: Duration) {
+        self.suspend_order += 1;
+        self.our_suspend = Some((self.suspend_order, duration));
+    }
+
+    /// Closes the lane: CLOSE is sent, nothing else is any more.
+    pub fn close(&mut self, now: Instant, code: CloseCode, reason: &str) {
+        if !matches!(self.state, State::Open) {
+            return;
+        }
+        let reason = clip(reason, CLOSE_REASON_MAX).to_string();
+        self.events.push_back(Event::Closed(Closed {
+            code,
+            reason: reason.clone(),
+            by_peer: false,
+        }));
+        self.state = State::Closing { code, reason, left: CLOSE_REPEATS, next: now };
+    }
+
+    fn closed_by_peer(&mut self, code: CloseCode, reason: &str) {
+        if matches!(self.state, State::Open) {
+            let reason = reason.to_string();
+            self.events.push_back(Event::Closed(Closed { code, reason, by_peer: true }));
+        }
+        self.state = State::Closed;
+    }
+
+    /// The kernel refused a datagram of `size` bytes of UDP payload as too big for the interface.
+    pub fn on_datagram_too_big(&mut self, size: u16) {
+        self.mtu.on_too_big(size);
+    }
+
+    // Out.
+
+    /// The next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) or [`poll_transmit`](Self::poll_transmit) has
+    /// something to do next, without any input.
+    #[must_use]
+    pub fn next_timeout(&self, now: Instant, path: &Path) -> Option<Instant> {
+        match &self.state {
+            State::Closed => return None,
+            State::Closing { next, .. } => return Some(*next),
+            State::Open => {}
+        }
+        let mut at = self.last_heard + self.config.idle_timeout;
+        let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
+        earlier(path.next_timeout());
+        earlier(self.probe_timeout(path));
+        if self.addresses.current().is_some() {
+            earlier(self.addresses.next_timeout(CONTROL_MIN_WIRE));
+            if self.control_allowed() {
+                earlier(self.reception.report_due());
+                earlier(self.state_due);
+                earlier(self.transmit_due(now, path));
+            }
+            if self.probe_allowed() {
+                earlier(self.mtu.due(self.mtu_retry(path)));
+            }
+        }
+        earlier(self.keep_alive_due());
+        Some(at)
+    }
+
+    /// Lets timers run that are due.
+    pub fn handle_timeout(&mut self, now: Instant, path: &mut Path) {
+        path.handle_timeout(now);
+        if matches!(self.state, State::Open) {
+            if now - self.last_heard >= self.config.idle_timeout {
+                let text = "nothing was heard from the peer for the idle timeout";
+                self.close(now, CloseCode::TIMEOUT, text);
+                return;
+            }
+            if self.keep_alive_due().is_some_and(|at| at <= now) {
+                self.ping_wanted = true;
+            }
+            if self.probe_timeout(path).is_some_and(|at| at <= now) {
+                self.on_probe_timeout(now, path);
+            }
+        }
+    }
+
+    fn on_probe_timeout(&mut self, now: Instant, path: &mut Path) {
+        self.probe_timeouts += 1;
+        self.stats.probe_timeouts += 1;
+        self.waiting_since = Some(now);
+        self.ping_wanted = true;
+        if let Some(ending) = &mut self.blast.ending {
+            ending.ask = true;
+        }
+        path.on_probe_timeout(now);
+    }
+
+    /// When the next probe timeout falls, while something is unsettled.
+    fn probe_timeout(&self, path: &Path) -> Option<Instant> {
+        let interval = (path.rtt().smoothed() / 8).clamp(REPORT_MIN, REPORT_MAX);
+        let first = path.rtt().probe_timeout(interval);
+        let doubled = first * (1 << self.probe_timeouts.min(8));
+        self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
+    }
+
+    /// A peer that has nothing to say must still be able to show that it lives: when to ask it,
+    /// while nothing that is unsettled asks already.
+    fn keep_alive_due(&self) -> Option<Instant> {
+        let due = self.last_heard + self.config.idle_timeout / 3;
+        (!self.ping_wanted && self.waiting_since.is_none()).then_some(due)
+    }
+
+    fn mtu_retry(&self, path: &Path) -> Duration {
+        path.rtt().probe_timeout(REPORT_MAX) * 2
+    }
+
+    // State.
+
+    /// Object bytes offered and not yet sent.
+    pub fn backlog(&self) -> u64 {
+        self.outbox.backlog_bytes()
+    }
+
+    /// Offered extents that are not wholly acknowledged.
+    pub fn undelivered(&self) -> usize {
+        self.outbox.undelivered()
+    }
+
+    /// Whether the lane is closed and has nothing more to send.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// The peer's address, once known.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.addresses.current()
+    }
+
+    /// Whether the peer's address is proven.
+    pub fn is_validated(&self) -> bool {
+        self.addresses.is_validated()
+    }
+
+    /// Object bytes that one packet carries now.
+    pub fn payload(&self) -> u16 {
+        self.mtu.datagram() - (OBJECT_HEADER_LEN + self.config.object_tag) as u16
+    }
+
+    /// Counters since the start.
+    pub fn stats(&self) -> LaneStats {
+        LaneStats {
+            packets_received: self.reception.packets,
+            bytes_received: self.reception.bytes,
+            replays: self.reception.replays,
+            datagram: self.mtu.datagram(),
+            ..self.stats
+        }
+    }
+
+    /// Entries of memory that grow with the path and not with the data: ledger entries plus
+    /// ranges of received numbers.
+    pub fn tracked(&self) -> usize {
+        self.ledger.len() + self.reception.range_count()
+    }
+
+    /// The peer's announced socket buffer and receive capacity.
+    pub fn receiver(&self) -> ReceiverState {
+        self.receiver
+    }
+
+    fn is_blast(&self) -> bool {
+        self.config.repair == Repair::BlastRounds
+    }
+
+    fn ip_overhead(&self) -> u64 {
+        match self.addresses.current() {
+            Some(SocketAddr::V6(_)) => IPV6_UDP_HEADERS,
+            _ => IPV4_UDP_HEADERS,
+        }
+    }
+
+    fn floor(&self) -> PacketNumber {
+        PacketNumber::new(self.ledger.floor().unwrap_or(self.next_number))
+    }
+}
+
+/// The longest prefix of `text` within `max` bytes.
+fn clip(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Headers of IPv4 and UDP, in bytes: 20 + 8.
+const IPV4_UDP_HEADERS: u64 = 28;
+/// Headers of IPv6 and UDP, in bytes: 40 + 8.
+const IPV6_UDP_HEADERS: u64 = 48;
+const CLOSE_REASON_MAX: usize = 1024;
+const CLOSE_REPEATS: u8 = 3;
+/// Bounds of the peer's feedback interval (protocol.md 5.4).
+const REPORT_MIN: Duration = Duration::from_micros(250);
+const REPORT_MAX: Duration = Duration::from_millis(10);
+const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// IP-layer bytes of a small CONTROL packet, for allowances.
+const CONTROL_MIN_WIRE: u64 = IPV6_UDP_HEADERS + (HEADER_LEN + AEAD_TAG_LEN) as u64 + 16;
+/// Streams that may be open at once (protocol.md 6).
+const STREAMS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;
+
+/// Whether `role` opens streams with this id (protocol.md 6).
+fn opens(role: Role, stream: StreamId) -> bool {
+    (stream.0 % 2 == 0) == (role == Role::Client)
+}

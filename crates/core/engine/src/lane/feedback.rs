@@ -1,0 +1,237 @@
+//! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
+
+use longhaul_rate_control::{Feedback as Sample, LossCounts, ReceiverState};
+use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_wire::{BASE_DATAGRAM, Feedback};
+
+use super::receive::Fault;
+use super::streams::Stream;
+use super::{Lane, Path, REPORT_MAX};
+use crate::Event;
+use crate::control::SentFrame;
+use crate::ledger::{Content, Outcome, Report};
+use alloc::collections::BTreeMap;
+
+impl Lane {
+    pub(super) fn on_feedback(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        feedback: &Feedback<'_>,
+    ) -> Result<(), Fault> {
+        let largest = feedback.largest.get();
+        if largest >= self.next_number || feedback.ranges.to() > self.next_number {
+            return Err(Fault::UnsentReported);
+        }
+        self.stats.feedback_received += 1;
+        self.credit = self.credit.max(feedback.credit.get());
+        let marked = feedback.marked.saturating_sub(self.stats.marked);
+        self.stats.marked += marked;
+        self.receiver = ReceiverState {
+            socket_buffer: feedback.socket_buffer,
+            capacity: feedback.receive_capacity,
+        };
+        let news = self.reported_largest.is_none_or(|reported| largest > reported);
+        let times = news.then(|| self.on_times(now, path, feedback));
+        let (rtt, one_way_delta) = times.unwrap_or((None, None));
+        let limited = largest < self.limited_below;
+        let received = (feedback.bytes.get(), feedback.largest_received);
+        let delivery =
+            news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
+
+        let mut sample = self.settle(path, feedback);
+        sample.marked_packets = marked;
+        sample.lost = self.attribute(feedback, sample.lost.network);
+        sample.rtt = rtt;
+        sample.one_way_delta = one_way_delta;
+        sample.delivery = delivery;
+        sample.in_flight = path.in_flight();
+        sample.receiver = self.receiver;
+        if sample.acked_packets + sample.spurious_packets > 0 {
+            self.probe_timeouts = 0;
+        }
+        self.watch_for_black_hole(now, path, &sample);
+        self.waiting_since = self.ledger.has_unsettled().then_some(now);
+        self.after_round(largest);
+        self.ledger.forget(now.before(path.rtt().smoothed() * 2));
+        path.on_feedback(now, &sample);
+        Ok(())
+    }
+
+    /// RTT and one-way delay from the packet that the report is about.
+    fn on_times(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        feedback: &Feedback<'_>,
+    ) -> (Option<Duration>, Option<i64>) {
+        self.reported_largest = Some(feedback.largest.get());
+        let round = u64::from(now.as_wire_micros().wrapping_sub(feedback.largest_sent));
+        let delay = u64::try_from(feedback.delay.as_micros()).unwrap_or(u64::MAX);
+        // A time that does not fit the echo is no sample: the delay is longer than the whole
+        // round, or the round longer than any path's.
+        let rtt = round
+            .checked_sub(delay)
+            .map(Duration::from_micros)
+            .filter(|rtt| *rtt < RTT_MAX)
+            .map(|rtt| rtt.max(RTT_MIN));
+        if let Some(rtt) = rtt {
+            path.on_rtt(now, rtt);
+        }
+        let one_way = feedback.largest_received.wrapping_sub(feedback.largest_sent) as i32;
+        (rtt, Some(self.one_way.above(now, i64::from(one_way))))
+    }
+
+    /// Applies the ranges to the ledger; network losses in the result are all losses.
+    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> Sample {
+        let ranges = feedback.ranges;
+        let largest = feedback.largest.get();
+        if let Some(sent_at) = self.ledger.sent_at(largest) {
+            self.newest_acked_sent_at = self.newest_acked_sent_at.max(sent_at);
+        }
+        let newest = self.newest_acked_sent_at;
+        let reordering = self.reordering.max(path.rtt().smoothed() / 16);
+        let blast = self.is_blast();
+        let round_over = self
+            .blast
+            .ending
+            .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
+            .map(|ending| ending.end);
+        let mut sample = Sample::default();
+        let Self { ledger, outbox, streams, mtu, events, .. } = self;
+        ledger.apply(
+            Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
+            |entry| match entry.content {
+                // A blast finds out what is missing only when all of it was sent.
+                Content::Object { .. } if blast => round_over.is_some_and(|end| entry.end() <= end),
+                _ => entry.sent_at + reordering <= newest,
+            },
+            |outcome| {
+                let settled = outcome.entry.bytes_of(outcome.acked);
+                let lost = outcome.entry.bytes_of(outcome.lost);
+                if matches!(outcome.entry.content, Content::Probe(_)) {
+                    on_probe(mtu, &outcome);
+                    return;
+                }
+                path.on_settled(settled + lost);
+                sample.acked_bytes += settled;
+                sample.acked_packets += u64::from(outcome.acked.count_ones());
+                sample.lost_bytes += lost;
+                sample.lost.network += u64::from(outcome.lost.count_ones());
+                sample.spurious_packets += u64::from(outcome.spurious.count_ones());
+                match &outcome.entry.content {
+                    Content::Object { .. } => {
+                        let arrived = outcome.acked | outcome.spurious;
+                        for extent in outcome.entry.extents_of(arrived) {
+                            events.extend(outbox.on_acked(extent).map(Event::Delivered));
+                        }
+                        for extent in outcome.entry.extents_of(outcome.lost) {
+                            outbox.on_lost(extent);
+                        }
+                    }
+                    Content::Control(frames) => {
+                        let arrived = outcome.acked | outcome.spurious != 0;
+                        for frame in frames {
+                            on_control(streams, events, frame, arrived);
+                        }
+                    }
+                    Content::Probe(_) => {}
+                }
+            },
+        );
+        self.stats.spurious += sample.spurious_packets;
+        if sample.spurious_packets > 0 {
+            let most = (path.rtt().smoothed() / 2).max(self.config.reordering);
+            self.reordering = (reordering * 2).min(most);
+        }
+        sample
+    }
+
+    /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops
+    /// told before their loss is found (or after) are carried over.
+    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> LossCounts {
+        let causes = &mut self.peer_causes;
+        self.unattributed.socket += feedback.socket_drops.saturating_sub(causes.socket);
+        self.unattributed.host += feedback.host_drops.saturating_sub(causes.host);
+        causes.socket = causes.socket.max(feedback.socket_drops);
+        causes.host = causes.host.max(feedback.host_drops);
+        let socket = lost.min(self.unattributed.socket);
+        let host = (lost - socket).min(self.unattributed.host);
+        self.unattributed.socket -= socket;
+        self.unattributed.host -= host;
+        let counts = LossCounts { network: lost - socket - host, socket, host };
+        self.stats.lost.network += counts.network;
+        self.stats.lost.socket += counts.socket;
+        self.stats.lost.host += counts.host;
+        counts
+    }
+
+    /// Packets of the full size that vanish while reports come: is it their size?
+    fn watch_for_black_hole(&mut self, now: Instant, path: &Path, sample: &Sample) {
+        let base = BASE_DATAGRAM as u64 + self.ip_overhead();
+        if sample.acked_bytes + sample.spurious_packets * base > sample.acked_packets * base {
+            self.mtu.on_large_arrived();
+        } else if sample.lost_bytes > sample.lost.total() * base {
+            self.mtu.on_large_lost(now, path.rtt().probe_timeout(REPORT_MAX));
+        }
+    }
+
+    /// Whether a blast round is over: every packet of it is settled.
+    fn after_round(&mut self, largest: u64) {
+        if let Some(ending) = self.blast.ending
+            && ending.asked.is_some_and(|asked| largest >= asked)
+            && !self.ledger.has_unsettled_objects_below(ending.end)
+        {
+            self.blast.ending = None;
+            self.blast.round += 1;
+            self.stats.rounds += 1;
+        }
+    }
+}
+
+fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
+    if let Content::Probe(size) = outcome.entry.content
+        && outcome.acked | outcome.spurious != 0
+    {
+        mtu.on_confirmed(size);
+    }
+}
+
+fn on_control(
+    streams: &mut BTreeMap<StreamId, Stream>,
+    events: &mut alloc::collections::VecDeque<Event>,
+    frame: &SentFrame,
+    arrived: bool,
+) {
+    let id = match frame {
+        SentFrame::Stream { stream, .. }
+        | SentFrame::StreamLimit { stream }
+        | SentFrame::StreamReset { stream } => *stream,
+        SentFrame::Ping | SentFrame::Challenge | SentFrame::RoundEnd => return,
+    };
+    let Some(stream) = streams.get_mut(&id) else { return };
+    match frame {
+        SentFrame::Stream { piece, .. } if stream.reset.is_none() => {
+            if arrived {
+                stream.send.on_acked(piece);
+                if core::mem::take(&mut stream.writer_waits) {
+                    events.push_back(Event::StreamWritable(id));
+                }
+            } else {
+                stream.send.on_lost(piece);
+            }
+        }
+        SentFrame::StreamLimit { .. } if !arrived => stream.limit_due = true,
+        SentFrame::StreamReset { .. } if !arrived => {
+            if let Some(reset) = &mut stream.reset {
+                reset.due = true;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Longer than any path's round trip.
+const RTT_MAX: Duration = Duration::from_secs(60);
+/// The resolution of send times.
+const RTT_MIN: Duration = Duration::from_micros(1);

@@ -1,0 +1,526 @@
+//! Two lanes joined by emulated links, under virtual time. Payload and keys do not exist here:
+//! an OBJECT packet is its plan.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use longhaul_pathsim::{Ecn, Link, PathConfig, Probability};
+use longhaul_rate_control::{Governor, Profile, Repair, Start};
+use longhaul_units::{
+    Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
+};
+use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
+
+use crate::{Arrival, Event, Lane, LaneConfig, Path, Plan, Role, What};
+
+#[derive(Clone, Debug)]
+struct Packet {
+    from: SocketAddr,
+    number: u64,
+    send_time: u32,
+    wire: u64,
+    body: Body,
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Control(Vec<u8>),
+    Object(Extent),
+}
+
+struct Side {
+    lane: Lane,
+    path: Path,
+    address: SocketAddr,
+    plan: Plan,
+    events: Vec<Event>,
+    /// Object bytes received.
+    objects: BTreeMap<ObjectId, RangeSet>,
+    duplicates: u64,
+}
+
+struct Pair {
+    /// Time of the last step.
+    now: Instant,
+    /// Time of the next.
+    next: Instant,
+    client: Side,
+    server: Side,
+    up: Link<Packet>,
+    down: Link<Packet>,
+    sizes_seen: Vec<u64>,
+    /// Steps since time moved by more than a microsecond: a driver must not be made to spin.
+    spins: u32,
+}
+
+struct Options {
+    up: PathConfig,
+    down: PathConfig,
+    profile: &'static str,
+    rate: Option<Rate>,
+    datagram_max: u16,
+}
+
+impl Options {
+    fn new(rtt_ms: u64, rate: Rate, queue: Bytes) -> Self {
+        let one_way = PathConfig::default().delay(Duration::from_millis(rtt_ms) / 2);
+        Self {
+            up: one_way.clone().rate(rate, queue),
+            down: one_way,
+            profile: "auto",
+            rate: None,
+            datagram_max: 1472,
+        }
+    }
+
+    fn loss(mut self, percent: u32) -> Self {
+        self.up = self.up.loss(Probability::from_percent(percent));
+        self
+    }
+
+    fn fixed(mut self, profile: &'static str, rate: Rate) -> Self {
+        self.profile = profile;
+        self.rate = Some(rate);
+        self
+    }
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], port))
+}
+
+fn side(now: Instant, role: Role, options: &Options) -> Side {
+    let profile = Profile::by_name(options.profile).unwrap();
+    let start = Start { now, packet: 1500, rate: options.rate };
+    let controller = profile.controller(&start).unwrap();
+    let rtt = Duration::from_millis(100);
+    let seed = if role == Role::Client { 1 } else { 2 };
+    let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, seed);
+    config.repair = profile.repair;
+    config.datagram_max = options.datagram_max;
+    config.remote = (role == Role::Client).then(|| address(7420));
+    Side {
+        lane: Lane::new(now, config),
+        path: Path::new(now, controller, Governor::new(now), rtt, seed),
+        address: address(if role == Role::Client { 1000 } else { 7420 }),
+        plan: Plan::default(),
+        events: vec![],
+        objects: BTreeMap::new(),
+        duplicates: 0,
+    }
+}
+
+impl Side {
+    fn transmit(&mut self, now: Instant, out: &mut Link<Packet>, sizes: &mut Vec<u64>) -> bool {
+        let Some(t) = self.lane.poll_transmit(now, &mut self.path, 44, &mut self.plan) else {
+            return false;
+        };
+        let mut number = t.first.get();
+        let mut push = |wire: u64, body: Body| {
+            let packet = Packet { from: self.address, number, send_time: t.send_time, wire, body };
+            sizes.push(wire - 28);
+            out.push(now, wire as u32, Ecn::NotEct, packet);
+            number += 1;
+        };
+        match t.what {
+            What::Control => {
+                let wire = 28 + 20 + 16 + self.plan.frames.len() as u64;
+                push(wire, Body::Control(self.plan.frames.clone()));
+            }
+            What::Objects { payload } => {
+                for run in &self.plan.runs {
+                    let mut at = run.extent.offset;
+                    while at < run.extent.end() {
+                        let len = u64::from(payload).min(run.extent.end() - at);
+                        let extent = Extent { object: run.extent.object, offset: at, len };
+                        push(28 + 32 + 16 + len, Body::Object(extent));
+                        at += len;
+                    }
+                }
+            }
+        }
+        assert_eq!(number - t.first.get(), u64::from(t.packets));
+        true
+    }
+
+    fn receive(&mut self, now: Instant, packet: &Packet) {
+        if !self.lane.accepts(packet.number) {
+            return;
+        }
+        let arrival = Arrival {
+            numbers: packet.number..packet.number + 1,
+            at: now,
+            send_time: packet.send_time,
+            wire_bytes: packet.wire,
+            marked: 0,
+            overflowed: false,
+        };
+        match &packet.body {
+            Body::Control(frames) => {
+                self.lane.handle_control(now, &mut self.path, packet.from, &arrival, frames);
+            }
+            Body::Object(extent) => {
+                if self.lane.handle_objects(now, packet.from, &arrival) {
+                    let ranges = self.objects.entry(extent.object).or_default();
+                    let new = ranges.insert(extent.offset..extent.end());
+                    self.duplicates += extent.len - new;
+                }
+            }
+        }
+    }
+
+    fn drain_events(&mut self) {
+        while let Some(event) = self.lane.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    fn delivered(&self) -> u64 {
+        let len = |event: &Event| if let Event::Delivered(e) = event { e.len } else { 0 };
+        self.events.iter().map(len).sum()
+    }
+
+    fn closed(&self) -> Option<CloseCode> {
+        self.events.iter().find_map(|event| match event {
+            Event::Closed(closed) => Some(closed.code),
+            _ => None,
+        })
+    }
+}
+
+impl Pair {
+    fn new(options: &Options) -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        Self {
+            now,
+            next: now,
+            client: side(now, Role::Client, options),
+            server: side(now, Role::Server, options),
+            up: Link::new(&options.up, 11, now).unwrap(),
+            down: Link::new(&options.down, 12, now).unwrap(),
+            sizes_seen: vec![],
+            spins: 0,
+        }
+    }
+
+    /// Moves time to the next thing that happens and lets it happen.
+    fn step(&mut self) {
+        self.step_at(self.next);
+    }
+
+    fn step_at(&mut self, now: Instant) {
+        self.spins = if now - self.now > Duration::from_micros(1) { 0 } else { self.spins + 1 };
+        assert!(self.spins < 1000, "timers fire without effect at {now:?}");
+        self.now = now;
+        while let Some(delivery) = self.up.poll(now) {
+            self.server.receive(now, &delivery.item);
+        }
+        while let Some(delivery) = self.down.poll(now) {
+            self.client.receive(now, &delivery.item);
+        }
+        for side in [&mut self.client, &mut self.server] {
+            side.lane.handle_timeout(now, &mut side.path);
+        }
+        let mut sent = 0;
+        while self.client.transmit(now, &mut self.up, &mut self.sizes_seen)
+            | self.server.transmit(now, &mut self.down, &mut self.sizes_seen)
+        {
+            sent += 1;
+            assert!(sent < 1_000_000, "transmits for ever at one instant");
+        }
+        self.client.drain_events();
+        self.server.drain_events();
+        let next = [
+            self.up.next_timeout(),
+            self.down.next_timeout(),
+            self.client.lane.next_timeout(now, &self.client.path),
+            self.server.lane.next_timeout(now, &self.server.path),
+        ];
+        // A timer in the past means "again"; at least a nanosecond passes.
+        let next = next.into_iter().flatten().min().unwrap_or(Instant::FAR_FUTURE);
+        self.next = next.max(now + Duration::from_nanos(1));
+    }
+
+    fn run_until(&mut self, seconds: u64, done: impl Fn(&Self) -> bool) -> Duration {
+        let start = self.now;
+        let end = start + Duration::from_secs(seconds);
+        while !done(self) {
+            assert!(self.now < end, "not done in {seconds} s: {:?}", self.client.lane.stats());
+            self.step();
+        }
+        self.now - start
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.next < end {
+            self.step();
+        }
+        self.step_at(end);
+        // What the test does next is to be noticed at once.
+        self.next = end;
+    }
+
+    fn offer(&mut self, object: u32, len: u64) {
+        let mut at = 0;
+        while at < len {
+            let part = (1 << 20).min(len - at);
+            self.client.lane.offer(Extent { object: ObjectId(object), offset: at, len: part });
+            at += part;
+        }
+    }
+}
+
+fn gigabit(rtt_ms: u64) -> Options {
+    Options::new(rtt_ms, Rate::from_gbps(1), Bytes::new(12_000_000))
+}
+
+#[test]
+fn addresses_are_proven_and_sizes_found_in_one_round_trip() {
+    let mut pair = Pair::new(&gigabit(100));
+    pair.run_for(Duration::from_millis(101));
+    assert!(pair.client.lane.is_validated());
+    assert_eq!(pair.client.lane.stats().datagram, 1472);
+    pair.run_for(Duration::from_millis(60));
+    assert!(pair.server.lane.is_validated());
+}
+
+#[test]
+fn an_object_crosses_a_clean_path_without_resends() {
+    let mut pair = Pair::new(&gigabit(20).fixed("fixed", Rate::from_mbps(900)));
+    pair.offer(1, 20_000_000);
+    pair.run_until(5, |pair| pair.client.delivered() == 20_000_000);
+    assert_eq!(pair.client.lane.stats().packets_resent, 0);
+    assert_eq!(pair.server.objects[&ObjectId(1)].total(), 20_000_000);
+    assert_eq!(pair.client.path.in_flight(), 0);
+}
+
+#[test]
+fn random_loss_is_repaired_once_each() {
+    let options = gigabit(50).loss(2).fixed("fixed", Rate::from_mbps(500));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 30_000_000);
+    pair.run_until(10, |pair| pair.client.delivered() == 30_000_000);
+    let stats = pair.client.lane.stats();
+    assert!(stats.packets_resent > 0);
+    assert_eq!(stats.spurious, 0);
+    assert_eq!(pair.server.duplicates, 0);
+    assert_eq!(stats.lost.network, stats.lost.total());
+}
+
+#[test]
+fn reordering_within_the_extent_is_not_loss() {
+    let mut options = gigabit(40).fixed("fixed", Rate::from_mbps(200));
+    options.up = options.up.reordering(Probability::from_percent(5), Duration::from_millis(2));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 5_000_000);
+    pair.run_until(5, |pair| pair.client.delivered() == 5_000_000);
+    assert_eq!(pair.client.lane.stats().packets_resent, 0);
+}
+
+#[test]
+fn reordering_beyond_the_extent_is_learnt() {
+    let mut options = gigabit(40).fixed("fixed", Rate::from_mbps(200));
+    options.up = options.up.reordering(Probability::from_percent(1), Duration::from_millis(12));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 50_000_000);
+    pair.run_until(10, |pair| pair.client.delivered() == 50_000_000);
+    let stats = pair.client.lane.stats();
+    assert!(stats.spurious > 0);
+    // Far fewer than the 350 reordered packets.
+    assert!(stats.packets_resent < 100, "{stats:?}");
+}
+
+#[test]
+fn a_blast_is_repaired_in_rounds() {
+    let options = gigabit(50).loss(10).fixed("rbudp", Rate::from_mbps(500));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 10_000_000);
+    pair.client.lane.flush();
+    pair.run_until(20, |pair| pair.client.delivered() == 10_000_000);
+    let stats = pair.client.lane.stats();
+    // 7000 packets at 10 %: about log10(7000) rounds.
+    assert!((3..=8).contains(&stats.rounds), "{stats:?}");
+    assert_eq!(pair.server.duplicates, 0);
+}
+
+#[test]
+fn the_last_packet_lost_is_found_by_a_probe() {
+    let mut options = gigabit(50).fixed("fixed", Rate::from_mbps(100));
+    options.up = options.up.scripted_loss([40, 41, 42]);
+    let mut pair = Pair::new(&options);
+    pair.run_for(Duration::from_millis(200));
+    let sent = pair.client.lane.stats().packets_sent;
+    assert!(sent < 30);
+    pair.offer(1, (43 - sent) * u64::from(pair.client.lane.payload()));
+    let took = pair.run_until(2, |pair| pair.client.lane.undelivered() == 0);
+    assert!(took < Duration::from_millis(400), "{took:?} {:?}", pair.client.lane.stats());
+    assert_eq!(pair.client.lane.stats().packets_resent, 3);
+}
+
+#[test]
+fn streams_carry_bytes_in_order_both_ways() {
+    let mut options = gigabit(30).loss(5);
+    options.down = options.down.loss(Probability::from_percent(5));
+    let mut pair = Pair::new(&options);
+    let id = StreamId(0);
+    pair.client.lane.open_stream(id).unwrap();
+    let text: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let (mut written, mut got, mut back) = (0, Vec::<u8>::new(), Vec::<u8>::new());
+    let mut answered = 0;
+    let end = pair.now + Duration::from_secs(60);
+    while !pair.client.lane.stream_at_end(id) {
+        assert!(pair.now < end, "written {written} got {} back {}", got.len(), back.len());
+        written += pair.client.lane.stream_write(id, &text[written..]).unwrap();
+        if written == text.len() {
+            pair.client.lane.stream_finish(id).unwrap();
+        }
+        pair.step();
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = pair.server.lane.stream_read(id, &mut buffer) {
+            got.extend(&buffer[..n]);
+        }
+        answered += pair.server.lane.stream_write(id, &got[answered..]).unwrap_or(0);
+        if pair.server.lane.stream_at_end(id) && answered == text.len() {
+            pair.server.lane.stream_finish(id).unwrap();
+        }
+        while let Ok(n @ 1..) = pair.client.lane.stream_read(id, &mut buffer) {
+            back.extend(&buffer[..n]);
+        }
+    }
+    assert!(got == text && back == text);
+    pair.run_for(Duration::from_millis(200));
+    assert!(pair.client.lane.stream_sent(id) && pair.server.lane.stream_sent(id));
+}
+
+#[test]
+fn a_client_that_moves_is_followed_once_it_answers() {
+    let mut pair = Pair::new(&gigabit(20).fixed("fixed", Rate::from_mbps(100)));
+    pair.offer(1, 2_000_000);
+    pair.run_until(1, |pair| pair.client.delivered() > 0);
+    pair.client.address = address(2000);
+    pair.run_until(2, |pair| pair.client.delivered() == 2_000_000);
+    assert_eq!(pair.server.lane.remote(), Some(address(2000)));
+}
+
+#[test]
+fn a_black_hole_brings_small_packets() {
+    let mut options = gigabit(20).fixed("fixed", Rate::from_mbps(100));
+    options.datagram_max = 8972;
+    options.up = options.up.mtu(4100);
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 3_000_000);
+    pair.run_until(3, |pair| pair.client.delivered() == 3_000_000);
+    assert_eq!(pair.client.lane.stats().datagram, 4052);
+    // The route changes to one with an MTU below what was confirmed.
+    pair.up = Link::new(&options.up.clone().mtu(1300), 5, pair.now).unwrap();
+    pair.offer(2, 300_000);
+    pair.run_until(20, |pair| pair.client.delivered() == 3_300_000);
+    assert!(pair.client.lane.stats().datagram <= 1272);
+}
+
+#[test]
+fn a_silent_peer_is_given_up() {
+    let mut options = gigabit(20);
+    options.up = options.up.outage(Duration::from_millis(500), Duration::from_secs(1000));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 100_000_000);
+    pair.run_until(60, |pair| pair.client.closed().is_some());
+    assert_eq!(pair.client.closed(), Some(CloseCode::TIMEOUT));
+    pair.run_until(60, |pair| pair.client.lane.is_closed());
+}
+
+#[test]
+fn an_idle_lane_is_kept_alive() {
+    let mut pair = Pair::new(&gigabit(20));
+    pair.run_for(Duration::from_secs(120));
+    assert!(pair.client.closed().is_none() && pair.server.closed().is_none());
+    assert!(pair.client.lane.stats().packets_sent < 60);
+}
+
+#[test]
+fn close_reaches_the_peer() {
+    let mut pair = Pair::new(&gigabit(20));
+    pair.run_for(Duration::from_millis(100));
+    let now = pair.now;
+    pair.client.lane.close(now, CloseCode::CANCELLED, "stopped by the user");
+    pair.run_for(Duration::from_millis(200));
+    assert_eq!(pair.server.closed(), Some(CloseCode::CANCELLED));
+    assert!(pair.client.lane.is_closed());
+}
+
+#[test]
+fn feedback_about_unsent_packets_closes() {
+    let mut pair = Pair::new(&gigabit(20));
+    pair.run_for(Duration::from_millis(100));
+    let feedback = longhaul_wire::Feedback {
+        largest: PacketNumber::new(1 << 30),
+        ..longhaul_wire::Feedback::credit_only(Bytes::ZERO)
+    };
+    let mut frames = vec![];
+    Frame::Feedback(feedback).encode(&mut Writer::append(&mut frames)).unwrap();
+    let from = pair.server.address;
+    let number = pair.server.lane.next_number + 5;
+    let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
+    pair.client.receive(pair.now, &packet);
+    pair.client.drain_events();
+    assert_eq!(pair.client.closed(), Some(CloseCode::PROTOCOL_VIOLATION));
+}
+
+#[test]
+fn a_suspend_holds_new_bytes_and_expires() {
+    let mut pair = Pair::new(&gigabit(20).fixed("fixed", Rate::from_mbps(100)));
+    pair.offer(1, 20_000_000);
+    pair.run_for(Duration::from_millis(200));
+    pair.server.lane.suspend_peer(Duration::from_millis(300));
+    pair.run_for(Duration::from_millis(40));
+    let before = pair.client.lane.stats().fresh_bytes_sent;
+    pair.run_for(Duration::from_millis(200));
+    assert_eq!(pair.client.lane.stats().fresh_bytes_sent, before);
+    pair.run_for(Duration::from_millis(200));
+    assert!(pair.client.lane.stats().fresh_bytes_sent > before);
+}
+
+#[test]
+fn numbers_go_on_in_the_next_epoch() {
+    let mut pair = Pair::new(&gigabit(20).loss(1).fixed("fixed", Rate::from_mbps(100)));
+    pair.client.lane.next_number = (1 << 30) - 300;
+    pair.offer(1, 2_000_000);
+    pair.run_until(3, |pair| pair.client.delivered() == 2_000_000);
+    assert_eq!(PacketNumber::new(pair.client.lane.next_number).epoch(), 1);
+}
+
+#[test]
+fn memory_is_bounded_by_the_path() {
+    let options = gigabit(100).loss(5).fixed("fixed", Rate::from_mbps(900));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 100_000_000);
+    let mut most = (0, 0);
+    while pair.client.delivered() < 100_000_000 {
+        pair.step();
+        most.0 = most.0.max(pair.client.lane.tracked());
+        most.1 = most.1.max(pair.server.lane.tracked());
+    }
+    // 7700 packets are in flight, 385 of them lost; three round trips are remembered.
+    assert!(most.0 < 3000 && most.1 < 2000, "{most:?}");
+}
+
+#[test]
+fn auto_fills_a_long_path_despite_loss() {
+    for percent in [0, 1] {
+        let mut pair = Pair::new(&gigabit(100).loss(percent));
+        pair.offer(1, 250_000_000);
+        let took = pair.run_until(30, |pair| pair.client.delivered() == 250_000_000);
+        let goodput = Rate::from_bytes_over(250_000_000, took);
+        assert!(goodput > Rate::from_mbps(500), "{percent} %: {goodput}");
+    }
+}
+
+#[test]
+fn repair_policies_are_those_of_their_profiles() {
+    assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::BlastRounds);
+    assert_eq!(Profile::by_name("auto").unwrap().repair, Repair::Continuous);
+}

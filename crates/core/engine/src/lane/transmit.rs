@@ -1,0 +1,525 @@
+//! What to send next: control first, then streams, then objects.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use longhaul_units::{Bytes, Duration, Instant, PacketNumber};
+use longhaul_wire::{
+    AEAD_TAG_LEN, BASE_DATAGRAM, Feedback, Frame, HEADER_LEN, MAX_EPOCH_PACKETS, OBJECT_HEADER_LEN,
+    State as StateFrame, Writer,
+};
+
+use super::{CONTROL_MIN_WIRE, Ending, Lane, State};
+use crate::control::SentFrame;
+use crate::ledger::{Content, ENTRY_PACKETS, Entry};
+use crate::{Path, Run};
+
+/// Room for a plan, reused from call to call.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Frames of a CONTROL packet, to be sealed.
+    pub frames: Vec<u8>,
+    /// Object bytes of a batch, in the order of packet numbers. Every packet of the batch
+    /// carries [`What::Objects::payload`] bytes but the very last, which may carry fewer.
+    pub runs: Vec<Run>,
+}
+
+/// A batch to be sent now: `packets` datagrams with consecutive numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub to: SocketAddr,
+    /// Number of the first packet.
+    pub first: PacketNumber,
+    /// How many.
+    pub packets: u16,
+    /// Send time for their headers.
+    pub send_time: u32,
+    /// What they carry.
+    pub what: What,
+}
+
+/// What a batch carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// One CONTROL packet with [`Plan::frames`].
+    Control,
+    /// OBJECT packets with [`Plan::runs`].
+    Objects {
+        /// Object bytes in each packet but the last.
+        payload: u16,
+    },
+}
+
+/// Datagrams of one `sendmsg` with segmentation offload: the most that one call may carry is
+/// 65 507 bytes, and one ledger entry.
+const BATCH_BYTES_MAX: u64 = 65_507;
+
+impl Lane {
+    /// Plans the next batch of at most `packets_max` packets (1 to 64), or says that nothing is to
+    /// be sent now. `plan` is overwritten.
+    #[must_use]
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        packets_max: u16,
+        plan: &mut Plan,
+    ) -> Option<Transmit> {
+        plan.frames.clear();
+        plan.runs.clear();
+        self.skip_to_next_epoch();
+        match &self.state {
+            State::Open => {}
+            State::Closing { .. } => return self.plan_close(now, path, plan),
+            State::Closed => return None,
+        }
+        if let Some(transmit) = self.plan_address(now, path, plan) {
+            return Some(transmit);
+        }
+        let to = self.addresses.current()?;
+        if let Some(size) = self.probe_size(now, path) {
+            return Some(self.plan_probe(now, path, to, size, plan));
+        }
+        if let Some(transmit) = self.plan_control(now, path, to, plan) {
+            return Some(transmit);
+        }
+        self.plan_objects(now, path, to, u64::from(packets_max), plan)
+    }
+
+    /// Bytes of frames that fit a CONTROL packet now.
+    fn frames_room(&self) -> usize {
+        usize::from(self.mtu.datagram()) - HEADER_LEN - AEAD_TAG_LEN
+    }
+
+    /// Whether the address may be sent a CONTROL packet of any size below the path MTU.
+    pub(super) fn control_allowed(&self) -> bool {
+        self.addresses.allowance() >= self.control_wire(self.frames_room())
+    }
+
+    /// Whether the address may be sent a size probe.
+    pub(super) fn probe_allowed(&self) -> bool {
+        self.addresses.allowance() > u64::from(self.config.datagram_max) + self.ip_overhead()
+    }
+
+    fn control_wire(&self, frames: usize) -> u64 {
+        self.ip_overhead() + (HEADER_LEN + AEAD_TAG_LEN + frames) as u64
+    }
+
+    /// A CONTROL packet with the frames in `plan` goes out.
+    fn control(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        to: SocketAddr,
+        content: Option<Content>,
+        plan: &Plan,
+    ) -> Transmit {
+        let wire = self.control_wire(plan.frames.len());
+        let number = self.next_number;
+        self.next_number += 1;
+        self.addresses.on_sent(to, wire);
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += wire;
+        if let Some(content) = content {
+            if !matches!(content, Content::Probe(_)) {
+                path.on_sent(now, wire, false);
+                self.waiting_since.get_or_insert(now);
+            }
+            self.ledger.push(Entry {
+                first: number,
+                count: 1,
+                acked: 0,
+                lost: 0,
+                sent_at: now,
+                wire_bytes: wire as u32,
+                last_wire_bytes: wire as u32,
+                content,
+            });
+        }
+        Transmit {
+            to,
+            first: PacketNumber::new(number),
+            packets: 1,
+            send_time: now.as_wire_micros(),
+            what: What::Control,
+        }
+    }
+
+    fn plan_close(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
+        let gap = path.rtt().smoothed();
+        let State::Closing { code, reason, left, next } = &mut self.state else { return None };
+        if *next > now {
+            return None;
+        }
+        *left -= 1;
+        *next = now + gap;
+        let (code, reason, last) = (*code, core::mem::take(reason), *left == 0);
+        let to = self.addresses.current();
+        let allowed = self.addresses.allowance() >= CONTROL_MIN_WIRE + reason.len() as u64;
+        if to.is_some() && allowed {
+            push(&mut plan.frames, &Frame::Close { code, reason: &reason });
+        }
+        self.restore_reason(reason);
+        if last {
+            self.state = State::Closed;
+        }
+        let to = to.filter(|_| allowed)?;
+        Some(self.control(now, path, to, None, plan))
+    }
+
+    fn restore_reason(&mut self, text: String) {
+        if let State::Closing { reason, .. } = &mut self.state {
+            *reason = text;
+        }
+    }
+
+    /// CHALLENGE and RESPONSE, each to the address that it is for.
+    fn plan_address(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
+        if let Some((to, data)) = self.responses.pop_front() {
+            push(&mut plan.frames, &Frame::Response(data));
+            return Some(self.control(now, path, to, None, plan));
+        }
+        let (to, data) = self.addresses.poll_challenge(now, CONTROL_MIN_WIRE)?;
+        push(&mut plan.frames, &Frame::Challenge(data));
+        let content = Content::Control(alloc::vec![SentFrame::Challenge]);
+        Some(self.control(now, path, to, Some(content), plan))
+    }
+
+    fn probe_size(&mut self, now: Instant, path: &Path) -> Option<u16> {
+        if !self.probe_allowed() {
+            return None;
+        }
+        self.mtu.poll(now, self.mtu_retry(path))
+    }
+
+    fn plan_probe(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        to: SocketAddr,
+        size: u16,
+        plan: &mut Plan,
+    ) -> Transmit {
+        push(&mut plan.frames, &Frame::Ping);
+        plan.frames.resize(usize::from(size) - HEADER_LEN - AEAD_TAG_LEN, 0);
+        self.control(now, path, to, Some(Content::Probe(size)), plan)
+    }
+
+    /// Reports, limits, stream bytes and pings, as many as fit one packet.
+    fn plan_control(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        to: SocketAddr,
+        plan: &mut Plan,
+    ) -> Option<Transmit> {
+        let room = self.frames_room();
+        if !self.control_allowed() {
+            return None;
+        }
+        let mut sent: Vec<SentFrame> = Vec::new();
+        let report = self.reception.report_due().is_some_and(|due| due <= now);
+        if report || self.state_due.is_some_and(|due| due <= now) {
+            let round_trip = path.rtt().has_sample().then(|| path.rtt().smoothed());
+            push(&mut plan.frames, &Frame::State(StateFrame { floor: self.floor(), round_trip }));
+            self.state_due = None;
+        }
+        if report {
+            self.push_feedback(now, room, plan);
+        }
+        if let Some((order, duration)) = self.our_suspend.take() {
+            push(&mut plan.frames, &Frame::Suspend { order, duration });
+        }
+        if let Some(Ending { end, ask: true, .. }) = self.blast.ending {
+            let round = self.blast.round;
+            push(&mut plan.frames, &Frame::RoundEnd { round, end: PacketNumber::new(end) });
+            self.blast.ending = Some(Ending { end, asked: Some(self.next_number), ask: false });
+            sent.push(SentFrame::RoundEnd);
+        }
+        self.push_stream_control(room, &mut plan.frames, &mut sent);
+        if self.may_send(now, path, self.control_wire(room)) {
+            self.push_stream_data(room, &mut plan.frames, &mut sent);
+        }
+        if core::mem::take(&mut self.ping_wanted) && sent.is_empty() {
+            push(&mut plan.frames, &Frame::Ping);
+            sent.push(SentFrame::Ping);
+        }
+        if plan.frames.is_empty() {
+            return None;
+        }
+        let content = (!sent.is_empty()).then_some(Content::Control(sent));
+        Some(self.control(now, path, to, content, plan))
+    }
+
+    fn push_feedback(&mut self, now: Instant, room: usize, plan: &mut Plan) {
+        let Some(largest) = self.reception.largest else { return };
+        let budget = (room - plan.frames.len() - FEEDBACK_FIXED_MAX).min(RANGES_MAX);
+        let mut buffer = [0; RANGES_MAX];
+        let feedback = Feedback {
+            largest: PacketNumber::new(largest.number),
+            largest_sent: largest.send_time,
+            largest_received: largest.at.as_wire_micros(),
+            delay: now - largest.at,
+            packets: self.reception.packets,
+            bytes: Bytes::new(self.reception.bytes),
+            marked: self.reception.marked,
+            socket_drops: self.reception.socket_drops,
+            host_drops: 0,
+            credit: Bytes::new(self.our_credit),
+            ranges: self.reception.report(&mut buffer[..budget]),
+            receive_capacity: self.our_capacity,
+            socket_buffer: self.config.socket_buffer,
+        };
+        push(&mut plan.frames, &Frame::Feedback(feedback));
+        self.stats.feedback_sent += 1;
+        self.reception.on_report(now);
+        // A round's end wants everything below it reported, in as many frames as it takes.
+        if let Some(end) = self.round_reports_until {
+            if self.reception.reported_to(end) {
+                self.round_reports_until = None;
+            } else {
+                self.reception.request_report();
+            }
+        }
+    }
+
+    fn push_stream_control(
+        &mut self,
+        room: usize,
+        frames: &mut Vec<u8>,
+        sent: &mut Vec<SentFrame>,
+    ) {
+        for (&id, stream) in &mut self.streams {
+            if frames.len() + STREAM_CONTROL_MAX > room {
+                return;
+            }
+            if core::mem::take(&mut stream.limit_due) {
+                let limit = stream.receive.limit();
+                push(frames, &Frame::StreamLimit { stream: id, limit });
+                sent.push(SentFrame::StreamLimit { stream: id });
+            }
+            if let Some(reset) = &mut stream.reset
+                && core::mem::take(&mut reset.due)
+            {
+                push(frames, &Frame::StreamReset { stream: id, code: reset.code });
+                sent.push(SentFrame::StreamReset { stream: id });
+            }
+        }
+    }
+
+    fn push_stream_data(&mut self, room: usize, frames: &mut Vec<u8>, sent: &mut Vec<SentFrame>) {
+        for (&id, stream) in &mut self.streams {
+            while frames.len() + STREAM_HEADER_MAX < room {
+                let space = (room - frames.len() - STREAM_HEADER_MAX) as u64;
+                let Some(piece) = stream.send.take(space) else { break };
+                let (front, back) = stream.send.slices(&piece.range);
+                let (offset, fin) = (piece.range.start, piece.fin);
+                // A wrapped buffer makes two frames; the second carries the end.
+                if !back.is_empty() {
+                    let first = Frame::Stream { stream: id, offset, fin: false, data: front };
+                    push(frames, &first);
+                    let offset = offset + front.len() as u64;
+                    push(frames, &Frame::Stream { stream: id, offset, fin, data: back });
+                } else {
+                    push(frames, &Frame::Stream { stream: id, offset, fin, data: front });
+                }
+                sent.push(SentFrame::Stream { stream: id, piece });
+            }
+        }
+    }
+
+    /// Whether pacing and window let `bytes` go now.
+    fn may_send(&self, now: Instant, path: &Path, bytes: u64) -> bool {
+        path.window_room().is_none_or(|room| room >= bytes)
+            && path.earliest(now, bytes).is_none_or(|at| at <= now)
+            && self.addresses.allowance() >= bytes
+    }
+
+    fn fresh_allowed(&self, now: Instant) -> bool {
+        self.addresses.is_validated() && self.suspended.is_none_or(|s| s.until <= now)
+    }
+
+    fn plan_objects(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        to: SocketAddr,
+        packets_max: u64,
+        plan: &mut Plan,
+    ) -> Option<Transmit> {
+        if !self.addresses.is_validated() {
+            return None;
+        }
+        let fresh = self.fresh_allowed(now);
+        if !self.outbox.has_resends() && (self.outbox.backlog_bytes() == 0 || !fresh) {
+            if fresh {
+                self.on_nothing_to_send();
+            }
+            return None;
+        }
+        self.starved = false;
+        let payload = u64::from(self.payload());
+        let overhead = self.ip_overhead() + (OBJECT_HEADER_LEN + self.config.object_tag) as u64;
+        let wire = payload + overhead;
+        let packets = self.batch_size(now, path, packets_max, wire)?;
+        let mut taken = 0;
+        while taken < packets {
+            let Some(run) = self.outbox.take(payload, packets - taken, fresh) else { break };
+            taken += u64::from(run.packets);
+            plan.runs.push(run);
+            if !run.extent.len.is_multiple_of(payload) {
+                break;
+            }
+        }
+        if taken == 0 {
+            return None;
+        }
+        Some(self.objects(now, path, to, payload, overhead, plan))
+    }
+
+    /// Packets that pacing and window allow now, 0 being `None`.
+    fn batch_size(&self, now: Instant, path: &Path, packets_max: u64, wire: u64) -> Option<u64> {
+        let datagram = wire - self.ip_overhead();
+        let most = packets_max.min(ENTRY_PACKETS).min(BATCH_BYTES_MAX / datagram);
+        let mut packets = (path.quantum() / wire).clamp(1, most);
+        if let Some(room) = path.window_room() {
+            // A full window opens a feedback at a time; sending each sliver at once would make
+            // batches of a packet or two.
+            let window = path.window().unwrap_or(u64::MAX);
+            let worth = (packets * wire).min(window / 4).max(1);
+            if room < worth && path.in_flight() > 0 {
+                return None;
+            }
+            packets = packets.min((room / wire).max(1));
+        }
+        path.earliest(now, packets * wire).is_none_or(|at| at <= now).then_some(packets)
+    }
+
+    /// When [`Self::batch_size`] or streams will allow something, as far as pacing decides it.
+    pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+        if self.ping_wanted || !self.responses.is_empty() || self.our_suspend.is_some() {
+            return Some(now);
+        }
+        let streams = self.streams_pending();
+        let objects = self.addresses.is_validated()
+            && (self.outbox.has_resends() || self.outbox.backlog_bytes() > 0);
+        if !streams && !objects {
+            return None;
+        }
+        if path.window_room().is_some_and(|room| room == 0) {
+            return None;
+        }
+        let fresh = self.suspended.map(|s| s.until).filter(|until| *until > now);
+        if !streams && !self.outbox.has_resends() && fresh.is_some() {
+            return fresh;
+        }
+        let wire = u64::from(self.mtu.datagram()) + self.ip_overhead();
+        let most = BATCH_BYTES_MAX / u64::from(self.mtu.datagram());
+        let bytes = (path.quantum() / wire).clamp(1, most.min(ENTRY_PACKETS)) * wire;
+        let room = path.window_room().unwrap_or(u64::MAX);
+        let window = path.window().unwrap_or(u64::MAX);
+        if room < bytes.min(window / 4) && path.in_flight() > 0 {
+            return None;
+        }
+        Some(path.earliest(now, bytes.min(room.max(wire))).unwrap_or(now))
+    }
+
+    fn objects(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        to: SocketAddr,
+        payload: u64,
+        overhead: u64,
+        plan: &Plan,
+    ) -> Transmit {
+        let first = self.next_number;
+        let wire = payload + overhead;
+        let (mut packets, mut total) = (0, 0);
+        for run in &plan.runs {
+            let last = run.extent.len - (u64::from(run.packets) - 1) * payload;
+            self.ledger.push(Entry {
+                first: self.next_number,
+                count: run.packets as u8,
+                acked: 0,
+                lost: 0,
+                sent_at: now,
+                wire_bytes: wire as u32,
+                last_wire_bytes: (last + overhead) as u32,
+                content: Content::Object {
+                    object: run.extent.object,
+                    offset: run.extent.offset,
+                    payload: payload as u16,
+                    end: run.extent.end(),
+                },
+            });
+            self.next_number += u64::from(run.packets);
+            packets += run.packets;
+            total += run.extent.len + u64::from(run.packets) * overhead;
+            if run.resent {
+                self.stats.packets_resent += u64::from(run.packets);
+            } else {
+                self.stats.fresh_bytes_sent += run.extent.len;
+            }
+        }
+        self.stats.packets_sent += u64::from(packets);
+        self.stats.bytes_sent += total;
+        self.waiting_since.get_or_insert(now);
+        let state_interval = path.rtt().smoothed() / 4;
+        self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
+        self.addresses.on_sent(to, total);
+        path.on_sent(now, total, self.outbox.backlog_bytes() == 0);
+        Transmit {
+            to,
+            first: PacketNumber::new(first),
+            packets,
+            send_time: now.as_wire_micros(),
+            what: What::Objects { payload: payload as u16 },
+        }
+    }
+
+    /// Everything offered is sent: rates measured from here on say what the application gave,
+    /// and a blast round may be over.
+    fn on_nothing_to_send(&mut self) {
+        if !self.starved {
+            self.starved = true;
+            self.limited_below = self.next_number;
+        }
+        if self.is_blast()
+            && self.blast.flushed
+            && self.blast.ending.is_none()
+            && self.ledger.has_unsettled_objects()
+        {
+            let end = self.next_number;
+            self.blast.ending = Some(Ending { end, asked: None, ask: true });
+        }
+    }
+
+    /// Numbers of an epoch end before 2^30; a batch never straddles two (protocol.md 4.2).
+    fn skip_to_next_epoch(&mut self) {
+        let sequence = self.next_number & ((1 << PacketNumber::SEQUENCE_BITS) - 1);
+        if sequence + ENTRY_PACKETS > MAX_EPOCH_PACKETS {
+            let epoch = u64::from(PacketNumber::new(self.next_number).epoch()) + 1;
+            self.next_number = epoch << PacketNumber::SEQUENCE_BITS;
+        }
+    }
+}
+
+fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
+    // Appending to a vector always has room.
+    let _ = frame.encode(&mut Writer::append(frames));
+}
+
+/// Most bytes of a FEEDBACK frame without its ranges, its type and length included.
+const FEEDBACK_FIXED_MAX: usize = 96;
+/// Most bytes of ranges in one report: some hundred gaps.
+const RANGES_MAX: usize = 1024;
+/// Most bytes of STREAM without its data, twice for a wrapped buffer.
+const STREAM_HEADER_MAX: usize = 48;
+/// Most bytes of STREAM_LIMIT and STREAM_RESET together.
+const STREAM_CONTROL_MAX: usize = 40;
+/// Shortest time between two STATEs sent of this side's own accord.
+const STATE_INTERVAL_MIN: Duration = Duration::from_millis(1);
+const _: () = assert!(FEEDBACK_FIXED_MAX + 2 * STREAM_HEADER_MAX < BASE_DATAGRAM - 36);

@@ -1,0 +1,308 @@
+//! What was sent and not yet settled: one [`Entry`] for up to 64 packets of consecutive numbers.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use longhaul_units::{Extent, Instant, ObjectId};
+
+use crate::control::SentFrame;
+
+/// Packets that one entry can hold: the bits of its masks.
+pub(crate) const ENTRY_PACKETS: u64 = 64;
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// Number of the first packet.
+    pub first: u64,
+    pub count: u8,
+    /// Bit i: packet `first + i` was reported received.
+    pub acked: u64,
+    /// Bit i: packet `first + i` was taken as lost. May later be acked too.
+    pub lost: u64,
+    pub sent_at: Instant,
+    /// IP-layer bytes of each packet but the last.
+    pub wire_bytes: u32,
+    /// IP-layer bytes of the last packet.
+    pub last_wire_bytes: u32,
+    pub content: Content,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Bytes of an object: `payload` in each packet, fewer in the last.
+    Object { object: ObjectId, offset: u64, payload: u16, end: u64 },
+    /// Frames to be repeated when lost; one packet.
+    Control(Vec<SentFrame>),
+    /// A path MTU probe of this many bytes of UDP payload; its loss means nothing else.
+    Probe(u16),
+}
+
+impl Entry {
+    pub fn end(&self) -> u64 {
+        self.first + u64::from(self.count)
+    }
+
+    fn all(&self) -> u64 {
+        mask(0, u64::from(self.count))
+    }
+
+    fn bits(&self, numbers: &Range<u64>) -> u64 {
+        let start = numbers.start.max(self.first) - self.first;
+        let end = numbers.end.min(self.end()).saturating_sub(self.first);
+        if start >= end { 0 } else { mask(start, end) }
+    }
+
+    /// IP-layer bytes of the packets in `bits`.
+    pub fn bytes_of(&self, bits: u64) -> u64 {
+        let last = bits >> (self.count - 1) & 1;
+        (u64::from(bits.count_ones()) - last) * u64::from(self.wire_bytes)
+            + last * u64::from(self.last_wire_bytes)
+    }
+
+    /// Object bytes held by the packets in `bits`, ascending; nothing for other content.
+    pub fn extents_of(&self, bits: u64) -> impl Iterator<Item = Extent> + use<> {
+        let (object, base, payload, limit) = match self.content {
+            Content::Object { object, offset, payload, end } => {
+                (object, offset, u64::from(payload), end)
+            }
+            _ => (ObjectId(0), 0, 0, 0),
+        };
+        let mut left = if limit == 0 { 0 } else { bits };
+        core::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let start = u64::from(left.trailing_zeros());
+            let run = u64::from((left >> start).trailing_ones());
+            left &= !mask(start, start + run);
+            let offset = base + start * payload;
+            let end = (base + (start + run) * payload).min(limit);
+            Some(Extent { object, offset, len: end - offset })
+        })
+    }
+}
+
+/// Bits `start..end`, at most 64.
+fn mask(start: u64, end: u64) -> u64 {
+    let below = |n: u64| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+    below(end) & !below(start)
+}
+
+/// What a report told about the packets of one entry.
+pub(crate) struct Outcome<'a> {
+    pub entry: &'a Entry,
+    /// Newly reported received, and not taken as lost before.
+    pub acked: u64,
+    /// Newly reported received although they had been taken as lost.
+    pub spurious: u64,
+    /// Newly taken as lost.
+    pub lost: u64,
+}
+
+/// A FEEDBACK frame's statement about packet numbers.
+pub(crate) struct Report<R> {
+    pub covered: Range<u64>,
+    /// Received numbers within `covered`, ascending and disjoint.
+    pub received: R,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    entries: VecDeque<Entry>,
+}
+
+impl Ledger {
+    /// Adds an entry; its numbers are above all others.
+    pub fn push(&mut self, entry: Entry) {
+        debug_assert!(u64::from(entry.count) <= ENTRY_PACKETS && entry.count > 0);
+        debug_assert!(self.entries.back().is_none_or(|last| last.end() <= entry.first));
+        self.entries.push_back(entry);
+    }
+
+    /// Lowest number not settled, if any.
+    pub fn floor(&self) -> Option<u64> {
+        self.entries.front().map(|entry| entry.first)
+    }
+
+    /// Number of entries, for memory accounting.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// When the packet `number` was sent, while it is tracked.
+    pub fn sent_at(&self, number: u64) -> Option<Instant> {
+        let i = self.entries.partition_point(|entry| entry.end() <= number);
+        self.entries.get(i).filter(|entry| entry.first <= number).map(|entry| entry.sent_at)
+    }
+
+    /// Applies `report`: packets received are acked, and packets missing are lost where
+    /// `is_lost` says so of their entry. `outcome` sees every entry that changed.
+    pub fn apply(
+        &mut self,
+        report: Report<impl Iterator<Item = Range<u64>>>,
+        is_lost: impl Fn(&Entry) -> bool,
+        mut outcome: impl FnMut(Outcome<'_>),
+    ) {
+        let Report { covered, received } = report;
+        let mut received = received.peekable();
+        let start = self.entries.partition_point(|entry| entry.end() <= covered.start);
+        for entry in self.entries.range_mut(start..) {
+            if entry.first >= covered.end {
+                break;
+            }
+            let mut arrived = 0;
+            while let Some(range) = received.peek() {
+                if range.start >= entry.end() {
+                    break;
+                }
+                arrived |= entry.bits(range);
+                if range.end > entry.end() {
+                    break;
+                }
+                received.next();
+            }
+            let new = arrived & !entry.acked;
+            let spurious = new & entry.lost;
+            entry.acked |= new;
+            let mut lost = 0;
+            if entry.acked | entry.lost != entry.all() && is_lost(entry) {
+                lost = entry.bits(&covered) & !entry.acked & !entry.lost;
+                entry.lost |= lost;
+            }
+            if new | lost != 0 {
+                outcome(Outcome { entry, acked: new & !spurious, spurious, lost });
+            }
+        }
+    }
+
+    /// Forgets settled entries at the front: all packets acked, or lost and sent before `horizon`,
+    /// so that a late arrival can still be recognised for a while.
+    pub fn forget(&mut self, horizon: Instant) {
+        while let Some(entry) = self.entries.front() {
+            let settled = entry.acked | entry.lost == entry.all();
+            let waiting = entry.acked != entry.all() && entry.sent_at >= horizon;
+            if !settled || waiting {
+                break;
+            }
+            self.entries.pop_front();
+        }
+    }
+
+    /// Whether any packet is neither acked nor lost.
+    pub fn has_unsettled(&self) -> bool {
+        self.entries.iter().rev().any(|entry| entry.acked | entry.lost != entry.all())
+    }
+
+    /// Whether an OBJECT packet is neither acked nor lost.
+    pub fn has_unsettled_objects(&self) -> bool {
+        self.has_unsettled_objects_below(u64::MAX)
+    }
+
+    /// Whether an OBJECT packet below `end` is neither acked nor lost.
+    pub fn has_unsettled_objects_below(&self, end: u64) -> bool {
+        self.entries.iter().take_while(|entry| entry.first < end).any(|entry| {
+            matches!(entry.content, Content::Object { .. })
+                && entry.acked | entry.lost != entry.all()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use core::time::Duration;
+
+    fn object_entry(first: u64, count: u8, at_ms: u64) -> Entry {
+        let offset = first * 1000;
+        Entry {
+            first,
+            count,
+            acked: 0,
+            lost: 0,
+            sent_at: Instant::ZERO + Duration::from_millis(at_ms),
+            wire_bytes: 1100,
+            last_wire_bytes: 600,
+            content: Content::Object {
+                object: ObjectId(7),
+                offset,
+                payload: 1000,
+                end: offset + (u64::from(count) - 1) * 1000 + 500,
+            },
+        }
+    }
+
+    fn apply(
+        ledger: &mut Ledger,
+        covered: Range<u64>,
+        received: Vec<Range<u64>>,
+        lost_before_ms: u64,
+    ) -> (u64, u64, Vec<Extent>) {
+        let (mut acked, mut spurious, mut lost) = (0, 0, vec![]);
+        let horizon = Instant::ZERO + Duration::from_millis(lost_before_ms);
+        ledger.apply(
+            Report { covered, received: received.into_iter() },
+            |entry| entry.sent_at < horizon,
+            |o| {
+                acked += o.entry.bytes_of(o.acked);
+                spurious += u64::from(o.spurious.count_ones());
+                lost.extend(o.entry.extents_of(o.lost));
+            },
+        );
+        (acked, spurious, lost)
+    }
+
+    #[test]
+    fn whole_entries_settle_and_are_forgotten() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 64, 0));
+        ledger.push(object_entry(64, 10, 1));
+        let (acked, _, lost) = apply(&mut ledger, 0..74, vec![0..74], 0);
+        assert_eq!(acked, 72 * 1100 + 2 * 600);
+        assert!(lost.is_empty());
+        ledger.forget(Instant::ZERO);
+        assert_eq!(ledger.len(), 0);
+    }
+
+    #[test]
+    fn holes_are_lost_only_when_old_enough_and_covered() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 10, 0));
+        ledger.push(object_entry(10, 10, 5));
+        let (_, _, lost) = apply(&mut ledger, 0..20, vec![0..3, 5..9, 12..20], 3);
+        assert_eq!(
+            lost,
+            [
+                Extent { object: ObjectId(7), offset: 3000, len: 2000 },
+                Extent { object: ObjectId(7), offset: 9000, len: 500 },
+            ]
+        );
+        // Not covered by the report: nothing is known of 0..2.
+        ledger.push(object_entry(20, 10, 6));
+        let (_, _, lost) = apply(&mut ledger, 11..30, vec![12..30], 100);
+        assert_eq!(lost, [Extent { object: ObjectId(7), offset: 11_000, len: 1000 }]);
+        assert!(ledger.has_unsettled_objects_below(11));
+    }
+
+    #[test]
+    fn late_arrivals_are_spurious_losses() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 4, 0));
+        let (_, _, lost) = apply(&mut ledger, 0..4, vec![0..1, 2..4], 1);
+        assert_eq!(lost.len(), 1);
+        let (acked, spurious, _) = apply(&mut ledger, 0..4, vec![0..4], 1);
+        assert_eq!((acked, spurious), (0, 1));
+    }
+
+    #[test]
+    fn lost_entries_wait_for_the_horizon() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 2, 0));
+        apply(&mut ledger, 0..2, vec![1..2], 1);
+        ledger.forget(Instant::ZERO);
+        assert_eq!(ledger.len(), 1);
+        ledger.forget(Instant::ZERO + Duration::from_millis(1));
+        assert_eq!(ledger.len(), 0);
+    }
+}

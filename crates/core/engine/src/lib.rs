@@ -1,0 +1,51 @@
+//! The transport engine: what to send, what is lost, when to speak.
+//!
+//! Sans-IO: no socket, clock, thread, key or payload. A [`Lane`] is one UDP path of a connection;
+//! a [`Path`] is the rate control that the lanes of one network path share. See [`Lane`] for the
+//! contract between engine and driver, and docs/protocol.md for the bytes.
+//!
+//! ```
+//! use longhaul_engine::{Lane, LaneConfig, Path, Plan, Role};
+//! use longhaul_rate_control::{Governor, Profile, Start};
+//! use longhaul_units::{Duration, Instant, LaneId};
+//! use longhaul_wire::ConnectionId;
+//!
+//! let now = Instant::from_nanos(0);
+//! let start = Start { now, packet: 1500, rate: None };
+//! let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+//! let rtt = Duration::from_millis(100);
+//! let mut path = Path::new(now, controller, Governor::new(now), rtt, 1);
+//! let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), Role::Client, 1);
+//! config.remote = Some(([127, 0, 0, 1], 7420).into());
+//! let mut lane = Lane::new(now, config);
+//! let mut plan = Plan::default();
+//! // A client speaks first: its CHALLENGE is due at once.
+//! let first = lane.poll_transmit(now, &mut path, 44, &mut plan).unwrap();
+//! assert_eq!((first.first.get(), first.packets), (0, 1));
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod address;
+mod config;
+mod control;
+mod event;
+mod lane;
+mod ledger;
+mod mtu;
+mod outbox;
+mod path;
+mod reception;
+mod stats;
+mod stream;
+
+pub use address::Role;
+pub use config::LaneConfig;
+pub use event::{Closed, Event};
+pub use lane::{Lane, Plan, StreamError, Transmit, What};
+pub use outbox::Run;
+pub use path::Path;
+pub use reception::Arrival;
+pub use stats::LaneStats;

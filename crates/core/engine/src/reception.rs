@@ -1,0 +1,312 @@
+//! What has arrived on a lane, and when to tell the peer: replay filter and feedback schedule
+//! (protocol.md 4.4, 5.4).
+
+use core::ops::Range;
+use core::time::Duration;
+
+use longhaul_units::{Instant, PacketNumber, RangeSet};
+use longhaul_wire::Ranges;
+
+/// Gaps that the set of received numbers may have (protocol.md 4.4).
+const GAPS_MAX: usize = 4096;
+/// Longest time between two reports while packets arrive.
+const INTERVAL_MAX: Duration = Duration::from_millis(10);
+/// Shortest time between two reports.
+const INTERVAL_MIN: Duration = Duration::from_micros(250);
+/// Shortest time after which a report is brought on by the bytes that arrived.
+const BULK_INTERVAL: Duration = Duration::from_micros(50);
+/// IP-layer bytes that bring a report on early.
+const BULK_BYTES: u64 = 512 << 10;
+/// Interval until the peer has told its round trip.
+const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
+
+/// Packets of consecutive numbers that arrived together and authenticated.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// Their numbers; not empty.
+    pub numbers: Range<u64>,
+    /// When the last of them arrived, by the receiver's clock: kernel time stamp where there is one.
+    pub at: Instant,
+    /// Send time in the header of the last packet.
+    pub send_time: u32,
+    /// IP-layer bytes of all of them.
+    pub wire_bytes: u64,
+    /// How many carried the ECN mark CE.
+    pub marked: u32,
+    /// The socket reported since the arrival before this one that its buffer had overflowed.
+    pub overflowed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reception {
+    received: RangeSet,
+    /// Nothing below is accepted or reported.
+    floor: u64,
+    pub largest: Option<Largest>,
+    pub packets: u64,
+    pub bytes: u64,
+    pub marked: u64,
+    pub socket_drops: u64,
+    pub replays: u64,
+    /// The peer's smoothed RTT, from STATE.
+    peer_round_trip: Option<Duration>,
+    unreported_bytes: u64,
+    unreported: bool,
+    urgent: bool,
+    last_report: Option<Instant>,
+    /// Where the next rotating section begins.
+    rotation: u64,
+    report_newest: bool,
+}
+
+/// The highest number received, with what RTT and rate are computed from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Largest {
+    pub number: u64,
+    pub send_time: u32,
+    pub at: Instant,
+}
+
+impl Default for Reception {
+    fn default() -> Self {
+        Self {
+            received: RangeSet::new(),
+            floor: 0,
+            largest: None,
+            packets: 0,
+            bytes: 0,
+            marked: 0,
+            socket_drops: 0,
+            replays: 0,
+            peer_round_trip: None,
+            unreported_bytes: 0,
+            unreported: false,
+            urgent: false,
+            last_report: None,
+            rotation: 0,
+            report_newest: true,
+        }
+    }
+}
+
+impl Reception {
+    /// Whether a packet with this number may be opened: its epoch is the current one or a
+    /// neighbour, and it is no replay.
+    pub fn accepts(&mut self, number: u64) -> bool {
+        let epoch = PacketNumber::new(number).epoch();
+        let current = self.largest.map_or(0, |l| PacketNumber::new(l.number).epoch());
+        let fresh =
+            epoch.abs_diff(current) <= 1 && number >= self.floor && !self.received.contains(number);
+        self.replays += u64::from(!fresh);
+        fresh
+    }
+
+    /// Notes packets that authenticated. `eliciting`: they ask to be reported.
+    pub fn on_arrival(&mut self, arrival: &Arrival, eliciting: bool) {
+        let Range { start, end } = arrival.numbers.clone();
+        let expected = self.received.last().map_or(self.floor, |last| last.end);
+        let same_epoch =
+            PacketNumber::new(start).epoch() == PacketNumber::new(expected.max(1) - 1).epoch();
+        if start > expected && same_epoch {
+            // The first loss after none is worth an early report; while losses go on the
+            // regular ones tell it soon enough.
+            self.urgent |= eliciting && self.received.range_count() <= 1;
+            if arrival.overflowed {
+                self.socket_drops += start - expected;
+            }
+        }
+        self.packets += self.received.insert(start..end);
+        self.bytes += arrival.wire_bytes;
+        self.marked += u64::from(arrival.marked);
+        if self.largest.is_none_or(|largest| end - 1 > largest.number) {
+            self.largest =
+                Some(Largest { number: end - 1, send_time: arrival.send_time, at: arrival.at });
+        }
+        if eliciting {
+            self.unreported = true;
+            self.unreported_bytes += arrival.wire_bytes;
+        }
+        if self.received.range_count() > GAPS_MAX
+            && let Some(first) = self.received.first()
+        {
+            self.settle_below(first.end);
+        }
+    }
+
+    /// The peer's STATE: nothing below `floor` matters any more.
+    pub fn on_state(&mut self, floor: u64, round_trip: Option<Duration>) {
+        // A floor above what was ever received would make us deaf to packets in flight; those
+        // can only be numbers that the peer has already settled, so it is taken as it stands,
+        // but never beyond the next epoch's start.
+        self.settle_below(floor);
+        if round_trip.is_some() {
+            self.peer_round_trip = round_trip;
+        }
+    }
+
+    fn settle_below(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.received.remove_below(floor);
+        }
+    }
+
+    /// A report is wanted at once.
+    pub fn request_report(&mut self) {
+        self.unreported = true;
+        self.urgent = true;
+    }
+
+    /// Rotating reports begin anew at the floor.
+    pub fn restart_rotation(&mut self) {
+        self.rotation = self.floor;
+    }
+
+    fn interval(&self) -> Duration {
+        self.peer_round_trip
+            .map_or(INTERVAL_UNKNOWN, |rtt| (rtt / 8).clamp(INTERVAL_MIN, INTERVAL_MAX))
+    }
+
+    /// When the next report is due, if anything is to be reported.
+    pub fn report_due(&self) -> Option<Instant> {
+        if !self.unreported {
+            return None;
+        }
+        let Some(last) = self.last_report else { return Some(Instant::ZERO) };
+        Some(if self.urgent || self.unreported_bytes >= BULK_BYTES {
+            last + BULK_INTERVAL
+        } else {
+            last + self.interval()
+        })
+    }
+
+    /// What the next report says of packet numbers, in the room of `buffer`: everything above the
+    /// floor if it fits, else the newest numbers and rotating older ones in turn.
+    pub fn report<'b>(&mut self, buffer: &'b mut [u8]) -> Ranges<'b> {
+        let span = self.floor..self.end();
+        let all = Ranges::lowest(buffer, span.clone(), self.received.iter());
+        if all.to() == span.end {
+            self.rotation = span.end;
+            return Ranges::lowest(buffer, span, self.received.iter());
+        }
+        self.report_newest = !self.report_newest;
+        if self.report_newest {
+            return Ranges::highest(buffer, span, self.received.iter().rev());
+        }
+        if !span.contains(&self.rotation) {
+            self.rotation = span.start;
+        }
+        let start = self.rotation;
+        let part = Ranges::lowest(buffer, start..span.end, self.received.iter_from(start));
+        self.rotation = part.to();
+        part
+    }
+
+    /// One past the highest number received.
+    pub fn end(&self) -> u64 {
+        self.received.last().map_or(self.floor, |last| last.end)
+    }
+
+    /// Whether the rotating reports have come to `end`.
+    pub fn reported_to(&self, end: u64) -> bool {
+        self.rotation >= end.min(self.end())
+    }
+
+    /// A report went out.
+    pub fn on_report(&mut self, now: Instant) {
+        self.last_report = Some(now);
+        self.unreported = false;
+        self.unreported_bytes = 0;
+        self.urgent = false;
+    }
+
+    /// Entries of memory in use.
+    pub fn range_count(&self) -> usize {
+        self.received.range_count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn arrival(numbers: Range<u64>) -> Arrival {
+        let wire_bytes = (numbers.end - numbers.start) * 1500;
+        Arrival {
+            numbers,
+            at: Instant::ZERO,
+            send_time: 0,
+            wire_bytes,
+            marked: 0,
+            overflowed: false,
+        }
+    }
+
+    #[test]
+    fn replays_and_settled_numbers_are_refused() {
+        let mut reception = Reception::default();
+        reception.on_arrival(&arrival(0..10), true);
+        assert!(!reception.accepts(3) && reception.accepts(10));
+        reception.on_state(20, None);
+        assert!(!reception.accepts(15) && reception.accepts(20));
+        assert!(!reception.accepts(2 << 48) && reception.accepts(1 << 48));
+        assert_eq!(reception.replays, 3);
+    }
+
+    #[test]
+    fn the_next_epoch_is_no_gap() {
+        let mut reception = Reception::default();
+        reception.on_arrival(&arrival(0..10), true);
+        reception.on_report(Instant::ZERO);
+        let mut first = arrival(1 << 48..(1 << 48) + 2);
+        first.overflowed = true;
+        reception.on_arrival(&first, true);
+        assert_eq!(reception.socket_drops, 0);
+        assert!(reception.report_due() > Some(Instant::ZERO + BULK_INTERVAL));
+    }
+
+    #[test]
+    fn a_gap_that_the_socket_made_is_told_apart() {
+        let mut reception = Reception::default();
+        reception.on_arrival(&arrival(0..10), true);
+        let mut after = arrival(15..20);
+        after.overflowed = true;
+        reception.on_arrival(&after, true);
+        assert_eq!(reception.socket_drops, 5);
+    }
+
+    #[test]
+    fn reports_alternate_when_gaps_do_not_fit() {
+        let mut reception = Reception::default();
+        for i in 0..20 {
+            reception.on_arrival(&arrival(i * 10..i * 10 + 5), true);
+        }
+        let mut buffer = [0; 16];
+        let spans: Vec<_> = (0..6)
+            .map(|_| {
+                let part = reception.report(&mut buffer);
+                part.from()..part.to()
+            })
+            .collect();
+        // Seven or eight ranges of two bytes fit each time.
+        assert_eq!(spans[0], 0..75);
+        assert_eq!(spans[2].start, 75);
+        assert_eq!(spans[4].end, 195);
+        assert!(spans[1] == spans[3] && spans[1].end == 195);
+        let mut buffer = [0; 64];
+        let whole = reception.report(&mut buffer);
+        assert_eq!((whole.from(), whole.to()), (0, 195));
+        assert!(reception.reported_to(195));
+    }
+
+    #[test]
+    fn gaps_are_bounded() {
+        let mut reception = Reception::default();
+        for i in 0..3 * GAPS_MAX as u64 {
+            reception.on_arrival(&arrival(i * 2..i * 2 + 1), true);
+        }
+        assert!(reception.range_count() <= GAPS_MAX);
+        assert!(!reception.accepts(1));
+    }
+}
