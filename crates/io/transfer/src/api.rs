@@ -1,0 +1,211 @@
+//! What a program asks for and what it is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_objects::Fsync;
+use longhaul_rate_control::{Bound, LossCounts};
+use longhaul_session::Token;
+use longhaul_units::Rate;
+use longhaul_wire::{Bottleneck, Protect};
+
+/// Port of a server unless told, for TCP and UDP.
+pub const DEFAULT_PORT: u16 = 7420;
+
+/// A file or tree, here or at a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// On this host.
+    Local(PathBuf),
+    /// At a `longhaul serve`: `lh://HOST[:PORT]/PATH`.
+    Remote {
+        /// Name or address.
+        host: String,
+        /// TCP and UDP port.
+        port: u16,
+        /// Path below the server's root, as bytes, without a leading slash.
+        path: Vec<u8>,
+    },
+}
+
+/// What carries streams and objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CarrierChoice {
+    /// UDP lanes; TCP connections where UDP does not pass.
+    #[default]
+    Auto,
+    /// UDP lanes or nothing.
+    Udp,
+    /// TCP connections.
+    Tcp,
+}
+
+/// A copy between this host and a server. Exactly one side is remote.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// What to copy; all local or all at one server.
+    pub sources: Vec<Location>,
+    /// Where to.
+    pub destination: Location,
+    /// The destination was written with a trailing slash: it is a directory, made if missing.
+    pub destination_is_directory: bool,
+    /// A source was written as `SRC/.`: its contents are copied.
+    pub copy_contents: bool,
+    /// Proves this client to the server, and the server to it.
+    pub token: Token,
+    /// Name of a [`longhaul_rate_control::Profile`].
+    pub profile: String,
+    /// Most that may be sent, at the IP layer; the rate of profiles that need one.
+    pub rate: Option<Rate>,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// What carries the data.
+    pub carrier: CarrierChoice,
+    /// UDP lanes or TCP connections.
+    pub lanes: u16,
+    /// When data is made durable.
+    pub fsync: Fsync,
+    /// Time without a sign of the peer after which it is given up.
+    pub idle_timeout: Duration,
+}
+
+/// A server of files below one directory.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// TCP address to listen at; lanes use the same UDP port.
+    pub listen: SocketAddr,
+    /// Nothing outside can be reached.
+    pub root: PathBuf,
+    /// Any of them is let in.
+    pub tokens: Vec<Token>,
+    /// Serve one client and end.
+    pub once: bool,
+    /// Clients may copy from here.
+    pub allow_read: bool,
+    /// Clients may copy to here.
+    pub allow_write: bool,
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Time without a sign of the peer after which it is given up.
+    pub idle_timeout: Duration,
+}
+
+/// Asks a running copy or server to stop cleanly. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks; safe in a signal handler.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked.
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Where a copy is, for a progress display. Rates are over the last second or so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// Bytes of files that are at the sink (received and verified by it as far as known here).
+    pub bytes_done: u64,
+    /// Bytes in all, once the scan is over.
+    pub bytes_total: Option<u64>,
+    /// Entries confirmed.
+    pub files_done: u64,
+    /// Entries in all, once the scan is over.
+    pub files_total: Option<u64>,
+    /// Of `bytes_done`, those that were there from an earlier run.
+    pub resumed_bytes: u64,
+    /// Goodput.
+    pub rate: Rate,
+    /// Smoothed RTT.
+    pub rtt: Duration,
+    /// Packets sent and lost so far, as far as this side knows.
+    pub packets_sent: u64,
+    /// Packets taken as lost.
+    pub packets_lost: u64,
+    /// What limits the rate now.
+    pub bound: Option<Bound>,
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Connected and told what is going on, e.g. that TCP carries because UDP does not pass.
+    pub notice: Option<String>,
+}
+
+/// How a copy went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopyReport {
+    /// Bytes of files now at the destination.
+    pub bytes: u64,
+    /// Files now at the destination (directories and links included).
+    pub files: u64,
+    /// Start of the call to durable end.
+    pub elapsed: Duration,
+    /// Until the first object byte could be sent.
+    pub setup: Duration,
+    /// "udp" or "tcp".
+    pub carrier: &'static str,
+    /// The profile.
+    pub profile: String,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// Smallest RTT.
+    pub rtt: Duration,
+    /// Packets sent by the side with the data.
+    pub packets_sent: u64,
+    /// Of those, carrying bytes sent before.
+    pub packets_resent: u64,
+    /// Packets taken as lost, by cause.
+    pub lost: LossCounts,
+    /// What bounded the rate.
+    pub bottleneck: Bottleneck,
+    /// CPU time of this process.
+    pub cpu_local: Duration,
+    /// CPU time of the peer for this transfer, if told.
+    pub cpu_remote: Option<Duration>,
+    /// Bytes that were durable from an earlier run.
+    pub resumed_bytes: u64,
+    /// All file contents were compared with the source's hashes.
+    pub verified: bool,
+    /// Entries that could not be copied: path and reason.
+    pub failures: Vec<(String, String)>,
+    /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
+    pub notices: Vec<String>,
+}
+
+/// Something that a server tells its operator.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ServeEvent {
+    /// It listens at this address.
+    Listening(SocketAddr),
+    /// A client authenticated: its address, what it wants.
+    Began {
+        /// Its address.
+        client: SocketAddr,
+        /// For people: "push to data/run7", ...
+        what: String,
+    },
+    /// A transfer ended.
+    Ended {
+        /// Its address.
+        client: SocketAddr,
+        /// Bytes moved, or what went wrong, for people.
+        outcome: Result<u64, String>,
+    },
+    /// A client was turned away: wrong token, garbage, not permitted.
+    Refused {
+        /// Its address.
+        client: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// For `-v`: a socket buffer smaller than asked, an offload that is missing, ...
+    Notice(String),
+}
