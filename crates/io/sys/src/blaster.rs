@@ -60,8 +60,11 @@ pub struct BlastReport {
 }
 
 impl BlastReport {
-    /// Payload bits per second.
+    /// Payload bits per second; zero when there was not more than one call.
     pub fn goodput(&self) -> Rate {
+        if self.elapsed.is_zero() {
+            return Rate::ZERO;
+        }
         Rate::from_bytes_over(self.bytes, self.elapsed)
     }
 

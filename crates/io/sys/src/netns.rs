@@ -8,13 +8,14 @@ mod netlink;
 
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use self::netlink::Netlink;
+use self::netlink::{Link, Netlink};
 
 /// A network stack of its own: devices, addresses, routes, ports.
 #[derive(Debug)]
@@ -90,6 +91,11 @@ impl Side {
         IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, self.number().into()))
     }
 
+    /// Its address on the link, locally administered.
+    fn link(self) -> Link {
+        [2, 0, 0, 0, 0, self.number()]
+    }
+
     fn number(self) -> u8 {
         match self {
             Self::A => 1,
@@ -98,7 +104,8 @@ impl Side {
     }
 }
 
-/// Two namespaces joined by a veth pair, each end a device named [`DEVICE`], up and addressed.
+/// Two namespaces joined by a veth pair, each end a device named [`DEVICE`], up, addressed and
+/// ready: nothing sent after [`NetnsPair::new`] is lost for want of a link.
 #[derive(Debug)]
 pub struct NetnsPair {
     sides: [Namespace; 2],
@@ -113,20 +120,49 @@ impl NetnsPair {
     pub fn new(mtu: u32) -> io::Result<Self> {
         let pair = Self { sides: [Namespace::new()?, Namespace::new()?] };
         let other = pair.side(Side::B).as_fd();
-        pair.run_in(Side::A, || Netlink::open()?.add_veth(DEVICE, mtu, other))??;
-        for side in Side::ALL {
-            pair.run_in(side, || {
+        let links = Side::ALL.map(Side::link);
+        pair.run_in(Side::A, || Netlink::open()?.add_veth(DEVICE, mtu, links, other))??;
+        let mut ipv6 = true;
+        for (side, peer) in [(Side::A, Side::B), (Side::B, Side::A)] {
+            ipv6 &= pair.run_in(side, || {
                 let mut netlink = Netlink::open()?;
+                netlink.set_up(DEVICE)?;
                 netlink.add_address(DEVICE, side.ipv4(), 24)?;
-                match netlink.add_address(DEVICE, side.ipv6(), 64) {
-                    // The kernel has no IPv6, or has it switched off.
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
-                    result => result?,
-                }
-                netlink.set_up(DEVICE)
+                netlink.add_neighbour(DEVICE, peer.ipv4(), peer.link())?;
+                // Fails where the kernel has no IPv6, or has it switched off.
+                Ok::<_, io::Error>(
+                    netlink.add_address(DEVICE, side.ipv6(), 64).is_ok()
+                        && netlink.add_neighbour(DEVICE, peer.ipv6(), peer.link()).is_ok(),
+                )
             })??;
         }
+        pair.wait_for_path(Side::ipv4)?;
+        if ipv6 {
+            pair.wait_for_path(Side::ipv6)?;
+        }
         Ok(pair)
+    }
+
+    /// Waits until datagrams pass each way. The kernel opens the link and takes addresses into use
+    /// some time after it was told to, and drops in silence what is sent before.
+    fn wait_for_path(&self, address: fn(Side) -> IpAddr) -> io::Result<()> {
+        let bind = |side| self.run_in(side, || UdpSocket::bind((address(side), 0)))?;
+        let (a, b) = (bind(Side::A)?, bind(Side::B)?);
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            to.set_read_timeout(Some(PROBE_INTERVAL))?;
+            let target = to.local_addr()?;
+            let arrives = |_| match from.send_to(b"?", target) {
+                Ok(_) => to.recv(&mut [0]).is_ok(),
+                Err(_) => {
+                    std::thread::sleep(PROBE_INTERVAL);
+                    false
+                }
+            };
+            if !(0..PROBES).any(arrives) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the link stays down"));
+            }
+        }
+        Ok(())
     }
 
     /// One of the two.
@@ -155,6 +191,10 @@ fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Re
 
 /// The name of the device that joins the two sides, in each.
 pub const DEVICE: &str = "veth0";
+
+/// Five seconds in all; the kernel takes up to one.
+const PROBES: u32 = 2500;
+const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 
 const NEEDED: &str = "making network namespaces needs CAP_SYS_ADMIN: run as root, or under \
                       `unshare --map-root-user --net`";

@@ -25,6 +25,8 @@ enum Source {
     Pairs,
     /// 44 x (32 header, 1424 payload, 16 tag).
     Triples,
+    /// The same, first copied to one hot frame of 44 datagrams.
+    Framed,
 }
 
 /// Where the receiver puts a super-packet.
@@ -114,11 +116,20 @@ fn send(
     let payload = match layout {
         Source::Contiguous => DATAGRAM,
         Source::Pairs => DATAGRAM - HEADER,
-        Source::Triples => DATAGRAM - HEADER - TAG,
+        Source::Triples | Source::Framed => DATAGRAM - HEADER - TAG,
     };
+    let mut frame = vec![2u8; BATCH * DATAGRAM];
     let (mut calls, cpu) = (0, clock::thread_cpu_time());
     loop {
         for chunk in memory.chunks_exact(BATCH * payload) {
+            if layout == Source::Framed {
+                let datagrams = frame.chunks_exact_mut(DATAGRAM);
+                for (datagram, part) in datagrams.zip(chunk.chunks_exact(payload)) {
+                    datagram[..HEADER].copy_from_slice(&headers[0]);
+                    datagram[HEADER..HEADER + payload].copy_from_slice(part);
+                    datagram[HEADER + payload..].copy_from_slice(&tags[0]);
+                }
+            }
             let mut slices = [IoSlice::new(&[]); 3 * BATCH];
             let mut count = 0;
             let mut put = |bytes| {
@@ -127,6 +138,7 @@ fn send(
             };
             match layout {
                 Source::Contiguous => put(chunk),
+                Source::Framed => put(&frame),
                 Source::Pairs | Source::Triples => {
                     for (index, payload) in chunk.chunks_exact(payload).enumerate() {
                         put(&headers[index]);
@@ -226,11 +238,12 @@ fn receive(
 /// Name, sender, receiver, whether it waits in `recvmsg` rather than in `ppoll`.
 type Row = (&'static str, Source, Target, bool);
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     ("contiguous -> contiguous", Source::Contiguous, Target::Walking, true),
     ("contiguous -> contiguous, by ppoll", Source::Contiguous, Target::Walking, false),
     ("gather 2 -> contiguous", Source::Pairs, Target::Walking, true),
     ("gather 3 -> contiguous", Source::Triples, Target::Walking, true),
+    ("copied to a frame -> contiguous", Source::Framed, Target::Walking, true),
     ("contiguous -> scatter 2", Source::Contiguous, Target::Pairs, true),
     ("gather 2 -> scatter 2", Source::Pairs, Target::Pairs, true),
     ("gather 3 -> scatter 3", Source::Triples, Target::Triples, true),

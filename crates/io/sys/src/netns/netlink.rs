@@ -22,23 +22,29 @@ impl Netlink {
     }
 
     /// Makes a veth pair: device `name` here and device `name` in the namespace `other`.
+    ///
+    /// The two get different numbers. The kernel takes a device that is joined to one of its own
+    /// number for no virtual one, and may then let a second pass before it opens the link.
     pub(super) fn add_veth(
         &mut self,
         name: &str,
         mtu: u32,
+        links: [Link; 2],
         other: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        request.link_header(0, 0);
+        request.link_header(FIRST_INDEX, 0);
         request.text(libc::IFLA_IFNAME, name);
         request.number(libc::IFLA_MTU, mtu);
+        request.attribute(libc::IFLA_ADDRESS, &links[0]);
         request.nested(libc::IFLA_LINKINFO, |info| {
             info.text(libc::IFLA_INFO_KIND, "veth");
             info.nested(libc::IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
-                    peer.link_header(0, 0);
+                    peer.link_header(FIRST_INDEX + 1, 0);
                     peer.text(libc::IFLA_IFNAME, name);
                     peer.number(libc::IFLA_MTU, mtu);
+                    peer.attribute(libc::IFLA_ADDRESS, &links[1]);
                     peer.number(libc::IFLA_NET_NS_FD, other.as_raw_fd() as u32);
                 });
             });
@@ -64,24 +70,32 @@ impl Netlink {
         let index = self.index(name)?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut request = Request::new(libc::RTM_NEWADDR, flags);
-        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // struct ifaddrmsg: family, prefix length, flags, scope, index.
-        request.bytes.extend([family as u8, prefix, libc::IFA_F_NODAD as u8, 0]);
+        request.bytes.extend([family(address), prefix, libc::IFA_F_NODAD as u8, 0]);
         request.bytes.extend(index.to_ne_bytes());
         for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
-            match address {
-                IpAddr::V4(v4) => request.attribute(kind, &v4.octets()),
-                IpAddr::V6(v6) => request.attribute(kind, &v6.octets()),
-            }
+            request.address(kind, address);
         }
         self.ask(request)
     }
 
-    fn index(&self, name: &str) -> io::Result<u32> {
-        // Any socket of the namespace will do.
-        let socket =
-            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        Ok(name_to_index(socket.as_fd(), name)?)
+    /// Tells the device where a neighbour is, for good, so that nobody has to ask.
+    pub(super) fn add_neighbour(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        link: Link,
+    ) -> io::Result<()> {
+        let index = self.index(name)?;
+        let mut request = Request::new(libc::RTM_NEWNEIGH, libc::NLM_F_CREATE);
+        // struct ndmsg: family, padding, index, state, flags, type.
+        request.bytes.extend([family(address), 0, 0, 0]);
+        request.bytes.extend(index.to_ne_bytes());
+        request.bytes.extend(libc::NUD_PERMANENT.to_ne_bytes());
+        request.bytes.extend([0, 0]);
+        request.address(libc::NDA_DST, address);
+        request.attribute(libc::NDA_LLADDR, &link);
+        self.ask(request)
     }
 
     /// Sends a request and waits for the kernel's verdict.
@@ -93,6 +107,20 @@ impl Netlink {
         let (length, _) = recv(&self.socket, &mut answer, RecvFlags::empty())?;
         verdict(&answer[..length])
     }
+
+    fn index(&self, name: &str) -> io::Result<u32> {
+        // Any socket of the namespace will do.
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        Ok(name_to_index(socket.as_fd(), name)?)
+    }
+}
+
+/// The address of a device on its link (Ethernet).
+pub(super) type Link = [u8; 6];
+
+fn family(address: IpAddr) -> u8 {
+    (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
 /// Reads an NLMSG_ERROR message, whose error is zero for success.
@@ -134,6 +162,13 @@ impl Request {
         self.nested(kind, |request| request.bytes.extend(data));
     }
 
+    fn address(&mut self, kind: u16, address: IpAddr) {
+        match address {
+            IpAddr::V4(v4) => self.attribute(kind, &v4.octets()),
+            IpAddr::V6(v6) => self.attribute(kind, &v6.octets()),
+        }
+    }
+
     fn number(&mut self, kind: u16, value: u32) {
         self.attribute(kind, &value.to_ne_bytes());
     }
@@ -160,6 +195,8 @@ impl Request {
 const HEADER: usize = 16;
 /// Of include/uapi/linux/veth.h.
 const VETH_INFO_PEER: u16 = 1;
+/// Of the veth devices, past that of loopback.
+const FIRST_INDEX: u32 = 2;
 /// An error repeats the request, which is shorter than this.
 const ANSWER_MAX: usize = 4096;
 

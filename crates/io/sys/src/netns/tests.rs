@@ -1,4 +1,4 @@
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
@@ -29,6 +29,29 @@ fn two_sides_reach_each_other() {
     let network = || std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let [a, b] = Side::ALL.map(|side| pair.run_in(side, network).unwrap());
     assert!(a != b && a != network() && b != network());
+}
+
+#[test]
+fn the_first_datagram_arrives() {
+    let Some(pair) = pair(1500) else { return };
+    for address in [Side::ipv4 as fn(Side) -> IpAddr, Side::ipv6] {
+        let bind = |side| {
+            let local = SocketAddr::new(address(side), 0);
+            pair.run_in(side, || UdpSocket::bind(local, &UdpOptions::default())).unwrap()
+        };
+        let (Ok(sender), Ok(receiver)) = (bind(Side::A), bind(Side::B)) else {
+            assert_eq!(address(Side::A), Side::A.ipv6());
+            println!("IPv6 skipped");
+            return;
+        };
+        let route = Route::to(receiver.local_addr());
+        sender.send(&route, &[IoSlice::new(b"first")], None, Wait::No).unwrap();
+        let mut buffer = [0; 16];
+        let mut buffer = [IoSliceMut::new(&mut buffer)];
+        // Nobody sends again.
+        let got = receiver.recv(&mut buffer, Wait::UntilReady).unwrap().unwrap();
+        assert_eq!((got.len, got.from), (5, sender.local_addr()));
+    }
 }
 
 #[test]
