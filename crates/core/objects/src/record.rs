@@ -48,9 +48,9 @@ pub(crate) struct PartialFile {
 /// Reads a record.
 ///
 /// `transfer` identifies the request (sources and destination) as the driver defines it; the
-/// record of another is empty. `boot` is the running boot of the operating system: claims of
-/// runs that did not sync hold only in the same one.
-pub fn replay(bytes: &[u8], transfer: &[u8; 16], boot: &[u8; 16]) -> ResumeState {
+/// record of another is empty. `fsync` is that of the run that begins: claims of a run that did
+/// not sync are believed only in the same boot, and by a run that does not sync either.
+pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
     let mut state = ResumeState::default();
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER_LEN) else {
         return state;
@@ -63,7 +63,7 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], boot: &[u8; 16]) -> ResumeState
     // Claims before the first RUN entry would have no durability; there are none.
     let mut trusted = false;
     while let Some((body, checksum, after)) = split_entry(rest, &state.checksum) {
-        let Some(()) = state.apply(body, boot, &mut trusted) else {
+        let Some(()) = state.apply(body, fsync, &mut trusted) else {
             break;
         };
         state.len += (rest.len() - after.len()) as u64;
@@ -109,12 +109,12 @@ impl ResumeState {
         self.partial.remove(key)
     }
 
-    fn apply(&mut self, body: &[u8], boot: &[u8; 16], trusted: &mut bool) -> Option<()> {
+    fn apply(&mut self, body: &[u8], fsync: Fsync, trusted: &mut bool) -> Option<()> {
         let (kind, body) = body.split_first()?;
         match *kind {
             RUN => {
                 let run_boot: &[u8; 16] = body.try_into().ok()?;
-                *trusted = *run_boot == [0; 16] || run_boot == boot;
+                *trusted = *run_boot == [0; 16] || *run_boot == boot_of(fsync);
             }
             GROUPS => {
                 let (key, body) = body.split_first_chunk::<16>()?;
@@ -177,10 +177,7 @@ pub(crate) struct RecordWriter {
 
 impl RecordWriter {
     pub(crate) fn new(state: &ResumeState, transfer: [u8; 16], fsync: Fsync) -> Self {
-        let boot = match fsync {
-            Fsync::End => [0; 16],
-            Fsync::Never { boot } => boot,
-        };
+        let boot = boot_of(fsync);
         Self { len: state.len, checksum: state.checksum, transfer, boot, begun: false }
     }
 
@@ -237,6 +234,14 @@ pub(crate) struct Claim {
     pub(crate) value: ChainingValue,
 }
 
+/// What a RUN entry says: zeros for a run that syncs.
+fn boot_of(fsync: Fsync) -> [u8; 16] {
+    match fsync {
+        Fsync::End => [0; 16],
+        Fsync::Never { boot } => boot,
+    }
+}
+
 /// The body of the first entry of `bytes`, its checksum, and what follows it.
 fn split_entry<'a>(bytes: &'a [u8], before: &[u8; 16]) -> Option<(&'a [u8], [u8; 16], &'a [u8])> {
     let (len, _) = bytes.split_first_chunk::<4>()?;
@@ -285,7 +290,7 @@ mod tests {
     use proptest::prelude::*;
 
     const TRANSFER: [u8; 16] = [9; 16];
-    const BOOT: [u8; 16] = [5; 16];
+    const NEVER: Fsync = Fsync::Never { boot: [5; 16] };
 
     fn claim(file: u8, group: u32) -> Claim {
         Claim {
@@ -316,7 +321,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let (record, _) = written(Fsync::End);
-        let state = replay(&record, &TRANSFER, &BOOT);
+        let state = replay(&record, &TRANSFER, NEVER);
         assert_eq!(state.record_len(), record.len() as u64);
         assert_eq!((state.groups(), state.published()), (36, 6));
         assert!(state.is_published(&EntryKey([103; 16])));
@@ -327,11 +332,12 @@ mod tests {
 
     #[test]
     fn other_transfers_and_boots_claim_nothing() {
-        let (record, _) = written(Fsync::Never { boot: BOOT });
-        assert_eq!(replay(&record, &TRANSFER, &BOOT).published(), 6);
-        assert!(replay(&record, &TRANSFER, &[6; 16]).is_empty());
-        assert!(replay(&record, &[8; 16], &BOOT).is_empty());
-        assert_eq!(replay(&record, &[8; 16], &BOOT).record_len(), 0);
+        let (record, _) = written(NEVER);
+        assert_eq!(replay(&record, &TRANSFER, NEVER).published(), 6);
+        assert!(replay(&record, &TRANSFER, Fsync::Never { boot: [6; 16] }).is_empty());
+        assert!(replay(&record, &TRANSFER, Fsync::End).is_empty());
+        assert!(replay(&record, &[8; 16], NEVER).is_empty());
+        assert_eq!(replay(&record, &[8; 16], NEVER).record_len(), 0);
     }
 
     #[test]
@@ -340,7 +346,7 @@ mod tests {
         let (_, mut record) = writer.append(&[claim(1, 0), claim(1, 1)], &[]);
         let other = Claim { temp: TempName([77; 16]), ..claim(1, 5) };
         record.extend_from_slice(&writer.append(&[other], &[]).1);
-        let state = replay(&record, &TRANSFER, &BOOT);
+        let state = replay(&record, &TRANSFER, NEVER);
         assert_eq!(state.temps().collect::<Vec<_>>(), [TempName([77; 16])]);
         assert_eq!(state.groups(), 1);
     }
@@ -348,15 +354,15 @@ mod tests {
     #[test]
     fn runs_follow_each_other() {
         let (record, _) = written(Fsync::End);
-        let mut state = replay(&record, &TRANSFER, &BOOT);
-        let mut writer = RecordWriter::new(&state, TRANSFER, Fsync::Never { boot: BOOT });
+        let mut state = replay(&record, &TRANSFER, NEVER);
+        let mut writer = RecordWriter::new(&state, TRANSFER, NEVER);
         let (offset, bytes) = writer.append(&[], &[EntryKey([1; 16])]);
         assert_eq!(offset, record.len() as u64);
         let both = [record, bytes].concat();
-        state = replay(&both, &TRANSFER, &BOOT);
+        state = replay(&both, &TRANSFER, NEVER);
         assert_eq!((state.groups(), state.published()), (24, 7));
         // After a restart the unsynced run is not believed, the synced one still is.
-        state = replay(&both, &TRANSFER, &[0; 16]);
+        state = replay(&both, &TRANSFER, Fsync::End);
         assert_eq!((state.groups(), state.published()), (36, 6));
     }
 
@@ -366,7 +372,7 @@ mod tests {
             let (record, ends) = written(Fsync::End);
             let cut = cut.min(record.len());
             let torn = [&record[..cut], &garbage[..]].concat();
-            let state = replay(&torn, &TRANSFER, &BOOT);
+            let state = replay(&torn, &TRANSFER, NEVER);
             let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
             prop_assert!(state.published() >= whole && state.published() <= whole + 1);
             prop_assert!(state.record_len() <= torn.len() as u64);
@@ -376,7 +382,7 @@ mod tests {
             let mut next = torn;
             next.resize(next.len().max(offset as usize + bytes.len()), 0);
             next[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
-            let again = replay(&next, &TRANSFER, &BOOT);
+            let again = replay(&next, &TRANSFER, NEVER);
             prop_assert_eq!(again.groups(), state.groups() + 1);
             prop_assert_eq!(again.published(), state.published());
         }
@@ -386,7 +392,7 @@ mod tests {
             let (mut record, ends) = written(Fsync::End);
             let at = at.min(record.len() - 1);
             record[at] ^= 1 << bit;
-            let state = replay(&record, &TRANSFER, &BOOT);
+            let state = replay(&record, &TRANSFER, NEVER);
             prop_assert!(state.record_len() as usize <= at);
             let whole = ends.iter().filter(|end| **end <= at).count() - 1;
             prop_assert!(state.published() <= whole + 1);
@@ -395,8 +401,8 @@ mod tests {
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let with_header = [&header_bytes(&TRANSFER)[..], &bytes].concat();
-            prop_assert!(replay(&bytes, &TRANSFER, &BOOT).is_empty());
-            prop_assert!(replay(&with_header, &TRANSFER, &BOOT).is_empty());
+            prop_assert!(replay(&bytes, &TRANSFER, NEVER).is_empty());
+            prop_assert!(replay(&with_header, &TRANSFER, NEVER).is_empty());
         }
     }
 }

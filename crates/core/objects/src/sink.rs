@@ -3,8 +3,6 @@ mod groups;
 mod manifest;
 mod messages;
 mod setup;
-#[cfg(test)]
-mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -19,8 +17,8 @@ use self::groups::{Abandoned, Object};
 use crate::record::{Claim, PartialFile, RecordWriter};
 use crate::window::Window;
 use crate::{
-    Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, ObjectTable, ResumeState,
-    TempName,
+    Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, NamedFile, ObjectTable,
+    ResumeState, TempName,
 };
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
@@ -94,7 +92,7 @@ pub struct Sink {
     unnamed: u32,
 
     /// Files written since the last checkpoint.
-    dirty: Vec<EntryId>,
+    dirty: Vec<NamedFile>,
     written: u64,
     /// Groups verified since the last checkpoint.
     claims: Vec<Claim>,
@@ -256,8 +254,10 @@ enum State {
     Waiting,
     /// Prepared; contents are missing.
     Open,
-    /// Under its name from an earlier run; its object is not accepted.
+    /// Recorded as published by an earlier run, and there; its object is not accepted.
     Resumed,
+    /// Published by an earlier run that did not come to record it; its object is not accepted.
+    Found,
     /// Received whole.
     Whole,
     /// About to get its name.
@@ -411,6 +411,7 @@ impl Sink {
             self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
             if kept == Kept::Nothing || !large {
                 self.discard.push(temp);
+                self.claims.retain(|claim| claim.temp != temp);
             }
         }
         self.note_failure(id, &entry, reason, told);

@@ -1,6 +1,4 @@
 mod manifest;
-#[cfg(test)]
-mod tests;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;

@@ -11,7 +11,7 @@ use super::{Kept, Sink, State, Told};
 use crate::entry::key;
 use crate::limits::{ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL};
 use crate::record::Claim;
-use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, NamedFile, Publication};
+use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, Publication};
 
 /// Where the chain sync, record, publish stands. One runs at a time.
 #[derive(Debug)]
@@ -53,9 +53,7 @@ impl Sink {
     /// `None` until another method was called, or [`Sink::next_timeout`] has come.
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
-        if self.dirty_since.is_none() && self.is_dirty() {
-            self.dirty_since = Some(now);
-        }
+        self.dirty_since = self.is_dirty().then(|| self.dirty_since.unwrap_or(now));
         self.setup_action()
             .or_else(|| self.publish_action())
             .or_else(|| self.append.take())
@@ -65,7 +63,8 @@ impl Sink {
 
     /// When [`Sink::poll_action`] has something to do though nothing else happens.
     pub fn next_timeout(&self) -> Option<Instant> {
-        let since = self.dirty_since.filter(|_| matches!(self.step, Step::Idle))?;
+        let is_due = matches!(self.step, Step::Idle) && self.is_dirty();
+        let since = self.dirty_since.filter(|_| is_due)?;
         Some(since + CHECKPOINT_INTERVAL)
     }
 
@@ -119,7 +118,7 @@ impl Sink {
         }
     }
 
-    fn got_name(&mut self, id: EntryId) {
+    pub(super) fn got_name(&mut self, id: EntryId) {
         match self.config.fsync {
             Fsync::End => self.names.push(id),
             Fsync::Never { .. } => self.name_is_durable(id),
@@ -142,9 +141,9 @@ impl Sink {
         !self.whole.is_empty() || !self.names.is_empty() || to_record && !self.drops_record()
     }
 
-    /// Whether the record is about to be removed.
+    /// Whether the record is no longer needed: everything has its name.
     fn drops_record(&self) -> bool {
-        matches!(self.phase, Phase::Syncing | Phase::Closing) && self.stats.failed == 0
+        !matches!(self.phase, Phase::Receiving | Phase::Finishing(_)) && self.stats.failed == 0
     }
 
     fn publish_action(&mut self) -> Option<Action> {
@@ -188,17 +187,13 @@ impl Sink {
             whole: core::mem::take(&mut self.whole),
             names: core::mem::take(&mut self.names),
         };
-        let dirty = core::mem::take(&mut self.dirty);
-        let mut checkpoint = Checkpoint { id: covered.id, ..Checkpoint::default() };
-        for id in dirty {
-            if let Some(slot) = self.slots.get_mut(id.0) {
+        let files = core::mem::take(&mut self.dirty);
+        for file in &files {
+            if let Some(slot) = self.slots.get_mut(file.id.0) {
                 slot.dirty = false;
-                // Failed files need not be synced.
-                if slot.entry.is_some() {
-                    checkpoint.files.push(NamedFile { id, temp: slot.temp });
-                }
             }
         }
+        let mut checkpoint = Checkpoint { id: covered.id, files, names: Vec::new() };
         for id in &covered.names {
             if let Some(entry) = self.entry(*id) {
                 checkpoint.names.push(NamedEntry { id: *id, entry: Arc::clone(entry) });

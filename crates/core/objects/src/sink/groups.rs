@@ -12,7 +12,7 @@ use crate::hash::RootHasher;
 use crate::layout::Layout;
 use crate::limits::{GROUP_SIZE, REPAIRS_MAX, WAITING_HASHES_MAX};
 use crate::record::Claim;
-use crate::{ChainingValue, EntryId, Fsync, Verdict, WritePiece, WriteTask};
+use crate::{ChainingValue, EntryId, Fsync, NamedFile, Verdict, WritePiece, WriteTask};
 
 #[derive(Debug)]
 pub(super) struct Object {
@@ -184,7 +184,7 @@ impl Sink {
             let slot = self.slots.get_mut(part.entry.0);
             if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
                 slot.dirty = true;
-                self.dirty.push(part.entry);
+                self.dirty.push(NamedFile { id: part.entry, temp: slot.temp });
             }
         }
         match (state.actual, state.expected) {

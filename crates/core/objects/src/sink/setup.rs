@@ -56,10 +56,7 @@ impl Sink {
             }
             Ok(Prepared::Published) => {
                 self.partials.remove(&id);
-                if let Some(entry) = &slot.entry {
-                    self.published.push(key(entry));
-                }
-                self.resumed(id);
+                self.resumed(id, State::Found);
             }
         }
     }
@@ -71,7 +68,7 @@ impl Sink {
             return;
         };
         if is_there {
-            self.resumed(id);
+            self.resumed(id, State::Resumed);
         } else if slot.is_large() {
             self.prepare_anew(id);
         } else {
@@ -185,7 +182,9 @@ impl Sink {
                     slot.left = groups.end - groups.start;
                     awaited.insert(u64::from(groups.start)..u64::from(groups.end));
                 }
-                Some(slot) if slot.state == State::Resumed => resumed.push(index),
+                Some(slot) if matches!(slot.state, State::Resumed | State::Found) => {
+                    resumed.push(index);
+                }
                 _ => {}
             }
         }
@@ -282,13 +281,19 @@ impl Sink {
     /// The file from an earlier run is settled.
     pub(super) fn confirm_resumed(&mut self, id: EntryId) {
         self.unnamed -= 1;
-        self.confirm(id);
+        if self.state(id) == Some(State::Found) {
+            // Its name may not be durable.
+            self.set_state(id, State::Named);
+            self.got_name(id);
+        } else {
+            self.confirm(id);
+        }
     }
 
-    /// The file is under its name from an earlier run.
-    fn resumed(&mut self, id: EntryId) {
+    /// The file is under its name already.
+    fn resumed(&mut self, id: EntryId, state: State) {
         if let Some(slot) = self.slots.get_mut(id.0) {
-            slot.state = State::Resumed;
+            slot.state = state;
             self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
             self.unfinished -= 1;
         }

@@ -166,9 +166,12 @@ impl MemoryStorage {
 
     fn create(&mut self, temp: TempName, size: usize) -> Result<usize, MemoryError> {
         self.allocate(size as u64)?;
-        self.files.push(File { writes: vec![(0, vec![0; size])], ..File::default() });
+        let mut file = File::default();
+        if size > 0 {
+            file.write(0, &vec![0; size]);
+        }
+        self.files.push(file);
         let inode = self.files.len() - 1;
-        self.files[inode].visible = vec![0; size];
         self.change(Change::Temp(temp, inode));
         Ok(inode)
     }

@@ -1,0 +1,6 @@
+//! Source and sink against each other, over a storage that loses power.
+
+mod cases;
+mod hostile;
+mod tree;
+mod world;

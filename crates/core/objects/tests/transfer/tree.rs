@@ -1,0 +1,73 @@
+//! Random trees with contents.
+
+use longhaul_objects::FileIdentity;
+use longhaul_objects::identity;
+use longhaul_wire::{Entry, EntryKind, EntryPath};
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub entry: Entry,
+    pub data: Vec<u8>,
+}
+
+pub fn below(rng: &mut Xoshiro256PlusPlus, bound: u64) -> u64 {
+    rng.next_u64() % bound.max(1)
+}
+
+pub fn item(path: &str, kind: EntryKind, data: Vec<u8>, version: u64) -> Item {
+    let size = data.len() as u64;
+    let modified = 1_700_000_000_000_000_000 + version as i64;
+    let file = FileIdentity { device: 1, inode: version, size, modified, changed: modified };
+    let entry = Entry {
+        kind,
+        mode: 0o640,
+        modified,
+        size,
+        identity: identity(&file),
+        path: EntryPath::new(path.into()).unwrap(),
+    };
+    Item { entry, data }
+}
+
+pub fn contents(rng: &mut Xoshiro256PlusPlus, size: u64) -> Vec<u8> {
+    let mut data = vec![0; size as usize];
+    let mut word = rng.next_u64();
+    for chunk in data.chunks_mut(8) {
+        word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x1234_5678;
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+    }
+    data
+}
+
+/// At most `bytes` in at most `entries`, parents first.
+pub fn tree(rng: &mut Xoshiro256PlusPlus, entries: u64, bytes: u64) -> Vec<Item> {
+    if below(rng, 12) == 0 {
+        let size = below(rng, bytes);
+        return vec![item("", EntryKind::File, contents(rng, size), 1)];
+    }
+    let mut directories = vec![String::new()];
+    let mut items = Vec::new();
+    let mut left = bytes;
+    for number in 0..below(rng, entries) + 1 {
+        let parent = directories[below(rng, directories.len() as u64) as usize].clone();
+        let path =
+            if parent.is_empty() { format!("{number}") } else { format!("{parent}/{number}") };
+        let (kind, size) = match below(rng, 16) {
+            0..3 => {
+                directories.push(path.clone());
+                (EntryKind::Directory, 0)
+            }
+            3 => (EntryKind::Link { target: b"../somewhere".to_vec() }, 0),
+            4 => (EntryKind::File, 0),
+            5..8 => (EntryKind::File, (1 << 20) + below(rng, 3 << 20)),
+            8..11 => (EntryKind::File, below(rng, 1 << 20) + 1),
+            _ => (EntryKind::File, below(rng, 20_000) + 1),
+        };
+        let size = size.min(left);
+        left -= size;
+        items.push(item(&path, kind, contents(rng, size), number + 1));
+    }
+    items
+}

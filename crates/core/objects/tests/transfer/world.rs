@@ -1,0 +1,423 @@
+//! A source, a sink, and what is between them, driven in random order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::storage::{self, Storage};
+use longhaul_objects::testing::{MemoryStorage, Node};
+use longhaul_objects::{
+    Action, Fsync, GroupTask, Sink, SinkConfig, Source, Verdict, WriteTask, record,
+};
+use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_wire::{EntryKind, Message, MessageReader, SinkMessage, SourceMessage};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::tree::{Item, below};
+
+pub const TRANSFER: [u8; 16] = [3; 16];
+
+/// What may go wrong; each is one in so many, 0 for never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub corrupt: u64,
+    pub duplicate: u64,
+    pub unreadable: u64,
+    pub crash: u64,
+    pub kill: u64,
+    pub space: Option<u64>,
+}
+
+pub struct World {
+    pub seed: u64,
+    pub rng: Xoshiro256PlusPlus,
+    pub now: Instant,
+    pub items: Vec<Item>,
+    pub faults: Faults,
+    pub fsync: Fsync,
+    pub capacity: u64,
+    pub disk: MemoryStorage,
+    pub source: Source,
+    pub sink: Sink,
+    pub runs: u64,
+    pub boot: u8,
+    pushed: usize,
+    to_sink: VecDeque<SourceMessage>,
+    to_source: VecDeque<SinkMessage>,
+    /// Groups on the path.
+    path: Vec<(GroupTask, Vec<u8>)>,
+    /// Groups read and not yet hashed.
+    unhashed: Vec<(GroupTask, Vec<u8>)>,
+    writes: Vec<(WriteTask, Vec<u8>)>,
+    setup: VecDeque<Action>,
+    actions: Vec<Action>,
+    /// First-sent bytes that the sink answers for.
+    first_sent: BTreeSet<(ObjectId, u32)>,
+    unreadable: BTreeSet<u32>,
+    pub confirmed: BTreeSet<u64>,
+    /// Groups that were read, in all runs.
+    pub reads: BTreeMap<(u64, ObjectId, u32), u32>,
+}
+
+impl World {
+    pub fn new(seed: u64, items: Vec<Item>, faults: Faults) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let capacity = (4 << 20) + below(&mut rng, 8 << 20);
+        let fsync = Fsync::End;
+        let mut world = Self {
+            seed,
+            rng,
+            now: Instant::ZERO,
+            items,
+            faults,
+            fsync,
+            capacity,
+            disk: MemoryStorage::new(),
+            source: Source::new(),
+            sink: Sink::new(SinkConfig::default(), Default::default()),
+            runs: 0,
+            boot: 1,
+            pushed: 0,
+            to_sink: VecDeque::new(),
+            to_source: VecDeque::new(),
+            path: Vec::new(),
+            unhashed: Vec::new(),
+            writes: Vec::new(),
+            setup: VecDeque::new(),
+            actions: Vec::new(),
+            first_sent: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            confirmed: BTreeSet::new(),
+            reads: BTreeMap::new(),
+        };
+        world.disk.limit_space(faults.space);
+        world.start();
+        world
+    }
+
+    /// Begins a run with what the disk holds.
+    pub fn start(&mut self) {
+        self.runs += 1;
+        if let Fsync::Never { boot } = &mut self.fsync {
+            *boot = [self.boot; 16];
+        }
+        let resume = record::replay(&self.disk.read_record(), &TRANSFER, self.fsync);
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&self.runs.to_be_bytes());
+        let config =
+            SinkConfig { capacity: self.capacity, fsync: self.fsync, transfer: TRANSFER, nonce };
+        self.source = Source::new();
+        self.sink = Sink::new(config, resume);
+        self.pushed = 0;
+        self.to_sink.clear();
+        self.to_source.clear();
+        self.path.clear();
+        self.unhashed.clear();
+        self.writes.clear();
+        self.setup.clear();
+        self.actions.clear();
+        self.first_sent.clear();
+        self.unreadable.clear();
+        self.confirmed.clear();
+    }
+
+    pub fn crash(&mut self) {
+        self.disk.crash(&mut self.rng);
+        self.boot += 1;
+        if self.fsync == Fsync::End {
+            self.check_names();
+        }
+        self.start();
+    }
+
+    /// Runs to the end, through all faults.
+    pub fn run(&mut self) {
+        for _ in 0..2_000_000 {
+            if self.is_done() {
+                return self.check_end();
+            }
+            if self.chance(self.faults.crash) && self.runs < 6 {
+                self.crash();
+            } else if self.chance(self.faults.kill) && self.runs < 6 {
+                self.start();
+            } else {
+                self.step();
+            }
+        }
+        panic!(
+            "seed {}: does not end\n{:?}\n{:?}",
+            self.seed,
+            self.source.stats(),
+            self.sink.stats()
+        );
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.source.is_done() && self.sink.is_done()
+    }
+
+    pub fn step(&mut self) {
+        match below(&mut self.rng, 12) {
+            0 => self.scan(),
+            1 => {
+                if self.to_sink.len() < 4
+                    && let Some(message) = self.source.poll_message()
+                {
+                    self.to_sink.push_back(through_wire(message));
+                }
+            }
+            2 => {
+                if let Some(message) = self.to_sink.pop_front() {
+                    let what = format!("{message:?}");
+                    self.sink
+                        .handle(message)
+                        .unwrap_or_else(|error| panic!("seed {}: {error}: {what:.300}", self.seed));
+                }
+            }
+            3 => {
+                if self.to_source.len() < 4
+                    && let Some(message) = self.sink.poll_message()
+                {
+                    self.check_message(&message);
+                    self.to_source.push_back(through_wire(message));
+                }
+            }
+            4 => {
+                if let Some(message) = self.to_source.pop_front() {
+                    let what = format!("{message:?}");
+                    self.source
+                        .handle(message)
+                        .unwrap_or_else(|error| panic!("seed {}: {error}: {what:.300}", self.seed));
+                }
+            }
+            5 => self.read(),
+            6 => self.hash(),
+            7 => self.deliver(),
+            8 => self.write(),
+            9 => {
+                if let Some(action) = self.sink.poll_action(self.now) {
+                    match action {
+                        Action::MakeDirectories(_)
+                        | Action::PrepareFile { .. }
+                        | Action::CheckPublished(_) => self.setup.push_back(action),
+                        _ => self.actions.push(action),
+                    }
+                }
+            }
+            10 => self.act(),
+            _ => self.now += Duration::from_micros(below(&mut self.rng, 30_000)),
+        }
+        assert!(self.first_sent_bytes() <= self.capacity, "seed {}: more than promised", self.seed);
+    }
+
+    fn scan(&mut self) {
+        if self.pushed < self.items.len() {
+            if self.source.wants_entries() {
+                self.source.push_entry(self.items[self.pushed].entry.clone()).unwrap();
+                self.pushed += 1;
+            }
+        } else if !self.source.stats().complete {
+            self.source.finish_entries();
+        }
+    }
+
+    fn read(&mut self) {
+        let credit = self.sink.credit();
+        let Some(task) = self.source.next_group(credit) else {
+            return;
+        };
+        assert!(self.source.stats().sent_bytes <= credit);
+        *self.reads.entry((self.runs, task.object, task.group)).or_default() += 1;
+        let mut data = vec![0; task.len as usize];
+        for piece in &task.pieces {
+            let number = piece.id.0;
+            if self.faults.unreadable > 0 && below(&mut self.rng, self.faults.unreadable) == 0 {
+                self.unreadable.insert(number);
+            }
+            if self.unreadable.contains(&number) {
+                self.source.entry_failed(piece.id, "input/output error");
+                continue;
+            }
+            let from = &self.items[number as usize].data[piece.file_offset as usize..];
+            data[piece.group_offset as usize..][..piece.len as usize]
+                .copy_from_slice(&from[..piece.len as usize]);
+        }
+        self.unhashed.push((task, data));
+    }
+
+    fn hash(&mut self) {
+        if self.unhashed.is_empty() {
+            return;
+        }
+        let index = below(&mut self.rng, self.unhashed.len() as u64) as usize;
+        let (task, mut data) = self.unhashed.swap_remove(index);
+        let value = group_chaining_value(&data, task.group, task.only);
+        self.source.group_hashed(task.object, task.group, value);
+        if self.chance(self.faults.corrupt) {
+            let at = below(&mut self.rng, data.len() as u64) as usize;
+            data[at] ^= 1;
+        }
+        if !task.repair {
+            self.first_sent.insert((task.object, task.group));
+        }
+        self.path.push((task, data));
+    }
+
+    fn deliver(&mut self) {
+        if self.path.is_empty() {
+            return;
+        }
+        let index = below(&mut self.rng, self.path.len() as u64) as usize;
+        let (task, data) = if self.chance(self.faults.duplicate) {
+            self.path[index].clone()
+        } else {
+            self.path.swap_remove(index)
+        };
+        assert!(self.sink.objects().place(task.object, task.offset, data.len()).is_ok());
+        let value = group_chaining_value(&data, task.group, task.only);
+        match self.sink.group_received(task.object, task.group, value) {
+            Verdict::Write(write) => self.writes.push((write, data)),
+            Verdict::Repair | Verdict::Discard => {
+                self.first_sent.remove(&(task.object, task.group));
+            }
+            Verdict::Duplicate => {}
+            Verdict::Unknown => panic!("seed {}: {task:?}", self.seed),
+        }
+    }
+
+    fn write(&mut self) {
+        if self.writes.is_empty() {
+            return;
+        }
+        let index = below(&mut self.rng, self.writes.len() as u64) as usize;
+        let (task, data) = self.writes.swap_remove(index);
+        storage::write(&mut self.disk, &mut self.sink, &task, &data);
+        self.first_sent.remove(&(task.object, task.group));
+    }
+
+    fn act(&mut self) {
+        let action = if self.actions.is_empty() || self.rng.next_u64() & 1 == 0 {
+            self.setup.pop_front()
+        } else {
+            let index = below(&mut self.rng, self.actions.len() as u64) as usize;
+            Some(self.actions.swap_remove(index))
+        };
+        if let Some(action) = action {
+            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+        }
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        one_in > 0 && below(&mut self.rng, one_in) == 0
+    }
+
+    fn first_sent_bytes(&self) -> u64 {
+        let table = self.sink.objects();
+        self.first_sent
+            .iter()
+            .map(|(object, group)| {
+                let size = table.size(*object).unwrap();
+                u64::from(longhaul_objects::hash::group_len(size, *group))
+            })
+            .sum()
+    }
+
+    fn check_message(&mut self, message: &SinkMessage) {
+        if let SinkMessage::Confirm { entries } = message {
+            for number in entries.iter().cloned().flatten() {
+                assert!(self.confirmed.insert(number), "seed {}: confirmed twice", self.seed);
+                let item = &self.items[number as usize];
+                let path = item.entry.path.as_bytes();
+                self.check_item(item);
+                if self.fsync == Fsync::End {
+                    assert!(self.disk.is_durable(path), "seed {}: {}", self.seed, item.entry.path);
+                }
+            }
+        }
+    }
+
+    /// Whatever is under a final name is whole and right.
+    pub fn check_names(&self) {
+        for item in &self.items {
+            if self.disk.contents(item.entry.path.as_bytes()).is_some() {
+                self.check_item(item);
+            }
+        }
+    }
+
+    fn check_item(&self, item: &Item) {
+        let node = self.disk.node(item.entry.path.as_bytes());
+        let right = match (&item.entry.kind, node) {
+            (EntryKind::Directory, Some(Node::Directory { mode, modified })) => {
+                (*mode, *modified) == (item.entry.mode, item.entry.modified)
+            }
+            (EntryKind::Link { target }, Some(Node::Link { target: made })) => {
+                target[..] == made[..]
+            }
+            (EntryKind::File, Some(Node::File { mode, modified, .. })) => {
+                (*mode, *modified) == (item.entry.mode, item.entry.modified)
+                    && self.disk.contents(item.entry.path.as_bytes()) == Some(&item.data[..])
+            }
+            _ => false,
+        };
+        assert!(right, "seed {}: {:?} is {node:?}", self.seed, item.entry);
+    }
+
+    fn check_end(&self) {
+        let result = self.source.result().unwrap();
+        assert_eq!(*result, self.sink.summary());
+        assert_eq!(result.confirmed, self.confirmed.len() as u64, "seed {}", self.seed);
+        assert_eq!(result.confirmed + result.failed, self.items.len() as u64);
+        for (number, item) in self.items.iter().enumerate() {
+            let settled = self.confirmed.contains(&(number as u64));
+            if settled {
+                self.check_item(item);
+            } else if self.runs == 1 {
+                let node = self.disk.node(item.entry.path.as_bytes());
+                assert!(node.is_none() || matches!(node, Some(Node::Directory { .. })), "{node:?}");
+            }
+        }
+        if result.failed == 0 {
+            assert_eq!(self.disk.temp_count(), 0, "seed {}", self.seed);
+            assert!(self.disk.read_record().is_empty());
+        }
+        if self.faults.space.is_none() && self.faults.unreadable == 0 && self.faults.corrupt == 0 {
+            assert_eq!(result.failed, 0, "seed {}: {:?}", self.seed, self.sink.failures());
+        }
+        assert_eq!(self.sink.next_timeout(), None);
+    }
+}
+
+/// The message as the other side reads it.
+fn through_wire<M>(message: M) -> M
+where
+    M: Into<Message> + FromMessage,
+{
+    let mut bytes = Vec::new();
+    message.into().encode(&mut bytes).unwrap();
+    let mut reader = MessageReader::new();
+    reader.push(&bytes);
+    M::from_message(reader.next_message().unwrap().unwrap())
+}
+
+trait FromMessage {
+    fn from_message(message: Message) -> Self;
+}
+
+impl FromMessage for SourceMessage {
+    fn from_message(message: Message) -> Self {
+        match message {
+            Message::Source(message) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl FromMessage for SinkMessage {
+    fn from_message(message: Message) -> Self {
+        match message {
+            Message::Sink(message) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+}
