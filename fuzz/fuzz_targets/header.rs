@@ -1,0 +1,4 @@
+//! Packet headers.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| longhaul_fuzz::wire::header(input));
