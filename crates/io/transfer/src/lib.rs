@@ -5,6 +5,10 @@
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
 mod api;
+pub mod buffer;
+pub mod carrier;
+pub(crate) mod lane;
+mod protection;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,

@@ -1,0 +1,162 @@
+//! Memory for groups: a bounded pool of 1 MiB buffers that go round.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_sys::memory::Pages;
+
+/// Locks, also when a thread that held the lock panicked: everything kept under the locks of
+/// this crate is whole between statements.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which of the free buffers is given out next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// The one returned last: it is still in the cache.
+    Warm,
+    /// The one returned first: for measuring with memory that is not in the cache.
+    Cold,
+}
+
+/// A bounded number of group buffers. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    free: Mutex<Free>,
+    returned: Condvar,
+    reuse: Reuse,
+}
+
+#[derive(Debug)]
+struct Free {
+    buffers: VecDeque<Pages>,
+    /// Buffers that may still be made.
+    left: usize,
+    closed: bool,
+}
+
+impl Pool {
+    /// A pool of at most `buffers` buffers of 1 MiB, made when first needed.
+    pub fn new(buffers: usize, reuse: Reuse) -> Self {
+        let free = Free { buffers: VecDeque::new(), left: buffers, closed: false };
+        let inner = Inner { free: Mutex::new(free), returned: Condvar::new(), reuse };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Makes and touches all buffers now, so that no page fault falls into a measurement.
+    pub fn fill(&self) {
+        let mut all = Vec::new();
+        while let Some(mut buffer) = self.try_take() {
+            buffer.pages.as_mut().into_iter().for_each(Pages::touch);
+            all.push(buffer);
+        }
+    }
+
+    /// A buffer if one is free.
+    pub fn try_take(&self) -> Option<Buffer> {
+        self.take_from(&mut lock(&self.inner.free))
+    }
+
+    /// A buffer, when one is free; `None` once the pool is closed.
+    pub fn take(&self) -> Option<Buffer> {
+        let mut free = lock(&self.inner.free);
+        loop {
+            if free.closed {
+                return None;
+            }
+            if let Some(buffer) = self.take_from(&mut free) {
+                return Some(buffer);
+            }
+            free = self.inner.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends all waiting.
+    pub fn close(&self) {
+        lock(&self.inner.free).closed = true;
+        self.inner.returned.notify_all();
+    }
+
+    fn take_from(&self, free: &mut Free) -> Option<Buffer> {
+        let pages = match self.inner.reuse {
+            Reuse::Warm => free.buffers.pop_back(),
+            Reuse::Cold if free.left > 0 => None,
+            Reuse::Cold => free.buffers.pop_front(),
+        };
+        let pages = pages.or_else(|| {
+            free.left = free.left.checked_sub(1)?;
+            // Memory that cannot be had is a smaller pool; waiting for a buffer goes on.
+            Pages::new(GROUP_SIZE as usize).ok()
+        })?;
+        Some(Buffer { pages: Some(pages), pool: self.inner.clone() })
+    }
+}
+
+/// A buffer of 1 MiB, given back to its pool when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    /// `None` only while it is dropped.
+    pages: Option<Pages>,
+    pool: Arc<Inner>,
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.pages.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.pages.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        lock(&self.pool.free).buffers.extend(self.pages.take());
+        self.pool.returned.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_is_bounded_and_waits() {
+        let pool = Pool::new(2, Reuse::Warm);
+        let (a, b) = (pool.try_take().unwrap(), pool.try_take().unwrap());
+        assert_eq!((a.len(), b.len()), (1 << 20, 1 << 20));
+        assert!(pool.try_take().is_none());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| pool.take().is_some());
+            drop(a);
+            assert!(waiter.join().unwrap());
+        });
+        pool.close();
+        assert!(pool.take().is_none());
+    }
+
+    #[test]
+    fn cold_buffers_go_round() {
+        let pool = Pool::new(3, Reuse::Cold);
+        pool.fill();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(pool.take().unwrap().as_ptr() as usize);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 3);
+    }
+}

@@ -1,0 +1,261 @@
+//! What a carrier (UDP lanes, TCP connections) and a transfer ask of each other.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_engine::Closed;
+use longhaul_objects::{GroupAssembly, ObjectTable};
+use longhaul_sys::wait::Waker;
+use longhaul_units::{Extent, ObjectId, RangeSet};
+use longhaul_wire::CloseCode;
+
+use crate::buffer::{Buffer, lock};
+
+/// The transfer, as seen by the threads of a carrier. Calls come from any of them and do not block.
+pub trait Hub: Send + Sync {
+    /// The first lane may carry data.
+    fn on_validated(&self);
+    /// Bytes of stream 0, in order.
+    ///
+    /// # Errors
+    /// The peer broke the protocol, in words; the carrier closes the connection.
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String>;
+    /// The peer finished stream 0.
+    fn on_stream_end(&self);
+    /// Appends the next message for stream 0 to `out`; `false` when there is none now.
+    fn next_message(&self, out: &mut Vec<u8>) -> bool;
+    /// Whether this side finished stream 0 behind the last message.
+    fn is_finished(&self) -> bool;
+    /// The peer promised room for so many object bytes in all.
+    fn on_credit(&self, credit: u64);
+    /// A group that was offered is at the peer.
+    fn on_delivered(&self, extent: Extent);
+    /// A lane closed.
+    fn on_closed(&self, closed: &Closed);
+    /// Whether everything that may be sent now was offered (a blast round may end).
+    fn is_drained(&self) -> bool;
+
+    /// Sizes of the objects that may arrive.
+    fn objects(&self) -> ObjectTable;
+    /// Memory for a group, if there is any.
+    fn take_buffer(&self) -> Option<Buffer>;
+    /// A group arrived whole.
+    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
+    /// Object bytes that this side takes in all.
+    fn credit(&self) -> u64;
+}
+
+/// A group on its way out.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Which bytes of the object.
+    pub extent: Extent,
+    /// They are at the start of this buffer.
+    pub bytes: Arc<Buffer>,
+}
+
+/// What a transfer tells a thread of the carrier.
+#[derive(Debug)]
+pub enum Command {
+    /// Send this group.
+    Offer(Outgoing),
+    /// The group did not verify: receive it anew.
+    Forget(ObjectId, u32),
+    /// Say goodbye and end.
+    Close(CloseCode, String),
+    /// A datagram for this lane that came to another socket.
+    Datagram(std::net::SocketAddr, Vec<u8>),
+}
+
+/// The transfer's end of a carrier thread's inbox.
+#[derive(Debug)]
+pub struct Mailbox {
+    commands: Mutex<VecDeque<Command>>,
+    waker: Waker,
+    /// The thread sleeps, or is about to: it has to be woken.
+    sleeping: AtomicBool,
+    /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
+    backlog: AtomicU64,
+}
+
+impl Mailbox {
+    /// An empty box.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            commands: Mutex::new(VecDeque::new()),
+            waker: Waker::new()?,
+            sleeping: AtomicBool::new(false),
+            backlog: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts a command into the box.
+    pub fn post(&self, command: Command) {
+        if let Command::Offer(outgoing) = &command {
+            self.backlog.fetch_add(outgoing.extent.len, Ordering::Relaxed);
+        }
+        lock(&self.commands).push_back(command);
+        self.wake();
+    }
+
+    /// Makes the thread look at the hub.
+    pub fn wake(&self) {
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Object bytes that wait to be sent there.
+    pub fn backlog(&self) -> u64 {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_backlog(&self, bytes: u64) {
+        self.backlog.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Takes everything out; `true` if there was anything.
+    pub(crate) fn drain(&self, into: &mut VecDeque<Command>) -> bool {
+        let mut commands = lock(&self.commands);
+        into.append(&mut commands);
+        !into.is_empty()
+    }
+
+    /// Announces sleep: what is posted from here on wakes. Look into the box once more after it.
+    pub(crate) fn announce_sleep(&self) {
+        self.sleeping.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.waker.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.commands).is_empty()
+    }
+}
+
+/// Groups that a carrier thread is receiving.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    open: BTreeMap<(ObjectId, u32), Arriving>,
+    /// Groups handed on; what still comes of them is a repetition.
+    done: BTreeMap<ObjectId, RangeSet>,
+    table: ObjectTable,
+    spare: Vec<GroupAssembly>,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    assembly: GroupAssembly,
+    buffer: Buffer,
+}
+
+/// Where received bytes go.
+pub(crate) enum Slot<'a> {
+    /// Straight to their place: nothing accepted is there.
+    Place(&'a mut [u8]),
+    /// Some or all of them are there already: they have to go elsewhere first.
+    Repeated,
+}
+
+/// Bytes that cannot be taken: no such object, or no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unplaceable;
+
+/// Place of received bytes within an object's groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target {
+    pub object: ObjectId,
+    pub group: u32,
+    pub start: u32,
+    pub len: u32,
+    group_len: u32,
+}
+
+impl Incoming {
+    /// Where `len` bytes at `offset` of `object` belong.
+    pub fn target<H: Hub + ?Sized>(
+        &mut self,
+        hub: &H,
+        object: ObjectId,
+        offset: u64,
+        len: u32,
+    ) -> Result<Target, Unplaceable> {
+        let mut placed = self.table.place(object, offset, len as usize);
+        if placed.is_err() {
+            self.table = hub.objects();
+            placed = self.table.place(object, offset, len as usize);
+        }
+        let placed = placed.map_err(|_| Unplaceable)?;
+        Ok(Target {
+            object,
+            group: placed.group,
+            start: placed.offset,
+            len,
+            group_len: placed.group_len,
+        })
+    }
+
+    fn is_done(&self, target: &Target) -> bool {
+        self.done.get(&target.object).is_some_and(|groups| groups.contains(target.group.into()))
+    }
+
+    /// Memory for the bytes of `target`.
+    pub fn slot<H: Hub + ?Sized>(
+        &mut self,
+        hub: &H,
+        target: &Target,
+    ) -> Result<Slot<'_>, Unplaceable> {
+        if self.is_done(target) {
+            return Ok(Slot::Repeated);
+        }
+        let key = (target.object, target.group);
+        if !self.open.contains_key(&key) {
+            let buffer = hub.take_buffer().ok_or(Unplaceable)?;
+            let mut assembly = self.spare.pop().unwrap_or_default();
+            assembly.start(target.group_len);
+            self.open.insert(key, Arriving { assembly, buffer });
+        }
+        let arriving = self.open.get_mut(&key).ok_or(Unplaceable)?;
+        if !arriving.assembly.is_vacant(target.start, target.len) {
+            return Ok(Slot::Repeated);
+        }
+        let start = target.start as usize;
+        Ok(Slot::Place(&mut arriving.buffer[start..start + target.len as usize]))
+    }
+
+    /// The bytes of `target` are in their place, or in `elsewhere`, and authentic. Hands the
+    /// group on when it is whole.
+    pub fn accept<H: Hub + ?Sized>(&mut self, hub: &H, target: &Target, elsewhere: Option<&[u8]>) {
+        let key = (target.object, target.group);
+        let Some(arriving) = self.open.get_mut(&key) else { return };
+        if let Some(bytes) = elsewhere {
+            for gap in arriving.assembly.missing(target.start, target.len) {
+                let from = (gap.start - target.start) as usize..(gap.end - target.start) as usize;
+                arriving.buffer[gap.start as usize..gap.end as usize].copy_from_slice(&bytes[from]);
+            }
+        }
+        arriving.assembly.insert(target.start, target.len);
+        if arriving.assembly.is_complete()
+            && let Some(Arriving { assembly, buffer }) = self.open.remove(&key)
+        {
+            self.spare.push(assembly);
+            self.done.entry(target.object).or_default().insert_one(target.group.into());
+            hub.on_group(target.object, target.group, target.group_len, buffer);
+        }
+    }
+
+    /// The group is to be received anew.
+    pub fn forget(&mut self, object: ObjectId, group: u32) {
+        if let Some(groups) = self.done.get_mut(&object) {
+            groups.remove(u64::from(group)..u64::from(group) + 1);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A UDP lane on a thread of its own: the engine's plans become packets, packets become groups.
+
+mod receive;
+mod send;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use longhaul_engine::{Event, Lane, LaneConfig, LaneStats, Path, Plan};
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_sys::clock::{self, WallOffset};
+use longhaul_sys::udp::{Route, UdpSocket};
+use longhaul_units::{Duration, Instant, ObjectId, StreamId};
+
+use crate::buffer::{Buffer, lock};
+use crate::carrier::{Command, Hub, Incoming, Mailbox};
+use crate::protection::Protection;
+
+use receive::Receiving;
+use send::Sending;
+
+/// What a lane thread is made of.
+pub(crate) struct LaneSetup {
+    pub config: LaneConfig,
+    pub path: Arc<Mutex<Path>>,
+    pub socket: UdpSocket,
+    /// The peer that the socket is connected to, if it is.
+    pub connected: Option<SocketAddr>,
+    pub seal: Protection,
+    pub open: Protection,
+    pub hub: Arc<dyn Hub>,
+    pub mailbox: Arc<Mailbox>,
+    /// Where the thread leaves its counters for others to read.
+    pub shared: Arc<Mutex<LaneView>>,
+}
+
+/// What others may know of a lane thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneView {
+    pub stats: LaneStats,
+    pub remote: Option<SocketAddr>,
+    /// Batches that the local stack refused: they count as lost.
+    pub send_failures: u64,
+    pub cpu: Duration,
+}
+
+/// Starts the thread; it ends when the lane is closed.
+pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
+    let name = format!("lane{}", setup.config.lane.0);
+    std::thread::Builder::new().name(name).spawn(move || LaneThread::new(setup).run())
+}
+
+struct LaneThread {
+    lane: Lane,
+    carries_streams: bool,
+    path: Arc<Mutex<Path>>,
+    socket: UdpSocket,
+    connected: Option<SocketAddr>,
+    hub: Arc<dyn Hub>,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Mutex<LaneView>>,
+    sending: Sending,
+    receiving: Receiving,
+    plan: Plan,
+    commands: VecDeque<Command>,
+    /// Groups that the engine was offered, until they are delivered.
+    outgoing: BTreeMap<(ObjectId, u64), Arc<Buffer>>,
+    /// The part of a message that the stream has not taken yet.
+    unwritten: Vec<u8>,
+    finished: bool,
+    credit_told: u64,
+    view_due: Instant,
+}
+
+/// Bytes that make it worth telling a waiting peer of new credit.
+const CREDIT_STEP: u64 = 8 * GROUP_SIZE;
+/// Super-packets taken in before something is sent again.
+const RECEIVE_BURST: usize = 8;
+/// Batches sent before the socket is looked at again.
+const SEND_BURST: usize = 4;
+const VIEW_INTERVAL: Duration = Duration::from_millis(50);
+
+impl LaneThread {
+    fn new(setup: LaneSetup) -> Self {
+        let LaneSetup { config, path, socket, connected, seal, open, hub, mailbox, shared } = setup;
+        let now = clock::now();
+        Self {
+            carries_streams: config.lane.0 == 0,
+            sending: Sending::new(&config, seal),
+            receiving: Receiving::new(&config, open, WallOffset::sample(), now),
+            lane: Lane::new(now, config),
+            path,
+            socket,
+            connected,
+            hub,
+            mailbox,
+            shared,
+            plan: Plan::default(),
+            commands: VecDeque::new(),
+            outgoing: BTreeMap::new(),
+            unwritten: Vec::new(),
+            finished: false,
+            credit_told: 0,
+            view_due: now,
+        }
+    }
+
+    fn run(mut self) {
+        // Without precise timers pacing is coarser; nothing else depends on it.
+        let _ = clock::use_precise_timers();
+        while !self.lane.is_closed() {
+            let mut busy = self.take_commands();
+            self.tell_credit();
+            busy |= self.receive();
+            let now = clock::now();
+            self.lane.handle_timeout(now, &mut lock(&self.path));
+            busy |= self.handle_events();
+            busy |= self.move_stream();
+            busy |= self.transmit();
+            if now >= self.view_due {
+                self.publish(now);
+            }
+            if !busy {
+                self.sleep();
+            }
+        }
+        self.handle_events();
+        self.publish(clock::now());
+    }
+
+    fn take_commands(&mut self) -> bool {
+        let mut commands = std::mem::take(&mut self.commands);
+        let any = self.mailbox.drain(&mut commands);
+        for command in commands.drain(..) {
+            match command {
+                Command::Offer(outgoing) => {
+                    let extent = outgoing.extent;
+                    self.outgoing.insert((extent.object, extent.offset), outgoing.bytes);
+                    self.lane.offer(extent);
+                }
+                Command::Forget(object, group) => self.receiving.incoming.forget(object, group),
+                Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
+                Command::Datagram(from, mut bytes) => {
+                    let mut batch = receive::Batch::single(from, clock::now(), &mut bytes);
+                    self.receiving.take(&mut self.lane, &self.path, &*self.hub, &mut batch);
+                }
+            }
+        }
+        self.commands = commands;
+        if self.hub.is_drained() && self.lane.backlog() == 0 {
+            self.lane.flush();
+        }
+        any
+    }
+
+    fn tell_credit(&mut self) {
+        let credit = self.hub.credit();
+        self.lane.set_credit(credit);
+        if credit >= self.credit_told + CREDIT_STEP {
+            self.credit_told = credit;
+            self.lane.announce();
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..RECEIVE_BURST {
+            match self.receiving.receive(&self.socket) {
+                Ok(Some(mut batch)) => {
+                    any = true;
+                    self.receiving.take_buffered(
+                        &mut self.lane,
+                        &self.path,
+                        &*self.hub,
+                        &mut batch,
+                    );
+                }
+                Ok(None) => break,
+                // An unreachable port or route, told about an earlier datagram: the idle timeout
+                // decides whether the peer is gone.
+                Err(_) => break,
+            }
+        }
+        any
+    }
+
+    fn handle_events(&mut self) -> bool {
+        let mut any = false;
+        while let Some(event) = self.lane.poll_event() {
+            any = true;
+            match event {
+                Event::Validated => self.hub.on_validated(),
+                Event::Delivered(extent) => {
+                    self.outgoing.remove(&(extent.object, extent.offset));
+                    self.hub.on_delivered(extent);
+                }
+                Event::Closed(closed) => {
+                    self.outgoing.clear();
+                    self.hub.on_closed(&closed);
+                }
+                _ => {}
+            }
+        }
+        self.hub.on_credit(self.lane.credit());
+        self.follow_peer();
+        any
+    }
+
+    /// The peer's address was learnt, or changed: what it sends is to come to this socket.
+    fn follow_peer(&mut self) {
+        if let Some(remote) = self.lane.remote()
+            && self.connected != Some(remote)
+            && self.lane.is_validated()
+            && self.socket.connect(remote).is_ok()
+        {
+            self.connected = Some(remote);
+        }
+    }
+
+    /// Stream 0, both ways (lane 0 only).
+    fn move_stream(&mut self) -> bool {
+        if !self.carries_streams {
+            return false;
+        }
+        self.read_stream() | self.write_stream()
+    }
+
+    fn read_stream(&mut self) -> bool {
+        let mut any = false;
+        let mut bytes = [0; 16 << 10];
+        while let Ok(count @ 1..) = self.lane.stream_read(STREAM, &mut bytes) {
+            any = true;
+            if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
+                let code = longhaul_wire::CloseCode::PROTOCOL_VIOLATION;
+                self.lane.close(clock::now(), code, &reason);
+                return true;
+            }
+        }
+        if any && self.lane.stream_at_end(STREAM) {
+            self.hub.on_stream_end();
+        }
+        any
+    }
+
+    fn write_stream(&mut self) -> bool {
+        if self.finished {
+            return false;
+        }
+        let mut any = false;
+        loop {
+            if self.unwritten.is_empty() && !self.hub.next_message(&mut self.unwritten) {
+                break;
+            }
+            // The client opens the stream with its first message; the server's is open by then.
+            if self.lane.stream_write(STREAM, &[]).is_err()
+                && self.lane.open_stream(STREAM).is_err()
+            {
+                break;
+            }
+            let written = self.lane.stream_write(STREAM, &self.unwritten).unwrap_or(0);
+            self.unwritten.drain(..written);
+            any |= written > 0;
+            if !self.unwritten.is_empty() {
+                break;
+            }
+        }
+        if self.unwritten.is_empty() && self.hub.is_finished() {
+            self.finished = self.lane.stream_finish(STREAM).is_ok();
+            any |= self.finished;
+        }
+        any
+    }
+
+    fn transmit(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..SEND_BURST {
+            let now = clock::now();
+            let most = self.sending.packets_max(self.lane.stats().datagram);
+            let mut path = lock(&self.path);
+            let planned = self.lane.poll_transmit(now, &mut path, most, &mut self.plan);
+            drop(path);
+            let Some(transmit) = planned else { break };
+            any = true;
+            let route = match self.connected {
+                Some(peer) if peer == transmit.to => Route::CONNECTED,
+                _ => Route::to(transmit.to),
+            };
+            let sent =
+                self.sending.send(&self.socket, &route, &transmit, &self.plan, &self.outgoing);
+            if let Err(too_large) = sent
+                && let Some(size) = too_large
+            {
+                self.lane.on_datagram_too_big(size);
+            }
+        }
+        self.mailbox.set_backlog(self.lane.backlog());
+        any
+    }
+
+    fn sleep(&mut self) {
+        self.mailbox.announce_sleep();
+        let now = clock::now();
+        let due = self.lane.next_timeout(now, &lock(&self.path));
+        let deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
+        if self.mailbox.is_empty() && deadline > now {
+            // A failing wait would make a busy loop; it can only fail for want of kernel memory.
+            if self.socket.wait_readable(Some(self.mailbox.waker()), Some(deadline)).is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.mailbox.end_sleep();
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.view_due = now + VIEW_INTERVAL;
+        *lock(&self.shared) = LaneView {
+            stats: self.lane.stats(),
+            remote: self.lane.remote(),
+            send_failures: self.sending.failures,
+            cpu: clock::thread_cpu_time(),
+        };
+    }
+}
+
+/// The stream that carries messages.
+const STREAM: StreamId = StreamId(0);
+/// The hub is looked at at least so often.
+const SLEEP_MAX: Duration = Duration::from_millis(100);

@@ -1,0 +1,181 @@
+//! Plans become packets.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use longhaul_engine::{LaneConfig, Plan, Run, Transmit, What};
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_sys::udp::{PAYLOAD_MAX, Route, SendError, UdpSocket, Wait};
+use longhaul_units::{LaneId, ObjectId, PacketNumber};
+use longhaul_wire::{
+    CLEAR_TAG_LEN, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect,
+};
+
+use crate::buffer::Buffer;
+use crate::protection::{Protection, object_tag_len};
+
+/// Packets of one batch: one ledger entry of the engine.
+const BATCH_MAX: usize = 64;
+
+pub(super) struct Sending {
+    connection: ConnectionId,
+    lane: LaneId,
+    protection: Protection,
+    /// Sealed packets, one after the other.
+    packets: Vec<u8>,
+    headers: [[u8; OBJECT_HEADER_LEN]; BATCH_MAX],
+    tags: [[u8; CLEAR_TAG_LEN]; BATCH_MAX],
+    pub failures: u64,
+}
+
+type Groups = BTreeMap<(ObjectId, u64), Arc<Buffer>>;
+
+impl Sending {
+    pub fn new(config: &LaneConfig, protection: Protection) -> Self {
+        Self {
+            connection: config.connection,
+            lane: config.lane,
+            protection,
+            packets: Vec::with_capacity(PAYLOAD_MAX),
+            headers: [[0; OBJECT_HEADER_LEN]; BATCH_MAX],
+            tags: [[0; CLEAR_TAG_LEN]; BATCH_MAX],
+            failures: 0,
+        }
+    }
+
+    /// Packets of `datagram` bytes that one call moves.
+    pub fn packets_max(&self, datagram: u16) -> u16 {
+        (PAYLOAD_MAX / usize::from(datagram.max(1))).clamp(1, BATCH_MAX) as u16
+    }
+
+    fn header(&self, kind: Kind, number: PacketNumber, send_time: u32) -> Header {
+        Header { kind, lane: self.lane, connection: self.connection, number, send_time }
+    }
+
+    /// Seals and sends a batch. What cannot be sent is lost, which the engine repairs; the error
+    /// tells of a datagram size that the local interface refuses.
+    pub fn send(
+        &mut self,
+        socket: &UdpSocket,
+        route: &Route,
+        transmit: &Transmit,
+        plan: &Plan,
+        groups: &Groups,
+    ) -> Result<(), Option<u16>> {
+        let result = match transmit.what {
+            What::Control => {
+                let header = self.header(Kind::Control, transmit.first, transmit.send_time);
+                self.packets.clear();
+                self.protection.seal_control(&header, &plan.frames, &mut self.packets);
+                let slices = [IoSlice::new(&self.packets)];
+                socket.send(route, &slices, None, Wait::UntilReady)
+            }
+            What::Objects { payload } if self.protection.protect() == Protect::Clear => {
+                self.send_clear(socket, route, transmit, payload, plan, groups)
+            }
+            What::Objects { payload } => {
+                self.seal(transmit, payload, plan, groups);
+                let segment = self.segment(payload);
+                let slices = [IoSlice::new(&self.packets)];
+                socket.send(route, &slices, Some(segment), Wait::UntilReady)
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                self.failures += 1;
+                let size = match transmit.what {
+                    What::Control => self.packets.len() as u16,
+                    What::Objects { payload } => self.segment(payload),
+                };
+                Err(matches!(error, SendError::TooLarge).then_some(size))
+            }
+        }
+    }
+
+    fn segment(&self, payload: u16) -> u16 {
+        payload + (OBJECT_HEADER_LEN + object_tag_len(self.protection.protect())) as u16
+    }
+
+    /// The packets of the plan, with the bytes that each carries.
+    fn pieces<'g>(
+        runs: &'g [Run],
+        payload: u16,
+        groups: &'g Groups,
+    ) -> impl Iterator<Item = (ObjectId, u64, &'g [u8])> {
+        let payload = u64::from(payload);
+        runs.iter().flat_map(move |run| {
+            let extent = run.extent;
+            let base = extent.offset - extent.offset % GROUP_SIZE;
+            let bytes = groups.get(&(extent.object, base));
+            (0..u64::from(run.packets)).filter_map(move |i| {
+                let offset = extent.offset + i * payload;
+                let end = (offset + payload).min(extent.end());
+                let bytes = bytes?.get((offset - base) as usize..(end - base) as usize)?;
+                Some((extent.object, offset, bytes))
+            })
+        })
+    }
+
+    fn seal(&mut self, transmit: &Transmit, payload: u16, plan: &Plan, groups: &Groups) {
+        let tag = object_tag_len(self.protection.protect());
+        let mut number = transmit.first;
+        let mut end = 0;
+        for (object, offset, bytes) in Self::pieces(&plan.runs, payload, groups) {
+            let header = ObjectHeader {
+                header: self.header(Kind::Object, number, transmit.send_time),
+                object,
+                offset,
+            };
+            let start = end;
+            end += OBJECT_HEADER_LEN + bytes.len() + tag;
+            if self.packets.len() < end {
+                self.packets.resize(end, 0);
+            }
+            self.protection.seal_object(&header, bytes, &mut self.packets[start..end]);
+            number = number.after(1);
+        }
+        self.packets.truncate(end);
+    }
+
+    /// Payload goes from its group straight into the kernel; between payloads lie each packet's
+    /// tag and the next one's header.
+    fn send_clear(
+        &mut self,
+        socket: &UdpSocket,
+        route: &Route,
+        transmit: &Transmit,
+        payload: u16,
+        plan: &Plan,
+        groups: &Groups,
+    ) -> Result<usize, SendError> {
+        let mut number = transmit.first;
+        let mut count = 0;
+        for (object, offset, _) in Self::pieces(&plan.runs, payload, groups) {
+            let header = self.header(Kind::Object, number, transmit.send_time);
+            ObjectHeader { header, object, offset }.emit(&mut self.headers[count]);
+            number = number.after(1);
+            count += 1;
+        }
+        let (headers, tags) = (&self.headers[..count], &mut self.tags[..count]);
+        self.protection.clear_tags(transmit.first, headers, tags);
+        self.packets.clear();
+        for i in 0..count {
+            self.packets.extend_from_slice(&self.headers[i]);
+            self.packets.extend_from_slice(&self.tags[i]);
+        }
+        // header 0 | payload 0 | tag 0, header 1 | payload 1 | ... | tag n
+        let mut slices = Vec::with_capacity(2 * count + 1);
+        let mut start = 0;
+        let mut end = OBJECT_HEADER_LEN;
+        for (_, _, bytes) in Self::pieces(&plan.runs, payload, groups) {
+            slices.push(IoSlice::new(&self.packets[start..end]));
+            slices.push(IoSlice::new(bytes));
+            start = end;
+            end = (start + CLEAR_TAG_LEN + OBJECT_HEADER_LEN).min(self.packets.len());
+        }
+        slices.push(IoSlice::new(&self.packets[start..]));
+        socket.send(route, &slices, Some(self.segment(payload)), Wait::UntilReady)
+    }
+}

@@ -1,0 +1,185 @@
+//! Sealing and opening packets (docs/protocol.md 4.2, 4.3).
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use longhaul_session::{EpochKeys, LaneKeys};
+use longhaul_sys::siphash::HeaderMac;
+use longhaul_units::PacketNumber;
+use longhaul_wire::{
+    AEAD_TAG_LEN, CLEAR_TAG_LEN, Cipher, HEADER_LEN, Header, OBJECT_HEADER_LEN, ObjectHeader,
+    Protect,
+};
+
+/// A packet that did not authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forged;
+
+/// What one direction of a lane seals or opens with.
+#[derive(Debug)]
+pub struct Protection {
+    keys: LaneKeys,
+    cipher: Cipher,
+    protect: Protect,
+    /// Epochs in use, at most three (docs/protocol.md 4.2).
+    epochs: Vec<(u16, Epoch)>,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    aead: LessSafeKey,
+    mac: HeaderMac,
+}
+
+impl Epoch {
+    fn new(keys: &EpochKeys, cipher: Cipher) -> Option<Self> {
+        let algorithm = match cipher {
+            Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            _ => &AES_128_GCM,
+        };
+        // The key schedule gives keys of the cipher's length.
+        let key = UnboundKey::new(algorithm, keys.packet_key(cipher)).ok()?;
+        Some(Self { aead: LessSafeKey::new(key), mac: HeaderMac::new(*keys.header_key()) })
+    }
+}
+
+/// Bytes of the tag of OBJECT packets under `protect`.
+pub fn object_tag_len(protect: Protect) -> usize {
+    if protect == Protect::Clear { CLEAR_TAG_LEN } else { AEAD_TAG_LEN }
+}
+
+impl Protection {
+    /// Protection by `keys`.
+    pub fn new(keys: LaneKeys, cipher: Cipher, protect: Protect) -> Self {
+        Self { keys, cipher, protect, epochs: Vec::new() }
+    }
+
+    /// The mode of OBJECT packets.
+    pub fn protect(&self) -> Protect {
+        self.protect
+    }
+
+    /// Key and nonce for a packet; `None` when its epoch is not at hand.
+    fn epoch(&mut self, number: PacketNumber) -> Option<(&Epoch, Nonce)> {
+        let wanted = number.epoch();
+        let keys = self.keys.epoch(wanted)?;
+        let nonce = Nonce::assume_unique_for_key(keys.nonce(number));
+        let known = self.epochs.iter().position(|(epoch, _)| *epoch == wanted);
+        let i = match known {
+            Some(i) => i,
+            None => {
+                let made = Epoch::new(keys, self.cipher)?;
+                self.epochs.retain(|(epoch, _)| epoch.abs_diff(wanted) <= 1);
+                self.epochs.push((wanted, made));
+                self.epochs.len() - 1
+            }
+        };
+        Some((&self.epochs[i].1, nonce))
+    }
+
+    /// Appends a sealed CONTROL packet to `out`.
+    pub fn seal_control(&mut self, header: &Header, frames: &[u8], out: &mut Vec<u8>) {
+        self.keys.advance_to(header.number.epoch());
+        let start = out.len();
+        let mut head = [0; HEADER_LEN];
+        header.emit(&mut head);
+        out.extend_from_slice(&head);
+        out.extend_from_slice(frames);
+        let Some((epoch, nonce)) = self.epoch(header.number) else { return out.truncate(start) };
+        let body = &mut out[start + HEADER_LEN..];
+        if let Ok(tag) = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(head), body) {
+            out.extend_from_slice(tag.as_ref());
+        }
+    }
+
+    /// Opens a CONTROL packet in place; returns its frames. `advance`: let its epoch become the
+    /// current one.
+    pub fn open_control<'p>(
+        &mut self,
+        number: PacketNumber,
+        packet: &'p mut [u8],
+    ) -> Result<&'p [u8], Forged> {
+        let (head, body) = packet.split_at_mut_checked(HEADER_LEN).ok_or(Forged)?;
+        let (epoch, nonce) = self.epoch(number).ok_or(Forged)?;
+        let opened = epoch.aead.open_in_place(nonce, Aad::from(head), body).map_err(|_| Forged)?;
+        self.keys.advance_to(number.epoch());
+        Ok(opened)
+    }
+
+    /// Seals an OBJECT packet into `out`, which holds exactly header, payload and tag.
+    /// For `clear` see [`Self::clear_tags`].
+    pub fn seal_object(&mut self, header: &ObjectHeader, payload: &[u8], out: &mut [u8]) {
+        let number = header.header.number;
+        self.keys.advance_to(number.epoch());
+        let protect = self.protect;
+        let Some((head, rest)) = out.split_first_chunk_mut::<OBJECT_HEADER_LEN>() else { return };
+        header.emit(head);
+        let Some((epoch, nonce)) = self.epoch(number) else { return };
+        let (body, tag) = rest.split_at_mut(payload.len());
+        if protect == Protect::Aead {
+            // Out of place: the cipher is the copy. It fails only for wrong lengths.
+            let aad = Aad::from(&*head);
+            let _ = epoch.aead.seal_out_of_place_scatter(nonce, aad, payload, body, &[], tag);
+            return;
+        }
+        body.copy_from_slice(payload);
+        let signed = &out[..OBJECT_HEADER_LEN + payload.len()];
+        let Some((epoch, nonce)) = self.epoch(number) else { return };
+        let made = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(signed), &mut []);
+        if let Ok(made) = made {
+            out[OBJECT_HEADER_LEN + payload.len()..].copy_from_slice(made.as_ref());
+        }
+    }
+
+    /// Tags of `clear` for headers of one epoch.
+    pub fn clear_tags(
+        &mut self,
+        number: PacketNumber,
+        headers: &[[u8; OBJECT_HEADER_LEN]],
+        tags: &mut [[u8; CLEAR_TAG_LEN]],
+    ) {
+        self.keys.advance_to(number.epoch());
+        if let Some((epoch, _)) = self.epoch(number) {
+            epoch.mac.tags(headers, tags);
+        }
+    }
+
+    /// Opens an OBJECT packet (`aead`, `integrity`) and writes its payload to `into`, which has
+    /// the payload's length. After an error `into` holds nothing of use.
+    pub fn open_object(
+        &mut self,
+        number: PacketNumber,
+        packet: &[u8],
+        into: &mut [u8],
+    ) -> Result<(), Forged> {
+        let (head, rest) = packet.split_at_checked(OBJECT_HEADER_LEN).ok_or(Forged)?;
+        let (body, tag) = rest.split_at_checked(into.len()).ok_or(Forged)?;
+        let protect = self.protect;
+        let (epoch, nonce) = self.epoch(number).ok_or(Forged)?;
+        if protect == Protect::Aead {
+            let aad = Aad::from(head);
+            epoch.aead.open_separate_gather(nonce, aad, body, tag, into).map_err(|_| Forged)?;
+        } else {
+            let signed = Aad::from(&packet[..OBJECT_HEADER_LEN + body.len()]);
+            let nothing: &mut [u8] = &mut [];
+            epoch.aead.open_separate_gather(nonce, signed, &[], tag, nothing).map_err(|_| Forged)?;
+            into.copy_from_slice(body);
+        }
+        self.keys.advance_to(number.epoch());
+        Ok(())
+    }
+
+    /// Verifies header tags of `clear`, of packets whose headers name `number`'s epoch; bit i of
+    /// the result: header i is authentic. At most 128.
+    pub fn verify_clear(
+        &mut self,
+        number: PacketNumber,
+        headers: &[[u8; OBJECT_HEADER_LEN]],
+        tags: &[[u8; CLEAR_TAG_LEN]],
+    ) -> u128 {
+        let Some((epoch, _)) = self.epoch(number) else { return 0 };
+        let good = epoch.mac.verify(headers, tags);
+        if good != 0 {
+            self.keys.advance_to(number.epoch());
+        }
+        good
+    }
+}
