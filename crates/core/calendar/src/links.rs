@@ -1,7 +1,7 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use crate::capacity::{Calendar, Capacity, FOREVER, ReserveError};
+use crate::capacity::{Calendar, Capacity, FOREVER};
 use crate::path::PathCapacity;
 use crate::place::{self, Fitted, Limits};
 use crate::profile::Profile;
@@ -135,22 +135,21 @@ impl LinkSet {
     }
 
     /// Takes ranges that are known to be free on every link of the path.
-    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
+    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
+        let ranges: Vec<Allocation> = ranges.collect();
         for link in path.links() {
-            for r in ranges.clone() {
-                let taken = self.profiles[link.0 as usize].reserve(r.start, r.end, r.rate);
-                debug_assert_eq!(taken, Ok(()), "{r:?} was planned on this state");
-            }
+            let taken = self.profiles[link.0 as usize].reserve_all(&ranges);
+            debug_assert_eq!(taken, Ok(()), "{ranges:?} was planned on this state");
         }
     }
 
-    /// Gives ranges back that are known to be booked on every link of the path.
-    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
+    /// Gives ranges back that are known to be booked on every link of the path. What of them has
+    /// passed is ignored.
+    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
+        let ranges: Vec<Allocation> = ranges.collect();
         for link in path.links() {
-            for r in ranges.clone() {
-                let given = self.profiles[link.0 as usize].release(r.start, r.end, r.rate);
-                debug_assert_eq!(given, Ok::<_, ReserveError>(()), "{r:?} was booked");
-            }
+            let given = self.profiles[link.0 as usize].release_all(&ranges);
+            debug_assert_eq!(given, Ok(()), "{ranges:?} was booked");
         }
     }
 

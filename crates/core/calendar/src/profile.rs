@@ -1,4 +1,5 @@
 mod block;
+mod rebuild;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -326,10 +326,8 @@ proptest! {
             let profile = links.profile(binding.link).unwrap();
             prop_assert!(binding.free < max_rate);
             prop_assert_eq!(profile.min_free(binding.start, binding.end), binding.free);
-        } else if let Some(finish) = explained.finish {
-            if policy == 0 {
-                prop_assert_eq!(finish, explained.unimpeded);
-            }
+        } else if let Some(finish) = explained.finish.filter(|_| policy == 0) {
+            prop_assert_eq!(finish, explained.unimpeded);
         }
     }
 

@@ -14,6 +14,11 @@ impl Book {
     /// margin is used up, or a cancellation. Returns the booking with what it held before.
     pub fn release(&mut self, id: BookingId) -> Result<Booking, BookError> {
         let mut booking = self.bookings.remove(&id).ok_or(BookError::Unknown(id))?;
+        if booking.vector.start().is_some_and(|start| start >= self.now) {
+            let whole = core::mem::take(&mut booking.vector);
+            self.links.give(&booking.path, whole.merged());
+            return Ok(booking);
+        }
         let (kept, freed) = booking.vector.split(self.now);
         self.links.give(&booking.path, merged(&freed));
         booking.vector = TrcVector::from_sound(kept, self.config.guard);

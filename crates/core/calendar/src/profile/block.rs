@@ -24,6 +24,15 @@ impl Block {
         block
     }
 
+    /// Replaces the contents by these, no more than [`BLOCK`].
+    pub(super) fn fill(&mut self, points: &[(u64, u32)]) {
+        self.len = points.len();
+        for (at, (start, free)) in points.iter().enumerate() {
+            self.starts[at] = *start;
+            self.free[at] = *free;
+        }
+    }
+
     pub(super) fn starts(&self) -> &[u64] {
         &self.starts[..self.len]
     }

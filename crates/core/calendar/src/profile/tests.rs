@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::NaiveProfile;
+use crate::vector::Allocation;
 
 fn all<C: Capacity>(capacity: &C) -> Vec<Segment> {
     let mut walk = capacity.walk(0);
@@ -133,6 +134,38 @@ proptest! {
         prop_assert_eq!(all(&snapshot), expected);
         check_summaries(&snapshot);
         check_summaries(&profile);
+    }
+
+    #[test]
+    fn many_ranges_at_once_are_the_same_as_one_by_one(
+        before in steps(60),
+        ranges in prop::collection::vec((0u64..6, 1u64..12, 1u32..4), 1..30),
+    ) {
+        let mut profile = Profile::new(12, 0);
+        for step in &before {
+            let _ = apply(&mut profile, step);
+        }
+        let mut at = profile.floor();
+        let mut vector: Vec<Allocation> = Vec::new();
+        for (gap, len, rate) in ranges {
+            let (start, end) = (at + gap, at + gap + len);
+            at = end;
+            let repeated = vector.last().is_some_and(|v| (v.end, v.rate) == (start, rate));
+            if profile.min_free(start, end) >= rate && !repeated {
+                vector.push(Allocation { start, end, rate });
+            }
+        }
+        let untouched = profile.clone();
+        let mut singly = profile.clone();
+        for r in &vector {
+            prop_assert_eq!(singly.reserve(r.start, r.end, r.rate), Ok(()));
+        }
+        prop_assert_eq!(profile.reserve_all(&vector), Ok(()));
+        check_summaries(&profile);
+        prop_assert_eq!(&profile, &singly);
+        prop_assert_eq!(profile.release_all(&vector), Ok(()));
+        check_summaries(&profile);
+        prop_assert_eq!(&profile, &untouched);
     }
 
     #[test]

@@ -40,6 +40,12 @@ impl<'a> ProfileWalk<'a> {
 
     /// Moves forward to the segment that holds `tick`; stays if that is here or behind.
     pub(crate) fn seek(&mut self, tick: u64) {
+        // Mostly it is near.
+        for _ in 0..4 {
+            if tick < self.segment.end || !self.forward() {
+                return;
+            }
+        }
         if tick < self.segment.end {
             return;
         }

@@ -1,0 +1,463 @@
+//! How fast the calendar decides: in process, on the paper's workload at 80 % load.
+//!
+//! A link is filled with the paper's requests until it carries the wanted number of breakpoints.
+//! Then requests are planned and booked one at a time at random instants of that future, with old
+//! bookings released (and timed apart) so that the load stays what it is. Latencies come from the
+//! monotonic clock around each operation, which is some 25 ns of each; on a machine with other
+//! work they include waiting for a processor. Rates come from the thread's processor time over
+//! batches of operations, which do not.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use longhaul_calendar::{
+    Book, BookConfig, BookingId, FileRequest, Grid, LinkId, LinkSet, Margin, Path, Policy, Request,
+};
+use longhaul_units::Bytes;
+use serde::Serialize;
+
+use crate::simulate::booked::Scheme;
+use crate::simulate::workload::{self, CHANNELS, Draw};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// Breakpoints on each link.
+    pub breakpoints: usize,
+    /// Load of each link.
+    pub load: f64,
+    /// Decisions to time.
+    pub decisions: usize,
+    /// Files are this much larger than the paper's (and fewer), so that the median request scans 20
+    /// change points or more.
+    pub size_factor: f64,
+    /// Links of the long path.
+    pub links: usize,
+    /// For how long previews are timed, without and with bookings beside them.
+    pub preview_time: Duration,
+    /// Bookings between two snapshots that previews see.
+    pub snapshot_every: usize,
+    /// Seed of the requests.
+    pub seed: u64,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self {
+            breakpoints: 100_000,
+            load: 0.8,
+            decisions: 500_000,
+            size_factor: 3.0,
+            links: 10,
+            preview_time: Duration::from_secs(2),
+            snapshot_every: 64,
+            seed: 1,
+        }
+    }
+}
+
+/// Times of one kind of operation.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Latency {
+    /// Operations timed.
+    pub count: u64,
+    /// Operations a second of processor time spent in them, the timing of each included.
+    pub per_second: f64,
+    /// Median, nanoseconds.
+    pub p50: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99: u64,
+    /// 99.9th percentile, nanoseconds.
+    pub p999: u64,
+    /// Longest, nanoseconds.
+    pub max: u64,
+}
+
+/// Results of [`run`].
+#[derive(Clone, Debug, Serialize)]
+pub struct BenchReport {
+    /// Breakpoints on the link when the measurement ended.
+    pub breakpoints: usize,
+    /// Booked share of the link's filled future.
+    pub load: f64,
+    /// Median of the change points that a decision scanned.
+    pub median_scan: u64,
+    /// VBLS decisions on one link, booking included.
+    pub vbls: Latency,
+    /// Releases on one link.
+    pub release: Latency,
+    /// FBLS decisions on one link, booking included.
+    pub fbls: Latency,
+    /// Links of the long path.
+    pub links: usize,
+    /// VBLS decisions on the long path, booking on each of its links included.
+    pub path: Latency,
+    /// Previews on a snapshot, which is taken anew for each, nobody booking.
+    pub preview_idle: Latency,
+    /// The same while another thread books as fast as it can.
+    pub preview_loaded: Latency,
+    /// What that thread reached meanwhile, decisions and releases, with snapshots handed out.
+    pub bookings_beside_previews: Latency,
+}
+
+/// Runs the benchmark. `progress` is told what is measured next.
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchReport {
+    progress("filling the link");
+    let mut bed = Bed::new(options, 1);
+    progress("VBLS decisions");
+    let (vbls, release, median_scan) = bed.decide(options.decisions, Policy::Earliest);
+    progress("FBLS decisions");
+    let (fbls, _, _) = bed.decide(options.decisions / 4, Policy::Fixed);
+    progress("previews, nobody booking");
+    let preview_idle = bed.previews(options);
+    progress("previews under booking load");
+    let (preview_loaded, bookings_beside_previews) = bed.previews_under_load(options);
+    let (breakpoints, load) = (bed.breakpoints(), bed.load());
+    drop(bed);
+    progress("filling the path");
+    let mut long = Bed::new(options, options.links);
+    progress("decisions on the path");
+    let path = long.decide_on_path(options.decisions / 20);
+    BenchReport {
+        breakpoints,
+        load,
+        median_scan,
+        vbls,
+        release,
+        fbls,
+        links: options.links,
+        path,
+        preview_idle,
+        preview_loaded,
+        bookings_beside_previews,
+    }
+}
+
+/// The results as a table.
+pub fn table(report: &BenchReport) -> String {
+    let mut out = format!(
+        "{} breakpoints, load {:.2}, median scan {} change points\n\n\
+         | operation | per second | p50, us | p99, us | p99.9, us | max, us |\n\
+         |---|---|---|---|---|---|\n",
+        report.breakpoints, report.load, report.median_scan
+    );
+    let path = format!("VBLS and booking, {} links", report.links);
+    for (name, latency) in [
+        ("VBLS and booking", report.vbls),
+        ("FBLS and booking", report.fbls),
+        ("release", report.release),
+        (path.as_str(), report.path),
+        ("preview, nobody booking", report.preview_idle),
+        ("preview under booking load", report.preview_loaded),
+        ("VBLS and booking beside previews", report.bookings_beside_previews),
+    ] {
+        let micros = |nanos: u64| nanos as f64 / 1_000.0;
+        out += &format!(
+            "| {name} | {:.0} | {:.2} | {:.2} | {:.2} | {:.0} |\n",
+            latency.per_second,
+            micros(latency.p50),
+            micros(latency.p99),
+            micros(latency.p999),
+            micros(latency.max)
+        );
+    }
+    out
+}
+
+/// Links that are booked far into the future.
+struct Bed {
+    book: Book,
+    grid: Grid,
+    draw: Draw,
+    ids: Vec<LinkId>,
+    /// Bookings in no order, and what they hold in all.
+    live: Vec<BookingId>,
+    held: u64,
+    /// What they held when the links were full.
+    target: u64,
+    span: u64,
+    size_factor: f64,
+}
+
+impl Bed {
+    fn new(options: &BenchOptions, links: usize) -> Self {
+        let grid = Scheme::new(Policy::Earliest).grid();
+        let mut book = Book::new(BookConfig::default(), 0);
+        let ids = (0..links).map(|_| book.add_link(CHANNELS)).collect();
+        let mut bed = Self {
+            book,
+            grid,
+            draw: Draw::new(options.seed),
+            ids,
+            live: Vec::new(),
+            held: 0,
+            target: 0,
+            span: 0,
+            size_factor: options.size_factor,
+        };
+        let gap = options.size_factor / workload::rate_for(options.load);
+        for link in bed.ids.clone() {
+            let path = [Path::single(link)];
+            let mut at = 0.0;
+            while bed.book.links().profiles()[link.0 as usize].segment_count() < options.breakpoints
+            {
+                at += bed.draw.exponential(gap);
+                let request = bed.request((at * 1e6) as u64, Policy::Earliest);
+                bed.enter(&request, &path);
+            }
+            bed.span = (at * 1e6) as u64;
+        }
+        bed.target = bed.held;
+        bed
+    }
+
+    fn request(&mut self, earliest: u64, policy: Policy) -> Request {
+        let bytes = self.draw.file_bytes() * self.size_factor;
+        let volume = self.grid.volume(Bytes::new(bytes as u64), Margin::NONE).unwrap_or(u64::MAX);
+        let file = FileRequest::new(volume, self.draw.max_rate(), earliest);
+        Request::File(FileRequest { policy, ..file })
+    }
+
+    fn request_anywhere(&mut self, policy: Policy) -> Request {
+        let earliest = (self.draw.unit() * self.span as f64) as u64;
+        self.request(earliest, policy)
+    }
+
+    fn enter(&mut self, request: &Request, path: &[Path]) -> Option<BookingId> {
+        let id = self.book.book(request, path).ok()?;
+        self.live.push(id);
+        self.held += self.area(id);
+        Some(id)
+    }
+
+    fn area(&self, id: BookingId) -> u64 {
+        self.book.get(id).map_or(0, |booking| booking.vector.area())
+    }
+
+    /// Releases bookings until no more is held than at first.
+    fn make_room(&mut self, times: &mut Times) {
+        let mut gone = Vec::new();
+        while self.held > self.target && !self.live.is_empty() {
+            let index = self.draw.below(self.live.len());
+            let id = self.live.swap_remove(index);
+            self.held -= self.area(id);
+            gone.push(id);
+        }
+        let book = &mut self.book;
+        times.batch(|times| {
+            for id in gone {
+                // It is live, so this cannot fail.
+                let _ = times.time(|| book.release(id));
+            }
+        });
+    }
+
+    /// Times decisions on the first link; also the releases between them and the median scan.
+    fn decide(&mut self, count: usize, policy: Policy) -> (Latency, Latency, u64) {
+        let path = [Path::single(self.ids[0])];
+        // The first tenth replaces what the filling left behind and is not counted.
+        self.batches(count / 10, policy, &path, [&mut Times::new(), &mut Times::new()]);
+        let (mut decisions, mut releases) = (Times::new(), Times::new());
+        let scans = self.batches(count, policy, &path, [&mut decisions, &mut releases]);
+        (decisions.latency(), releases.latency(), scans)
+    }
+
+    /// Books `count` requests in batches, with releases between; returns the median scan.
+    fn batches(
+        &mut self,
+        count: usize,
+        policy: Policy,
+        path: &[Path],
+        [decisions, releases]: [&mut Times; 2],
+    ) -> u64 {
+        let mut scans = Times::new();
+        for done in (0..count).step_by(BATCH) {
+            let size = BATCH.min(count - done);
+            let requests: Vec<Request> = (0..size).map(|_| self.request_anywhere(policy)).collect();
+            let book = &mut self.book;
+            let booked: Vec<Option<BookingId>> = decisions.batch(|times| {
+                requests.iter().map(|r| times.time(|| book.book(r, path)).ok()).collect()
+            });
+            for id in booked.into_iter().flatten() {
+                self.live.push(id);
+                self.held += self.area(id);
+                scans.count(self.book.get(id).map_or(0, |b| b.vector.ranges().len() as u64));
+            }
+            self.make_room(releases);
+        }
+        scans.latency().p50
+    }
+
+    /// Times decisions on the path over all links; few are held at a time.
+    fn decide_on_path(&mut self, count: usize) -> Latency {
+        let Some(path) = Path::new(&self.ids) else { return Times::new().latency() };
+        let path = [path];
+        let mut times = Times::new();
+        for _ in 0..count.div_ceil(PATH_BATCH) {
+            let requests: Vec<Request> =
+                (0..PATH_BATCH).map(|_| self.request_anywhere(Policy::Earliest)).collect();
+            let book = &mut self.book;
+            let booked: Vec<Option<BookingId>> = times.batch(|times| {
+                requests.iter().map(|r| times.time(|| book.book(r, &path)).ok()).collect()
+            });
+            for id in booked.into_iter().flatten() {
+                // It was just booked, so this cannot fail.
+                let _ = self.book.release(id);
+            }
+        }
+        times.latency()
+    }
+
+    fn previews(&mut self, options: &BenchOptions) -> Latency {
+        let shared = Mutex::new(self.book.links().clone());
+        let end = Instant::now() + options.preview_time;
+        preview_until(&shared, self.span, options, || Instant::now() < end)
+    }
+
+    /// Previews on one thread while this one books and hands out snapshots.
+    fn previews_under_load(&mut self, options: &BenchOptions) -> (Latency, Latency) {
+        let shared = Mutex::new(self.book.links().clone());
+        let stop = AtomicBool::new(false);
+        let span = self.span;
+        std::thread::scope(|scope| {
+            let previews = scope
+                .spawn(|| preview_until(&shared, span, options, || !stop.load(Ordering::Relaxed)));
+            let end = Instant::now() + options.preview_time;
+            let path = [Path::single(self.ids[0])];
+            let (mut decisions, mut releases) = (Times::new(), Times::new());
+            while Instant::now() < end {
+                let times = [&mut decisions, &mut releases];
+                self.batches(options.snapshot_every, Policy::Earliest, &path, times);
+                let snapshot = self.book.links().clone();
+                if let Ok(mut shared) = shared.lock() {
+                    *shared = snapshot;
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            let previews = previews.join().unwrap_or_else(|_| Times::new().latency());
+            (previews, decisions.latency())
+        })
+    }
+
+    fn breakpoints(&self) -> usize {
+        self.book.links().profiles()[0].segment_count()
+    }
+
+    fn load(&self) -> f64 {
+        let profile = &self.book.links().profiles()[0];
+        let free = profile.area(0, self.span, CHANNELS) as f64;
+        1.0 - free / (self.span as f64 * f64::from(CHANNELS))
+    }
+}
+
+/// Plans on fresh snapshots while `go` holds.
+fn preview_until(
+    shared: &Mutex<LinkSet>,
+    span: u64,
+    options: &BenchOptions,
+    go: impl Fn() -> bool,
+) -> Latency {
+    let grid = Scheme::new(Policy::Earliest).grid();
+    let mut draw = Draw::new(options.seed ^ 0x9e37_79b9);
+    let path = [Path::single(LinkId(0))];
+    let mut times = Times::new();
+    while go() {
+        let bytes = Bytes::new((draw.file_bytes() * options.size_factor) as u64);
+        let volume = grid.volume(bytes, Margin::NONE).unwrap_or(u64::MAX);
+        let earliest = (draw.unit() * span as f64) as u64;
+        let request = Request::File(FileRequest::new(volume, draw.max_rate(), earliest));
+        times.batch(|times| {
+            times.time(|| {
+                let snapshot = shared.lock().map(|links| links.clone());
+                snapshot.map(|links| links.plan(&request, &path).is_ok()).unwrap_or(false)
+            })
+        });
+    }
+    times.latency()
+}
+
+/// A histogram of nanoseconds, and the processor time spent.
+struct Times {
+    histogram: Histogram<u64>,
+    processor: Duration,
+}
+
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+impl Times {
+    fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 3)
+            .unwrap_or_else(|_| unreachable!("three significant digits are allowed"));
+        Self { histogram, processor: Duration::ZERO }
+    }
+
+    fn time<R>(&mut self, operation: impl FnOnce() -> R) -> R {
+        let start = Instant::now();
+        let result = operation();
+        self.count(start.elapsed().as_nanos() as u64);
+        result
+    }
+
+    /// Counts the processor time of some operations, each timed by itself.
+    fn batch<R>(&mut self, operations: impl FnOnce(&mut Self) -> R) -> R {
+        let start = processor_time();
+        let result = operations(self);
+        self.processor += processor_time() - start;
+        result
+    }
+
+    fn count(&mut self, value: u64) {
+        self.histogram.saturating_record(value);
+    }
+
+    fn latency(&self) -> Latency {
+        let h = &self.histogram;
+        Latency {
+            count: h.len(),
+            per_second: h.len() as f64 / self.processor.as_secs_f64().max(1e-9),
+            p50: h.value_at_quantile(0.5),
+            p99: h.value_at_quantile(0.99),
+            p999: h.value_at_quantile(0.999),
+            max: h.max(),
+        }
+    }
+}
+
+/// Decisions between two readings of the processor time.
+const BATCH: usize = 64;
+/// The same on the path, where what is held meanwhile weighs more.
+const PATH_BATCH: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_load_is_kept_and_everything_is_measured() {
+        let options = BenchOptions {
+            breakpoints: 2_000,
+            decisions: 2_000,
+            links: 3,
+            preview_time: Duration::from_millis(20),
+            ..BenchOptions::default()
+        };
+        let mut said = 0;
+        let report = run(&options, &mut |_| said += 1);
+        assert_eq!(said, 7);
+        assert!((0.6..0.95).contains(&report.load), "{}", report.load);
+        assert!(report.breakpoints > 1_000);
+        assert_eq!((report.vbls.count, report.path.count), (2_000, 104));
+        assert!(table(&report).lines().count() == 11);
+        let mut bed = Bed::new(&options, 2);
+        bed.decide(500, Policy::Earliest);
+        for id in std::mem::take(&mut bed.live) {
+            bed.book.release(id).unwrap();
+        }
+        assert!(bed.book.links().profiles().iter().all(|p| p.segment_count() == 1));
+    }
+}
