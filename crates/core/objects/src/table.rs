@@ -78,7 +78,8 @@ impl ObjectTable {
         Ok(Placement { group, offset: within, group_len, only: group_count(size) == 1 })
     }
 
-    pub(crate) fn push(&mut self, size: u64) {
+    /// Adds the object with the next number.
+    pub fn push(&mut self, size: u64) {
         Arc::make_mut(&mut self.last).push(size);
         if self.last.len() == CHUNK {
             self.full.push(core::mem::take(&mut self.last));
