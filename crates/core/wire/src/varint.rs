@@ -24,11 +24,16 @@ pub(crate) const fn encode(value: u64) -> ([u8; 8], usize) {
 }
 
 /// The value at the start of `bytes` and the bytes it takes, or `None` when they are too few.
+#[inline]
 pub(crate) fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
-    let len = 1 << (bytes.first()? >> 6);
-    let form = bytes.get(..len)?;
-    let value = form.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-    Some((value & (u64::MAX >> (66 - 8 * len)), len))
+    let first = *bytes.first()?;
+    // The first two bits are the length as a power of two, the others belong to the value.
+    Some(match first >> 6 {
+        0 => (u64::from(first), 1),
+        1 => (u64::from(u16::from_be_bytes(*bytes.first_chunk()?) & 0x3fff), 2),
+        2 => (u64::from(u32::from_be_bytes(*bytes.first_chunk()?) & 0x3fff_ffff), 4),
+        _ => (u64::from_be_bytes(*bytes.first_chunk()?) & MAX, 8),
+    })
 }
 
 #[cfg(test)]
