@@ -128,7 +128,7 @@ fn fairness() {
                         let after =
                             Duration::from_secs(10 - first) + Duration::from_millis(i as u64 * 300);
                         match kind {
-                            Some(kind) => world.add(after, Tcp::new(*kind, rtt)),
+                            Some(kind) => world.add(after, Tcp::new(*kind, rtt, 100 + i as u64)),
                             None => world.add(
                                 after,
                                 Longhaul::new(
@@ -202,16 +202,24 @@ fn trace(args: &[String]) {
             lost = 0;
         }
     }));
-    world.add(Duration::ZERO, flow);
+    let late = args.iter().any(|arg| arg == "late");
+    world.add(Duration::from_secs(if late { 8 } else { 0 }), flow);
     match args.get(5).map(String::as_str) {
         Some("cubic") => {
-            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt));
+            world.add(
+                Duration::from_secs(if late { 0 } else { 5 }),
+                Tcp::new(TcpKind::Cubic, rtt, 1),
+            );
         }
         Some("reno") => {
-            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Reno, rtt));
+            world.add(
+                Duration::from_secs(if late { 0 } else { 5 }),
+                Tcp::new(TcpKind::Reno, rtt, 1),
+            );
         }
         Some("bbr") => {
-            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Bbr, rtt));
+            world
+                .add(Duration::from_secs(if late { 0 } else { 5 }), Tcp::new(TcpKind::Bbr, rtt, 1));
         }
         Some("auto") => {
             world.add(

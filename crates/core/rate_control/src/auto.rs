@@ -3,7 +3,8 @@ use alloc::boxed::Box;
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
-    Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, RttEstimator, Start,
+    Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, RttEstimator, Sent,
+    Start,
 };
 
 mod compete;
@@ -13,7 +14,7 @@ mod startup;
 
 use compete::Compete;
 use cruise::{Cruise, Verdict};
-use model::{Model, Round, round_time};
+use model::{Model, Round};
 use startup::Startup;
 
 /// Finds the rate that path and receiver can take, and shares the path.
@@ -29,6 +30,7 @@ pub struct Auto {
     /// Probe timeouts without an answer; each halves the rate.
     silence: u32,
     receiver: Receiver,
+    rivals: Rivals,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +38,35 @@ enum State {
     Startup(Startup),
     Cruise(Cruise),
     Compete(Compete),
+}
+
+/// What is remembered of flows that fill the queue.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rivals {
+    overflows: u32,
+    last_overflow: Instant,
+    window: u64,
+    left: Instant,
+}
+
+impl Rivals {
+    /// The window to begin with, and whether others are certain to be there.
+    fn enter(&mut self, now: Instant, verdict: Verdict, flight: u64) -> (u64, bool) {
+        if verdict == Verdict::Overflow {
+            let forgotten = now - self.last_overflow > RIVALS_MEMORY;
+            self.overflows = if forgotten { 1 } else { self.overflows + 1 };
+            self.last_overflow = now;
+        }
+        // Too early to have left: go on where it was.
+        let early = now - self.left < EARLY;
+        let window = if early { flight.max(self.window) } else { flight };
+        (window, self.overflows >= SURE_OVERFLOWS)
+    }
+
+    fn leave(&mut self, now: Instant, window: u64) {
+        self.left = now;
+        self.window = window;
+    }
 }
 
 /// What the receiving host can take.
@@ -55,6 +86,12 @@ impl Controller for Auto {
         "auto"
     }
 
+    fn on_sent(&mut self, cx: &mut Context<'_>, _sent: &Sent) {
+        if let State::Startup(startup) = &mut self.state {
+            startup.on_sent(cx.now);
+        }
+    }
+
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         let (slice, round) = self.model.on_feedback(cx.now, cx.rtt, feedback);
         self.on_receiver(cx, feedback, round.as_ref());
@@ -72,7 +109,8 @@ impl Controller for Auto {
                 let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
                 if verdict != Verdict::Fine {
                     let flight = model.recent().bytes_in(round_trip);
-                    let mut compete = Compete::new(cx.now, self.packet, flight);
+                    let (window, sure) = self.rivals.enter(cx.now, verdict, flight);
+                    let mut compete = Compete::new(cx.now, self.packet, window, sure);
                     if verdict == Verdict::Overflow {
                         compete.on_congestion(cx.now, model, feedback.lost.network == 0);
                     }
@@ -83,13 +121,15 @@ impl Controller for Auto {
                 compete.on_feedback(cx.now, round_trip, feedback.acked_bytes, model);
                 let high = model.queue_peak() * 13 / 16;
                 let full = model.queue >= high.max(model.queue_target(model.recent()));
-                if full && !compete.in_recovery(cx.now, round_trip) && model.excess_loss(feedback) {
+                let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
+                if full && !recovering && model.excess_loss(feedback, 1) {
                     model.set_queue_full(model.queue_peak());
                     compete.on_congestion(cx.now, model, feedback.lost.network == 0);
                 }
                 let alone =
                     round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
                 if alone {
+                    self.rivals.leave(cx.now, compete.window);
                     self.state = State::Cruise(Cruise::new(cx.now));
                 }
             }
@@ -132,8 +172,9 @@ impl Auto {
         let pacing =
             Pacing { rate: startup.rate, burst: startup.window, window: Some(startup.window) };
         Self {
+            rivals: Rivals::default(),
             packet: start.packet,
-            model: Model::new(start.now),
+            model: Model::new(start.now, start.packet),
             state: State::Startup(startup),
             pacing,
             bound: Bound::Startup,
@@ -153,7 +194,7 @@ impl Auto {
         receiver.buffer = feedback.receiver.socket_buffer.map(Bytes::get).or(receiver.buffer);
         receiver.capacity = feedback.receiver.capacity.or(receiver.capacity);
         if feedback.lost.socket + feedback.lost.host > 0
-            && cx.now - receiver.cut > round_time(cx.rtt)
+            && cx.now - receiver.cut > self.model.round_time(cx.rtt)
         {
             receiver.cut = cx.now;
             receiver.share = (receiver.share * 3 / 4).max(32);
@@ -177,8 +218,7 @@ impl Auto {
                 (rate, model.product(rate) * 2 + slack(rate), Bound::Network)
             }
             State::Compete(compete) => {
-                let window = compete.allowed(now, rtt.smoothed(), model);
-                let rate = Rate::from_bytes_over(window, rtt.smoothed()).scale(6, 5);
+                let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
                 (rate, window, Bound::Network)
             }
         };
@@ -196,8 +236,12 @@ impl Auto {
         }
         let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
         rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
-        let burst =
-            rate.bytes_in(BURST_TIME).clamp(4 * self.packet, MAX_BURST.max(4 * self.packet));
+        let burst = rate.bytes_in(model.burst_time()).min(MAX_BURST);
+        let burst = match &self.state {
+            State::Cruise(cruise) => burst / cruise.burst_divisor(),
+            _ => burst,
+        };
+        let burst = burst.max(2 * self.packet);
         let burst = match &self.state {
             State::Startup(startup) => startup.burst().unwrap_or(burst),
             _ => burst,
@@ -219,5 +263,7 @@ impl ControllerConfig for AutoConfig {
 
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
-const BURST_TIME: Duration = Duration::from_micros(500);
 const MAX_BURST: u64 = 128 << 10;
+const RIVALS_MEMORY: Duration = Duration::from_secs(30);
+const SURE_OVERFLOWS: u32 = 2;
+const EARLY: Duration = Duration::from_secs(5);

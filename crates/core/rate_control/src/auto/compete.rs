@@ -21,6 +21,8 @@ pub(super) struct Compete {
     /// The delivery rate before the last cut.
     before_cut: Rate,
     pulse: Pulse,
+    /// Others are known to be there: no pulse.
+    sure: bool,
     /// Least queueing delay since the last cut.
     least_queue: Duration,
     dip: Option<Instant>,
@@ -32,12 +34,13 @@ pub(super) struct Compete {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pulse {
     Pending,
-    Active(Instant),
+    /// Since when, and the longest queue seen.
+    Active(Instant, Duration),
     Done,
 }
 
 impl Compete {
-    pub(super) fn new(now: Instant, packet: u64, window: u64) -> Self {
+    pub(super) fn new(now: Instant, packet: u64, window: u64, sure: bool) -> Self {
         let mut compete = Self {
             packet,
             window: window.max(4 * packet),
@@ -48,6 +51,7 @@ impl Compete {
             last_cut: now,
             before_cut: Rate::ZERO,
             pulse: Pulse::Done,
+            sure,
             least_queue: Duration::MAX,
             dip: None,
             last_dip: now,
@@ -68,7 +72,7 @@ impl Compete {
     /// Packets were lost or marked because the queue was full.
     pub(super) fn on_congestion(&mut self, now: Instant, model: &Model, marked: bool) {
         self.before_cut = model.recent();
-        self.pulse = Pulse::Pending;
+        self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
         let packets = self.window / self.packet;
         // Fast convergence, RFC 9438 section 4.7.
         let max = if packets < self.max { packets * 17 / 20 } else { packets };
@@ -87,6 +91,9 @@ impl Compete {
         model: &Model,
     ) {
         self.least_queue = self.least_queue.min(model.queue);
+        if let Pulse::Active(_, queue) = &mut self.pulse {
+            *queue = model.queue.max(*queue);
+        }
         let packets = self.window / self.packet;
         let acked = acked / self.packet;
         let t = (now - self.epoch + round_trip).as_millis() as i64;
@@ -115,11 +122,11 @@ impl Compete {
         match self.pulse {
             Pulse::Pending if now - self.last_cut > round_trip * 2 => {
                 let empty = round.queue_max < target;
-                self.pulse = if empty { Pulse::Active(now) } else { Pulse::Done };
+                self.pulse = if empty { Pulse::Active(now, Duration::ZERO) } else { Pulse::Done };
             }
-            Pulse::Active(since) if now - since > round_trip * 2 => {
+            Pulse::Active(since, queue) if now - since > round_trip * 5 / 2 => {
                 self.pulse = Pulse::Done;
-                if round.queue_max > target {
+                if queue > target {
                     return true;
                 }
             }
@@ -146,16 +153,24 @@ impl Compete {
         now - self.last_cut < round_trip * 4 / 3
     }
 
-    /// Bytes that may be in flight now.
-    pub(super) fn allowed(&self, now: Instant, round_trip: Duration, model: &Model) -> u64 {
-        if let Pulse::Active(since) = self.pulse
-            && now - since < round_trip
-        {
-            return self.before_cut.scale(21, 20).bytes_in(round_trip).max(self.window);
+    /// Whether the rate is raised on purpose, so that losses are our own.
+    pub(super) fn is_pulsing(&self) -> bool {
+        matches!(self.pulse, Pulse::Active(..))
+    }
+
+    /// Bytes that may be in flight now, and the rate.
+    pub(super) fn allowed(&self, now: Instant, round_trip: Duration, model: &Model) -> (u64, Rate) {
+        let mut window = self.window;
+        if self.dip.is_some() {
+            window = (model.product(model.recent()) / 2).clamp(4 * self.packet, window);
         }
-        match self.dip {
-            Some(_) => (model.product(model.recent()) / 2).clamp(4 * self.packet, self.window),
-            None => self.window,
+        let rate = Rate::from_bytes_over(window, round_trip).scale(21, 20);
+        match self.pulse {
+            Pulse::Active(since, _) if now - since < round_trip => {
+                let pulse = self.before_cut.scale(21, 20).max(rate);
+                (window.max(pulse.bytes_in(round_trip * 2)), pulse)
+            }
+            _ => (window, rate),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{Model, Round, round_time};
+use super::model::{Model, Round};
 use crate::{Feedback, RttEstimator};
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.
@@ -97,15 +97,15 @@ impl Cruise {
     ) -> Verdict {
         self.watch_drain(now, model, feedback);
         let target = model.queue_target(model.recent());
-        let congested = model.excess_loss(feedback);
-        let foreign = model.queue >= target * 13 / 8;
-        if congested && foreign && self.settled >= SETTLED_ROUNDS {
+        let foreign = model.queue >= target * 13 / 8 && self.settled >= SETTLED_ROUNDS;
+        if foreign && model.excess_loss(feedback, 1) {
             model.set_queue_full(model.queue_peak());
             return Verdict::Overflow;
         }
         if self.drain.is_none() {
             let due = now - self.last_drain > self.drain_after;
-            let suspicion = congested.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
+            let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES);
+            let suspicion = suspicious.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
             if due || suspicion.is_some() {
                 self.start_drain(now, rtt, model, suspicion, random);
             }
@@ -116,6 +116,11 @@ impl Cruise {
         }
     }
 
+    /// Divides bursts: they alone can overflow a short queue, and a drain has to show that.
+    pub(super) fn burst_divisor(&self) -> u64 {
+        if self.drain.is_some_and(|drain| drain.suspicion.is_some()) { 16 } else { 1 }
+    }
+
     fn start_drain(
         &mut self,
         now: Instant,
@@ -124,7 +129,7 @@ impl Cruise {
         suspicion: Option<(u32, Duration)>,
         random: u32,
     ) {
-        let round_trip = round_time(rtt);
+        let round_trip = model.round_time(rtt);
         let excess = model.queue.as_nanos() as i64 * MILLION / round_trip.as_nanos().max(1) as i64;
         let factor = (MILLION - excess - DRAIN_MARGIN).max(MILLION / 2);
         self.drain = Some(Drain { start: now, round_trip, factor, acked: 0, lost: 0, suspicion });
@@ -161,11 +166,13 @@ impl Cruise {
             None => model.learn_random_loss(loss_ppm, all),
         }
         self.drain = None;
+        // The queue comes back by itself.
+        self.hold = self.hold.max(2);
     }
 
     fn on_round(&mut self, model: &Model, round: &Round, target: Duration) -> Verdict {
         let before = core::mem::replace(&mut self.delivered, round.delivered);
-        self.settled += 1;
+        self.settled = if self.step > 0 || self.shown > 0 { 0 } else { self.settled + 1 };
         if !round.limited && round.delivered < before.scale(7, 8) {
             self.settled = 0;
         }
@@ -218,7 +225,9 @@ const FIRST_STEP: u32 = 10;
 const MAX_STEP: u32 = 250;
 const JUDGED_STEP: u32 = 80;
 const CROWDED_ROUNDS: u32 = 5;
-const SETTLED_ROUNDS: u32 = 6;
+const SETTLED_ROUNDS: u32 = 4;
+/// Fewer in two rounds are not worth a drain.
+const SUSPICIOUS_LOSSES: u64 = 4;
 /// Well within the ten seconds for which the least round trip is remembered.
 const DRAIN_EVERY: Duration = Duration::from_secs(3);
 const DRAIN_MARGIN: i64 = 30_000;

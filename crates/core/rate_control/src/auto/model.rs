@@ -28,6 +28,7 @@ pub(super) struct Model {
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
     skip_slice: bool,
+    packet: u64,
     /// Start-up wants to know soon.
     pub(super) short_slices: bool,
 }
@@ -57,7 +58,7 @@ struct Slice {
 }
 
 impl Model {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, packet: u64) -> Self {
         Self {
             recent: MaxFilter::new(),
             bandwidth: MaxFilter::new(),
@@ -73,6 +74,7 @@ impl Model {
             random_loss_ppm: 0,
             queue_full: None,
             skip_slice: false,
+            packet,
             short_slices: true,
         }
     }
@@ -94,7 +96,7 @@ impl Model {
         self.round.lost_packets += feedback.lost.network;
         self.round.marked_packets += feedback.marked_packets;
         let slice = feedback.delivery.and_then(|delivery| self.update_rate(now, rtt, delivery));
-        if now - self.round_start < round_time(rtt) {
+        if now - self.round_start < self.round_time(rtt) {
             return (slice, None);
         }
         let mut round = core::mem::take(&mut self.round);
@@ -108,6 +110,12 @@ impl Model {
         (slice, Some(round))
     }
 
+    /// Length of a round: a round trip, but long enough for timers, batches and single packets not to matter.
+    pub(super) fn round_time(&self, rtt: &RttEstimator) -> Duration {
+        let packets = self.recent().time_for(ROUND_PACKETS * self.packet).min(MAX_PACKET_TIME);
+        rtt.smoothed().max(MIN_ROUND).max(packets)
+    }
+
     /// The queue is what both the one-way delay and the round trip have above their least. The way
     /// back does not disturb the first, a drift between the clocks not the second.
     fn update_queue(&mut self, now: Instant, rtt: &RttEstimator, feedback: &Feedback) {
@@ -118,7 +126,11 @@ impl Model {
         let nanos = queue.as_nanos() as u64;
         self.queue_floor.update(now, nanos, rtt.smoothed() / 8);
         self.queue = Duration::from_nanos(self.queue_floor.get().unwrap_or(nanos));
-        self.queue_peak.update(now, self.queue.as_nanos() as u64, round_time(rtt) * PEAK_ROUNDS);
+        self.queue_peak.update(
+            now,
+            self.queue.as_nanos() as u64,
+            self.round_time(rtt) * PEAK_ROUNDS,
+        );
         let least = self.round.queue_min.unwrap_or(Duration::MAX).min(self.queue);
         self.round.queue_min = Some(least);
         self.round.queue_max = self.round.queue_max.max(self.queue);
@@ -146,8 +158,9 @@ impl Model {
         self.round.delivered = self.round.delivered.max(rate);
         // With too little to send the path shows less than it can; such samples only ever raise.
         if !slice.limited || rate >= self.recent() {
-            self.recent.update(now, rate.as_bps(), round_time(rtt) * 2);
-            self.bandwidth.update(now, rate.as_bps(), round_time(rtt) * 10);
+            let round = self.round_time(rtt);
+            self.recent.update(now, rate.as_bps(), round * 2);
+            self.bandwidth.update(now, rate.as_bps(), round * 10);
         }
         Some(Delivery { rate, interval: slice.interval, application_limited: slice.limited })
     }
@@ -189,22 +202,29 @@ impl Model {
     pub(super) fn queue_target(&self, rate: Rate) -> Duration {
         let root = rate.as_bps().isqrt().max(1);
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
-        self.queue_full.map_or(target, |full| target.min(full / 2))
+        let target = self.queue_full.map_or(target, |full| target.min(full / 2));
+        // One packet is no queue.
+        target.max(rate.time_for(self.packet).min(MAX_PACKET_TIME))
     }
 
-    /// Whether this feedback tells of more losses than chance explains, or of marks.
-    pub(super) fn excess_loss(&self, feedback: &Feedback) -> bool {
+    /// Time's worth of packets that may leave back to back without filling the queue.
+    pub(super) fn burst_time(&self) -> Duration {
+        self.queue_full.map_or(BURST_TIME, |full| BURST_TIME.min(full / 2))
+    }
+
+    /// Whether this feedback tells of marks, or of at least `least` losses more than chance explains.
+    pub(super) fn excess_loss(&self, feedback: &Feedback, least: u64) -> bool {
         if feedback.marked_packets > 0 {
             return true;
         }
-        let lost = self.round.lost_packets + self.last_round.lost_packets;
-        if feedback.lost.network == 0 || lost == 0 {
+        if feedback.lost.network == 0 {
             return false;
         }
+        let lost = self.round.lost_packets + self.last_round.lost_packets;
         let all = lost + self.round.acked_packets + self.last_round.acked_packets;
         // Four standard deviations above twice the mean.
         let expected = all * u64::from(self.random_loss_ppm) / 1_000_000;
-        lost > 2 * expected + 4 * expected.isqrt()
+        lost >= least + 2 * expected + 4 * expected.isqrt()
     }
 
     /// Losses of the present and the last round, parts per million.
@@ -223,28 +243,32 @@ impl Model {
     pub(super) fn learn_random_loss(&mut self, loss_ppm: u32, packets: u64) {
         let old = i64::from(self.random_loss_ppm);
         let new = i64::from(loss_ppm.min(MAX_RANDOM_LOSS));
+        if new < old / 2 && self.random_loss_ppm as u64 * packets > 8_000_000 {
+            // Eight losses were due, and not half of them came.
+            self.random_loss_ppm = new as u32;
+            return;
+        }
         let weight = packets.min(MANY_PACKETS) as i64;
-        self.random_loss_ppm =
-            (old + (new - old) * weight / (2 * MANY_PACKETS as i64)).max(0) as u32;
+        let change = (new - old) * weight / (2 * MANY_PACKETS as i64);
+        self.random_loss_ppm = (old + change).max(0) as u32;
     }
 
     /// As [`Model::learn_random_loss`], where the old figure is known to be wrong.
     pub(super) fn set_random_loss(&mut self, loss_ppm: u32, packets: u64) {
-        if packets >= MANY_PACKETS / 16 {
+        if packets >= MANY_PACKETS / 8 {
             self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS);
         }
     }
-}
-
-/// Length of a round.
-pub(super) fn round_time(rtt: &RttEstimator) -> Duration {
-    rtt.smoothed().max(MIN_ROUND)
 }
 
 /// A standing queue is not taken for the path before neighbours had many chances to drain it.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.
 const MIN_ROUND: Duration = Duration::from_millis(4);
+/// A timer fires up to half a millisecond late; the burst makes up for it.
+const BURST_TIME: Duration = Duration::from_micros(500);
+const ROUND_PACKETS: u64 = 16;
+const MAX_PACKET_TIME: Duration = Duration::from_millis(50);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);
 const PEAK_ROUNDS: u32 = 50;
@@ -254,4 +278,4 @@ const TARGET_SCALE: u64 = 750 * 31_623;
 /// More is an outage rather than a property of the path.
 const MAX_RANDOM_LOSS: u32 = 100_000;
 /// Enough for a loss rate of one in a thousand to be told.
-const MANY_PACKETS: u64 = 4_096;
+const MANY_PACKETS: u64 = 2_048;

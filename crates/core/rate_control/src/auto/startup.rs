@@ -20,6 +20,7 @@ pub(super) struct Startup {
     /// When the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
+    started: bool,
     acked: u64,
     /// When the window was last widened.
     limited: Instant,
@@ -38,6 +39,7 @@ impl Startup {
             hint: None,
             since: now,
             sustained: Rate::ZERO,
+            started: false,
             acked: 0,
             limited: now,
             growth: FIRST_GROWTH,
@@ -48,6 +50,14 @@ impl Startup {
 
     pub(super) fn burst(&self) -> Option<u64> {
         self.hint.is_none().then_some(FIRST_TRAIN * self.packet)
+    }
+
+    /// The clock of the first train starts when it leaves.
+    pub(super) fn on_sent(&mut self, now: Instant) {
+        if !self.started {
+            self.started = true;
+            self.since = now;
+        }
     }
 
     /// Whether start-up is over.
@@ -63,12 +73,17 @@ impl Startup {
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
             match feedback.delivery {
-                Some(train) => self.first_train(now, train),
-                None => {
-                    // Too fast to measure a train so short: a longer one.
-                    self.window = (self.acked * 4).clamp(self.window, MAX_FLIGHT);
+                Some(train) if train.interval < round_trip / 2 => self.first_train(now, train.rate),
+                _ if now - self.since > round_trip * 9 / 8 => {
+                    // Too fast for a train so short, or most of it lost: grow as slow start does.
+                    let rate = Rate::from_bytes_over(self.acked, round_trip);
+                    self.growth = 200;
+                    self.first_train(now, rate.scale(4, 1));
+                    self.window = (self.acked * 4).clamp(4 * self.packet, MAX_FLIGHT);
+                    self.acked = 0;
                     return false;
                 }
+                _ => return false,
             }
         }
         let seen = now - self.since > round_trip + round_trip / 64;
@@ -76,11 +91,10 @@ impl Startup {
             return false;
         }
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
-        if model.queue < limit / 2 {
+        // Below the rate of the first train nothing is lost but by chance.
+        if model.queue < limit / 2 && self.hint.is_some_and(|hint| self.rate < hint.scale(15, 16)) {
             self.packets += feedback.acked_packets;
             self.lost += feedback.lost.network;
-            let loss_ppm = self.lost * 1_000_000 / (self.packets + self.lost).max(1);
-            model.set_random_loss((loss_ppm as u32).min(MAX_LOSS), self.packets);
         }
         let Some(slice) = slice else { return false };
         self.sustained = self.sustained.max(slice.rate);
@@ -97,6 +111,9 @@ impl Startup {
             let hint = self.hint.unwrap_or(Rate::ZERO);
             let next = self.rate.scale(2, 1);
             if self.rate < hint.scale(15, 16) {
+                let all = self.packets + self.lost;
+                let loss_ppm = (self.lost * 1_000_000).checked_div(all).unwrap_or(0) as u32;
+                model.set_random_loss(loss_ppm.min(MAX_LOSS), all);
                 self.rate = next.min(hint);
             } else {
                 self.rate = self.rate.scale(self.growth, 100);
@@ -113,9 +130,9 @@ impl Startup {
         false
     }
 
-    fn first_train(&mut self, now: Instant, train: Delivery) {
-        self.hint = Some(train.rate);
-        self.rate = train.rate.scale(1, 2);
+    fn first_train(&mut self, now: Instant, rate: Rate) {
+        self.hint = Some(rate);
+        self.rate = rate.scale(1, 2);
         self.window = SECOND_FLIGHT * self.packet;
         self.since = now;
     }

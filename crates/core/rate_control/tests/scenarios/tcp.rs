@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use longhaul_pathsim::{Ecn, Path};
 use longhaul_units::{Duration, Instant};
 
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::{Flow, PACKET};
 
 /// How a [`Tcp`] flow controls its congestion.
@@ -45,6 +48,10 @@ pub struct Tcp {
     cubic: Cubic,
     bbr: Bbr,
     next_send: Instant,
+    /// Acknowledgements are delayed a little at random, or flows fall into step with the queue
+    /// (Floyd and Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
+    rng: Xoshiro256PlusPlus,
+    last_ack: Instant,
     sent_packets: u64,
     lost_packets: u64,
 }
@@ -73,7 +80,7 @@ struct Bbr {
 
 impl Tcp {
     /// A flow whose acknowledgements take half of `rtt`.
-    pub fn new(kind: TcpKind, rtt: Duration) -> Self {
+    pub fn new(kind: TcpKind, rtt: Duration, seed: u64) -> Self {
         Self {
             kind,
             way_back: rtt / 2,
@@ -99,6 +106,8 @@ impl Tcp {
                 min_seen: Instant::ZERO,
             },
             next_send: Instant::ZERO,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            last_ack: Instant::ZERO,
             sent_packets: 0,
             lost_packets: 0,
         }
@@ -268,9 +277,13 @@ impl Flow for Tcp {
             if self.in_flight == 0 {
                 self.delivered_at = now;
             }
+            let delay = Duration::from_nanos(u64::from(self.rng.next_u32()) % ACK_JITTER);
+            let acked = arrival.map(|arrival| arrival.at + self.way_back + delay);
+            let acked = acked.map(|at| at.max(self.last_ack));
+            self.last_ack = acked.unwrap_or(self.last_ack);
             self.packets.push_back(Packet {
                 sent: now,
-                acked: arrival.map(|arrival| arrival.at + self.way_back),
+                acked,
                 delivered: self.delivered,
                 delivered_at: self.delivered_at,
             });
@@ -298,3 +311,6 @@ impl Flow for Tcp {
         (self.sent_packets, self.lost_packets)
     }
 }
+
+/// Nanoseconds: two packets at 100 Mb/s.
+const ACK_JITTER: u64 = 240_000;
