@@ -417,8 +417,8 @@ impl Sink {
         self.note_failure(id, &entry, reason, told);
         if large {
             self.partials.remove(&id);
-            self.abandon(object);
         }
+        self.abandon_if_idle(object);
         self.advance();
     }
 

@@ -42,7 +42,7 @@ struct Group {
     unverified: u32,
 }
 
-/// A large file that failed while groups of it were under way.
+/// An object whose files failed while groups of it were under way.
 #[derive(Debug)]
 pub(super) struct Abandoned {
     size: u64,
@@ -343,9 +343,18 @@ impl Sink {
         }
     }
 
-    /// Nothing of the object is needed any more, though groups of it may be under way.
-    pub(super) fn abandon(&mut self, number: u32) {
-        let Some(object) = self.objects.get_mut(number).filter(|_| number < self.accepted) else {
+    /// Ends an object after a failure if no file awaits groups of it. The source may send no
+    /// more of it, though some may be under way.
+    pub(super) fn abandon_if_idle(&mut self, number: u32) {
+        let slots = &self.slots;
+        let awaits = |file: EntryId| {
+            let slot = slots.get(file.0);
+            slot.is_some_and(|slot| matches!(slot.state, State::Open | State::Resumed))
+        };
+        let object = self.objects.get_mut(number).filter(|object| {
+            number < self.accepted && !object.is_over() && !object.layout.files().any(awaits)
+        });
+        let Some(object) = object else {
             return;
         };
         let mut received = core::mem::take(&mut object.done);

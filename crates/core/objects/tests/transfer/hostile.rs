@@ -1,1 +1,490 @@
+//! A peer that lies: an error, and nothing changed.
 
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::limits::{GROUP_SIZE, OBJECT_MAX, UNSETTLED_MAX};
+use longhaul_objects::storage::{self};
+use longhaul_objects::testing::{MemoryStorage, file};
+use longhaul_objects::{
+    Action, EntryError, Prepared, PushError, Sink, SinkConfig, SinkError, Source, SourceError,
+    Verdict,
+};
+use longhaul_units::{Bytes, Instant, ObjectId};
+use longhaul_wire::{Entry, EntryKind, ManifestObject, SinkMessage, SourceMessage, Summary};
+use proptest::prelude::*;
+
+fn sink() -> Sink {
+    Sink::new(SinkConfig::default(), Default::default())
+}
+
+fn directory(path: &str) -> Entry {
+    Entry { kind: EntryKind::Directory, ..file(path, 0) }
+}
+
+fn link(path: &str) -> Entry {
+    Entry { kind: EntryKind::Link { target: b"/etc".to_vec() }, ..file(path, 0) }
+}
+
+fn manifest(
+    first_entry: u64,
+    entries: Vec<Entry>,
+    objects: &[(u32, u64, u64, u64)],
+) -> SourceMessage {
+    let objects = objects
+        .iter()
+        .map(|&(id, first_entry, entries, size)| ManifestObject {
+            id: ObjectId(id),
+            first_entry,
+            entries,
+            size,
+        })
+        .collect();
+    SourceMessage::Manifest { first_entry, entries, objects }
+}
+
+fn refuses(sink: &mut Sink, message: SourceMessage) -> SinkError {
+    let before = format!("{sink:?}");
+    let what = format!("{message:?}");
+    let error = sink.handle(message).expect_err(&what);
+    assert_eq!(before, format!("{sink:?}"), "{what}");
+    error
+}
+
+fn objects(sink: &mut Sink) -> u64 {
+    let mut disk = MemoryStorage::new();
+    while let Some(action) = sink.poll_action(Instant::ZERO) {
+        match action {
+            // Larger than memory.
+            Action::PrepareFile { file, .. } => sink.prepared(file.id, Ok(Prepared::Ready)),
+            other => storage::perform(&mut disk, sink, other).unwrap(),
+        }
+    }
+    u64::from(sink.objects().objects())
+}
+
+#[test]
+fn entries_that_are_not_allowed() {
+    let mut sink = sink();
+    sink.handle(manifest(0, vec![directory("d"), file("d/f", 0), link("l")], &[])).unwrap();
+    let entry =
+        |number, error| SinkError::Entry { entry: longhaul_objects::EntryId(number), error };
+    for (entries, error) in [
+        (vec![file("a", OBJECT_MAX + 1)], entry(3, EntryError::Size)),
+        (vec![file("ok", 0), Entry { size: 1, ..directory("x") }], entry(4, EntryError::Size)),
+    ] {
+        assert_eq!(refuses(&mut sink, manifest(3, entries, &[])), error);
+    }
+    for path in ["d", "l", "d/f"] {
+        let error = refuses(&mut sink, manifest(3, vec![file("new", 0), file(path, 0)], &[]));
+        assert!(matches!(error, SinkError::Duplicate { .. }));
+    }
+    // Nothing can be in a link, a file, or what was not announced; and there is one root.
+    for path in ["l/passwd", "d/f/x", "e/f", "d/g/h", ""] {
+        let error = refuses(&mut sink, manifest(3, vec![file("new", 0), file(path, 0)], &[]));
+        assert!(matches!(error, SinkError::Orphan { .. }), "{path}");
+    }
+    assert_eq!(refuses(&mut sink, manifest(2, vec![file("x", 0)], &[])), SinkError::Order);
+    assert_eq!(refuses(&mut sink, manifest(4, vec![file("x", 0)], &[])), SinkError::Order);
+    // All that time the names were not taken.
+    sink.handle(manifest(3, vec![file("new", 0), file("d/g", 0)], &[])).unwrap();
+}
+
+#[test]
+fn a_root_that_is_a_file_is_alone() {
+    let mut sink = sink();
+    let error = refuses(&mut sink, manifest(0, vec![file("", 0), file("x", 0)], &[]));
+    assert!(matches!(error, SinkError::Orphan { .. }));
+    sink.handle(manifest(0, vec![directory(""), file("x", 0)], &[])).unwrap();
+}
+
+#[test]
+fn objects_that_are_not_what_their_entries_say() {
+    let mut sink = sink();
+    let entries =
+        || vec![directory("d"), file("a", 10), file("b", 0), file("c", 20), file("e", 30)];
+    for wrong in [
+        (1, 1, 3, 30), // id
+        (0, 0, 4, 30), // begins with a directory
+        (0, 1, 2, 10), // ends with an empty file
+        (0, 3, 1, 20), // leaves one out
+        (0, 1, 3, 31), // size
+        (0, 1, 0, 10), // no entry
+        (0, 1, 9, 60), // beyond the end
+        (0, 1, u64::MAX >> 2, 60),
+    ] {
+        let error = refuses(&mut sink, manifest(0, entries(), &[wrong]));
+        assert!(matches!(error, SinkError::Object { .. }), "{wrong:?}");
+    }
+    let overlap = [(0, 1, 3, 30), (1, 3, 2, 50)];
+    assert!(matches!(
+        refuses(&mut sink, manifest(0, entries(), &overlap)),
+        SinkError::Object { .. }
+    ));
+    // A large file is alone, and bundles have a limit.
+    let large = vec![file("x", 5), file("y", GROUP_SIZE)];
+    refuses(&mut sink, manifest(0, large, &[(0, 0, 2, GROUP_SIZE + 5)]));
+    let many: Vec<Entry> = (0..10).map(|i| file(&format!("f{i}"), 1_000_000)).collect();
+    refuses(&mut sink, manifest(0, many, &[(0, 0, 10, 10_000_000)]));
+    sink.handle(manifest(0, entries(), &[(0, 1, 3, 30), (1, 4, 1, 30)])).unwrap();
+    assert_eq!(objects(&mut sink), 2);
+}
+
+#[test]
+fn the_end_of_the_manifest() {
+    let mut sink = sink();
+    sink.handle(manifest(0, vec![file("a", 10), file("b", 5)], &[(0, 0, 1, 10)])).unwrap();
+    let end = |entries, objects, bytes| SourceMessage::ManifestEnd {
+        entries,
+        objects,
+        bytes: Bytes::new(bytes),
+    };
+    // The second file is in no object yet.
+    assert_eq!(refuses(&mut sink, end(2, 1, 15)), SinkError::Totals);
+    sink.handle(manifest(2, vec![], &[(1, 1, 1, 5)])).unwrap();
+    for (entries, objects, bytes) in [(1, 2, 15), (2, 1, 15), (2, 2, 14), (u64::MAX, 2, 15)] {
+        assert_eq!(refuses(&mut sink, end(entries, objects, bytes)), SinkError::Totals);
+    }
+    sink.handle(end(2, 2, 15)).unwrap();
+    assert_eq!(refuses(&mut sink, end(2, 2, 15)), SinkError::AfterEnd);
+    assert_eq!(refuses(&mut sink, manifest(2, vec![], &[])), SinkError::AfterEnd);
+}
+
+#[test]
+fn more_than_a_sink_holds() {
+    let mut sink = sink();
+    let mut first = 0;
+    let error = loop {
+        let names = (0..10_000).map(|i| file(&format!("{}", first + i), 0));
+        let message = manifest(first, names.collect(), &[]);
+        first += 10_000;
+        if let Err(error) = sink.handle(message) {
+            break error;
+        }
+        assert!(first < 3 * u64::from(UNSETTLED_MAX));
+    };
+    assert_eq!(error, SinkError::TooMany);
+}
+
+#[test]
+fn hashes_that_are_not_possible() {
+    let mut sink = sink();
+    let entries = vec![file("a", 2 * GROUP_SIZE), file("b", 40_000 * GROUP_SIZE)];
+    let spec = [(0, 0, 1, 2 * GROUP_SIZE), (1, 1, 1, 40_000 * GROUP_SIZE)];
+    sink.handle(manifest(0, entries, &spec)).unwrap();
+    let hashes = |object, first_group, count| SourceMessage::Hashes {
+        object: ObjectId(object),
+        first_group,
+        values: vec![[0; 32]; count],
+    };
+    refuses(&mut sink, hashes(0, 0, 1));
+    assert_eq!(objects(&mut sink), 2);
+    for (object, first, count) in
+        [(0, 0, 3), (0, 2, 1), (0, u64::MAX, 1), (2, 0, 1), (1, 0, 30_000)]
+    {
+        let error = refuses(&mut sink, hashes(object, first, count));
+        assert!(matches!(error, SinkError::Hashes { .. }));
+    }
+    sink.handle(hashes(1, 0, 4_000)).unwrap();
+    refuses(&mut sink, hashes(1, 4_000, 4_000));
+    let failed = SourceMessage::EntryFailed { entry: 2, reason: String::new() };
+    assert_eq!(refuses(&mut sink, failed), SinkError::Failure { entry: 2 });
+    assert_eq!(sink.group_received(ObjectId(0), 2, [0; 32]), Verdict::Unknown);
+    assert_eq!(sink.group_received(ObjectId(2), 0, [0; 32]), Verdict::Unknown);
+}
+
+#[test]
+fn withheld_hashes_stop_the_credit() {
+    let mut sink = sink();
+    let size = 3000 * GROUP_SIZE;
+    sink.handle(manifest(0, vec![file("a", size)], &[(0, 0, 1, size)])).unwrap();
+    assert_eq!(objects(&mut sink), 1);
+    let mut credit = sink.credit();
+    for group in 0..3000 {
+        assert!(sink.credit() >= credit);
+        credit = sink.credit();
+        assert!(matches!(sink.group_received(ObjectId(0), group, [1; 32]), Verdict::Write(_)));
+        sink.group_written(ObjectId(0), group);
+    }
+    assert_eq!(credit, (1 << 30) + SinkConfig::default().capacity);
+    let hashes =
+        SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values: vec![[1; 32]; 3000] };
+    sink.handle(hashes).unwrap();
+    assert_eq!(sink.credit(), size + SinkConfig::default().capacity);
+}
+
+/// A source that has announced everything: a directory, a bundle of two, a file of two groups;
+/// and has sent the bundle and one group.
+fn source() -> Source {
+    let mut source = Source::new();
+    for entry in [directory("d"), file("a", 10), file("b", 5), file("c", GROUP_SIZE + 1)] {
+        source.push_entry(entry).unwrap();
+    }
+    source.finish_entries();
+    while source.poll_message().is_some() {}
+    source.handle(SinkMessage::Accept { objects: 2 }).unwrap();
+    for _ in 0..2 {
+        let task = source.next_group(u64::MAX).unwrap();
+        source.group_hashed(task.object, task.group, [7; 32]);
+    }
+    while source.poll_message().is_some() {}
+    source
+}
+
+fn rejects(source: &mut Source, message: SinkMessage) -> SourceError {
+    let before = format!("{source:?}");
+    let what = format!("{message:?}");
+    let error = source.handle(message).expect_err(&what);
+    assert_eq!(before, format!("{source:?}"), "{what}");
+    error
+}
+
+fn ranges(ranges: &[(u64, u64)]) -> Vec<core::ops::Range<u64>> {
+    ranges.iter().map(|(start, end)| *start..*end).collect()
+}
+
+#[test]
+fn accepting_and_having_what_is_not() {
+    let mut source = source();
+    for objects in [0, 1, 3, u64::MAX] {
+        assert_eq!(
+            rejects(&mut source, SinkMessage::Accept { objects }),
+            SourceError::Accept { objects }
+        );
+    }
+    // Too late: it is accepted.
+    rejects(&mut source, SinkMessage::Have { object: ObjectId(1), groups: ranges(&[(1, 2)]) });
+
+    let mut source = Source::new();
+    source.push_entry(file("c", 9 * GROUP_SIZE)).unwrap();
+    source.finish_entries();
+    let have =
+        |groups: &[(u64, u64)]| SinkMessage::Have { object: ObjectId(0), groups: ranges(groups) };
+    rejects(&mut source, have(&[(0, 1)]));
+    while source.poll_message().is_some() {}
+    for groups in
+        [&[(0, 10)][..], &[(3, 4), (2, 3)], &[(2, 4), (3, 5)], &[(9, 10)], &[(0, 1 << 60)]]
+    {
+        rejects(&mut source, have(groups));
+    }
+    source.handle(have(&[(0, 2), (4, 9)])).unwrap();
+    assert_eq!(source.stats().resumed_bytes, 7 * GROUP_SIZE);
+    source.handle(SinkMessage::Accept { objects: 1 }).unwrap();
+    let groups: Vec<u32> =
+        core::iter::from_fn(|| source.next_group(u64::MAX)).map(|t| t.group).collect();
+    assert_eq!(groups, [2, 3]);
+    rejects(&mut source, SinkMessage::Repair { object: ObjectId(0), group: 4 });
+}
+
+#[test]
+fn repairs_that_are_not_possible() {
+    let mut source = source();
+    let repair = |object, group| SinkMessage::Repair { object: ObjectId(object), group };
+    for (object, group) in [(1, 1), (0, 1), (2, 0), (1, 1 << 40)] {
+        rejects(&mut source, repair(object, group));
+    }
+    for _ in 0..3 {
+        source.handle(repair(1, 0)).unwrap();
+        // Resends do not count against credit.
+        let task = source.next_group(0).unwrap();
+        assert!(task.repair);
+    }
+    rejects(&mut source, repair(1, 0));
+}
+
+#[test]
+fn confirming_and_refusing_what_is_not() {
+    let mut source = source();
+    let confirm = |entries: &[(u64, u64)]| SinkMessage::Confirm { entries: ranges(entries) };
+    for entries in [&[(3, 4)][..], &[(4, 5)], &[(0, 4)], &[(1, 2), (0, 1)], &[(0, 1 << 62)]] {
+        rejects(&mut source, confirm(entries));
+    }
+    source.handle(confirm(&[(0, 2)])).unwrap();
+    rejects(&mut source, confirm(&[(0, 1)]));
+    let refuse = |entry| SinkMessage::EntryRefused { entry, reason: "full".into() };
+    for entry in [0, 1, 4, u64::MAX] {
+        rejects(&mut source, refuse(entry));
+    }
+    source.handle(refuse(2)).unwrap();
+    rejects(&mut source, refuse(2));
+    rejects(&mut source, confirm(&[(2, 3)]));
+    assert_eq!(source.failures()[0].reason, "full");
+
+    let summary = Summary {
+        confirmed: 3,
+        failed: 1,
+        bytes: Bytes::new(GROUP_SIZE + 11),
+        resumed: Bytes::ZERO,
+        cpu_time: Default::default(),
+        bottleneck: longhaul_wire::Bottleneck::Unknown,
+    };
+    assert_eq!(rejects(&mut source, SinkMessage::Result(summary)), SourceError::Result);
+    assert_eq!(source.next_group(u64::MAX).unwrap().group, 1);
+    source.handle(confirm(&[(3, 4)])).unwrap();
+    for wrong in [
+        Summary { confirmed: 4, failed: 0, ..summary },
+        Summary { bytes: Bytes::new(1), ..summary },
+    ] {
+        rejects(&mut source, SinkMessage::Result(wrong));
+    }
+    source.handle(SinkMessage::Result(summary)).unwrap();
+    assert!(source.is_done());
+    assert_eq!(rejects(&mut source, confirm(&[])), SourceError::AfterResult);
+}
+
+#[test]
+fn pushing_what_is_not_allowed() {
+    let mut source = Source::new();
+    let large = file("x", OBJECT_MAX + 1);
+    assert_eq!(source.push_entry(large), Err(PushError::Entry(EntryError::Size)));
+    source.finish_entries();
+    assert_eq!(source.push_entry(file("x", 1)), Err(PushError::Finished));
+}
+
+fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
+    let small = || prop_oneof![9 => 0u64..6, 1 => any::<u64>()];
+    let object = || (0u32..4).prop_map(ObjectId);
+    let some = || {
+        prop::collection::vec((small(), 1u64..4), 0..4).prop_map(|pairs| {
+            pairs.into_iter().map(|(start, len)| start..start.saturating_add(len)).collect()
+        })
+    };
+    prop_oneof![
+        small().prop_map(|objects| SinkMessage::Accept { objects }),
+        (object(), some()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
+        (object(), small()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
+        some().prop_map(|entries| SinkMessage::Confirm { entries }),
+        small().prop_map(|entry| SinkMessage::EntryRefused { entry, reason: "no".into() }),
+        (small(), small(), small()).prop_map(|(confirmed, failed, bytes)| {
+            SinkMessage::Result(Summary {
+                confirmed,
+                failed,
+                bytes: Bytes::new(bytes),
+                resumed: Bytes::ZERO,
+                cpu_time: Default::default(),
+                bottleneck: longhaul_wire::Bottleneck::Unknown,
+            })
+        }),
+    ]
+}
+
+fn any_source_message() -> impl Strategy<Value = SourceMessage> {
+    let small = || prop_oneof![9 => 0u64..6, 1 => any::<u64>()];
+    let object = || (0u32..4).prop_map(ObjectId);
+    let entry = prop_oneof![
+        ("[ab](/[ab])?", prop_oneof![Just(0), 1u64..100, Just(GROUP_SIZE + 3)])
+            .prop_map(|(path, size)| file(&path, size)),
+        "[ab](/[ab])?".prop_map(|path| directory(&path)),
+        "[ab]".prop_map(|path| link(&path)),
+    ];
+    let spec = (object(), small(), 0u64..3, prop_oneof![1u64..200, Just(GROUP_SIZE + 3)]).prop_map(
+        |(id, first_entry, entries, size)| ManifestObject { id, first_entry, entries, size },
+    );
+    prop_oneof![
+        4 => (small(), prop::collection::vec(entry, 0..3), prop::collection::vec(spec, 0..2))
+            .prop_map(|(first_entry, entries, objects)| SourceMessage::Manifest {
+                first_entry,
+                entries,
+                objects,
+            }),
+        1 => (small(), small(), small()).prop_map(|(entries, objects, bytes)| {
+            SourceMessage::ManifestEnd { entries, objects, bytes: Bytes::new(bytes) }
+        }),
+        2 => (object(), small(), 0usize..3).prop_map(|(object, first_group, count)| {
+            SourceMessage::Hashes { object, first_group, values: vec![[1; 32]; count] }
+        }),
+        1 => small().prop_map(|entry| SourceMessage::EntryFailed { entry, reason: "no".into() }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_source_survives_any_messages(
+        messages in prop::collection::vec((any_sink_message(), 0u8..4), 1..40)
+    ) {
+        let mut source = source();
+        for (message, then) in messages {
+            let before = format!("{source:?}");
+            if source.handle(message).is_err() {
+                prop_assert_eq!(before, format!("{source:?}"));
+            }
+            if then == 0 && let Some(task) = source.next_group(u64::MAX) {
+                source.group_hashed(task.object, task.group, [0; 32]);
+            }
+            if then == 1 {
+                let _ = source.poll_message();
+            }
+        }
+    }
+
+    #[test]
+    fn a_sink_survives_any_messages(
+        messages in prop::collection::vec((any_source_message(), 0u8..4, 0u32..3, 0u32..3), 1..40)
+    ) {
+        let mut sink = sink();
+        let mut disk = MemoryStorage::new();
+        let mut now = Instant::ZERO;
+        for (message, then, object, group) in messages {
+            let before = format!("{sink:?}");
+            if sink.handle(message).is_err() {
+                prop_assert_eq!(before, format!("{sink:?}"));
+            }
+            now += core::time::Duration::from_millis(300);
+            if then == 0 && let Some(action) = sink.poll_action(now) {
+                storage::perform(&mut disk, &mut sink, action).unwrap();
+            }
+            if then == 1 {
+                let value = [group as u8; 32];
+                if let Verdict::Write(task) = sink.group_received(ObjectId(object), group, value) {
+                    let data = vec![1; GROUP_SIZE as usize];
+                    storage::write(&mut disk, &mut sink, &task, &data);
+                }
+            }
+            if then == 2 {
+                let _ = sink.poll_message();
+            }
+        }
+        // Nothing is under a final name that did not verify.
+        for (path, _) in disk.nodes() {
+            if let Some(contents) = disk.contents(path) {
+                prop_assert!(contents.is_empty() || contents.iter().all(|byte| *byte == 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_verify_four_times_fails() {
+    let mut source = Source::new();
+    source.push_entry(file("a", 10)).unwrap();
+    source.push_entry(file("b", 3 * GROUP_SIZE)).unwrap();
+    source.finish_entries();
+    let mut sink = sink();
+    let mut disk = MemoryStorage::new();
+    let mut sent = 0;
+    while !source.is_done() {
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).unwrap();
+        }
+        while let Some(task) = source.next_group(sink.credit()) {
+            sent += 1;
+            let data = vec![0; task.len as usize];
+            let mut value = group_chaining_value(&data, task.group, task.only);
+            source.group_hashed(task.object, task.group, value);
+            value[0] ^= u8::from((task.object, task.group) == (ObjectId(1), 1));
+            if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+                storage::write(&mut disk, &mut sink, &write, &data);
+            }
+        }
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            storage::perform(&mut disk, &mut sink, action).unwrap();
+        }
+        while let Some(message) = sink.poll_message() {
+            source.handle(message).unwrap();
+        }
+    }
+    assert_eq!(sent, 4 + 3);
+    assert_eq!((source.stats().confirmed, source.stats().failed), (1, 1));
+    assert!(source.failures()[0].reason.contains("did not verify"));
+    assert_eq!(disk.contents(b"a"), Some(&[0; 10][..]));
+    assert_eq!(disk.node(b"b"), None);
+    assert_eq!(disk.temp_count(), 0);
+}

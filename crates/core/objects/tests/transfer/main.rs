@@ -2,5 +2,6 @@
 
 mod cases;
 mod hostile;
+mod resume;
 mod tree;
 mod world;

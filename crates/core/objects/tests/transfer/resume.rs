@@ -1,0 +1,190 @@
+//! What a later run does not do again, and what a transfer costs.
+
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::storage::{self, Storage as _};
+use longhaul_objects::testing::{MemoryStorage, file};
+use longhaul_objects::{Action, EntryId, ResumeState, Sink, SinkConfig, Source, Verdict, record};
+use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_wire::{Entry, EntryKind, SinkMessage};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::tree::{Item, contents, item};
+use crate::world::{Faults, TRANSFER, World};
+
+fn world(sizes: &[u64], faults: Faults) -> World {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(sizes.len() as u64);
+    let items: Vec<Item> = (1..)
+        .zip(sizes)
+        .map(|(n, size)| item(&format!("{n}"), EntryKind::File, contents(&mut rng, *size), n))
+        .collect();
+    World::new(1, items, faults)
+}
+
+fn claimed(world: &World) -> ResumeState {
+    record::replay(&world.disk.read_record(), &TRANSFER, world.fsync)
+}
+
+fn step_until(world: &mut World, reached: impl Fn(&World) -> bool) {
+    while !reached(world) {
+        assert!(!world.is_done(), "the transfer was too short");
+        for _ in 0..20 {
+            world.step();
+        }
+        world.now += Duration::from_millis(100);
+    }
+}
+
+fn reads(world: &World, run: u64) -> Vec<(ObjectId, u32)> {
+    world.reads.keys().filter(|key| key.0 == run).map(|key| (key.1, key.2)).collect()
+}
+
+#[test]
+fn durable_groups_are_neither_read_nor_sent_again() {
+    let mut world = world(&[40 * GROUP_SIZE + 5], Faults::default());
+    step_until(&mut world, |world| claimed(world).groups() > 3);
+    world.crash();
+    world.run();
+    let second = reads(&world, 2);
+    let resumed = world.sink.stats().resumed_bytes;
+    assert!(resumed >= GROUP_SIZE, "{resumed}");
+    assert!((second.len() as u64) < 41);
+    let missing: u64 = 40 * GROUP_SIZE + 5 - resumed;
+    assert_eq!(missing.div_ceil(GROUP_SIZE), second.len() as u64);
+    assert_eq!(world.source.stats().resumed_bytes, resumed);
+    let digest = world.sink.digest(EntryId(0)).unwrap();
+    assert_eq!(digest, blake3::hash(&world.items[0].data).as_bytes());
+}
+
+#[test]
+fn published_files_are_not_copied_again() {
+    let sizes: Vec<u64> = (0..300).map(|n| 20_000 + n).chain([30 * GROUP_SIZE]).collect();
+    let mut world = world(&sizes, Faults::default());
+    step_until(&mut world, |world| claimed(world).published() == 300);
+    world.crash();
+    // One is changed at the source.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    world.items[7] = item("8", EntryKind::File, contents(&mut rng, 20_007), 1000);
+    world.start();
+    world.run();
+    let bundled: Vec<_> =
+        reads(&world, world.runs).into_iter().filter(|key| key.0.0 == 0).collect();
+    assert_eq!(bundled.len(), 1, "{bundled:?}");
+    assert_eq!(world.source.result().unwrap().confirmed, 301);
+}
+
+#[test]
+fn a_complete_transfer_leaves_nothing_and_is_done_again() {
+    let mut world = world(&[10, 2 * GROUP_SIZE], Faults::default());
+    world.run();
+    assert!(world.disk.read_record().is_empty());
+    world.start();
+    world.run();
+    assert_eq!(reads(&world, 2).len(), 3);
+    assert_eq!(world.sink.stats().resumed_bytes, 0);
+}
+
+#[test]
+fn after_failures_only_what_failed_is_copied_again() {
+    let mut world =
+        world(&[3 * GROUP_SIZE, 2 * GROUP_SIZE, 500_000, 900_000, 800_000], Faults::default());
+    world.faults.unreadable = 3;
+    world.run();
+    let failed = world.source.stats().failed;
+    assert!(failed > 0 && failed < 5, "{failed}");
+    assert!(!world.disk.read_record().is_empty());
+    world.faults.unreadable = 0;
+    world.start();
+    world.run();
+    assert_eq!(world.source.result().unwrap().confirmed, 5);
+    assert!(world.sink.stats().resumed_bytes > 0);
+    assert!(world.disk.read_record().is_empty());
+}
+
+/// What is done, in order and at once: how many of each action and message.
+struct Costs {
+    checkpoints: u32,
+    records: u32,
+    publishes: u32,
+    to_sink: u32,
+    to_source: u32,
+    rounds: u32,
+    groups: u32,
+}
+
+fn cost(entries: Vec<Entry>) -> Costs {
+    let mut source = Source::new();
+    let mut sink = Sink::new(SinkConfig::default(), Default::default());
+    let mut disk = MemoryStorage::new();
+    let mut costs = Costs {
+        checkpoints: 0,
+        records: 0,
+        publishes: 0,
+        to_sink: 0,
+        to_source: 0,
+        rounds: 0,
+        groups: 0,
+    };
+    let mut entries = entries.into_iter();
+    while !source.is_done() {
+        costs.rounds += 1;
+        while source.wants_entries() && !source.stats().complete {
+            match entries.next() {
+                Some(entry) => drop(source.push_entry(entry).unwrap()),
+                None => source.finish_entries(),
+            }
+        }
+        while let Some(message) = source.poll_message() {
+            costs.to_sink += 1;
+            sink.handle(message).unwrap();
+        }
+        while let Some(task) = source.next_group(sink.credit()) {
+            costs.groups += 1;
+            let data = vec![1; task.len as usize];
+            let value = group_chaining_value(&data, task.group, task.only);
+            source.group_hashed(task.object, task.group, value);
+            if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+                storage::write(&mut disk, &mut sink, &write, &data);
+            }
+        }
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            match action {
+                Action::Checkpoint(_) => costs.checkpoints += 1,
+                Action::AppendRecord { .. } => costs.records += 1,
+                Action::Publish(_) => costs.publishes += 1,
+                _ => {}
+            }
+            storage::perform(&mut disk, &mut sink, action).unwrap();
+        }
+        while let Some(message) = sink.poll_message() {
+            costs.to_source += 1;
+            assert!(!matches!(message, SinkMessage::Repair { .. }));
+            source.handle(message).unwrap();
+        }
+    }
+    assert_eq!(source.stats().failed, 0);
+    costs
+}
+
+#[test]
+fn many_small_files_share_everything() {
+    let directories =
+        (0..200).map(|d| Entry { kind: EntryKind::Directory, ..file(&format!("{d}"), 0) });
+    let files = (0..20_000).map(|n| file(&format!("{}/{n}", n % 200), 10_240));
+    let costs = cost(directories.chain(files).collect());
+    let megabytes = (20_000u32 * 10_240).div_ceil(1 << 20);
+    assert!(costs.groups <= megabytes + 30, "{}", costs.groups);
+    // One for the contents, one for the names.
+    assert_eq!((costs.checkpoints, costs.records), (2, 0));
+    assert!(costs.publishes <= 90, "{}", costs.publishes);
+    assert!(costs.to_sink <= 500, "{}", costs.to_sink);
+    assert!(costs.to_source <= 30, "{}", costs.to_source);
+    assert!(costs.rounds <= 12, "{}", costs.rounds);
+}
+
+#[test]
+fn an_empty_transfer_ends() {
+    let costs = cost(Vec::new());
+    assert_eq!((costs.groups, costs.checkpoints, costs.to_source), (0, 0, 1));
+}
