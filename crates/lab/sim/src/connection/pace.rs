@@ -1,0 +1,35 @@
+//! Checks that no more is sent than the rate allows.
+
+use longhaul_units::{Instant, Rate};
+
+use crate::trace::Checks;
+
+/// A token bucket beside the engine's: over any time t, rate * t + burst and no more may leave.
+#[derive(Debug)]
+pub(super) struct Meter {
+    rate: Rate,
+    burst: u64,
+    /// When the rate will have carried away what was sent.
+    empty: Instant,
+}
+
+impl Meter {
+    pub fn new(now: Instant, rate: Rate) -> Self {
+        let burst = rate.bytes_in(BURST_TIME).max(BURST_MIN) + BATCH_MAX;
+        Self { rate, burst, empty: now }
+    }
+
+    /// A batch of `bytes` leaves.
+    pub fn sent(&mut self, now: Instant, bytes: u64, checks: &mut Checks) {
+        self.empty = self.empty.max(now) + self.rate.time_for(bytes);
+        let level = self.rate.bytes_in(self.empty - now);
+        checks.require(level <= self.burst, || {
+            format!("{level} bytes ahead of {}, a burst is {}", self.rate, self.burst)
+        });
+    }
+}
+
+/// What pacers and batches may gather: docs/simulation.md.
+const BURST_TIME: longhaul_units::Duration = longhaul_units::Duration::from_micros(500);
+const BURST_MIN: u64 = 10 * 1500;
+const BATCH_MAX: u64 = 66_000;

@@ -1,0 +1,194 @@
+//! The files at the source, and what changes about them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_objects::testing::{MemoryStorage, Node};
+use longhaul_objects::{FileIdentity, identity};
+use longhaul_wire::{Entry, EntryKind, EntryPath};
+
+use crate::draw::Draw;
+
+/// A tree at the source, with every version that its files ever had.
+#[derive(Debug)]
+pub(crate) struct Files {
+    items: Vec<Item>,
+}
+
+/// One name in the tree.
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// Oldest first, never empty.
+    versions: Vec<Version>,
+    vanished: bool,
+}
+
+/// What was once under a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub entry: Entry,
+    pub data: Arc<Vec<u8>>,
+}
+
+impl Files {
+    /// A tree of at most `entries` names and `bytes` bytes.
+    pub fn new(draw: &mut Draw, entries: u64, bytes: u64) -> Self {
+        if entries == 1 {
+            return Self { items: vec![Item::new("", EntryKind::File, contents(draw, bytes), 1)] };
+        }
+        let mut directories = vec![String::new()];
+        let mut items = Vec::new();
+        let mut left = bytes;
+        for number in 0..entries {
+            let parent = draw.pick(&directories).clone();
+            let slash = if parent.is_empty() { "" } else { "/" };
+            let path = format!("{parent}{slash}{number}");
+            let (kind, size) = match draw.below(16) {
+                0..2 => {
+                    directories.push(path.clone());
+                    (EntryKind::Directory, 0)
+                }
+                2 => (EntryKind::Link { target: b"../elsewhere".to_vec() }, 0),
+                3 => (EntryKind::File, 0),
+                4..6 => (EntryKind::File, draw.between(1 << 20, 3 << 20)),
+                6..9 => (EntryKind::File, draw.between(20_000, 1 << 20)),
+                _ => (EntryKind::File, draw.between(1, 20_000)),
+            };
+            let size = if number + 1 == entries && kind == EntryKind::File { left } else { size };
+            let size = size.min(left);
+            left -= size;
+            items.push(Item::new(&path, kind, contents(draw, size), number + 1));
+        }
+        Self { items }
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Bytes of the present files.
+    pub fn bytes(&self) -> u64 {
+        self.items.iter().filter(|i| !i.vanished).map(|i| i.present().entry.size).sum()
+    }
+
+    /// What is under name number `number`, unless it has vanished.
+    pub fn get(&self, number: usize) -> Option<&Version> {
+        self.items.get(number).filter(|item| !item.vanished).map(Item::present)
+    }
+
+    /// A file (never a directory, so that no other name depends on it) is removed.
+    pub fn vanish(&mut self, choice: u64) -> bool {
+        self.choose(choice).is_some_and(|item| {
+            item.vanished = true;
+            true
+        })
+    }
+
+    /// A file gets other contents, and with them another identity.
+    pub fn change(&mut self, choice: u64, draw: &mut Draw) -> bool {
+        let Some(item) = self.choose(choice) else { return false };
+        let present = item.present();
+        let size = match draw.below(3) {
+            0 => present.entry.size,
+            1 => present.entry.size / 2,
+            _ => present.entry.size + draw.between(1, 50_000),
+        };
+        let data = Arc::new(contents(draw, size));
+        let modified = present.entry.modified + 1_000_000_000;
+        let inode = draw.word();
+        let entry = Entry {
+            size,
+            modified,
+            identity: identity_of(inode, size, modified),
+            ..present.entry.clone()
+        };
+        item.versions.push(Version { entry, data });
+        true
+    }
+
+    fn choose(&mut self, choice: u64) -> Option<&mut Item> {
+        let mut files: Vec<&mut Item> = self
+            .items
+            .iter_mut()
+            .filter(|item| !item.vanished && item.present().entry.kind == EntryKind::File)
+            .collect();
+        let count = files.len() as u64;
+        (count > 0).then(|| files.swap_remove((choice % count) as usize))
+    }
+
+    /// What is wrong with the name of `entry` at the sink: it must be there, whole and right.
+    pub fn fault_of(&self, disk: &MemoryStorage, entry: &Entry) -> Option<String> {
+        let path = entry.path.as_bytes();
+        let node = disk.node(path);
+        let right = match (&entry.kind, node) {
+            (EntryKind::Directory, Some(Node::Directory { mode, modified })) => {
+                (*mode, *modified) == (entry.mode, entry.modified)
+            }
+            (EntryKind::Link { target }, Some(Node::Link { target: made })) => {
+                target[..] == made[..]
+            }
+            (EntryKind::File, Some(Node::File { mode, modified, .. })) => {
+                (*mode, *modified) == (entry.mode, entry.modified)
+                    && self
+                        .version(entry)
+                        .is_some_and(|version| disk.contents(path) == Some(&version.data[..]))
+            }
+            _ => false,
+        };
+        (!right).then(|| format!("`{}` of {} bytes is {node:?}", entry.path, entry.size))
+    }
+
+    fn version(&self, entry: &Entry) -> Option<&Version> {
+        let mut versions = self.items.iter().flat_map(|item| &item.versions);
+        versions.find(|version| version.entry == *entry)
+    }
+
+    /// What is wrong under any file's final name, whoever put it there.
+    pub fn fault_of_names(&self, disk: &MemoryStorage) -> Option<String> {
+        let by_path: BTreeMap<&[u8], &Item> =
+            self.items.iter().map(|item| (item.present().entry.path.as_bytes(), item)).collect();
+        disk.nodes().find_map(|(path, node)| {
+            let Node::File { modified, .. } = node else { return None };
+            let versions = by_path.get(path).map(|item| &item.versions[..]).unwrap_or_default();
+            match versions.iter().find(|version| version.entry.modified == *modified) {
+                Some(version) => self.fault_of(disk, &version.entry),
+                None => Some(format!("{path:?} was never at the source")),
+            }
+        })
+    }
+}
+
+impl Item {
+    fn new(path: &str, kind: EntryKind, data: Vec<u8>, number: u64) -> Self {
+        let size = data.len() as u64;
+        let modified = 1_700_000_000_000_000_000 + number as i64;
+        let entry = Entry {
+            kind,
+            mode: 0o640,
+            modified,
+            size,
+            identity: identity_of(number, size, modified),
+            path: EntryPath::new(path.into()).expect("made of numbers and slashes"),
+        };
+        Self { versions: vec![Version { entry, data: Arc::new(data) }], vanished: false }
+    }
+
+    fn present(&self) -> &Version {
+        self.versions.last().expect("an item has a version")
+    }
+}
+
+fn identity_of(inode: u64, size: u64, modified: i64) -> [u8; 16] {
+    identity(&FileIdentity { device: 1, inode, size, modified, changed: modified })
+}
+
+/// Bytes without a pattern that a misplaced packet could hide in.
+fn contents(draw: &mut Draw, size: u64) -> Vec<u8> {
+    let mut data = vec![0; size as usize];
+    let mut word = draw.word();
+    for chunk in data.chunks_mut(8) {
+        word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x1234_5678;
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+    }
+    data
+}

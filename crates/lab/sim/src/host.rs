@@ -1,0 +1,177 @@
+//! The two hosts: processes that dial and answer, crash and start again.
+
+use std::num::NonZeroU32;
+
+use longhaul_session::{
+    ClientConfig, ClientHandshake, ClientProgress, Keyring, ServerConfig, ServerHandshake,
+    ServerProgress, Session, SessionSecret, Token,
+};
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{CloseCode, ControlMessage};
+
+use crate::draw::Draw;
+use crate::pipe::{Piece, Pipe};
+use crate::scenario::Scenario;
+
+/// The control connection: two pipes and the secret that its ends share.
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub up: Pipe,
+    pub down: Pipe,
+    secret: [u8; 32],
+}
+
+impl Control {
+    pub fn new(scenario: &Scenario, draw: &mut Draw) -> Self {
+        let pipe = || Pipe::new(scenario.pipe_delay);
+        Self { up: pipe(), down: pipe(), secret: draw.bytes() }
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.up.next_timeout().into_iter().chain(self.down.next_timeout()).min()
+    }
+}
+
+/// How far one end's handshake is.
+#[derive(Debug)]
+pub(crate) enum Handshake {
+    Client(ClientHandshake, Instant),
+    Server(ServerHandshake),
+    /// Done, one way or the other.
+    Over,
+}
+
+/// What a handshake came to.
+pub(crate) enum Outcome {
+    /// It goes on.
+    Pending,
+    /// The session, and how long the peer took to answer.
+    Done(Box<Session>, Option<Duration>),
+    Failed(CloseCode, String),
+}
+
+impl Handshake {
+    pub fn client(
+        scenario: &Scenario,
+        control: &mut Control,
+        now: Instant,
+        draw: &mut Draw,
+    ) -> Self {
+        let key = token(scenario.authorized).key();
+        let config = ClientConfig {
+            protect: scenario.protect,
+            lanes: scenario.lanes,
+            profile: Some(scenario.profile.into()),
+            ..ClientConfig::default()
+        };
+        let secret = SessionSecret::new(control.secret);
+        let (handshake, hello) = ClientHandshake::new(&config, &key, secret, now);
+        control.up.send(now, &hello, draw);
+        Self::Client(handshake, now)
+    }
+
+    pub fn server(scenario: &Scenario, control: &Control, now: Instant) -> Self {
+        let config = ServerConfig {
+            udp_port: Some(7420),
+            max_lanes: scenario.max_lanes,
+            ..ServerConfig::default()
+        };
+        Self::Server(ServerHandshake::new(config, SessionSecret::new(control.secret), now))
+    }
+
+    /// Takes in what the control connection brought. `connection` is the number that a server gives.
+    pub fn handle(
+        &mut self,
+        piece: &Piece,
+        control: &mut Control,
+        now: Instant,
+        connection: NonZeroU32,
+        draw: &mut Draw,
+    ) -> Outcome {
+        let Piece::Bytes(bytes) = piece else {
+            *self = Self::Over;
+            return Outcome::Failed(CloseCode::INTERNAL, "the control connection broke".into());
+        };
+        match core::mem::replace(self, Self::Over) {
+            Self::Client(handshake, since) => match handshake.handle(bytes) {
+                Ok(ClientProgress::NeedMore(handshake)) => {
+                    *self = Self::Client(handshake, since);
+                    Outcome::Pending
+                }
+                Ok(ClientProgress::Done(session)) => {
+                    Outcome::Done(Box::new(session), Some(now - since))
+                }
+                Err(error) => {
+                    control.up.send(now, &error.close_message(), draw);
+                    control.up.close(now);
+                    failed(&error)
+                }
+            },
+            Self::Server(handshake) => {
+                let keyring: Keyring = [&token(true)].into_iter().collect();
+                match handshake.handle(bytes, &keyring) {
+                    Ok(ServerProgress::NeedMore(handshake)) => {
+                        *self = Self::Server(handshake);
+                        Outcome::Pending
+                    }
+                    Ok(ServerProgress::Verified(client)) => {
+                        let (session, welcome) = client.accept(connection);
+                        control.down.send(now, &welcome, draw);
+                        Outcome::Done(Box::new(session), None)
+                    }
+                    Err(error) => {
+                        control.down.send(now, &error.close_message(), draw);
+                        control.down.close(now);
+                        failed(&error)
+                    }
+                }
+            }
+            Self::Over => Outcome::Pending,
+        }
+    }
+
+    /// Gives up when it is time.
+    pub fn handle_timeout(&mut self, now: Instant) -> Outcome {
+        let result = match self {
+            Self::Client(handshake, _) => handshake.handle_timeout(now),
+            Self::Server(handshake) => handshake.handle_timeout(now),
+            Self::Over => return Outcome::Pending,
+        };
+        match result {
+            Ok(()) => Outcome::Pending,
+            Err(error) => {
+                *self = Self::Over;
+                failed(&error)
+            }
+        }
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Client(handshake, _) => Some(handshake.next_timeout()),
+            Self::Server(handshake) => Some(handshake.next_timeout()),
+            Self::Over => None,
+        }
+    }
+}
+
+fn failed(error: &longhaul_session::HandshakeError) -> Outcome {
+    let code = match error {
+        longhaul_session::HandshakeError::Closed { code, .. } => *code,
+        _ => error.close_code().unwrap_or(CloseCode::INTERNAL),
+    };
+    Outcome::Failed(code, error.to_string())
+}
+
+/// What the control connection says after the handshake: only CLOSE matters here.
+pub(crate) fn close_in(bytes: &[u8]) -> Option<(CloseCode, String)> {
+    match ControlMessage::parse(bytes) {
+        Ok(Some((ControlMessage::Close { code, reason }, _))) => Some((code, reason.into())),
+        _ => None,
+    }
+}
+
+/// The server's token, or another.
+fn token(right: bool) -> Token {
+    Token::from_random([if right { 7 } else { 8 }; 16])
+}

@@ -1,0 +1,38 @@
+//! Whole transfers under a virtual clock, from one seed (docs/simulation.md).
+//!
+//! Two hosts run the handshake, the engine's lanes and the objects' source and sink over emulated
+//! paths, a control connection and a disk that loses power, while files change, hosts crash and
+//! somebody on the path injects packets. Rules are checked at every step; the first that does not
+//! hold ends the world. Nothing here is a socket, a thread or a clock, and equal seeds give equal
+//! worlds on every machine.
+//!
+//! What is not simulated: TLS and ciphers (a packet is authentic or not), the TCP carrier, real
+//! files, several threads.
+//!
+//! Contract: a [`Scenario`] says everything; [`World::run`] ends with a [`Report`], or with
+//! [`Broken`] and the rule. `cargo xtask swarm` runs many drawn scenarios.
+//!
+//! ```
+//! use longhaul_sim::{Scenario, World};
+//!
+//! let report = World::new(Scenario::new(1), false).run()?;
+//! assert_eq!(report.runs.len(), 1);
+//! # Ok::<(), longhaul_sim::Broken>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod connection;
+mod draw;
+mod files;
+mod host;
+mod network;
+mod packet;
+mod pipe;
+mod scenario;
+mod sink;
+mod source;
+mod trace;
+mod world;
+
+pub use scenario::{Accident, End, Fault, Scenario};
+pub use world::{Broken, LaneCounts, Report, World};

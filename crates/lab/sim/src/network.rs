@@ -1,0 +1,173 @@
+//! What is between the two hosts: a path for each lane, address translation, and an adversary.
+
+mod adversary;
+
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_pathsim::{DuplexConfig, Ecn, Link};
+use longhaul_units::{Instant, LaneId};
+use longhaul_wire::Protect;
+
+use crate::draw::Draw;
+use crate::packet::{Body, Packet};
+use crate::scenario::{End, Scenario};
+use crate::trace::{Checks, Kind, Trace};
+use adversary::Adversary;
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    lanes: Vec<Lane>,
+    protect: Protect,
+    ipv6: bool,
+    adversary: Adversary,
+    draw: Draw,
+    ports: u16,
+}
+
+/// The route of one lane, which outlives connections.
+#[derive(Debug)]
+struct Lane {
+    /// The present route is the last; older ones deliver what is under way.
+    up: Vec<Link<Packet>>,
+    down: Vec<Link<Packet>>,
+    /// Where the client's packets seem to come from, and are answered to.
+    client: SocketAddr,
+}
+
+/// A packet that arrived at a host.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub at: End,
+    pub packet: Packet,
+    pub marked: bool,
+}
+
+impl Network {
+    pub fn new(scenario: &Scenario, now: Instant) -> Self {
+        let mut network = Self {
+            lanes: Vec::new(),
+            protect: scenario.protect,
+            ipv6: scenario.ipv6,
+            adversary: Adversary::new(scenario.seed, scenario.adversary, scenario.ipv6),
+            draw: Draw::new(scenario.seed, 2),
+            ports: 40_000,
+        };
+        for path in &scenario.paths {
+            let client = network.new_client_address();
+            let lane = Lane {
+                up: vec![network.link(&path.forward, now)],
+                down: vec![network.link(&path.backward, now)],
+                client,
+            };
+            network.lanes.push(lane);
+        }
+        network
+    }
+
+    fn link(&mut self, path: &longhaul_pathsim::PathConfig, now: Instant) -> Link<Packet> {
+        Link::new(path, self.draw.word(), now).expect("scenarios have possible paths")
+    }
+
+    fn new_client_address(&mut self) -> SocketAddr {
+        self.ports += 1;
+        SocketAddr::new(host(self.ipv6, 1), self.ports)
+    }
+
+    /// Where the server listens.
+    pub fn server(&self) -> SocketAddr {
+        SocketAddr::new(host(self.ipv6, 2), 7420)
+    }
+
+    /// A new process at the client has new ports.
+    pub fn renew_client(&mut self) {
+        for number in 0..self.lanes.len() {
+            self.lanes[number].client = self.new_client_address();
+        }
+    }
+
+    pub fn reroute(&mut self, lane: u16, path: &DuplexConfig, now: Instant) {
+        let (up, down) = (self.link(&path.forward, now), self.link(&path.backward, now));
+        if let Some(lane) = self.lanes.get_mut(usize::from(lane)) {
+            lane.up.push(up);
+            lane.down.push(down);
+        }
+    }
+
+    /// Takes a packet from the host at `from`, addressed to `to`. What the adversary makes of it
+    /// arrives at once.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        from: End,
+        to: SocketAddr,
+        mut packet: Packet,
+        env: (&mut Trace, &mut Checks),
+    ) -> Option<Arrived> {
+        let (trace, checks) = env;
+        let server = self.server();
+        let Some(lane) = self.lanes.get_mut(usize::from(packet.lane.0)) else { return None };
+        packet.from = if from == End::Client { lane.client } else { server };
+        let wire = packet.wire_bytes(self.protect);
+        trace.event(now, Kind::Sent, [packet.number, wire, u64::from(packet.lane.0)]);
+        let reaches = if from == End::Client { to == server } else { to == lane.client };
+        if !reaches {
+            self.adversary.receive(to, wire, &packet, checks);
+            return None;
+        }
+        let links = if from == End::Client { &mut lane.up } else { &mut lane.down };
+        let link = links.last_mut().expect("a lane has a route");
+        let _ = link.push(now, wire as u32, Ecn::Ect0, packet.clone());
+        let at = from.peer();
+        let packet = self.adversary.idea(packet, at)?;
+        self.adversary.count(&packet, self.protect);
+        Some(Arrived { at, packet, marked: false })
+    }
+
+    /// The next packet that has arrived.
+    pub fn poll(&mut self, now: Instant) -> Option<Arrived> {
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.up.iter_mut().any(|link| link.poll_rebinding(now)) {
+                self.ports += 1;
+                lane.client = SocketAddr::new(host(self.ipv6, 1), self.ports);
+            }
+            for (links, at) in [(&mut lane.up, End::Server), (&mut lane.down, End::Client)] {
+                let Some(delivery) = links.iter_mut().find_map(|link| link.poll(now)) else {
+                    continue;
+                };
+                let mut packet = delivery.item;
+                debug_assert_eq!(packet.lane, LaneId(number as u16));
+                if let Some(flip) = delivery.corrupted {
+                    packet.corrupt(flip, self.protect);
+                }
+                return Some(Arrived { at, packet, marked: delivery.ecn == Ecn::Ce });
+            }
+            for links in [&mut lane.up, &mut lane.down] {
+                let newest = links.len() - 1;
+                let mut index = 0;
+                links.retain(|link| {
+                    index += 1;
+                    index > newest || link.in_flight() > 0
+                });
+            }
+        }
+        None
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let links = self.lanes.iter().flat_map(|lane| lane.up.iter().chain(&lane.down));
+        links.filter_map(Link::next_timeout).min()
+    }
+}
+
+fn host(ipv6: bool, number: u8) -> IpAddr {
+    if ipv6 {
+        IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)])
+    } else {
+        IpAddr::from([10, 0, 0, number])
+    }
+}
+
+/// Whether a packet carries object bytes.
+fn is_object(packet: &Packet) -> bool {
+    matches!(packet.body, Body::Object { .. })
+}

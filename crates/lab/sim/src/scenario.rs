@@ -1,0 +1,197 @@
+mod drawn;
+
+use longhaul_pathsim::{DuplexConfig, PathConfig};
+use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_wire::Protect;
+
+/// Everything about a world but its accidents, which come from [`Scenario::seed`] too.
+///
+/// [`Scenario::new`] is an uneventful transfer to change for a test; [`Scenario::drawn`] draws all
+/// from the seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Whether the client is the source.
+    pub push: bool,
+    /// Lanes that the client asks for.
+    pub lanes: u16,
+    /// Lanes that the server grants at most.
+    pub max_lanes: u16,
+    /// A profile of `longhaul-rate-control`.
+    pub profile: &'static str,
+    /// The user's rate, for profiles that need one.
+    pub rate: Option<Rate>,
+    /// The user's limit, for profiles that find the rate.
+    pub limit: Option<Rate>,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// Whether the sink syncs.
+    pub fsync: bool,
+    /// The sink's memory for groups.
+    pub capacity: Bytes,
+    /// Most names in the tree; 1 is a single file.
+    pub entries: u64,
+    /// Most bytes in the tree.
+    pub bytes: u64,
+    /// Path of each lane, client to server and back.
+    pub paths: Vec<DuplexConfig>,
+    /// Addresses are those of IPv6.
+    pub ipv6: bool,
+    /// One-way delay of the control connection.
+    pub pipe_delay: Duration,
+    /// UDP payload that both hosts believe their interface sends.
+    pub datagram_max: u16,
+    /// UDP payload that the client's interface really sends.
+    pub interface_max: u16,
+    /// Most packets in one call to the kernel.
+    pub batch: u16,
+    /// Socket buffer of a lane.
+    pub socket_buffer: Bytes,
+    /// Longest time that a write, read or sync takes.
+    pub disk_latency: Duration,
+    /// Client's and server's clocks are ahead of the world's by so much.
+    pub clocks: [Duration; 2],
+    /// Whether the server lets the client do what it asks.
+    pub granted: bool,
+    /// Whether the client holds the server's token.
+    pub authorized: bool,
+    /// One in so many packets gives the adversary an idea; 0 for no adversary.
+    pub adversary: u64,
+    /// Whether both ends must come to rest before the client closes.
+    pub rest: bool,
+    /// What goes wrong, and when.
+    pub faults: Vec<Fault>,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// From the start of the world.
+    pub at: Duration,
+    /// What.
+    pub what: Accident,
+}
+
+/// What can go wrong. All of it is over at once or after the time given; what can be repeated is.
+#[derive(Clone, Debug)]
+pub enum Accident {
+    /// The process at that end is killed; its kernel closes the control connection.
+    Kill(End),
+    /// The host at that end loses power, and what is not synced.
+    PowerCut(End),
+    /// The process does not run for that time.
+    Stall(End, Duration),
+    /// The control connection breaks.
+    Disconnect,
+    /// A file at the source is removed.
+    Vanish,
+    /// A file at the source is written anew.
+    Change,
+    /// The sink's disk has so much room left.
+    DiskFull(Bytes),
+    /// The sink's disk has room again.
+    DiskFreed,
+    /// The next sync at the sink fails.
+    SyncFails,
+    /// The sink's host asks for silence.
+    Suspend(Duration),
+    /// The user stops the client.
+    Cancel,
+    /// From now on the lane takes another route.
+    Reroute(u16, Box<DuplexConfig>),
+}
+
+/// One of the two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It dials.
+    Client,
+    /// It answers.
+    Server,
+}
+
+impl Scenario {
+    /// A push of some files over one clean lane of 100 Mb/s and 20 ms, without faults.
+    pub fn new(seed: u64) -> Self {
+        let path = PathConfig::default()
+            .delay(Duration::from_millis(10))
+            .rate(Rate::from_mbps(100), Bytes::new(250_000));
+        Self {
+            seed,
+            push: true,
+            lanes: 1,
+            max_lanes: 4,
+            profile: "auto",
+            rate: None,
+            limit: None,
+            protect: Protect::Aead,
+            fsync: true,
+            capacity: Bytes::from_mib(4),
+            entries: 12,
+            bytes: 2_000_000,
+            paths: vec![DuplexConfig::symmetric(path)],
+            ipv6: false,
+            pipe_delay: Duration::from_millis(10),
+            datagram_max: 1472,
+            interface_max: 1472,
+            batch: 44,
+            socket_buffer: Bytes::from_mib(4),
+            disk_latency: Duration::from_micros(500),
+            clocks: [Duration::from_secs(1000), Duration::from_secs(4294)],
+            granted: true,
+            authorized: true,
+            adversary: 0,
+            rest: true,
+            faults: Vec::new(),
+        }
+    }
+
+    /// The world of `seed`.
+    pub fn drawn(seed: u64) -> Self {
+        drawn::scenario(seed)
+    }
+
+    /// Sets the path of every lane.
+    #[must_use]
+    pub fn over(mut self, path: &DuplexConfig) -> Self {
+        self.paths = vec![path.clone(); usize::from(self.lanes)];
+        self
+    }
+
+    /// Sets the number of lanes, each over a path as the first one's.
+    #[must_use]
+    pub fn with_lanes(mut self, lanes: u16) -> Self {
+        self.lanes = lanes;
+        self.paths = vec![self.paths[0].clone(); usize::from(lanes)];
+        self
+    }
+
+    /// Adds an accident.
+    #[must_use]
+    pub fn fault(mut self, at: Duration, what: Accident) -> Self {
+        self.faults.push(Fault { at, what });
+        self
+    }
+
+    /// The end that has the files.
+    pub fn source(&self) -> End {
+        if self.push { End::Client } else { End::Server }
+    }
+
+    /// The end that gets them.
+    pub fn sink(&self) -> End {
+        self.source().peer()
+    }
+}
+
+impl End {
+    /// The other one.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A scenario from a seed.
+
+use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathConfig, Probability};
+use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_wire::Protect;
+
+use super::{Accident, End, Fault, Scenario};
+use crate::draw::Draw;
+
+pub(super) fn scenario(seed: u64) -> Scenario {
+    let draw = &mut Draw::new(seed, STREAM);
+    let lanes = *draw.pick(&[1, 1, 1, 2, 2, 3, 4]);
+    let base = Line::drawn(draw);
+    // The lanes of a connection mostly share a route.
+    let alike = !draw.one_in(4);
+    let lines: Vec<Line> =
+        (0..lanes).map(|_| if alike { base.clone() } else { Line::drawn(draw) }).collect();
+    let paths: Vec<DuplexConfig> = lines.iter().map(|line| duplex(draw, line)).collect();
+    let total: u64 = lines.iter().map(|line| line.rate.as_bps()).sum();
+    let profile = *draw.pick(&["auto", "auto", "auto", "fixed", "fixed", "rbudp"]);
+    let part = draw.between(30, 120) as u32;
+    let some_rate = Rate::from_bps(total.max(5_000_000)).scale(part, 100);
+    let clear = draw.one_in(2);
+    let datagram_max = *draw.pick(&[1472, 1472, 1472, 1472, 8972, 8972, 1200, 1452]);
+    let mut scenario = Scenario {
+        push: draw.one_in(2),
+        lanes,
+        max_lanes: *draw.pick(&[1, 2, 4, 4, 4, 8]),
+        profile,
+        rate: (profile != "auto").then_some(some_rate),
+        limit: (profile == "auto" && draw.one_in(4)).then_some(some_rate),
+        protect: if clear {
+            Protect::Clear
+        } else {
+            *draw.pick(&[Protect::Aead, Protect::Integrity])
+        },
+        fsync: !draw.one_in(8),
+        capacity: Bytes::new(draw.between(4 << 20, 8 << 20)),
+        entries: if draw.one_in(8) { 1 } else { draw.scaled(2, 60) },
+        bytes: if draw.one_in(12) {
+            draw.between(4 << 20, 9 << 20)
+        } else {
+            draw.scaled(1_000, 1_500_000)
+        },
+        paths,
+        ipv6: draw.one_in(4),
+        pipe_delay: base.delay,
+        datagram_max,
+        interface_max: if draw.one_in(8) { datagram_max.min(1472) } else { datagram_max },
+        batch: *draw.pick(&[1, 7, 20, 44, 64]),
+        socket_buffer: Bytes::new(draw.scaled(64 << 10, 4 << 20)),
+        disk_latency: draw.micros(10, 20_000),
+        clocks: [clock(draw), clock(draw)],
+        adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
+        rest: draw.one_in(2),
+        granted: !draw.one_in(100),
+        authorized: !draw.one_in(100),
+        ..Scenario::new(seed)
+    };
+    if draw.one_in(2) {
+        let horizon = horizon(&scenario, &lines);
+        for _ in 0..draw.between(1, 3) {
+            let at = Duration::from_micros(draw.below(horizon));
+            let what = accident(draw, &scenario);
+            if matches!(what, Accident::DiskFull(_)) && !draw.one_in(4) {
+                let after = Duration::from_micros(draw.scaled(1000, 5_000_000));
+                scenario.faults.push(Fault { at: at + after, what: Accident::DiskFreed });
+            }
+            scenario.faults.push(Fault { at, what });
+        }
+        scenario.faults.sort_by_key(|fault| fault.at);
+    }
+    scenario
+}
+
+/// Microseconds in which the transfer will probably still run.
+fn horizon(scenario: &Scenario, lines: &[Line]) -> u64 {
+    let line = &lines[0];
+    let rate = scenario.rate.or(scenario.limit).unwrap_or(line.rate).min(line.rate);
+    let moving = rate.time_for(scenario.bytes) + line.delay * 14;
+    u64::try_from(moving.as_micros()).unwrap_or(u64::MAX).max(1)
+}
+
+fn accident(draw: &mut Draw, scenario: &Scenario) -> Accident {
+    let end = *draw.pick(&[End::Client, End::Server]);
+    match draw.below(14) {
+        0 | 1 => Accident::Kill(end),
+        2 | 3 => Accident::PowerCut(end),
+        4 => Accident::Stall(end, draw.micros(500, 2_000_000)),
+        5 => Accident::Disconnect,
+        6 => Accident::Vanish,
+        7 | 8 => Accident::Change,
+        9 => Accident::DiskFull(Bytes::new(draw.below(scenario.bytes.max(1)))),
+        10 => Accident::SyncFails,
+        11 => Accident::Suspend(draw.micros(1_000, 3_000_000)),
+        12 if draw.one_in(3) => Accident::Cancel,
+        _ => {
+            let line = Line::drawn(draw);
+            let lane = draw.below(u64::from(scenario.lanes)) as u16;
+            Accident::Reroute(lane, Box::new(duplex(draw, &line)))
+        }
+    }
+}
+
+/// Somewhere in the time that the clock on the wire takes to wrap, often close to its end.
+fn clock(draw: &mut Draw) -> Duration {
+    if draw.one_in(3) {
+        Duration::from_micros((1 << 32) - draw.below(2_000_000))
+    } else {
+        Duration::from_micros(draw.below(1 << 33))
+    }
+}
+
+/// What both directions of a path have in common.
+#[derive(Clone, Debug)]
+struct Line {
+    delay: Duration,
+    rate: Rate,
+    hostile: bool,
+}
+
+impl Line {
+    fn drawn(draw: &mut Draw) -> Self {
+        Self {
+            delay: draw.micros(50, 150_000),
+            rate: Rate::from_kbps(draw.scaled(4_000, 4_000_000)),
+            hostile: draw.one_in(2),
+        }
+    }
+}
+
+fn duplex(draw: &mut Draw, line: &Line) -> DuplexConfig {
+    let back = if draw.one_in(3) { draw.between(10, 100) as u32 } else { 100 };
+    let slower = Line { rate: line.rate.scale(back, 100), ..line.clone() };
+    let (mut forward, mut backward) = (path(draw, line), path(draw, &slower));
+    if draw.one_in(2) {
+        core::mem::swap(&mut forward, &mut backward);
+    }
+    if draw.one_in(6) {
+        forward = forward.rebinding(draw.micros(1_000, 3_000_000));
+    }
+    DuplexConfig { forward, backward }
+}
+
+fn path(draw: &mut Draw, line: &Line) -> PathConfig {
+    let round_trip = line.rate.bytes_in(line.delay * 2);
+    let queue = (round_trip * draw.between(20, 200) / 100).clamp(20_000, 50_000_000);
+    let mut path = PathConfig::default().delay(line.delay).rate(line.rate, Bytes::new(queue));
+    if draw.one_in(4) {
+        let from = Bytes::new(queue / draw.between(2, 10));
+        let marking = if draw.one_in(2) {
+            EcnMarking::step(from)
+        } else {
+            EcnMarking::ramp(from, Bytes::new(queue), Probability::from_percent(20))
+        };
+        path = path.ecn(marking).expect("a rate is set");
+    }
+    if draw.one_in(6) {
+        path = path.mtu(*draw.pick(&[1_280, 1_300, 1_500, 4_100, 9_000]));
+    }
+    if !line.hostile {
+        return path;
+    }
+    if draw.one_in(3) {
+        path = path.jitter(Jitter::uniform(draw.micros(10, 20_000)));
+    }
+    if draw.one_in(12) {
+        path = path.policer(line.rate.scale(9, 10), Bytes::new(queue));
+    }
+    if draw.one_in(2) {
+        path = path.loss(Probability::from_ppm(draw.scaled(100, 80_000) as u32));
+    }
+    if draw.one_in(5) {
+        let enter = Probability::from_ppm(draw.scaled(100, 5_000) as u32);
+        path = path.burst_loss(GilbertElliott::bursts(enter, draw.between(2, 40) as u32));
+    }
+    if draw.one_in(4) {
+        let probability = Probability::from_ppm(draw.scaled(100, 50_000) as u32);
+        path = path.reordering(probability, draw.micros(10, 100_000));
+    }
+    if draw.one_in(5) {
+        let probability = Probability::from_ppm(draw.scaled(100, 50_000) as u32);
+        path = path.duplication(probability, draw.micros(1, 100_000));
+    }
+    if draw.one_in(4) {
+        path = path.corruption(Probability::from_ppm(draw.scaled(10, 10_000) as u32));
+    }
+    if draw.one_in(6) {
+        let at = draw.micros(100, 3_000_000);
+        path = path.outage(at, draw.micros(1_000, 6_000_000));
+    }
+    path
+}
+
+/// Number of the stream of choices that scenarios are drawn from.
+const STREAM: u64 = 1;

@@ -1,0 +1,334 @@
+//! The driver of a `Sink`: assembles groups in staging memory, hashes, and works its storage.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::storage::{self, Storage};
+use longhaul_objects::testing::MemoryStorage;
+use longhaul_objects::{
+    Action, Fsync, GroupAssembly, Sink, SinkConfig, SinkError, Verdict, WriteTask, record,
+};
+use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
+
+use crate::draw::Draw;
+use crate::files::Files;
+use crate::scenario::Scenario;
+use crate::trace::{Checks, Kind, Trace};
+
+/// The disk at the sink; it outlives the process.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub storage: MemoryStorage,
+    /// What identifies the boot, and so what was not synced.
+    pub boot: u8,
+    /// The next sync fails.
+    pub sync_fails: bool,
+    /// Runs of the sink so far.
+    pub runs: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct SinkSide {
+    pub sink: Sink,
+    fsync: Fsync,
+    capacity: u64,
+    protect: Protect,
+    staging: BTreeMap<(ObjectId, u32), Staged>,
+    staged_bytes: u64,
+    /// Groups handed to the sink and not asked for again.
+    received: BTreeSet<(ObjectId, u32)>,
+    /// Groups asked for again: their bytes are not credit's.
+    repairs: BTreeSet<(ObjectId, u32)>,
+    /// What the disk is to do, by the time when it will have done it.
+    operations: BTreeMap<(Instant, u64), Operation>,
+    sequence: u64,
+    setup_until: Instant,
+    latency: Duration,
+    /// As announced, by number.
+    entries: Vec<Entry>,
+    confirmed: BTreeSet<u64>,
+    announced: u64,
+    /// Why the storage failed as a whole.
+    pub failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Staged {
+    assembly: GroupAssembly,
+    data: Vec<u8>,
+    only: bool,
+}
+
+#[derive(Debug)]
+enum Operation {
+    Do(Action),
+    /// The sync is done already; only the answer is late.
+    Answer(u64),
+    Write(WriteTask, Vec<u8>),
+}
+
+/// What a sink's driver works with.
+pub(crate) struct Env<'a> {
+    pub disk: &'a mut Disk,
+    pub files: &'a Files,
+    pub draw: &'a mut Draw,
+    pub trace: &'a mut Trace,
+    pub checks: &'a mut Checks,
+}
+
+/// Bytes of an object that arrived.
+pub(crate) struct Piece<'a> {
+    pub object: ObjectId,
+    pub offset: u64,
+    pub data: &'a [u8],
+    /// A byte that was changed on the way, and how.
+    pub flipped: Option<(usize, u8)>,
+}
+
+impl SinkSide {
+    pub fn new(scenario: &Scenario, disk: &mut Disk) -> Self {
+        disk.runs += 1;
+        let boot = [disk.boot; 16];
+        let capacity = scenario.capacity.get();
+        let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
+        let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
+        let config = SinkConfig { capacity, fsync, transfer: TRANSFER, nonce };
+        Self {
+            sink: Sink::new(config, resume),
+            fsync,
+            capacity,
+            protect: scenario.protect,
+            staging: BTreeMap::new(),
+            staged_bytes: 0,
+            received: BTreeSet::new(),
+            repairs: BTreeSet::new(),
+            operations: BTreeMap::new(),
+            sequence: 0,
+            setup_until: Instant::ZERO,
+            latency: scenario.disk_latency,
+            entries: Vec::new(),
+            confirmed: BTreeSet::new(),
+            announced: 0,
+            failed: None,
+        }
+    }
+
+    /// Does what can be done now; returns whether it was anything.
+    pub fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
+        let mut progress = false;
+        while let Some(entry) = self.operations.first_entry().filter(|e| e.key().0 <= now) {
+            let operation = entry.remove();
+            self.perform(now, operation, env);
+            progress = true;
+        }
+        while self.failed.is_none()
+            && let Some(action) = self.sink.poll_action(now)
+        {
+            self.plan(now, action, env);
+            progress = true;
+        }
+        progress
+    }
+
+    fn plan(&mut self, now: Instant, action: Action, env: &mut Env<'_>) {
+        let mut at = now + self.taken(env.draw);
+        let operation = match action {
+            Action::MakeDirectories(_) | Action::PrepareFile { .. } | Action::CheckPublished(_) => {
+                at = at.max(self.setup_until);
+                self.setup_until = at;
+                Operation::Do(action)
+            }
+            // A sync covers what was answered before it was asked for, and may cover no more.
+            Action::Checkpoint(checkpoint) if env.draw.one_in(2) => {
+                if self.sync(env) {
+                    let _ = env.disk.storage.sync(&checkpoint);
+                }
+                Operation::Answer(checkpoint.id)
+            }
+            _ => Operation::Do(action),
+        };
+        self.schedule(at, operation);
+    }
+
+    fn taken(&self, draw: &mut Draw) -> Duration {
+        Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1))
+    }
+
+    fn schedule(&mut self, at: Instant, operation: Operation) {
+        self.sequence += 1;
+        self.operations.insert((at, self.sequence), operation);
+    }
+
+    /// Whether a sync works.
+    fn sync(&mut self, env: &mut Env<'_>) -> bool {
+        if core::mem::take(&mut env.disk.sync_fails) {
+            self.failed = Some("input/output error while syncing".into());
+        }
+        self.failed.is_none()
+    }
+
+    fn perform(&mut self, now: Instant, operation: Operation, env: &mut Env<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        env.trace.event(now, Kind::Storage, [self.sequence, 0, 0]);
+        let action = match operation {
+            Operation::Answer(id) => return self.sink.checkpointed(id),
+            Operation::Write(task, data) => {
+                storage::write(&mut env.disk.storage, &mut self.sink, &task, &data);
+                self.staged_bytes -= data.len() as u64;
+                return;
+            }
+            Operation::Do(action) => action,
+        };
+        if matches!(action, Action::Checkpoint(_)) && !self.sync(env) {
+            return;
+        }
+        let published = match &action {
+            Action::Publish(batch) => batch.clone(),
+            _ => Vec::new(),
+        };
+        if let Err(error) = storage::perform(&mut env.disk.storage, &mut self.sink, action) {
+            self.failed = Some(error.to_string());
+        }
+        for publication in published {
+            let refused = || self.sink.failures().iter().any(|f| f.id == publication.id);
+            if let Some(fault) = env.files.fault_of(&env.disk.storage, &publication.entry) {
+                env.checks.require(refused(), || format!("published: {fault}"));
+            }
+        }
+    }
+
+    /// Takes in what the source says.
+    pub fn handle(&mut self, message: SourceMessage) -> Result<(), SinkError> {
+        if let SourceMessage::Manifest { entries, .. } = &message {
+            self.entries.extend(entries.iter().cloned());
+        }
+        self.sink.handle(message)
+    }
+
+    /// Takes in bytes that a lane accepted.
+    pub fn receive(&mut self, now: Instant, piece: &Piece<'_>, env: &mut Env<'_>) {
+        let table = self.sink.objects();
+        let placement = match table.place(piece.object, piece.offset, piece.data.len()) {
+            Ok(placement) => placement,
+            Err(error) => {
+                env.checks.require(false, || format!("{:?}: {error}", piece.object));
+                return;
+            }
+        };
+        let key = (piece.object, placement.group);
+        if self.received.contains(&key) {
+            return;
+        }
+        let staged = self.staging.entry(key).or_insert_with(|| {
+            let mut assembly = GroupAssembly::new();
+            assembly.start(placement.group_len);
+            let data = vec![0; placement.group_len as usize];
+            self.staged_bytes += u64::from(placement.group_len);
+            Staged { assembly, data, only: placement.only }
+        });
+        let missing: Vec<Range<u32>> =
+            staged.assembly.missing(placement.offset, piece.data.len() as u32).collect();
+        for gap in &missing {
+            let from =
+                (gap.start - placement.offset) as usize..(gap.end - placement.offset) as usize;
+            let into = gap.start as usize..gap.end as usize;
+            staged.data[into.clone()].copy_from_slice(&piece.data[from.clone()]);
+            if let Some((byte, mask)) = piece.flipped
+                && from.contains(&byte)
+            {
+                staged.data[into.start + byte - from.start] ^= mask;
+            }
+        }
+        let inserted = staged.assembly.insert(placement.offset, piece.data.len() as u32);
+        env.checks.require(inserted.is_some(), || "a placed piece lies outside its group");
+        if staged.assembly.is_complete()
+            && let Some(staged) = self.staging.remove(&key)
+        {
+            self.complete(now, key, staged, env);
+        }
+        let allowed = self.capacity + (self.repairs.len() as u64 + 1) * (1 << 20);
+        env.checks.require(self.staged_bytes <= allowed, || {
+            format!("{} bytes are staged, {} were promised", self.staged_bytes, self.capacity)
+        });
+    }
+
+    fn complete(&mut self, now: Instant, key: (ObjectId, u32), staged: Staged, env: &mut Env<'_>) {
+        let (object, group) = key;
+        self.received.insert(key);
+        self.repairs.remove(&key);
+        let value = group_chaining_value(&staged.data, group, staged.only);
+        match self.sink.group_received(object, group, value) {
+            Verdict::Write(task) => {
+                let at = now + self.taken(env.draw);
+                self.schedule(at, Operation::Write(task, staged.data));
+                return;
+            }
+            Verdict::Unknown => env.checks.require(false, || format!("{key:?} is unknown")),
+            Verdict::Repair | Verdict::Discard | Verdict::Duplicate => {}
+        }
+        self.staged_bytes -= staged.data.len() as u64;
+    }
+
+    /// A message that goes out: what it promises must be so.
+    pub fn check_message(&mut self, message: &SinkMessage, env: &mut Env<'_>) {
+        match message {
+            SinkMessage::Repair { object, group } => {
+                let key = (*object, *group as u32);
+                self.received.remove(&key);
+                self.repairs.insert(key);
+                env.checks.require(self.protect == Protect::Clear, || {
+                    format!("{key:?} does not verify, though every packet was authentic")
+                });
+            }
+            SinkMessage::Confirm { entries } => {
+                for number in entries.iter().cloned().flatten() {
+                    let new = self.confirmed.insert(number);
+                    env.checks.require(new, || format!("entry {number} is confirmed twice"));
+                    self.check_confirmed(number, env);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_confirmed(&self, number: u64, env: &mut Env<'_>) {
+        let Some(entry) = self.entries.get(number as usize) else {
+            return env.checks.require(false, || format!("entry {number} was never announced"));
+        };
+        if let Some(fault) = env.files.fault_of(&env.disk.storage, entry) {
+            env.checks.require(false, || format!("confirmed: {fault}"));
+        }
+        if self.fsync == Fsync::End {
+            let durable = env.disk.storage.is_durable(entry.path.as_bytes());
+            env.checks.require(durable, || format!("confirmed and not durable: {}", entry.path));
+        }
+    }
+
+    /// Credit to announce, if there is enough more of it.
+    pub fn new_credit(&mut self) -> Option<u64> {
+        let credit = self.sink.credit();
+        (credit > self.announced).then(|| {
+            self.announced = credit;
+            credit
+        })
+    }
+
+    /// Bytes in memory that are not written.
+    pub fn staged_bytes(&self) -> u64 {
+        self.staged_bytes
+    }
+
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let operation = self.operations.first_key_value().map(|((at, _), _)| *at);
+        operation.into_iter().chain(self.sink.next_timeout()).min()
+    }
+}
+
+/// All runs in a world are of one request.
+const TRANSFER: [u8; 16] = [3; 16];

@@ -1,0 +1,75 @@
+//! What happened, as a hash to compare two runs by and as text for people.
+
+use std::fmt;
+
+use longhaul_units::Instant;
+
+/// Records events.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    hash: u64,
+    events: u64,
+    verbose: bool,
+}
+
+impl Trace {
+    /// `verbose`: also print to standard error.
+    pub fn new(verbose: bool) -> Self {
+        Self { hash: 0xcbf2_9ce4_8422_2325, events: 0, verbose }
+    }
+
+    /// An event: what kind, and what tells it from others.
+    pub fn event(&mut self, now: Instant, kind: Kind, values: [u64; 3]) {
+        self.events += 1;
+        for value in [now.as_nanos(), kind as u64].into_iter().chain(values) {
+            self.hash = (self.hash ^ value).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+        }
+    }
+
+    /// Something that people want to read of.
+    pub fn note(&mut self, now: Instant, text: impl FnOnce() -> String) {
+        if self.verbose {
+            eprintln!("{now:?} {}", text());
+        }
+    }
+
+    /// Depends on every event and their order.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+}
+
+/// What an event is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Sent,
+    Arrived,
+    Accepted,
+    Message,
+    Storage,
+    Fault,
+    Run,
+}
+
+/// The first rule that was broken, if any.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    broken: Option<String>,
+}
+
+impl Checks {
+    /// `what` says what is wrong where `holds` is false.
+    pub fn require<S: fmt::Display>(&mut self, holds: bool, what: impl FnOnce() -> S) {
+        if !holds && self.broken.is_none() {
+            self.broken = Some(what().to_string());
+        }
+    }
+
+    pub fn broken(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+}

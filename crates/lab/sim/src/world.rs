@@ -1,0 +1,466 @@
+mod accidents;
+mod verdict;
+
+use std::num::NonZeroU32;
+
+use longhaul_engine::LaneStats;
+use longhaul_objects::testing::MemoryStorage;
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{CloseCode, ControlMessage};
+
+use crate::connection::{Connection, Outgoing};
+use crate::draw::Draw;
+use crate::files::Files;
+use crate::host::{Control, Handshake, Outcome, close_in};
+use crate::network::{Arrived, Network};
+use crate::pipe::Piece;
+use crate::scenario::{End, Fault, Scenario};
+use crate::sink::{Disk, Env};
+use crate::trace::{Checks, Kind, Trace};
+
+/// Two hosts, what is between them, and a clock that moves from one thing that happens to the
+/// next. Equal scenarios give equal worlds.
+#[derive(Debug)]
+pub struct World {
+    scenario: Scenario,
+    now: Instant,
+    start: Instant,
+    files: Files,
+    disk: Disk,
+    network: Network,
+    control: Option<Control>,
+    hosts: [Host; 2],
+    faults: Vec<Fault>,
+    draw: Draw,
+    disk_draw: Draw,
+    trace: Trace,
+    checks: Checks,
+    report: Report,
+    connections: u32,
+    redial_at: Option<Instant>,
+    /// Since when the client has been able to close.
+    done_since: Option<Instant>,
+    /// When a run or an accident began last: from then on there is a bound.
+    eventful: Instant,
+    idle: Idle,
+}
+
+/// What became of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// How it ended, if by an error that the scenario explains.
+    pub gave_up: Option<String>,
+    /// How each run of the client ended.
+    pub runs: Vec<CloseCode>,
+    /// Entries that the last run could not copy.
+    pub failed: u64,
+    /// Bytes that the last run found durable.
+    pub resumed_bytes: u64,
+    /// Groups that the last run read.
+    pub groups_read: usize,
+    /// Groups that did not verify, in all runs.
+    pub repairs: u64,
+    /// Virtual time it took.
+    pub took: Duration,
+    /// Counts of the source's lanes in the last run.
+    pub lanes: Vec<LaneCounts>,
+    /// Depends on everything that happened.
+    pub trace_hash: u64,
+    /// Number of things that happened.
+    pub events: u64,
+}
+
+/// Some counts of a lane of the source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCounts {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets that carried bytes sent before.
+    pub packets_resent: u64,
+    /// Packets taken as lost that arrived.
+    pub spurious: u64,
+    /// UDP payload bytes known to pass.
+    pub datagram: u16,
+    /// Blast rounds.
+    pub rounds: u64,
+}
+
+/// A rule that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The seed of the scenario.
+    pub seed: u64,
+    /// Virtual time since the start.
+    pub at: Duration,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "seed {}: at {:?}: {}", self.seed, self.at, self.what)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// A process at one end.
+#[derive(Debug, Default)]
+struct Host {
+    handshake: Option<Handshake>,
+    connection: Option<Connection>,
+    /// Connections that only say that they are closed.
+    closing: Vec<Connection>,
+    stalled_until: Option<Instant>,
+    /// It is down until then.
+    down_until: Option<Instant>,
+}
+
+/// Steps in which nothing happened.
+#[derive(Debug, Default)]
+struct Idle {
+    since: Instant,
+    steps: u32,
+}
+
+impl World {
+    /// The world of `scenario` before anything happened. `verbose` tells what happens on standard
+    /// error.
+    pub fn new(scenario: Scenario, verbose: bool) -> Self {
+        let start = Instant::from_nanos(1_000_000_000);
+        let mut tree = Draw::new(scenario.seed, 4);
+        let disk = Disk { storage: MemoryStorage::new(), boot: 1, sync_fails: false, runs: 0 };
+        let mut faults = scenario.faults.clone();
+        faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
+        Self {
+            files: Files::new(&mut tree, scenario.entries, scenario.bytes),
+            network: Network::new(&scenario, start),
+            control: None,
+            hosts: Default::default(),
+            faults,
+            disk,
+            draw: Draw::new(scenario.seed, 5),
+            disk_draw: Draw::new(scenario.seed, 6),
+            trace: Trace::new(verbose),
+            checks: Checks::default(),
+            report: Report::default(),
+            connections: 0,
+            redial_at: Some(start),
+            done_since: None,
+            eventful: start,
+            idle: Idle::default(),
+            now: start,
+            start,
+            scenario,
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// The first rule that was broken.
+    pub fn run(mut self) -> Result<Report, Broken> {
+        let bound = self.bound();
+        while !self.is_over() {
+            self.step();
+            if self.now - self.eventful > bound {
+                let states = format!("{:?}", self.states());
+                self.checks.require(false, || format!("does not end: {states}"));
+            }
+            if let Some(what) = self.checks.broken() {
+                let at = self.now - self.start;
+                return Err(Broken { seed: self.scenario.seed, at, what: what.into() });
+            }
+        }
+        self.finish()
+    }
+
+    /// Time in which everything must have ended when nothing goes wrong any more.
+    fn bound(&self) -> Duration {
+        let rates = self.scenario.paths.iter().flat_map(|path| [&path.forward, &path.backward]);
+        let least = rates.filter_map(|path| Some(path.bottleneck.as_ref()?.rate.initial)).min();
+        let rate = least.into_iter().chain(self.scenario.rate).chain(self.scenario.limit).min();
+        let moving = rate.map_or(Duration::ZERO, |rate| rate.time_for(self.files.bytes()));
+        BOUND + moving * 10
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        let mut effect = self.accidents();
+        effect |= self.dial();
+        effect |= self.read_control();
+        while let Some(arrived) = self.network.poll(now) {
+            self.deliver(arrived);
+            effect = true;
+        }
+        loop {
+            let mut again = self.run_host(End::Client);
+            again |= self.run_host(End::Server);
+            effect |= again;
+            if !again {
+                break;
+            }
+        }
+        self.close_when_done();
+        effect |= self.reap(End::Client) | self.reap(End::Server);
+        self.watch_idleness(effect);
+        let next = self.next_timeout().unwrap_or(Instant::FAR_FUTURE);
+        self.checks.require(
+            next < Instant::FAR_FUTURE || self.is_over(),
+            || "nothing will ever happen again",
+        );
+        // A time that is past means "again"; a driver takes a while to come back.
+        self.now = next.max(now + Duration::from_nanos(200));
+    }
+
+    /// A driver must not be woken for nothing over and over.
+    fn watch_idleness(&mut self, effect: bool) {
+        if effect {
+            self.idle = Idle { since: self.now, steps: 0 };
+            return;
+        }
+        self.idle.steps += 1;
+        let (steps, time) = (self.idle.steps, self.now - self.idle.since);
+        if time > Duration::from_millis(1) {
+            self.idle = Idle { since: self.now, steps: 0 };
+        }
+        self.checks.require(steps < IDLE_STEPS_MAX, || {
+            format!("timers fire {steps} times in {time:?} without effect")
+        });
+    }
+
+    fn host(&mut self, end: End) -> &mut Host {
+        &mut self.hosts[usize::from(end == End::Server)]
+    }
+
+    fn deliver(&mut self, arrived: Arrived) {
+        let (scenario, now) = (&self.scenario, self.now);
+        let host = &mut self.hosts[usize::from(arrived.at == End::Server)];
+        let id = arrived.packet.connection;
+        let mut connections = host.connection.iter_mut().chain(&mut host.closing);
+        if let Some(connection) = connections.find(|connection| connection.id == id) {
+            connection.arrive(now, arrived, scenario);
+        }
+    }
+
+    fn run_host(&mut self, end: End) -> bool {
+        let now = self.now;
+        let host = &mut self.hosts[usize::from(end == End::Server)];
+        if host.stalled_until.is_some_and(|until| until > now) {
+            return false;
+        }
+        host.stalled_until = None;
+        let mut env = Env {
+            disk: &mut self.disk,
+            files: &self.files,
+            draw: &mut self.disk_draw,
+            trace: &mut self.trace,
+            checks: &mut self.checks,
+        };
+        let mut out: Vec<Outgoing> = Vec::new();
+        let mut progress = false;
+        for connection in host.connection.iter_mut().chain(&mut host.closing) {
+            progress |= connection.run(now, &self.scenario, &mut env, &mut out);
+        }
+        for (to, packet) in out {
+            let env = (&mut self.trace, &mut self.checks);
+            if let Some(arrived) = self.network.send(now, end, to, packet, env) {
+                self.deliver(arrived);
+            }
+        }
+        progress
+    }
+
+    /// Starts the client, or starts it again.
+    fn dial(&mut self) -> bool {
+        let now = self.now;
+        if self.redial_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        if self.host(End::Server).down_until.is_some() {
+            // Nobody answers; the user tries again.
+            self.redial_at = Some(now + REDIAL);
+            return true;
+        }
+        self.redial_at = None;
+        self.eventful = now;
+        self.trace.event(now, Kind::Run, [0; 3]);
+        self.trace.note(now, || "the client dials".into());
+        self.network.renew_client();
+        let mut control = Control::new(&self.scenario, &mut self.draw);
+        let handshake = Handshake::client(&self.scenario, &mut control, now, &mut self.draw);
+        self.host(End::Client).handshake = Some(handshake);
+        let server = Handshake::server(&self.scenario, &control, now);
+        self.host(End::Server).handshake = Some(server);
+        // The server drops what it had under way for the same transfer: one writer at a time.
+        if let Some(mut old) = self.host(End::Server).connection.take() {
+            old.close(now, CloseCode::SHUTDOWN, "the same transfer began anew", false);
+            self.host(End::Server).closing.push(old);
+        }
+        self.control = Some(control);
+        true
+    }
+
+    /// Hands what the control connection brings to both ends.
+    fn read_control(&mut self) -> bool {
+        let mut effect = false;
+        for end in [End::Server, End::Client] {
+            loop {
+                let now = self.now;
+                if self.host(end).stalled_until.is_some_and(|until| until > now) {
+                    break;
+                }
+                let Some(control) = &mut self.control else { break };
+                let pipe = if end == End::Server { &mut control.up } else { &mut control.down };
+                let Some(piece) = pipe.poll(now) else { break };
+                effect = true;
+                self.control_piece(end, &piece);
+            }
+            effect |= self.handshake_timeout(end);
+        }
+        effect
+    }
+
+    fn control_piece(&mut self, end: End, piece: &Piece) {
+        let now = self.now;
+        let Some(control) = &mut self.control else { return };
+        let host = &mut self.hosts[usize::from(end == End::Server)];
+        if let Some(handshake) = &mut host.handshake {
+            let number = NonZeroU32::MIN.saturating_add(self.connections);
+            let outcome = handshake.handle(piece, control, now, number, &mut self.draw);
+            return self.shaken(end, outcome);
+        }
+        let Some(connection) = &mut host.connection else { return };
+        match piece {
+            Piece::Bytes(bytes) => {
+                if let Some((code, reason)) = close_in(bytes) {
+                    connection.close(now, code, &reason, true);
+                }
+            }
+            Piece::End => {
+                let reason = "the control connection broke";
+                connection.close(now, CloseCode::INTERNAL, reason, true);
+            }
+        }
+    }
+
+    fn handshake_timeout(&mut self, end: End) -> bool {
+        let now = self.now;
+        let Some(handshake) = &mut self.host(end).handshake else { return false };
+        let outcome = handshake.handle_timeout(now);
+        let effect = !matches!(outcome, Outcome::Pending);
+        self.shaken(end, outcome);
+        effect
+    }
+
+    fn shaken(&mut self, end: End, outcome: Outcome) {
+        let now = self.now;
+        match outcome {
+            Outcome::Pending => {}
+            Outcome::Failed(code, reason) => {
+                self.host(end).handshake = None;
+                self.trace.note(now, || format!("{end:?}: handshake failed: {reason}"));
+                if end == End::Client {
+                    self.ended(code, &reason);
+                }
+            }
+            Outcome::Done(session, round_trip) => {
+                self.host(end).handshake = None;
+                self.connections += u32::from(end == End::Server);
+                let (server, seed) = (self.network.server(), self.draw.word());
+                let mut connection =
+                    Connection::new(&self.scenario, &session, end, server, now, round_trip, seed);
+                if end == End::Client {
+                    let mut env = Env {
+                        disk: &mut self.disk,
+                        files: &self.files,
+                        draw: &mut self.disk_draw,
+                        trace: &mut self.trace,
+                        checks: &mut self.checks,
+                    };
+                    connection.begin(self.scenario.source(), &self.scenario, &mut env);
+                }
+                self.host(end).connection = Some(connection);
+            }
+        }
+    }
+
+    /// The client closes when everything is done, and perhaps only when all is quiet too.
+    fn close_when_done(&mut self) {
+        let now = self.now;
+        let [client, server] = &mut self.hosts;
+        let Some(client) = &mut client.connection else { return };
+        if !client.is_done() || client.closed.is_some() {
+            return;
+        }
+        let since = *self.done_since.get_or_insert(now);
+        let quiet =
+            client.is_at_rest() && server.connection.as_ref().is_none_or(Connection::is_at_rest);
+        if quiet || !self.scenario.rest {
+            client.close(now, CloseCode::DONE, "", false);
+        }
+        self.checks.require(now - since < REST_MAX, || {
+            format!("all is done and something is still under way: {client:?} {server:?}")
+        });
+    }
+
+    /// Takes down what has closed.
+    fn reap(&mut self, end: End) -> bool {
+        let now = self.now;
+        self.host(end).closing.retain(|connection| !connection.is_over());
+        let closed = |c: &Connection| c.closed.is_some();
+        if !self.host(end).connection.as_ref().is_some_and(closed) {
+            return false;
+        }
+        let Some(connection) = self.host(end).connection.take() else { return false };
+        let Some(why) = connection.closed.clone() else { return false };
+        self.trace.note(now, || format!("{end:?} has closed: {why:?}"));
+        if let Some(control) = &mut self.control {
+            let mut bytes = Vec::new();
+            let message = ControlMessage::Close { code: why.code, reason: &why.reason };
+            let _ = message.encode(&mut bytes);
+            let pipe = if end == End::Client { &mut control.up } else { &mut control.down };
+            if !why.by_peer {
+                pipe.send(now, &bytes, &mut self.draw);
+            }
+            pipe.close(now);
+        }
+        self.examine(end, &connection, &why);
+        self.host(end).closing.push(connection);
+        if end == End::Client {
+            self.ended(why.code, &why.reason);
+        }
+        true
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let now = self.now;
+        let hosts = self.hosts.iter().flat_map(|host| {
+            let connections = host.connection.iter().chain(&host.closing);
+            let work = connections.filter_map(|c| c.next_timeout(now)).min();
+            let work = work.map(|at| at.max(host.stalled_until.unwrap_or(at)));
+            let handshake = host.handshake.as_ref().and_then(Handshake::next_timeout);
+            [work, handshake, host.down_until, host.stalled_until]
+        });
+        let others = [
+            self.network.next_timeout(),
+            self.control.as_ref().and_then(Control::next_timeout),
+            self.faults.last().map(|fault| self.start + fault.at),
+            self.redial_at,
+        ];
+        hosts.chain(others).flatten().min()
+    }
+
+    fn states(&self) -> Vec<Vec<LaneStats>> {
+        self.hosts.iter().flat_map(|host| &host.connection).map(Connection::stats).collect()
+    }
+}
+
+/// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
+const BOUND: Duration = Duration::from_secs(150);
+/// From the end of a run to the next.
+const REDIAL: Duration = Duration::from_millis(700);
+/// Nothing is under way this long after everything was done.
+const REST_MAX: Duration = Duration::from_secs(30);
+/// Steps without effect within a millisecond.
+const IDLE_STEPS_MAX: u32 = 100;

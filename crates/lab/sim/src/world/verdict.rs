@@ -1,0 +1,138 @@
+//! Whether what happened is what should have happened.
+
+use longhaul_wire::CloseCode;
+
+use super::{Broken, LaneCounts, REDIAL, Report, World};
+use crate::connection::{Closed, Connection, Side};
+use crate::scenario::{Accident, End};
+
+impl World {
+    /// Whether the client will not run again and the server has nothing to do.
+    pub(super) fn is_over(&self) -> bool {
+        let ended =
+            self.report.runs.last() == Some(&CloseCode::DONE) || self.report.gave_up.is_some();
+        ended
+            && self.hosts.iter().all(|host| {
+                host.connection.is_none() && host.closing.is_empty() && host.handshake.is_none()
+            })
+    }
+
+    /// Looks at an end of a connection that has closed.
+    pub(super) fn examine(&mut self, end: End, connection: &Connection, why: &Closed) {
+        self.checks.require(why.code != CloseCode::PROTOCOL_VIOLATION, || {
+            format!("{end:?} has closed: {}", why.reason)
+        });
+        let done = match &connection.side {
+            Side::Source(source) => source.source.is_done(),
+            Side::Sink(sink) => sink.sink.is_done(),
+            Side::Waiting | Side::Refusing => false,
+        };
+        self.checks.require(why.code != CloseCode::DONE || done, || {
+            format!("{end:?} has closed as done and is not")
+        });
+        match &connection.side {
+            Side::Source(source) => {
+                self.report.groups_read = source.reads_done.len();
+                self.report.resumed_bytes = source.source.stats().resumed_bytes;
+                self.report.failed = u64::from(source.source.stats().failed);
+                let counts = |lane: longhaul_engine::LaneStats| LaneCounts {
+                    packets_sent: lane.packets_sent,
+                    packets_resent: lane.packets_resent,
+                    spurious: lane.spurious,
+                    datagram: lane.datagram,
+                    rounds: lane.rounds,
+                };
+                self.report.lanes = connection.stats().into_iter().map(counts).collect();
+            }
+            Side::Sink(sink) => {
+                self.report.repairs += sink.sink.stats().repairs;
+                if why.code == CloseCode::DONE {
+                    self.checks.require(sink.staged_bytes() == 0, || {
+                        format!("{} bytes are staged at the end", sink.staged_bytes())
+                    });
+                }
+            }
+            Side::Waiting | Side::Refusing => {}
+        }
+    }
+
+    /// A run of the client has ended.
+    pub(super) fn ended(&mut self, code: CloseCode, reason: &str) {
+        self.report.runs.push(code);
+        self.done_since = None;
+        let explained = self.explains(code);
+        self.checks.require(explained, || format!("the client ended with {code}: {reason}"));
+        let runs = self.report.runs.len();
+        let most = 2 * self.scenario.faults.len() + 2;
+        self.checks.require(runs <= most, || format!("{runs} runs"));
+        match code {
+            CloseCode::DONE => {}
+            CloseCode::REFUSED | CloseCode::UNAUTHORIZED => {
+                self.report.gave_up = Some(reason.into());
+            }
+            _ => self.redial_at = Some(self.now + REDIAL),
+        }
+    }
+
+    /// Whether the scenario makes a client end so.
+    fn explains(&self, code: CloseCode) -> bool {
+        let any = |test: fn(&Accident) -> bool| {
+            self.scenario.faults.iter().any(|fault| test(&fault.what))
+        };
+        match code {
+            CloseCode::DONE => true,
+            CloseCode::REFUSED => !self.scenario.granted,
+            CloseCode::UNAUTHORIZED => !self.scenario.authorized,
+            CloseCode::CANCELLED => any(|what| matches!(what, Accident::Cancel)),
+            CloseCode::STORAGE => any(|what| matches!(what, Accident::SyncFails)),
+            CloseCode::TIMEOUT => any(|what| matches!(what, Accident::PowerCut(_))),
+            CloseCode::INTERNAL => any(|what| {
+                matches!(what, Accident::Kill(_) | Accident::PowerCut(_) | Accident::Disconnect)
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether an entry may fail.
+    fn may_fail(&self) -> bool {
+        let corrupting = self.scenario.protect == longhaul_wire::Protect::Clear;
+        corrupting && self.report.repairs > 0
+            || self.scenario.faults.iter().any(|fault| {
+                matches!(fault.what, Accident::Vanish | Accident::Change | Accident::DiskFull(_))
+            })
+    }
+
+    pub(super) fn finish(mut self) -> Result<Report, Broken> {
+        let done = self.report.gave_up.is_none();
+        let fault = self.files.fault_of_names(&self.disk.storage);
+        let has_cut = self.scenario.faults.iter().any(|f| matches!(f.what, Accident::PowerCut(_)));
+        if self.scenario.fsync || !has_cut {
+            self.checks.require(fault.is_none(), || fault.clone().unwrap_or_default());
+        }
+        let failed = self.report.failed;
+        self.checks.require(failed == 0 || self.may_fail(), || format!("{failed} entries failed"));
+        if done && failed == 0 {
+            let temps = self.disk.storage.temp_count();
+            self.checks.require(temps == 0, || format!("{temps} unpublished files are left"));
+            let changes = |f: &crate::Fault| matches!(f.what, Accident::Vanish | Accident::Change);
+            if !self.scenario.faults.iter().any(changes) {
+                for number in 0..self.files.len() {
+                    let fault = self
+                        .files
+                        .get(number)
+                        .and_then(|v| self.files.fault_of(&self.disk.storage, &v.entry));
+                    self.checks.require(fault.is_none(), || fault.clone().unwrap_or_default());
+                }
+            }
+        }
+        self.report.took = self.now - self.start;
+        self.report.trace_hash = self.trace.hash();
+        self.report.events = self.trace.events();
+        match self.checks.broken() {
+            None => Ok(self.report),
+            Some(what) => {
+                Err(Broken { seed: self.scenario.seed, at: self.report.took, what: what.into() })
+            }
+        }
+    }
+}
