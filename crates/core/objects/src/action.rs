@@ -107,8 +107,8 @@ pub enum Prepared {
 pub struct Checkpoint {
     /// Number of the checkpoint, for the answer.
     pub id: u64,
-    /// Files that were written since the last checkpoint: sync their contents, and the names of
-    /// their unpublished files. The driver knows which are still open; where they are many,
+    /// Files that were written since the last checkpoint, failed ones among them: sync their
+    /// contents, and the names of their unpublished files. Where they are many and closed,
     /// syncing the file system at once is better.
     pub files: Vec<NamedFile>,
     /// Entries that got their names since the last checkpoint, and finished directories: sync

@@ -1,4 +1,5 @@
 //! Source and sink against each other, over a storage that loses power.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod cases;
 mod hostile;
