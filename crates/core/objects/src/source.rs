@@ -1,3 +1,4 @@
+mod answers;
 mod manifest;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -5,15 +6,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use core::ops::Range;
-
-use longhaul_units::{Bytes, ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceMessage, Summary};
+use longhaul_units::{ObjectId, RangeSet};
+use longhaul_wire::{Entry, SourceMessage, Summary};
 
 use crate::layout::Layout;
-use crate::limits::{
-    FAILURES_MAX, GROUP_SIZE, HASHES_MAX, HAVE_RANGES_MAX, REASON_MAX, REPAIRS_MAX,
-};
+use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
 use crate::window::Window;
 use crate::{ChainingValue, EntryError, EntryId, Failure};
 
@@ -252,25 +249,6 @@ impl Source {
         }
     }
 
-    /// Takes in what the sink says.
-    ///
-    /// # Errors
-    /// When it cannot be true; nothing is changed then, and the connection should be closed
-    /// with `protocol-violation`.
-    pub fn handle(&mut self, message: SinkMessage) -> Result<(), SourceError> {
-        if self.result.is_some() {
-            return Err(SourceError::AfterResult);
-        }
-        match message {
-            SinkMessage::Accept { objects } => self.handle_accept(objects),
-            SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
-            SinkMessage::Repair { object, group } => self.handle_repair(object, group),
-            SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
-            SinkMessage::EntryRefused { entry, reason } => self.handle_refused(entry, &reason),
-            SinkMessage::Result(summary) => self.handle_result(summary),
-        }
-    }
-
     /// The next message for stream 0. Polled only while the stream has room, so that what is
     /// waiting stays here, where it is bounded.
     #[must_use]
@@ -416,182 +394,12 @@ impl Source {
             pieces,
         })
     }
-
-    fn handle_accept(&mut self, objects: u64) -> Result<(), SourceError> {
-        match u32::try_from(objects) {
-            Ok(accepted) if (self.accepted..=self.announced_objects).contains(&accepted) => {
-                self.accepted = accepted;
-                Ok(())
-            }
-            _ => Err(SourceError::Accept { objects }),
-        }
-    }
-
-    fn handle_have(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<(), SourceError> {
-        let error = SourceError::Have { object: id };
-        let open = (self.accepted..self.announced_objects).contains(&id.0);
-        let object = self.objects.get_mut(id.0).filter(|_| open).ok_or(error)?;
-        let groups = u64::from(object.layout.groups());
-        if !ascending(ranges, groups) || object.have.range_count() + ranges.len() > HAVE_RANGES_MAX
-        {
-            return Err(error);
-        }
-        let had_last = object.have.contains(groups - 1);
-        for range in ranges {
-            self.stats.resumed_bytes += object.have.insert(range.clone()) * GROUP_SIZE;
-        }
-        if object.have.contains(groups - 1) && !had_last {
-            let last = object.layout.group_len(object.layout.groups() - 1);
-            self.stats.resumed_bytes -= GROUP_SIZE - u64::from(last);
-        }
-        Ok(())
-    }
-
-    fn handle_repair(&mut self, id: ObjectId, group: u64) -> Result<(), SourceError> {
-        let error = SourceError::Repair { object: id, group };
-        let object = self.objects.get(id.0).ok_or(error)?;
-        if group >= u64::from(object.next_group) || object.have.contains(group) {
-            return Err(error);
-        }
-        let group = group as u32;
-        let count = self.repair_counts.get(&(id, group)).copied().unwrap_or(0);
-        if count >= REPAIRS_MAX {
-            return Err(error);
-        }
-        self.repair_counts.insert((id, group), count + 1);
-        self.repairs.push_back((id, group));
-        self.stats.repairs += 1;
-        Ok(())
-    }
-
-    fn handle_confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
-        let entry = ranges.first().map_or(0, |range| range.start);
-        if !ascending(ranges, u64::from(self.announced_entries)) {
-            return Err(SourceError::Confirm { entry });
-        }
-        let numbers = || ranges.iter().cloned().flatten().map(|number| number as u32);
-        if let Some(number) = numbers().find(|number| !self.may_be_confirmed(*number)) {
-            return Err(SourceError::Confirm { entry: u64::from(number) });
-        }
-        numbers().for_each(|number| self.settle(EntryId(number), EntryState::Confirmed));
-        self.forget();
-        Ok(())
-    }
-
-    fn may_be_confirmed(&self, number: u32) -> bool {
-        let Some(slot) = self.entries.get(number) else {
-            return false;
-        };
-        match slot.state {
-            EntryState::Open if slot.size == 0 => true,
-            EntryState::Open => {
-                slot.object < self.accepted
-                    && self
-                        .objects
-                        .get(slot.object)
-                        .is_some_and(|object| object.is_dealt(EntryId(number)))
-            }
-            EntryState::Failed => true,
-            EntryState::Confirmed | EntryState::Refused => false,
-        }
-    }
-
-    fn handle_refused(&mut self, entry: u64, reason: &str) -> Result<(), SourceError> {
-        let error = SourceError::Refuse { entry };
-        if entry >= u64::from(self.announced_entries) {
-            return Err(error);
-        }
-        let id = EntryId(entry as u32);
-        let slot = self.entries.get(id.0).ok_or(error)?;
-        match (slot.state, &slot.entry) {
-            (EntryState::Open, Some(entry)) => {
-                note_failure(&mut self.failures, id, entry, &cut(reason));
-            }
-            (EntryState::Failed, _) => {}
-            _ => return Err(error),
-        }
-        self.settle(id, EntryState::Refused);
-        self.forget();
-        Ok(())
-    }
-
-    fn handle_result(&mut self, summary: Summary) -> Result<(), SourceError> {
-        let stats = &self.stats;
-        let all = self.end_announced
-            && u64::from(stats.confirmed) + u64::from(stats.failed) == u64::from(stats.entries);
-        let said = (summary.confirmed, summary.failed, summary.bytes);
-        let counted = (
-            u64::from(stats.confirmed),
-            u64::from(stats.failed),
-            Bytes::new(stats.confirmed_bytes),
-        );
-        if !all || said != counted {
-            return Err(SourceError::Result);
-        }
-        self.result = Some(summary);
-        Ok(())
-    }
-
-    /// Moves the entry to `state`, which the caller found to be possible.
-    fn settle(&mut self, id: EntryId, state: EntryState) {
-        let Some(slot) = self.entries.get_mut(id.0) else {
-            return;
-        };
-        let was = slot.state;
-        slot.state = state;
-        self.failed.remove(&id);
-        if was == EntryState::Failed {
-            self.stats.failed -= 1;
-        }
-        match state {
-            EntryState::Confirmed => {
-                self.stats.confirmed += 1;
-                self.stats.confirmed_bytes += slot.size;
-            }
-            _ => self.stats.failed += 1,
-        }
-        if was != EntryState::Open {
-            return;
-        }
-        let entry = slot.entry.take();
-        if entry.is_some_and(|entry| entry.kind != EntryKind::Directory) {
-            self.unsettled -= 1;
-        }
-        if let Some(object) = self.objects.get_mut(slot.object) {
-            object.live -= 1;
-        }
-    }
-
-    /// Forgets what is settled at the front.
-    fn forget(&mut self) {
-        self.entries.forget_while(|_, slot| {
-            matches!(slot.state, EntryState::Confirmed | EntryState::Refused)
-        });
-        let (dealing, base) = (self.dealing, self.entries.base());
-        self.objects.forget_while(|number, object| {
-            number < dealing && object.first.0 + object.entries <= base
-        });
-        let kept = self.objects.base();
-        while self.repair_counts.first_key_value().is_some_and(|((id, _), _)| id.0 < kept) {
-            self.repair_counts.pop_first();
-        }
-    }
 }
 
 impl Default for Source {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Whether the ranges are not empty, ascend without overlap, and end at `end` at the latest.
-fn ascending(ranges: &[Range<u64>], end: u64) -> bool {
-    let mut past = 0;
-    ranges.iter().all(|range| {
-        let fits = past <= range.start && range.start < range.end && range.end <= end;
-        past = range.end;
-        fits
-    })
 }
 
 /// Keeps a failure for the report, if there is room.
