@@ -161,7 +161,7 @@ impl Controller for Auto {
             bandwidth: self.model.bandwidth(),
             min_rtt: (!self.model.min_rtt.is_zero()).then_some(self.model.min_rtt),
             queue: self.model.queue,
-            random_loss_ppm: self.model.random_loss_ppm,
+            random_loss_ppm: self.model.random_loss_ppm(),
         }
     }
 }

@@ -170,7 +170,8 @@ impl Compete {
                 let pulse = self.before_cut.scale(21, 20).max(rate);
                 (window.max(pulse.bytes_in(round_trip * 2)), pulse)
             }
-            _ => (window, rate),
+            // Feedback comes later than single acknowledgements would.
+            _ => (window + window / 8, rate),
         }
     }
 }

@@ -33,6 +33,7 @@ pub(super) struct Cruise {
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     start: Instant,
+    length: Duration,
     round_trip: Duration,
     factor: i64,
     acked: u64,
@@ -73,7 +74,7 @@ impl Cruise {
         let target = model.queue_target(recent).as_nanos() as i64;
         let error = target - model.queue.as_nanos() as i64;
         let factor = match &self.drain {
-            Some(drain) if now - drain.start < drain.round_trip => drain.factor,
+            Some(drain) if self.is_draining(now) => drain.factor,
             _ => {
                 let span = model.min_rtt.as_nanos().max(1) as i64;
                 let correction = (error * GAIN / span).clamp(MIN_CORRECTION, MAX_CORRECTION);
@@ -81,7 +82,7 @@ impl Cruise {
             }
         };
         // What is lost by chance is sent on top, unless there is a queue: then it may not be chance.
-        let random = i64::from(model.random_loss_ppm);
+        let random = if self.is_draining(now) { 0 } else { i64::from(model.random_loss_ppm()) };
         let random = random * (target + error).clamp(0, target) / target.max(1);
         recent.scale(factor as u32, (MILLION - random) as u32)
     }
@@ -97,7 +98,9 @@ impl Cruise {
     ) -> Verdict {
         self.watch_drain(now, model, feedback);
         let target = model.queue_target(model.recent());
-        let foreign = model.queue >= target * 13 / 8 && self.settled >= SETTLED_ROUNDS;
+        let packets = model.recent().time_for(3 * model.packet).min(MAX_PACKETS_TIME);
+        let foreign =
+            model.queue >= (target * 13 / 8).max(packets) && self.settled >= SETTLED_ROUNDS;
         if foreign && model.excess_loss(feedback, 1) {
             model.set_queue_full(model.queue_peak());
             return Verdict::Overflow;
@@ -116,6 +119,10 @@ impl Cruise {
         }
     }
 
+    fn is_draining(&self, now: Instant) -> bool {
+        self.drain.is_some_and(|drain| now - drain.start < drain.length)
+    }
+
     /// Divides bursts: they alone can overflow a short queue, and a drain has to show that.
     pub(super) fn burst_divisor(&self) -> u64 {
         if self.drain.is_some_and(|drain| drain.suspicion.is_some()) { 16 } else { 1 }
@@ -129,10 +136,18 @@ impl Cruise {
         suspicion: Option<(u32, Duration)>,
         random: u32,
     ) {
-        let round_trip = model.round_time(rtt);
-        let excess = model.queue.as_nanos() as i64 * MILLION / round_trip.as_nanos().max(1) as i64;
+        let round_trip = rtt.smoothed();
+        let mut length = model.round_time(rtt);
+        if let Some((loss_ppm, _)) = suspicion {
+            // Long enough for the difference to be told.
+            let packets = 12_000_000 / u64::from(loss_ppm.max(1)) + 1;
+            let enough = model.recent().time_for(packets.saturating_mul(model.packet));
+            length = enough.clamp(length, length * 8);
+        }
+        let excess = model.queue.as_nanos() as i64 * MILLION / length.as_nanos().max(1) as i64;
         let factor = (MILLION - excess - DRAIN_MARGIN).max(MILLION / 2);
-        self.drain = Some(Drain { start: now, round_trip, factor, acked: 0, lost: 0, suspicion });
+        self.drain =
+            Some(Drain { start: now, length, round_trip, factor, acked: 0, lost: 0, suspicion });
         self.last_drain = now;
         let every = DRAIN_EVERY.max(round_trip * 16);
         self.drain_after = every + every * (random % 256) / 1024;
@@ -143,27 +158,34 @@ impl Cruise {
     fn watch_drain(&mut self, now: Instant, model: &mut Model, feedback: &Feedback) {
         let Some(drain) = &mut self.drain else { return };
         let since = now - drain.start;
-        let target = model.queue_target(model.recent());
-        if since > drain.round_trip * 17 / 16 && model.queue < target {
+        // Only an empty queue tells: others may keep it full.
+        let packets = model.recent().time_for(2 * model.packet).min(MAX_PACKETS_TIME);
+        let low = match drain.suspicion {
+            Some((_, queue)) => queue / 2,
+            None => model.queue_target(model.recent()) / 2,
+        };
+        if since > drain.round_trip * 17 / 16 && model.queue <= low.max(packets) {
             drain.acked += feedback.acked_packets;
             drain.lost += feedback.lost.network;
         }
-        if since < drain.round_trip * 2 {
+        if since < drain.length + drain.round_trip {
             return;
         }
         let all = drain.acked + drain.lost;
-        let loss_ppm = (drain.lost * 1_000_000).checked_div(all).unwrap_or(0) as u32;
         match drain.suspicion {
-            // Much less is lost at the lower rate: the queue had overflowed.
-            Some((before, queue)) if all > 0 && loss_ppm < before / 2 => {
+            // At the former share many more would have been lost: the queue had overflowed.
+            Some((before, queue)) if u64::from(before) * all > (2 * drain.lost + 8) * 1_000_000 => {
                 model.set_queue_full(queue);
-                model.learn_random_loss(loss_ppm, all);
+                model.learn_chance(drain.acked, drain.lost);
                 self.hold_steps();
             }
-            Some(_) if all > 0 => model.set_random_loss(loss_ppm, all),
-            Some((_, queue)) => model.set_queue_full(queue),
-            None if all == 0 => {}
-            None => model.learn_random_loss(loss_ppm, all),
+            // As many are lost at the lower rate.
+            Some((before, _)) if u64::from(before) * all < 3 * drain.lost / 2 * 1_000_000 => {
+                model.relearn_chance(drain.acked, drain.lost);
+            }
+            // Nobody else's packets gave way: a queue that stays full.
+            Some((_, queue)) if all == 0 => model.set_queue_full(queue),
+            _ => model.learn_chance(drain.acked, drain.lost),
         }
         self.drain = None;
         // The queue comes back by itself.
@@ -231,3 +253,5 @@ const SUSPICIOUS_LOSSES: u64 = 4;
 /// Well within the ten seconds for which the least round trip is remembered.
 const DRAIN_EVERY: Duration = Duration::from_secs(3);
 const DRAIN_MARGIN: i64 = 30_000;
+/// Three packets of a slow flow may come together by chance.
+const MAX_PACKETS_TIME: Duration = Duration::from_millis(10);

@@ -23,12 +23,13 @@ pub(super) struct Model {
     round_start: Instant,
     round: Round,
     last_round: Round,
-    /// Loss that does not depend on the rate, parts per million.
-    pub(super) random_loss_ppm: u32,
+    /// Packets of drains and of early start-up, and how many of them were lost.
+    chance_acked: u64,
+    chance_lost: u64,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
     skip_slice: bool,
-    packet: u64,
+    pub(super) packet: u64,
     /// Start-up wants to know soon.
     pub(super) short_slices: bool,
 }
@@ -71,7 +72,8 @@ impl Model {
             round_start: now,
             round: Round::default(),
             last_round: Round::default(),
-            random_loss_ppm: 0,
+            chance_acked: 0,
+            chance_lost: 0,
             queue_full: None,
             skip_slice: false,
             packet,
@@ -105,7 +107,8 @@ impl Model {
         self.last_round = round;
         if let Some(full) = &mut self.queue_full {
             // A queue that grew again is found out slowly.
-            *full += *full / 256;
+            let share = round.elapsed.min(FULL_MEMORY).as_micros() as u32;
+            *full += *full / FULL_MEMORY.as_micros() as u32 * share;
         }
         (slice, Some(round))
     }
@@ -223,7 +226,7 @@ impl Model {
         let lost = self.round.lost_packets + self.last_round.lost_packets;
         let all = lost + self.round.acked_packets + self.last_round.acked_packets;
         // Four standard deviations above twice the mean.
-        let expected = all * u64::from(self.random_loss_ppm) / 1_000_000;
+        let expected = all * u64::from(self.random_loss_ppm()) / 1_000_000;
         lost >= least + 2 * expected + 4 * expected.isqrt()
     }
 
@@ -239,28 +242,32 @@ impl Model {
         self.round.queue_max.max(self.last_round.queue_max)
     }
 
-    /// Takes in what share of `packets` was lost at a rate that cannot have been too high.
-    pub(super) fn learn_random_loss(&mut self, loss_ppm: u32, packets: u64) {
-        let old = i64::from(self.random_loss_ppm);
-        let new = i64::from(loss_ppm.min(MAX_RANDOM_LOSS));
-        if new < old / 2 && self.random_loss_ppm as u64 * packets > 8_000_000 {
-            // Eight losses were due, and not half of them came.
-            self.random_loss_ppm = new as u32;
-            return;
+    /// Takes in what became of packets at a rate that cannot have been too high.
+    pub(super) fn learn_chance(&mut self, acked: u64, lost: u64) {
+        self.chance_acked += acked;
+        self.chance_lost += lost;
+        if self.chance_acked + self.chance_lost > MANY_PACKETS {
+            self.chance_acked /= 2;
+            self.chance_lost /= 2;
         }
-        let weight = packets.min(MANY_PACKETS) as i64;
-        let change = (new - old) * weight / (2 * MANY_PACKETS as i64);
-        self.random_loss_ppm = (old + change).max(0) as u32;
     }
 
-    /// As [`Model::learn_random_loss`], where the old figure is known to be wrong.
-    pub(super) fn set_random_loss(&mut self, loss_ppm: u32, packets: u64) {
-        if packets >= MANY_PACKETS / 8 {
-            self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS);
-        }
+    /// As [`Model::learn_chance`], where what was learnt before is known to be wrong.
+    pub(super) fn relearn_chance(&mut self, acked: u64, lost: u64) {
+        self.chance_acked = 0;
+        self.chance_lost = 0;
+        self.learn_chance(acked, lost);
+    }
+
+    /// Loss that does not depend on the rate, parts per million.
+    pub(super) fn random_loss_ppm(&self) -> u32 {
+        let all = self.chance_acked + self.chance_lost;
+        let ppm = (self.chance_lost * 1_000_000).checked_div(all).unwrap_or(0);
+        ppm.min(MAX_RANDOM_LOSS) as u32
     }
 }
 
+const FULL_MEMORY: Duration = Duration::from_secs(30);
 /// A standing queue is not taken for the path before neighbours had many chances to drain it.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.
@@ -276,6 +283,6 @@ const TARGET_BASE: Duration = Duration::from_micros(250);
 /// 0.75 ms at 1 Gb/s, in microseconds times the root of bits per second.
 const TARGET_SCALE: u64 = 750 * 31_623;
 /// More is an outage rather than a property of the path.
-const MAX_RANDOM_LOSS: u32 = 100_000;
-/// Enough for a loss rate of one in a thousand to be told.
-const MANY_PACKETS: u64 = 2_048;
+const MAX_RANDOM_LOSS: u64 = 100_000;
+/// So many are remembered: enough for a loss rate of one in a thousand to be told.
+const MANY_PACKETS: u64 = 8_192;

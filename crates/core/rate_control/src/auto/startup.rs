@@ -92,9 +92,13 @@ impl Startup {
         }
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
         // Below the rate of the first train nothing is lost but by chance.
-        if model.queue < limit / 2 && self.hint.is_some_and(|hint| self.rate < hint.scale(15, 16)) {
+        if model.queue < limit / 4 && self.hint.is_some_and(|hint| self.rate < hint.scale(15, 16)) {
             self.packets += feedback.acked_packets;
             self.lost += feedback.lost.network;
+        }
+        if model.excess_loss(feedback, MANY_LOSSES) && model.recent_loss_ppm() > MUCH_LOSS {
+            model.set_queue_full(model.queue_peak());
+            return true;
         }
         let Some(slice) = slice else { return false };
         self.sustained = self.sustained.max(slice.rate);
@@ -111,9 +115,8 @@ impl Startup {
             let hint = self.hint.unwrap_or(Rate::ZERO);
             let next = self.rate.scale(2, 1);
             if self.rate < hint.scale(15, 16) {
-                let all = self.packets + self.lost;
-                let loss_ppm = (self.lost * 1_000_000).checked_div(all).unwrap_or(0) as u32;
-                model.set_random_loss(loss_ppm.min(MAX_LOSS), all);
+                // More than one in fifty, this early, is a queue that was full before.
+                model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
                 self.rate = next.min(hint);
             } else {
                 self.rate = self.rate.scale(self.growth, 100);
@@ -142,9 +145,11 @@ impl Startup {
 const FIRST_TRAIN: u64 = 64;
 /// Packets in flight before any rate was seen sustained.
 const SECOND_FLIGHT: u64 = 64 * FIRST_TRAIN;
-/// Parts per million; more, this early, is a queue that was full before.
-const MAX_LOSS: u32 = 20_000;
 const MAX_FLIGHT: u64 = 8 << 20;
 /// Parts per hundred: the first train tells the rate well, or not at all.
 const FIRST_GROWTH: u32 = 106;
+/// In two rounds: a queue overflows.
+const MANY_LOSSES: u64 = 8;
+/// Parts per million.
+const MUCH_LOSS: u32 = 20_000;
 const SETTLE: Duration = Duration::from_millis(20);
