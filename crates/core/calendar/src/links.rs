@@ -136,7 +136,7 @@ impl LinkSet {
 
     /// Takes ranges that are known to be free on every link of the path.
     pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
-        let ranges: Vec<Allocation> = ranges.collect();
+        let ranges = collected(ranges);
         for link in path.links() {
             let taken = self.profiles[link.0 as usize].reserve_all(&ranges);
             debug_assert_eq!(taken, Ok(()), "{ranges:?} was planned on this state");
@@ -146,7 +146,7 @@ impl LinkSet {
     /// Gives ranges back that are known to be booked on every link of the path. What of them has
     /// passed is ignored.
     pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
-        let ranges: Vec<Allocation> = ranges.collect();
+        let ranges = collected(ranges);
         for link in path.links() {
             let given = self.profiles[link.0 as usize].release_all(&ranges);
             debug_assert_eq!(given, Ok(()), "{ranges:?} was booked");
@@ -173,4 +173,11 @@ fn better(request: &Request, a: &Plan, b: &Plan) -> Ordering {
         },
         Request::Hold(_) => a.start().cmp(&b.start()).then(b.vector.area().cmp(&a.vector.area())),
     }
+}
+
+/// In one allocation for all but long vectors.
+fn collected(ranges: impl Iterator<Item = Allocation>) -> Vec<Allocation> {
+    let mut out = Vec::with_capacity(32);
+    out.extend(ranges);
+    out
 }

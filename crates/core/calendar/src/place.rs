@@ -60,7 +60,7 @@ pub(crate) fn earliest<C: Capacity>(
     want: &Want,
     run: Option<Run>,
 ) -> Result<Vec<Allocation>, Fitted> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL_RANGES);
     match fill::earliest(&mut capacity.walk(want.from), want, run, &mut out) {
         Ok(()) => Ok(out),
         Err(left) => Err(Fitted(want.volume - left)),
@@ -139,3 +139,6 @@ pub(crate) fn capped<C: Capacity>(capacity: &C, start: u64, end: u64, cap: u32) 
         }
     }
 }
+
+/// Ranges for which room is made at first.
+const USUAL_RANGES: usize = 32;

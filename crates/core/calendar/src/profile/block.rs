@@ -24,13 +24,20 @@ impl Block {
         block
     }
 
-    /// Replaces the contents by these, no more than [`BLOCK`].
-    pub(super) fn fill(&mut self, points: &[(u64, u32)]) {
+    /// Replaces the contents by these, no more than [`BLOCK`], the last of which reaches to `end`.
+    /// Returns the least and most free capacity and the area.
+    pub(super) fn fill(&mut self, points: &[(u64, u32)], end: u64) -> (u32, u32, u128) {
         self.len = points.len();
-        for (at, (start, free)) in points.iter().enumerate() {
-            self.starts[at] = *start;
-            self.free[at] = *free;
+        let (mut min, mut max, mut area) = (u32::MAX, 0, 0);
+        let mut before = points[0];
+        for ((start, free), point) in self.starts.iter_mut().zip(&mut self.free).zip(points) {
+            (*start, *free) = *point;
+            min = min.min(point.1);
+            max = max.max(point.1);
+            area += u128::from(point.0 - before.0) * u128::from(before.1);
+            before = *point;
         }
+        (min, max, area + u128::from(end - before.0) * u128::from(before.1))
     }
 
     pub(super) fn starts(&self) -> &[u64] {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::block::{BLOCK, Block, Entry};
 use super::{Profile, join, locate, locate_from, remove_first_if_equal};
-use crate::capacity::{Calendar, ReserveError};
+use crate::capacity::{Calendar, FOREVER, ReserveError};
 use crate::vector::Allocation;
 
 impl Profile {
@@ -53,14 +53,17 @@ impl Profile {
         change: impl Fn(u32, u32) -> Result<u32, ReserveError>,
     ) -> Result<(), ReserveError> {
         let count: usize = self.entries[first..=last].iter().map(Entry::len).sum();
-        let mut points = Vec::with_capacity(count + 2 * ranges.len());
+        let mut points: Vec<(u64, u32)> = Vec::with_capacity(count + 2 * ranges.len());
+        let mut before = None;
         let mut push = |start: u64, free: u32| {
-            if points.last().is_none_or(|(_, before)| *before != free) {
+            if before != Some(free) {
                 points.push((start, free));
+                before = Some(free);
             }
         };
         let end = self.entry_end(last);
-        let mut ranges = ranges.iter().peekable();
+        let mut ranges = ranges.iter().copied();
+        let mut range = ranges.next().unwrap_or(NO_RANGE);
         for index in first..=last {
             let entry = &self.entries[index];
             let stop = self.entry_end(index);
@@ -69,15 +72,21 @@ impl Profile {
             {
                 let free = raw.wrapping_add(entry.add);
                 let mut at = *start;
-                while at < end {
-                    let (value, until) = match ranges.peek() {
-                        Some(r) if r.start <= at => (change(free, r.rate)?, r.end),
-                        Some(r) => (free, r.start),
-                        None => (free, end),
-                    };
-                    push(at, value);
-                    at = until.min(end);
-                    ranges.next_if(|r| r.end <= at);
+                while range.end <= end && range.rate > 0 {
+                    if at < range.start {
+                        push(at, free);
+                    }
+                    push(range.start.max(at), change(free, range.rate)?);
+                    at = range.end;
+                    range = ranges.next().unwrap_or(NO_RANGE);
+                }
+                if at < end {
+                    if at < range.start {
+                        push(at, free);
+                    }
+                    if range.start < end {
+                        push(range.start.max(at), change(free, range.rate)?);
+                    }
                 }
             }
         }
@@ -111,21 +120,10 @@ impl Entry {
     /// A new entry of these breakpoints, which reaches to `end`.
     fn of(points: &[(u64, u32)], end: u64) -> Self {
         let mut block = Block::one(0, 0);
-        block.fill(points);
-        let mut entry = Self {
-            first: points[0].0,
-            add: 0,
-            min: u32::MAX,
-            max: 0,
-            area: 0,
-            block: Arc::new(block),
-        };
-        let ends = points[1..].iter().map(|p| p.0).chain([end]);
-        for ((start, free), end) in points.iter().zip(ends) {
-            entry.min = entry.min.min(*free);
-            entry.max = entry.max.max(*free);
-            entry.area += u128::from(end - start) * u128::from(*free);
-        }
-        entry
+        let (min, max, area) = block.fill(points, end);
+        Self { first: points[0].0, add: 0, min, max, area, block: Arc::new(block) }
     }
 }
+
+/// After the last range.
+const NO_RANGE: Allocation = Allocation { start: FOREVER, end: FOREVER, rate: 0 };
