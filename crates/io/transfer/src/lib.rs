@@ -7,6 +7,7 @@
 mod api;
 pub mod buffer;
 pub mod carrier;
+pub mod control;
 pub(crate) mod lane;
 mod protection;
 

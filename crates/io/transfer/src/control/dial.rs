@@ -1,0 +1,250 @@
+//! The client's way to a server.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use longhaul_session::{
+    ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
+};
+use longhaul_sys::{clock, tcp};
+use longhaul_wire::{CloseCode, DecodeError};
+
+use super::live::Control;
+use super::pipe::{Pipe, PipeError, Until};
+use super::resolve::{connect, resolve};
+use super::tls::{self, Purpose, ServerIdentity};
+use crate::api::Stop;
+
+/// A server that has proven that it holds the token, and let us in.
+#[derive(Debug)]
+pub struct Dialed {
+    /// What was agreed.
+    pub session: Session,
+    /// The connection, kept alive.
+    pub control: Control,
+    /// The address that answered, with the TCP port.
+    pub server: SocketAddr,
+    /// What the server's connections of the TCP carrier have to show.
+    pub identity: ServerIdentity,
+    /// Our address towards it.
+    pub local: IpAddr,
+    /// Round-trip time of the TCP handshake.
+    pub rtt: Duration,
+}
+
+/// Connects to the server at `host` and proves both ends to each other. Blocks until that is done,
+/// has failed, or `stop` is asked for; no step is waited for longer than `config.timeout`.
+/// Without a sign of the peer for `idle_timeout` the connection ends.
+///
+/// # Errors
+/// Each says for people what failed and where.
+pub fn dial(
+    host: &str,
+    port: u16,
+    token: &Token,
+    config: &ClientConfig,
+    idle_timeout: Duration,
+    stop: &Stop,
+) -> Result<Dialed, ConnectError> {
+    let addresses = resolve(host, port, stop)?;
+    let connected = connect(&addresses, config.timeout.min(CONNECT_TIMEOUT), stop)?;
+    let server = connected.server;
+    let until = Until { deadline: clock::now() + config.timeout, stop };
+    let local = connected.stream.local_addr().map_err(ConnectError::System)?.ip();
+    // The kernel's sample of the TCP handshake has no scheduling in it.
+    let rtt = match tcp::info(&connected.stream) {
+        Ok(info) if info.rtt > Duration::ZERO => info.rtt,
+        _ => connected.rtt,
+    };
+
+    let tls = tls::client(server.ip(), Purpose::Control, None)
+        .map_err(|error| ConnectError::System(io::Error::other(error)))?;
+    let mut pipe = Pipe::new(tls, connected.stream).map_err(ConnectError::System)?;
+    let secret = establish(&mut pipe, until).map_err(|error| match error {
+        PipeError::Stopped => ConnectError::Stopped,
+        PipeError::Io(error) => ConnectError::Lost { server, reason: error.to_string() },
+        PipeError::TimedOut => ConnectError::TimedOut { server },
+        error => ConnectError::NotLonghaul { server, reason: error.to_string() },
+    })?;
+    let identity = ServerIdentity::of(&pipe.tls).ok_or_else(|| {
+        let reason = "it shows no certificate".into();
+        ConnectError::NotLonghaul { server, reason }
+    })?;
+    let mut session = match shake_hands(&mut pipe, token, config, secret, until) {
+        Ok(Ok(session)) => session,
+        Ok(Err(error)) => {
+            pipe.finish(&error.close_message());
+            return Err(judge(server, error));
+        }
+        Err(PipeError::Stopped) => return Err(ConnectError::Stopped),
+        Err(PipeError::TimedOut) => return Err(ConnectError::TimedOut { server }),
+        Err(error) => return Err(ConnectError::Lost { server, reason: error.to_string() }),
+    };
+    let received = std::mem::take(&mut session.rest);
+    let control =
+        Control::start(pipe, &[], received, idle_timeout).map_err(ConnectError::System)?;
+    Ok(Dialed { session, control, server, identity, local, rtt })
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The name has no address, or nobody could be asked.
+    #[error("cannot find the host {host}: {source}")]
+    Unresolvable {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// No address of the host could be connected to.
+    #[error("cannot connect to {}", Attempts(.attempts))]
+    Unreachable {
+        /// What was tried, and why it failed.
+        attempts: Vec<(SocketAddr, io::Error)>,
+    },
+    /// It accepted the connection and then did not answer in time.
+    #[error("{server} does not answer")]
+    TimedOut {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// What answers speaks another protocol.
+    #[error("{server} is not a Longhaul server: {reason}")]
+    NotLonghaul {
+        /// What answered.
+        server: SocketAddr,
+        /// How that was seen.
+        reason: String,
+    },
+    /// The server does not know the token.
+    #[error("{server} does not accept this token")]
+    Unauthorized {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// What answers does not hold the token: another server, or a man in the middle.
+    #[error("{server} does not hold this token: it is another server, or one in the middle")]
+    Impostor {
+        /// What answered.
+        server: SocketAddr,
+    },
+    /// No version of the protocol in common.
+    #[error("{server} speaks another version of Longhaul")]
+    Version {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// The server turned us away.
+    #[error("{server} turned us away: {code}{}", Reason(.reason))]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+        /// Why, for programs.
+        code: CloseCode,
+        /// Why, for people. The server chose the text.
+        reason: String,
+    },
+    /// The handshake failed in another way.
+    #[error("no agreement with {server}: {error}")]
+    Handshake {
+        /// The server.
+        server: SocketAddr,
+        /// What failed.
+        error: HandshakeError,
+    },
+    /// The connection broke.
+    #[error("the connection to {server} broke: {reason}")]
+    Lost {
+        /// The server.
+        server: SocketAddr,
+        /// How.
+        reason: String,
+    },
+    /// This host has not what is needed.
+    #[error("cannot make a connection: {0}")]
+    System(io::Error),
+    /// A stop was asked for.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Establishes TLS for the control connection.
+fn establish(pipe: &mut Pipe, until: Until<'_>) -> Result<SessionSecret, PipeError> {
+    pipe.handshake(until)?;
+    if Purpose::of(&pipe.tls) != Some(Purpose::Control) {
+        return Err(rustls::Error::NoApplicationProtocol.into());
+    }
+    Ok(tls::session_secret(&pipe.tls)?)
+}
+
+/// The Longhaul handshake. The outer error is of the connection, the inner of its ends.
+pub(super) fn shake_hands(
+    pipe: &mut Pipe,
+    token: &Token,
+    config: &ClientConfig,
+    secret: SessionSecret,
+    until: Until<'_>,
+) -> Result<Result<Session, HandshakeError>, PipeError> {
+    let (mut handshake, hello) = ClientHandshake::new(config, &token.key(), secret, clock::now());
+    pipe.write_all(&hello, until)?;
+    let mut chunk = [0; 4096];
+    loop {
+        let len = pipe.read(&mut chunk, until)?;
+        match handshake.handle(&chunk[..len]) {
+            Ok(ClientProgress::NeedMore(more)) => handshake = more,
+            Ok(ClientProgress::Done(session)) => return Ok(Ok(session)),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+/// What a failed handshake means to the client.
+fn judge(server: SocketAddr, error: HandshakeError) -> ConnectError {
+    match error {
+        HandshakeError::Unauthorized => ConnectError::Impostor { server },
+        HandshakeError::Incompatible(DecodeError::UnsupportedVersion) => {
+            ConnectError::Version { server }
+        }
+        HandshakeError::Closed { code, reason } => match code {
+            CloseCode::UNAUTHORIZED => ConnectError::Unauthorized { server },
+            CloseCode::UNSUPPORTED_VERSION => ConnectError::Version { server },
+            _ => ConnectError::Refused { server, code, reason },
+        },
+        error => ConnectError::Handshake { server, error },
+    }
+}
+
+/// Shows the attempts to connect.
+struct Attempts<'a>(&'a [(SocketAddr, io::Error)]);
+
+impl fmt::Display for Attempts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (server, error)) in self.0.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; " };
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => {
+                    write!(f, "{separator}{server}: nothing listens there")?;
+                }
+                io::ErrorKind::TimedOut => write!(f, "{separator}{server}: no answer")?,
+                _ => write!(f, "{separator}{server}: {error}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows a reason that the peer chose, so that it cannot forge lines or move the cursor.
+struct Reason<'a>(&'a str);
+
+impl fmt::Display for Reason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0.escape_debug()) }
+    }
+}
+
+/// Time for an address to answer at all: three lost SYNs.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);

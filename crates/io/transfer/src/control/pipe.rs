@@ -1,0 +1,191 @@
+//! TLS over a non-blocking socket, waited for up to a deadline or until a stop is asked for.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use longhaul_sys::clock;
+use longhaul_sys::wait::{Interest, wait};
+use longhaul_units::Instant;
+use rustls::Connection;
+
+use crate::api::Stop;
+
+/// When to give up.
+#[derive(Clone, Copy)]
+pub(crate) struct Until<'a> {
+    pub deadline: Instant,
+    pub stop: &'a Stop,
+}
+
+impl Until<'_> {
+    /// Waits for `socket`.
+    pub(crate) fn wait(&self, socket: impl AsFd, interest: Interest) -> Result<(), PipeError> {
+        loop {
+            let now = clock::now();
+            if self.stop.is_requested() {
+                return Err(PipeError::Stopped);
+            }
+            if now >= self.deadline {
+                return Err(PipeError::TimedOut);
+            }
+            let until = self.deadline.min(now + STOP_LATENCY);
+            if wait(&[(socket.as_fd(), interest)], Some(until))? != 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Why bytes did not get through.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PipeError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+    #[error("the peer closed the connection")]
+    Ended,
+    #[error("the peer did not answer in time")]
+    TimedOut,
+    #[error("stopped")]
+    Stopped,
+}
+
+/// A TLS connection and its socket.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub tls: Connection,
+    pub stream: TcpStream,
+}
+
+impl Pipe {
+    /// Takes over `stream`, from now on non-blocking.
+    pub(crate) fn new(tls: Connection, stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { tls, stream })
+    }
+
+    /// Runs the TLS handshake.
+    pub(crate) fn handshake(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+        while self.tls.is_handshaking() {
+            self.flush(until)?;
+            if self.tls.is_handshaking() {
+                self.receive(until)?;
+            }
+        }
+        self.flush(until)
+    }
+
+    /// Reads what is there, at least one byte.
+    pub(crate) fn read(&mut self, into: &mut [u8], until: Until<'_>) -> Result<usize, PipeError> {
+        loop {
+            match self.tls.reader().read(into) {
+                Ok(0) => return Err(PipeError::Ended),
+                Ok(len) => return Ok(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(PipeError::Ended);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.flush(until)?;
+            self.receive(until)?;
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub(crate) fn write_all(
+        &mut self,
+        mut bytes: &[u8],
+        until: Until<'_>,
+    ) -> Result<(), PipeError> {
+        while !bytes.is_empty() {
+            let written = self.tls.writer().write(bytes)?;
+            bytes = &bytes[written..];
+            self.flush(until)?;
+        }
+        Ok(())
+    }
+
+    /// Sends `last` and ends the connection so that the peer can read it: a socket closed with
+    /// unread bytes in it would be reset, and the reset would overtake `last`.
+    pub(crate) fn finish(mut self, last: &[u8]) {
+        let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
+        let said = self.write_all(last, until);
+        self.tls.send_close_notify();
+        if said.and_then(|()| self.flush(until)).is_err() {
+            return;
+        }
+        drain(&self.stream, until);
+    }
+
+    /// Sends what TLS has to send.
+    fn flush(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    until.wait(&self.stream, Interest::Writable)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in bytes from the socket, waiting for them.
+    fn receive(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+        loop {
+            // Also when bytes are there: they may come one by one for ever.
+            until.wait(&self.stream, Interest::Readable)?;
+            match self.tls.read_tls(&mut self.stream) {
+                Ok(0) => return Err(PipeError::Ended),
+                Ok(_) => break,
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Err(error) = self.tls.process_new_packets() {
+            // Tells the peer what was wrong, if there is room to.
+            let _ = self.tls.write_tls(&mut self.stream);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+}
+
+/// Whether an operation on a non-blocking socket is simply to be tried again.
+pub(crate) fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// Ends the sending direction of `stream` and discards what still comes, for a short while.
+pub(crate) fn drain(mut stream: &TcpStream, until: Until<'_>) {
+    if stream.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let mut discarded = [0; 4096];
+    for _ in 0..DRAINED_READS_MAX {
+        if until.wait(stream, Interest::Readable).is_err() {
+            return;
+        }
+        match stream.read(&mut discarded) {
+            Ok(1..) => {}
+            Err(error) if is_transient(&error) => {}
+            _ => return,
+        }
+    }
+}
+
+/// How long the peer may take to read our last words.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+/// How soon a stop is seen.
+pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(100);
+
+/// A peer that keeps talking behind our last words is cut off.
+const DRAINED_READS_MAX: usize = 64;
