@@ -8,6 +8,7 @@ mod api;
 pub mod buffer;
 pub mod carrier;
 pub mod control;
+pub mod files;
 pub(crate) mod lane;
 mod protection;
 

@@ -1,0 +1,24 @@
+//! File trees as the two ends of a copy see them (docs/files.md).
+//!
+//! [`SourceTree`] scans and reads, [`SinkTree`] does what a [`longhaul_objects::Sink`] wants done
+//! with its storage. Both block, and both are shared by as many threads as like to call them.
+//! Which file is where is decided here, with the habits of `cp`; what is moved when is not.
+
+mod cache;
+mod destination;
+mod explain;
+mod identify;
+mod place;
+mod scan;
+mod sink;
+mod source;
+mod sync;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use destination::{Destination, DestinationError};
+pub use identify::{boot_id, source_label, transfer_id};
+pub use scan::{Scan, ScanFailure, Scanned};
+pub use sink::{SinkOptions, SinkTree, StorageError};
+pub use source::SourceTree;

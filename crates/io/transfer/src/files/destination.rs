@@ -1,0 +1,300 @@
+//! Where a copy goes, and the hidden directory in which it grows.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use longhaul_sys::files::{ConfinedDir, ConfinedError};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::io::Errno;
+
+use super::identify::{as_path, hidden_name};
+use super::place::{beneath, split};
+
+/// Where a copy goes: as the user wrote it.
+#[derive(Clone, Copy, Debug)]
+pub enum Destination<'a> {
+    /// Anywhere on this host.
+    Local(&'a Path),
+    /// Below a directory that nothing leads out of: the path as REQUEST names it
+    /// (docs/protocol.md section 7.2).
+    Below {
+        /// The directory.
+        root: &'a ConfinedDir,
+        /// The path below it.
+        path: &'a [u8],
+    },
+}
+
+/// Why nothing can be copied to a destination. Shown to people as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DestinationError {
+    /// A directory was asked for, and something else is there.
+    #[error("{path}: is not a directory")]
+    NotDirectory {
+        /// The destination.
+        path: String,
+    },
+    /// What it should be in does not exist.
+    #[error("{path}: no such directory")]
+    NoParent {
+        /// What it should be in.
+        path: String,
+    },
+    /// It leads out of the directory that it is confined to.
+    #[error("{path}: leads out of the served directory")]
+    Escapes {
+        /// The destination.
+        path: String,
+    },
+    /// Another run of the same transfer is under way.
+    #[error(
+        "{path}: the same copy is under way already; if its connection was lost, it ends by itself \
+         after its idle timeout"
+    )]
+    Busy {
+        /// The destination.
+        path: String,
+    },
+    /// The file system is read-only.
+    #[error("{path}: the destination is on a read-only file system")]
+    ReadOnly {
+        /// The destination.
+        path: String,
+    },
+    /// No permission.
+    #[error("{path}: no permission to write there")]
+    Permission {
+        /// The destination.
+        path: String,
+    },
+    /// Anything else.
+    #[error("{path}: {error}")]
+    Io {
+        /// The destination.
+        path: String,
+        /// What the operating system said.
+        error: io::Error,
+    },
+}
+
+/// A destination with `cp`'s habits applied.
+pub(super) struct Resolved {
+    /// The directory that everything happens in.
+    pub(super) root: ConfinedDir,
+    /// The new name of the source in it; `None`: sources keep their own.
+    pub(super) name: Option<Vec<u8>>,
+}
+
+/// The hidden directory of a transfer, locked.
+pub(super) struct Hidden {
+    pub(super) name: Vec<u8>,
+    pub(super) directory: OwnedFd,
+    pub(super) record: File,
+}
+
+impl Destination<'_> {
+    /// Finds where the copy goes: into a directory that is there under the source's own name, else
+    /// the destination is the new name. `is_directory` asks for a directory, and makes it.
+    ///
+    /// The new name of an interrupted run is a directory by now: the hidden directory beside it
+    /// tells that it was not when the transfer began.
+    pub(super) fn resolve(
+        &self,
+        is_directory: bool,
+        transfer: &[u8; 16],
+    ) -> Result<Resolved, DestinationError> {
+        let path = self.bytes();
+        let is_directory = is_directory || ends_as_directory(path);
+        let place = trimmed(path);
+        let (parent, name) = match split(place) {
+            (b"", name) if place.starts_with(b"/") => (&b"/"[..], name),
+            split => split,
+        };
+        let plain = !matches!(name, b"" | b"." | b"..");
+        match self.open(place) {
+            Ok(root) => {
+                if plain && !is_directory && self.was_begun_as_name(parent, transfer) {
+                    return Ok(Resolved { root: self.parent(parent)?, name: Some(name.to_vec()) });
+                }
+                Ok(Resolved { root, name: None })
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound if is_directory => {
+                    self.make(place).map_err(|error| self.error(error))?;
+                    let root = self.open(place).map_err(|error| self.error(error))?;
+                    Ok(Resolved { root, name: None })
+                }
+                io::ErrorKind::NotADirectory if is_directory => {
+                    Err(DestinationError::NotDirectory { path: self.shown() })
+                }
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if plain => {
+                    Ok(Resolved { root: self.parent(parent)?, name: Some(name.to_vec()) })
+                }
+                _ => Err(self.error(error)),
+            },
+        }
+    }
+
+    /// Makes, or finds, the hidden directory and locks it.
+    pub(super) fn hide(
+        &self,
+        root: &ConfinedDir,
+        transfer: &[u8; 16],
+    ) -> Result<Hidden, DestinationError> {
+        let name = hidden_name(transfer);
+        for _ in 0..RACES_MAX {
+            match mkdirat(root, &name[..], Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(self.error(error.into())),
+            }
+            let directory = match beneath(root, &name, OFlags::RDONLY) {
+                Ok(directory) => directory,
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(self.error(error.into())),
+            };
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let record = match openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(record) => File::from(record),
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(self.error(error.into())),
+            };
+            match record.try_lock() {
+                Ok(()) => {}
+                Err(std::fs::TryLockError::WouldBlock) => {
+                    return Err(DestinationError::Busy { path: self.shown() });
+                }
+                // Some network file systems cannot lock; then nobody can.
+                Err(std::fs::TryLockError::Error(_)) => {}
+            }
+            // The run that held the lock may have removed it all meanwhile.
+            if record.metadata().map_err(|error| self.error(error))?.nlink() > 0 {
+                return Ok(Hidden { name, directory, record });
+            }
+        }
+        Err(DestinationError::Busy { path: self.shown() })
+    }
+
+    pub(super) fn error(&self, error: io::Error) -> DestinationError {
+        let path = self.shown();
+        match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => DestinationError::ReadOnly { path },
+            io::ErrorKind::PermissionDenied if is_escape(&error) => {
+                DestinationError::Escapes { path }
+            }
+            io::ErrorKind::PermissionDenied => DestinationError::Permission { path },
+            _ => DestinationError::Io { path, error },
+        }
+    }
+
+    /// Whether the hidden directory of this transfer lies beside the destination.
+    fn was_begun_as_name(&self, parent: &[u8], transfer: &[u8; 16]) -> bool {
+        let root = self.open(parent);
+        root.is_ok_and(|root| root.symlink_metadata(as_path(&hidden_name(transfer))).is_ok())
+    }
+
+    fn parent(&self, path: &[u8]) -> Result<ConfinedDir, DestinationError> {
+        self.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                let path = if path.is_empty() { b"." } else { path };
+                DestinationError::NoParent { path: path.escape_ascii().to_string() }
+            }
+            _ => self.error(error),
+        })
+    }
+
+    /// Opens a directory; the empty path is the one that paths are relative to.
+    fn open(&self, path: &[u8]) -> io::Result<ConfinedDir> {
+        Ok(match self {
+            Self::Local(_) if path.is_empty() => ConfinedDir::open_root(".")?,
+            Self::Local(_) => ConfinedDir::open_root(as_path(path))?,
+            Self::Below { root, .. } => root.open_dir(as_path(path))?,
+        })
+    }
+
+    fn make(&self, path: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Local(_) => std::fs::create_dir_all(as_path(path)),
+            Self::Below { root, .. } => Ok(root.create_dir_all(as_path(path), 0o777)?),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Local(path) => path.as_os_str().as_bytes(),
+            Self::Below { path, .. } => path,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self.bytes() {
+            b"" => ".".into(),
+            path => path.escape_ascii().to_string(),
+        }
+    }
+}
+
+/// Names in the hidden directory, the record excepted.
+pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(hidden)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && name != RECORD.as_bytes() {
+            names.push(as_path(name).to_path_buf());
+        }
+    }
+    Ok(names)
+}
+
+/// Removes the hidden directory with all that is in it.
+pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+    for temp in temps(&hidden)? {
+        gone(unlinkat(&hidden, &temp, AtFlags::empty()))?;
+    }
+    gone(unlinkat(&hidden, RECORD, AtFlags::empty()))?;
+    gone(unlinkat(root, name, AtFlags::REMOVEDIR))
+}
+
+/// Nothing is to be removed where nothing is.
+pub(super) fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All of the record.
+pub(super) fn read_record(mut record: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    record.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether a path can only mean a directory.
+fn ends_as_directory(path: &[u8]) -> bool {
+    matches!(split(path).1, b"" | b"." | b"..")
+}
+
+/// The path without slashes at its end.
+fn trimmed(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|byte| *byte != b'/') {
+        Some(last) => &path[..=last],
+        None => &path[..path.len().min(1)],
+    }
+}
+
+fn is_escape(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
+    matches!(inner, Some(ConfinedError::Escapes))
+}
+
+/// Name of the resume record in the hidden directory.
+const RECORD: &str = "record";
+
+/// Runs of the same transfer that may end while this one begins.
+const RACES_MAX: u32 = 100;

@@ -1,0 +1,50 @@
+//! What went wrong with a file, for people: what failed, and what to do about it.
+
+use std::io::{self, ErrorKind};
+
+/// Why a file could not be read.
+pub(super) fn at_source(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "it is no longer there".into(),
+        ErrorKind::PermissionDenied => "no permission to read it".into(),
+        _ if is_link(error) => "it was replaced by a link while it was copied".into(),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
+/// Why something could not be done at the destination. `doing` is like "cannot write".
+pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::StorageFull => format!(
+            "{doing}: no space left at the destination; what is complete stays: make room and run \
+             the same command again"
+        ),
+        ErrorKind::QuotaExceeded => format!(
+            "{doing}: the quota at the destination is used up; what is complete stays: make room \
+             and run the same command again"
+        ),
+        ErrorKind::FileTooLarge => {
+            format!("{doing}: the file is too large for the file system of the destination")
+        }
+        ErrorKind::ReadOnlyFilesystem => {
+            format!("{doing}: the destination is on a read-only file system")
+        }
+        ErrorKind::PermissionDenied => format!("{doing}: no permission at the destination"),
+        ErrorKind::IsADirectory => format!("{doing}: a directory of that name is in the way"),
+        ErrorKind::NotADirectory => format!("{doing}: a file is where its directory should be"),
+        ErrorKind::NotFound => format!("{doing}: its directory is gone from the destination"),
+        ErrorKind::InvalidFilename => {
+            format!("{doing}: the name is too long for the file system of the destination")
+        }
+        _ if is_link(error) => format!(
+            "{doing}: a symbolic link is where its directory should be; links at the destination \
+             are not followed"
+        ),
+        _ => format!("{doing}: {error}"),
+    }
+}
+
+/// Whether the system refused to follow a link.
+pub(super) fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}

@@ -1,0 +1,120 @@
+//! What a run and the one that resumes it have in common.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What identifies a request to the resume record ([`longhaul_objects::record::replay`]) and
+/// names the hidden directory of the transfer.
+///
+/// `source` tells the sources from any others: a client that pulls passes the server and the
+/// paths as the user wrote them, a server that is pushed to passes what the client sent of
+/// [`source_label`]. Two transfers with the same identity cannot run at the same time.
+pub fn transfer_id(source: &[&[u8]], destination: &[u8]) -> [u8; 16] {
+    digest(TRANSFER_CONTEXT, source.iter().copied().chain([destination]))
+}
+
+/// What tells the sources of a push, on this host, from any others: the same in a later run of
+/// the same command on the same host, in whatever directory it runs.
+pub fn source_label(sources: &[PathBuf], copy_contents: bool) -> [u8; 16] {
+    let machine = std::fs::read("/etc/machine-id")
+        .or_else(|_| std::fs::read("/proc/sys/kernel/hostname"))
+        .unwrap_or_default();
+    let paths: Vec<PathBuf> = sources
+        .iter()
+        .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
+        .collect();
+    let paths = paths.iter().map(|path| path.as_os_str().as_bytes());
+    digest(LABEL_CONTEXT, [&machine[..], &[u8::from(copy_contents)]].into_iter().chain(paths))
+}
+
+/// Identifies the running boot of the operating system, for
+/// [`longhaul_objects::Fsync::Never`]. Not all zero.
+///
+/// # Errors
+/// `/proc` cannot be read or holds something else; then nothing unsynced can ever be trusted, and
+/// random bytes in its place say so.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits = text.trim().replace('-', "");
+    match u128::from_str_radix(&digits, 16) {
+        Ok(number) if number != 0 && digits.len() == 32 => Ok(number.to_be_bytes()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Name of the hidden directory of a transfer.
+pub(super) fn hidden_name(transfer: &[u8; 16]) -> Vec<u8> {
+    [HIDDEN_PREFIX, &hex(transfer)[..]].concat()
+}
+
+/// Whether a name is that of a hidden directory of some transfer.
+pub(super) fn is_hidden_name(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(HIDDEN_PREFIX);
+    digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// 32 hexadecimal digits, as [`longhaul_objects::TempName`] shows itself.
+pub(super) fn hex(bytes: &[u8; 16]) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    digits
+}
+
+/// A path of bytes as the standard library takes it.
+pub(super) fn as_path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+fn digest<'a>(context: &str, parts: impl Iterator<Item = &'a [u8]>) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new_derive_key(context);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part);
+    }
+    let mut first = [0; 16];
+    first.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    first
+}
+
+const HIDDEN_PREFIX: &[u8] = b".longhaul-";
+const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
+const LABEL_CONTEXT: &str = "longhaul 2026 label of sources";
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_tell_requests_apart() {
+        let one = transfer_id(&[b"a", b"b"], b"c");
+        assert_eq!(one, transfer_id(&[b"a", b"b"], b"c"));
+        for other in [transfer_id(&[b"ab"], b"c"), transfer_id(&[b"a"], b"bc")] {
+            assert_ne!(one, other);
+        }
+        let label = source_label(&["x".into()], false);
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(label, source_label(&[here.join("x")], false));
+        assert_ne!(label, source_label(&["x".into()], true));
+    }
+
+    #[test]
+    fn a_boot_has_an_identity() {
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+        assert_ne!(boot_id().unwrap(), [0; 16]);
+    }
+
+    #[test]
+    fn hidden_names_are_known_again() {
+        let name = hidden_name(&[0xa5; 16]);
+        assert_eq!(name, b".longhaul-a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5");
+        assert!(is_hidden_name(&name));
+        assert!(!is_hidden_name(b".longhaul-a5"));
+        assert!(!is_hidden_name(&[&name[..], b"0"].concat()));
+    }
+}

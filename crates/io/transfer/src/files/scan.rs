@@ -1,0 +1,278 @@
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use longhaul_objects::identity;
+use longhaul_wire::{Entry, EntryKind, EntryPath};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::source::{SourceTree, file_identity, nanoseconds};
+use super::{explain, identify};
+
+/// What is found, one after the other: parents before what is in them, files of a directory one
+/// after the other. Memory depends on the directories found and not read, not on the tree.
+///
+/// What cannot be copied is reported and the scan goes on. Hidden directories of transfers that
+/// are not finished (docs/files.md) are passed over.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    tree: &'a SourceTree,
+    next_root: usize,
+    /// Whether the entry with the empty path was given out.
+    has_top: bool,
+    listing: Option<Listing>,
+    /// Directories that are to be read, the next one last.
+    pending: Vec<Pending>,
+}
+
+/// Something found by a [`Scan`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// To be copied: for [`longhaul_objects::Source::push_entry`].
+    Entry(Entry),
+    /// Cannot be copied.
+    Failed(ScanFailure),
+}
+
+/// Why something found by a [`Scan`] cannot be copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanFailure {
+    /// Its path as an entry would have it; longer than an entry allows, perhaps.
+    pub path: Vec<u8>,
+    /// Why, for people.
+    pub reason: String,
+    /// An entry to push and to fail at once with [`longhaul_objects::Source::entry_failed`], so
+    /// that the sink, its report and its exit status know of it. It is a file of one byte, since
+    /// only entries with contents are sure not to be published before the failure is known.
+    /// `None` where the path is not one that an entry can have, or has been announced already.
+    pub stand_in: Option<Entry>,
+}
+
+#[derive(Debug)]
+struct Listing {
+    dir: Dir,
+    root: usize,
+    path: Vec<u8>,
+    /// Directory of a source whose contents are copied together with other sources.
+    shares_top: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    root: usize,
+    /// As an entry has it.
+    path: Vec<u8>,
+    /// Below the source.
+    rest: Vec<u8>,
+}
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(tree: &'a SourceTree) -> Self {
+        Self { tree, next_root: 0, has_top: false, listing: None, pending: Vec::new() }
+    }
+
+    fn start_root(&mut self, root: usize) -> Option<Scanned> {
+        let name = self.tree.roots[root].name.clone().unwrap_or_default();
+        if !name.is_empty() && !self.tree.claim_top(&name, root) {
+            return Some(failed(&name, "another source has the same name".into(), None));
+        }
+        let stat = match self.tree.root_stat(root) {
+            Ok(stat) => stat,
+            Err(error) => {
+                let reason = match error.kind() {
+                    io::ErrorKind::NotFound => "no such file or directory".into(),
+                    // It would lead out of what is served.
+                    _ if error.get_ref().is_some() => error.to_string(),
+                    _ => explain::at_source(&error),
+                };
+                return Some(self.root_failed(root, reason));
+            }
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            self.pending.push(Pending { root, path: name, rest: Vec::new() });
+            return None;
+        }
+        if name.is_empty() {
+            return Some(self.root_failed(root, "it is not a directory".into()));
+        }
+        Some(leaf(name, &stat, None))
+    }
+
+    fn root_failed(&self, root: usize, reason: String) -> Scanned {
+        let label = self.tree.label(root);
+        if self.tree.claim_top(label, root) {
+            unreadable(label.to_vec(), reason)
+        } else {
+            failed(label, reason, None)
+        }
+    }
+
+    fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {
+        let Pending { root, path, rest } = pending;
+        let opened = self.tree.open_directory(root, &rest, OFlags::RDONLY);
+        let opened = opened.and_then(|fd| {
+            let stat = fstat(&fd)?;
+            Ok((Dir::new(fd)?, stat))
+        });
+        let (dir, stat) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Some(unreadable(path, explain::at_source(&error))),
+        };
+        let is_top = path.is_empty();
+        let shares_top = is_top && self.tree.roots.len() > 1;
+        let entry = if is_top && std::mem::replace(&mut self.has_top, true) {
+            None
+        } else {
+            match EntryPath::new(path.clone()) {
+                Ok(path) => Some(entry(EntryKind::Directory, &stat, 0, [0; 16], path)),
+                Err(_) => return Some(too_long(path)),
+            }
+        };
+        self.listing = Some(Listing { dir, root, path, shares_top });
+        entry.map(Scanned::Entry)
+    }
+
+    /// The next thing in the directory that is being read.
+    fn step(&mut self) -> Option<Scanned> {
+        let listing = self.listing.as_mut()?;
+        let found = match listing.dir.read() {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                let path = std::mem::take(&mut listing.path);
+                self.listing = None;
+                return Some(failed(&path, explain::at_source(&error.into()), None));
+            }
+            None => {
+                self.listing = None;
+                return None;
+            }
+        };
+        let name = found.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return None;
+        }
+        let path = join(&listing.path, name.to_bytes());
+        if listing.shares_top && !self.tree.claim_top(name.to_bytes(), listing.root) {
+            let reason = "another source holds the same name".into();
+            return Some(failed(&path, reason, None));
+        }
+        let directory = match listing.dir.fd() {
+            Ok(directory) => directory,
+            Err(error) => return Some(unreadable(path, explain::at_source(&error.into()))),
+        };
+        let (kind, stat) = match found.file_type() {
+            FileType::Directory => (FileType::Directory, None),
+            // Saves a look at what cannot be copied, and finds the kind where it is not said.
+            _ => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => (FileType::from_raw_mode(stat.st_mode), Some(stat)),
+                // Gone since it was listed, as if it had never been there.
+                Err(Errno::NOENT) => return None,
+                Err(error) => return Some(unreadable(path, explain::at_source(&error.into()))),
+            },
+        };
+        match stat {
+            Some(stat) if kind != FileType::Directory => {
+                Some(leaf(path, &stat, Some((directory, name))))
+            }
+            _ if identify::is_hidden_name(name.to_bytes()) => None,
+            _ => {
+                let own = self.tree.roots[listing.root].name.as_ref();
+                let rest = own.map_or(0, |own| own.len() + 1);
+                let rest = path.get(rest..).unwrap_or_default().to_vec();
+                self.pending.push(Pending { root: listing.root, path, rest });
+                None
+            }
+        }
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Scanned;
+
+    fn next(&mut self) -> Option<Scanned> {
+        loop {
+            let scanned = if self.listing.is_some() {
+                self.step()
+            } else if let Some(pending) = self.pending.pop() {
+                self.start_directory(pending)
+            } else if self.next_root < self.tree.roots.len() {
+                self.next_root += 1;
+                self.start_root(self.next_root - 1)
+            } else {
+                return None;
+            };
+            if scanned.is_some() {
+                return scanned;
+            }
+        }
+    }
+}
+
+/// Anything that is not a directory. `link` says where the target is read, for a link.
+fn leaf(path: Vec<u8>, stat: &Stat, link: Option<(BorrowedFd<'_>, &CStr)>) -> Scanned {
+    let kind = match (FileType::from_raw_mode(stat.st_mode), link) {
+        (FileType::RegularFile, _) => EntryKind::File,
+        (FileType::Symlink, Some((directory, name))) => {
+            match readlinkat(directory, name, Vec::new()) {
+                Ok(target) => EntryKind::Link { target: target.into_bytes() },
+                Err(error) => return unreadable(path, explain::at_source(&error.into())),
+            }
+        }
+        (special, _) => {
+            let what = match special {
+                FileType::Fifo => "a FIFO",
+                FileType::Socket => "a socket",
+                FileType::CharacterDevice | FileType::BlockDevice => "a device",
+                _ => "no file, directory or link",
+            };
+            return unreadable(path, format!("it is {what}, which is not copied"));
+        }
+    };
+    let Ok(path) = EntryPath::new(path.clone()) else {
+        return too_long(path);
+    };
+    let is_file = kind == EntryKind::File;
+    let size = if is_file { stat.st_size as u64 } else { 0 };
+    let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
+    Scanned::Entry(entry(kind, stat, size, identity, path))
+}
+
+fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: EntryPath) -> Entry {
+    let mode = (stat.st_mode & 0o7777) as u16;
+    let modified = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
+    Entry { kind, mode, modified, size, identity, path }
+}
+
+/// A failure that the sink can be told of.
+fn unreadable(path: Vec<u8>, reason: String) -> Scanned {
+    let stand_in = EntryPath::new(path.clone()).ok().filter(|path| !path.is_empty());
+    let stand_in = stand_in.map(|path| Entry {
+        kind: EntryKind::File,
+        mode: 0,
+        modified: 0,
+        size: 1,
+        identity: [0; 16],
+        path,
+    });
+    failed(&path, reason, stand_in)
+}
+
+fn failed(path: &[u8], reason: String, stand_in: Option<Entry>) -> Scanned {
+    Scanned::Failed(ScanFailure { path: path.to_vec(), reason, stand_in })
+}
+
+fn too_long(path: Vec<u8>) -> Scanned {
+    let reason = format!("its path is longer than {} bytes", longhaul_wire::MAX_PATH);
+    Scanned::Failed(ScanFailure { path, reason, stand_in: None })
+}
+
+fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
+    if !parent.is_empty() {
+        path.extend_from_slice(parent);
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}

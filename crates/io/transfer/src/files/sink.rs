@@ -1,0 +1,394 @@
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use longhaul_objects::{Action, EntryId, Fsync, NamedEntry, ResumeState, Sink, TempName, record};
+use longhaul_sys::files::ConfinedDir;
+use longhaul_units::RangeSet;
+use longhaul_wire::{Entry, EntryKind};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fsync, mkdirat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::cache::HandleCache;
+use super::destination::{Destination, DestinationError, gone, read_record, remove_hidden, temps};
+use super::explain;
+use super::identify::{as_path, hex};
+use super::place::{beneath, split};
+use super::source::nanoseconds;
+use super::sync::lock;
+use super::write::set_attributes;
+
+/// A destination: does what a [`Sink`] wants done ([`SinkTree::perform`]) and writes groups
+/// ([`SinkTree::write`]), both from any number of threads.
+///
+/// Files grow in a hidden directory in the destination directory and get their names by `rename`,
+/// so that what is under a name is whole, and what was there before is replaced in one step. No
+/// link at the destination is ever followed, and nothing leads out of the destination directory.
+/// docs/files.md tells the rules.
+///
+/// Dropped before its end it leaves what a later run resumes from, and nothing where there is
+/// nothing to resume.
+#[derive(Debug)]
+pub struct SinkTree {
+    pub(super) root: ConfinedDir,
+    rename: Option<Rename>,
+    hidden_name: Vec<u8>,
+    pub(super) hidden: OwnedFd,
+    record: File,
+    /// Whether the hidden directory and the record are durable.
+    recorded: AtomicBool,
+    removed: AtomicBool,
+    pub(super) fsync: Fsync,
+    umask: u32,
+    pub(super) files: HandleCache<TempName, File>,
+    /// Unpublished files that have not got their mode and modification time yet.
+    pub(super) rough: Mutex<BTreeSet<TempName>>,
+    /// Entries whose directories this run has made.
+    made: Mutex<RangeSet>,
+    /// A directory of the destination is on another file system than the hidden one.
+    pub(super) elsewhere: AtomicBool,
+}
+
+/// What a destination is told at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkOptions {
+    /// The destination is a directory, and made where it is missing: the user wrote a slash
+    /// behind it, or there are several sources.
+    pub is_directory: bool,
+    /// What [`longhaul_objects::SinkConfig::transfer`] is told; see
+    /// [`transfer_id`](super::transfer_id).
+    pub transfer: [u8; 16],
+    /// What [`longhaul_objects::SinkConfig::fsync`] is told.
+    pub fsync: Fsync,
+}
+
+/// The destination as a whole failed: the transfer ends. What is recorded stays valid.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// What was written cannot be made durable.
+    #[error("cannot make data durable at the destination: {0}")]
+    Sync(#[source] io::Error),
+    /// The resume record cannot be written.
+    #[error("cannot write the resume record at the destination: {0}")]
+    Record(#[source] io::Error),
+    /// The resume record cannot be removed. All files are complete.
+    #[error(
+        "all files are complete, but the hidden directory of the transfer cannot be removed: {0}"
+    )]
+    Remove(#[source] io::Error),
+}
+
+/// The source takes a new name.
+#[derive(Debug)]
+struct Rename {
+    to: Vec<u8>,
+    /// Its own name: the first component of its entries; empty where they have none.
+    from: OnceLock<Vec<u8>>,
+}
+
+impl SinkTree {
+    /// Opens a destination, by `cp`'s habits: into a directory that is there under the source's
+    /// own name, else the destination is the new name of the source.
+    ///
+    /// Returns with it what an earlier run of the transfer left there, for [`Sink::new`]; what of
+    /// it is of no use is removed.
+    pub fn open(
+        destination: Destination<'_>,
+        options: &SinkOptions,
+    ) -> Result<(Self, ResumeState), DestinationError> {
+        let place = destination.resolve(options.is_directory, &options.transfer)?;
+        let hidden = destination.hide(&place.root, &options.transfer)?;
+        let explain = |error| destination.error(error);
+        let bytes = read_record(&hidden.record).map_err(explain)?;
+        let resume = record::replay(&bytes, &options.transfer, options.fsync);
+        let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
+        for temp in temps(&hidden.directory).map_err(explain)? {
+            if !kept.iter().any(|name| as_path(name) == temp) {
+                gone(unlinkat(&hidden.directory, &temp, AtFlags::empty())).map_err(explain)?;
+            }
+        }
+        let tree = Self {
+            root: place.root,
+            rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
+            hidden_name: hidden.name,
+            hidden: hidden.directory,
+            record: hidden.record,
+            recorded: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
+            fsync: options.fsync,
+            umask: umask(),
+            files: HandleCache::new(FILES_OPEN),
+            rough: Mutex::new(BTreeSet::new()),
+            made: Mutex::new(RangeSet::new()),
+            elsewhere: AtomicBool::new(false),
+        };
+        Ok((tree, resume))
+    }
+
+    /// Does `action` and gives `sink` the answers. The sink is locked for the answers only.
+    ///
+    /// # Errors
+    /// The destination as a whole failed: the transfer ends, and the sink has no answer. What
+    /// concerns one entry is answered and is no error.
+    pub fn perform(&self, action: Action, sink: &Mutex<Sink>) -> Result<(), StorageError> {
+        match action {
+            Action::MakeDirectories(batch) => {
+                let answers =
+                    self.each(batch, |entry, id, last| self.make_directory(entry, id, last));
+                let mut sink = lock(sink);
+                answers.into_iter().for_each(|(id, result)| sink.directory_made(id, result));
+            }
+            Action::PrepareFile { file, temp, existing } => {
+                let result = self.prepare(&file.entry, temp, existing);
+                lock(sink).prepared(file.id, result);
+            }
+            Action::CheckPublished(batch) => {
+                let answers = self.each(batch, |entry, _, last| self.is_published(entry, last));
+                let mut sink = lock(sink);
+                answers.into_iter().for_each(|(id, is_there)| sink.checked(id, is_there));
+            }
+            Action::Publish(batch) => {
+                let mut last = None;
+                let publish = |file: longhaul_objects::Publication| {
+                    (file.id, self.publish(&file.entry, file.temp, &mut last))
+                };
+                let answers: Vec<_> = batch.into_iter().map(publish).collect();
+                let mut sink = lock(sink);
+                answers.into_iter().for_each(|(id, result)| sink.published(id, result));
+            }
+            Action::Checkpoint(checkpoint) => {
+                self.sync(&checkpoint).map_err(StorageError::Sync)?;
+                lock(sink).checkpointed(checkpoint.id);
+            }
+            Action::AppendRecord { offset, bytes, sync } => {
+                self.append_record(offset, &bytes, sync).map_err(StorageError::Record)?;
+                lock(sink).record_appended();
+            }
+            Action::FinishDirectories(batch) => {
+                let answers = self.each(batch, |entry, id, _| self.finish_directory(entry, id));
+                let mut sink = lock(sink);
+                answers.into_iter().for_each(|(id, result)| sink.directory_finished(id, result));
+            }
+            Action::Discard(temps) => temps.into_iter().for_each(|temp| self.discard(temp)),
+            Action::RemoveRecord => {
+                self.removed.store(true, Ordering::Relaxed);
+                remove_hidden(&self.root, &self.hidden_name, &self.hidden)
+                    .map_err(StorageError::Remove)?;
+                lock(sink).record_removed();
+            }
+        }
+        Ok(())
+    }
+
+    fn each<T>(
+        &self,
+        batch: Vec<NamedEntry>,
+        mut run: impl FnMut(&Entry, EntryId, &mut Option<LastDirectory>) -> T,
+    ) -> Vec<(EntryId, T)> {
+        let mut last = None;
+        batch.into_iter().map(|named| (named.id, run(&named.entry, named.id, &mut last))).collect()
+    }
+
+    /// Where the entry is to be, below the destination directory; empty for that itself.
+    pub(super) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, String> {
+        let path = entry.path.as_bytes();
+        let place = match &self.rename {
+            None => Cow::Borrowed(path),
+            Some(rename) => Cow::Owned(rename.apply(path)?),
+        };
+        let first = place.split(|byte| *byte == b'/').next().unwrap_or_default();
+        if first == self.hidden_name {
+            return Err("the name is that of the hidden directory of this transfer".into());
+        }
+        if place.is_empty() && entry.kind != EntryKind::Directory {
+            return Err("the source gives it no name".into());
+        }
+        Ok(place)
+    }
+
+    /// Opens the directory `path`, or gives the one that was opened last if it is that.
+    pub(super) fn parent<'a>(
+        &self,
+        path: &[u8],
+        last: &'a mut Option<LastDirectory>,
+    ) -> io::Result<&'a OwnedFd> {
+        let open = match last.take() {
+            Some(open) if open.path == path => open,
+            _ => {
+                let handle = beneath(&self.root, path, OFlags::PATH)?;
+                LastDirectory { path: path.to_vec(), handle }
+            }
+        };
+        Ok(&last.insert(open).handle)
+    }
+
+    fn make_directory(
+        &self,
+        entry: &Entry,
+        id: EntryId,
+        last: &mut Option<LastDirectory>,
+    ) -> Result<(), String> {
+        let place = self.place(entry)?;
+        if place.is_empty() {
+            return Ok(());
+        }
+        let explain = |error| explain::at_destination("cannot make the directory", &error);
+        let (parent, name) = split(&place);
+        let parent = self.parent(parent, last).map_err(explain)?;
+        match mkdirat(parent, name, Mode::from_raw_mode(self.provisional_mode(entry))) {
+            Ok(()) => {
+                lock(&self.made).insert_one(id.as_wire());
+                Ok(())
+            }
+            Err(Errno::EXIST) => {
+                let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+                match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+                    Ok(FileType::Directory) => Ok(()),
+                    Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; \
+                        links at the destination are not followed"
+                        .into()),
+                    Ok(_) => Err("a file of that name is in the way".into()),
+                    Err(error) => Err(explain(error.into())),
+                }
+            }
+            Err(error) => Err(explain(error.into())),
+        }
+    }
+
+    /// Sets modification time and mode. A directory that was there before keeps its mode: it is
+    /// told by being of another than this or an earlier run would have made it with.
+    fn finish_directory(&self, entry: &Entry, id: EntryId) -> Result<(), String> {
+        let place = self.place(entry)?;
+        if place.is_empty() {
+            return Ok(());
+        }
+        let is_ours = lock(&self.made).contains(id.as_wire());
+        let result = (|| {
+            let directory = beneath(&self.root, &place, OFlags::RDONLY)?;
+            let mode = rustix::fs::fstat(&directory)?.st_mode & 0o7777;
+            let provisional = self.provisional_mode(entry) & !self.umask;
+            let is_ours = is_ours || mode & 0o777 == provisional;
+            // What the file system adds to a new directory, as the group's bit, stays.
+            let wanted = self.mode(entry) | mode & 0o7000;
+            set_attributes(
+                &directory,
+                (is_ours && mode != wanted).then_some(wanted),
+                entry.modified,
+            )
+        })();
+        match result {
+            Err(error) if is_ours => {
+                Err(explain::at_destination("cannot set mode and time of the directory", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
+        let Ok(place) = self.place(entry) else {
+            return false;
+        };
+        let (parent, name) = split(&place);
+        let stat = self
+            .parent(parent, last)
+            .and_then(|parent| Ok(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?));
+        stat.is_ok_and(|stat| {
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                && stat.st_size as u64 == entry.size
+                && nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
+        })
+    }
+
+    fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
+        self.record.write_all_at(bytes, offset)?;
+        if sync {
+            self.record.sync_data()?;
+            if !self.recorded.swap(true, Ordering::Relaxed) {
+                fsync(&self.hidden)?;
+                self.root.sync_dir("")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&self, temp: TempName) {
+        self.files.remove(&temp);
+        lock(&self.rough).remove(&temp);
+        // What is left now is removed with the hidden directory, or by the next run.
+        let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
+    }
+
+    /// The permission bits an entry gets: those of the source without what the user masks, and
+    /// without those that lend somebody's rights.
+    pub(super) fn mode(&self, entry: &Entry) -> u32 {
+        u32::from(entry.mode) & 0o777 & !self.umask
+    }
+
+    /// Of a directory while files are put in it.
+    fn provisional_mode(&self, entry: &Entry) -> u32 {
+        u32::from(entry.mode) & 0o777 | 0o700
+    }
+
+    /// Whether a later run could go on from what is in the hidden directory, or could not tell
+    /// without it that the destination is the new name.
+    fn is_worth_keeping(&self) -> bool {
+        let is_recorded = self.record.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        is_recorded
+            || self
+                .rename
+                .as_ref()
+                .is_some_and(|rename| beneath(&self.root, &rename.to, OFlags::PATH).is_ok())
+    }
+}
+
+impl Drop for SinkTree {
+    fn drop(&mut self) {
+        if !self.removed.load(Ordering::Relaxed) && !self.is_worth_keeping() {
+            // Nobody is left to tell; the next run finds it and tries again.
+            let _ = remove_hidden(&self.root, &self.hidden_name, &self.hidden);
+        }
+    }
+}
+
+impl Rename {
+    fn apply(&self, path: &[u8]) -> Result<Vec<u8>, String> {
+        let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let from = self.from.get_or_init(|| first.to_vec());
+        let rest = if from.is_empty() {
+            path
+        } else if from == first {
+            path.get(first.len() + 1..).unwrap_or_default()
+        } else {
+            return Err("several sources need a directory as destination".into());
+        };
+        let slash: &[u8] = if rest.is_empty() { b"" } else { b"/" };
+        Ok([&self.to, slash, rest].concat())
+    }
+}
+
+/// The directory that was needed last: neighbours need it again.
+#[derive(Debug)]
+pub(super) struct LastDirectory {
+    path: Vec<u8>,
+    handle: OwnedFd,
+}
+
+/// Permission bits that the user does not want new files to have. Reading them by `umask` would
+/// change them for other threads.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(UMASK)
+}
+
+/// Where the system does not say.
+const UMASK: u32 = 0o022;
+
+/// Unpublished files kept open between their groups.
+const FILES_OPEN: usize = 128;

@@ -1,0 +1,305 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use longhaul_objects::limits::LARGE_FILE_MIN;
+use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
+use longhaul_sys::files::{Access, ConfinedDir, ConfinedError, FileOptions, read_up_to_at};
+use longhaul_wire::Entry;
+use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
+
+use super::cache::HandleCache;
+use super::explain;
+use super::identify::as_path;
+use super::place::{beneath, split};
+use super::scan::Scan;
+use super::sync::lock;
+
+/// The files to be copied: scanned once ([`SourceTree::scan`]), read by group in any order and by
+/// any number of threads ([`SourceTree::read_group`]).
+///
+/// Each source appears under its own name, the last component of its path. A source whose path is
+/// empty or ends in `.` or `..` has no name of its own: its contents are copied, and so they are of
+/// all sources under `copy_contents`. A source that is a symbolic link is followed; links further
+/// down are copied as links.
+///
+/// Nothing is held open but a bounded number of directories and large files.
+#[derive(Debug)]
+pub struct SourceTree {
+    base: Base,
+    pub(super) roots: Vec<Root>,
+    /// Which source a first component belongs to, where there are several sources.
+    tops: Mutex<BTreeMap<Vec<u8>, usize>>,
+    directories: HandleCache<Vec<u8>, OwnedFd>,
+    files: HandleCache<EntryId, File>,
+}
+
+/// What paths are relative to, and confined to.
+#[derive(Debug)]
+enum Base {
+    Local,
+    Below(Arc<ConfinedDir>),
+}
+
+/// One of the sources.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: Vec<u8>,
+    /// First component of its entries; `None` where its contents are copied.
+    pub(super) name: Option<Vec<u8>>,
+}
+
+impl SourceTree {
+    /// Sources anywhere on this host.
+    pub fn local(sources: &[PathBuf], copy_contents: bool) -> Self {
+        let paths = sources.iter().map(|path| path.clone().into_os_string().into_vec());
+        Self::new(Base::Local, paths, copy_contents)
+    }
+
+    /// Sources below `root`, which nothing leads out of: paths as REQUEST names them
+    /// (docs/protocol.md section 7.2).
+    pub fn below(root: Arc<ConfinedDir>, paths: &[Vec<u8>], copy_contents: bool) -> Self {
+        Self::new(Base::Below(root), paths.iter().cloned(), copy_contents)
+    }
+
+    fn new(base: Base, paths: impl Iterator<Item = Vec<u8>>, copy_contents: bool) -> Self {
+        let root = |path: Vec<u8>| {
+            let name = own_name(&path).filter(|_| !copy_contents).map(<[u8]>::to_vec);
+            Root { path, name }
+        };
+        Self {
+            base,
+            roots: paths.map(root).collect(),
+            tops: Mutex::new(BTreeMap::new()),
+            directories: HandleCache::new(DIRECTORIES_OPEN),
+            files: HandleCache::new(FILES_OPEN),
+        }
+    }
+
+    /// The entries, in the order that [`longhaul_objects::Source::push_entry`] wants. To be called
+    /// once.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan::new(self)
+    }
+
+    /// Reads the bytes of `task` into the start of `into`, zeros where there are none.
+    ///
+    /// Returns the entries that could not be read as they were scanned, each with the reason, for
+    /// [`longhaul_objects::Source::entry_failed`] before
+    /// [`longhaul_objects::Source::group_hashed`]. Every read is followed by a look at the file, so
+    /// that what is not reported was unchanged when its last byte was read.
+    ///
+    /// # Panics
+    /// When `into` is shorter than the group.
+    pub fn read_group(&self, task: &GroupTask, into: &mut [u8]) -> Vec<(EntryId, String)> {
+        let into = &mut into[..task.len as usize];
+        let mut failed = Vec::new();
+        let mut directory = None;
+        let mut filled = 0;
+        for piece in &task.pieces {
+            let start = piece.group_offset as usize;
+            let end = start + piece.len as usize;
+            into[filled..start].fill(0);
+            filled = end;
+            let part = &mut into[start..end];
+            if let Err(reason) = self.read_piece(piece, part, &mut directory) {
+                part.fill(0);
+                self.files.remove(&piece.id);
+                failed.push((piece.id, reason));
+            }
+        }
+        into[filled..].fill(0);
+        failed
+    }
+
+    fn read_piece<'a>(
+        &self,
+        piece: &'a ReadPiece,
+        into: &mut [u8],
+        directory: &mut Option<OpenDirectory<'a>>,
+    ) -> Result<(), String> {
+        let explain = |error| explain::at_source(&error);
+        let path = piece.entry.path.as_bytes();
+        let file = if piece.entry.size < LARGE_FILE_MIN {
+            Arc::new(self.open_file(path, directory).map_err(explain)?)
+        } else {
+            match self.files.get(&piece.id) {
+                Some(file) => file,
+                None => {
+                    let file = Arc::new(self.open_file(path, directory).map_err(explain)?);
+                    self.files.insert(piece.id, Arc::clone(&file));
+                    file
+                }
+            }
+        };
+        let count = read_up_to_at(&file, into, piece.file_offset).map_err(explain)?;
+        let stat = rustix::fs::fstat(&*file).map_err(|error| explain(error.into()))?;
+        if identity(&file_identity(&stat)) != piece.entry.identity || count < into.len() {
+            return Err(changed(&piece.entry, &stat));
+        }
+        Ok(())
+    }
+
+    /// Opens the file of the entry `path`. `directory` is kept from one call to the next, since
+    /// files of a group are mostly neighbours.
+    fn open_file<'a>(
+        &self,
+        path: &'a [u8],
+        directory: &mut Option<OpenDirectory<'a>>,
+    ) -> io::Result<File> {
+        let (root, rest) = self.locate(path).ok_or(io::ErrorKind::NotFound)?;
+        if rest.is_empty() {
+            return self.open_root_file(root);
+        }
+        let (parent, name) = split(path);
+        let handle = match directory {
+            Some(open) if open.path == parent => &open.handle,
+            _ => {
+                let handle = self.directory(parent)?;
+                &directory.insert(OpenDirectory { path: parent, handle }).handle
+            }
+        };
+        Ok(openat(&**handle, name, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
+    }
+
+    /// The directory of the entry `path`.
+    fn directory(&self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
+        if let Some(handle) = self.directories.get(path) {
+            return Ok(handle);
+        }
+        let (root, rest) = self.locate(path).ok_or(io::ErrorKind::NotFound)?;
+        let handle = Arc::new(self.open_directory(root, rest, OFlags::PATH)?);
+        self.directories.insert(path.to_vec(), Arc::clone(&handle));
+        Ok(handle)
+    }
+
+    /// Opens the directory `rest` below source number `root`, through no link.
+    pub(super) fn open_directory(
+        &self,
+        root: usize,
+        rest: &[u8],
+        flags: OFlags,
+    ) -> io::Result<OwnedFd> {
+        let path = as_path(&self.roots[root].path);
+        let access = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match &self.base {
+            Base::Local => {
+                let path = if path.as_os_str().is_empty() { as_path(b".") } else { path };
+                if rest.is_empty() {
+                    return Ok(openat(CWD, path, access, Mode::empty())?);
+                }
+                let top = openat(CWD, path, OFlags::PATH | access, Mode::empty())?;
+                Ok(beneath(top, rest, flags)?)
+            }
+            Base::Below(confined) => Ok(beneath(confined.open_dir(path)?, rest, flags)?),
+        }
+    }
+
+    /// What source number `root` is, through links.
+    pub(super) fn root_stat(&self, root: usize) -> io::Result<Stat> {
+        let path = as_path(&self.roots[root].path);
+        match &self.base {
+            Base::Local if path.as_os_str().is_empty() => Ok(rustix::fs::stat(".")?),
+            Base::Local => Ok(rustix::fs::stat(path)?),
+            // Opened for reading, a FIFO or device does not block, and a file is opened anyway.
+            Base::Below(confined) => match confined.open(path, &FileOptions::default()) {
+                Ok(file) => Ok(rustix::fs::fstat(file)?),
+                Err(ConfinedError::Escapes) => Err(escapes()),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    fn open_root_file(&self, root: usize) -> io::Result<File> {
+        let path = as_path(&self.roots[root].path);
+        match &self.base {
+            Base::Local => Ok(openat(CWD, path, READ, Mode::empty())?.into()),
+            Base::Below(confined) => {
+                let options = FileOptions { access: Access::Read, ..FileOptions::default() };
+                Ok(confined.open(path, &options)?)
+            }
+        }
+    }
+
+    /// The source that the entry `path` belongs to, and its path below it.
+    fn locate<'a>(&self, path: &'a [u8]) -> Option<(usize, &'a [u8])> {
+        let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
+        let root = match self.roots.len() {
+            1 => 0,
+            _ => *lock(&self.tops).get(first)?,
+        };
+        let rest = match &self.roots[root].name {
+            Some(_) => path.get(first.len() + 1..).unwrap_or_default(),
+            None => path,
+        };
+        Some((root, rest))
+    }
+
+    /// Notes that the first component `top` belongs to source number `root`; false when it belongs
+    /// to another.
+    pub(super) fn claim_top(&self, top: &[u8], root: usize) -> bool {
+        self.roots.len() == 1 || *lock(&self.tops).entry(top.to_vec()).or_insert(root) == root
+    }
+
+    /// What source number `root` is called in a report when it cannot be copied at all.
+    pub(super) fn label(&self, root: usize) -> &[u8] {
+        let root = &self.roots[root];
+        let mut components = root.path.rsplit(|byte| *byte == b'/');
+        let plain = |component: &&[u8]| !matches!(*component, b"" | b"." | b"..");
+        root.name.as_deref().or_else(|| components.find(plain)).unwrap_or(b"source")
+    }
+}
+
+/// A directory that files were just opened in.
+struct OpenDirectory<'a> {
+    path: &'a [u8],
+    handle: Arc<OwnedFd>,
+}
+
+/// Last component of the path of a source; `None` when it has no name of its own.
+fn own_name(path: &[u8]) -> Option<&[u8]> {
+    let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
+    let name = path[..end].rsplit(|byte| *byte == b'/').next()?;
+    (name != b"." && name != b"..").then_some(name)
+}
+
+/// What the system says of a file that identifies its contents.
+pub(super) fn file_identity(stat: &Stat) -> FileIdentity {
+    FileIdentity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        size: stat.st_size as u64,
+        modified: nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64),
+        changed: nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64),
+    }
+}
+
+pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+fn changed(entry: &Entry, stat: &Stat) -> String {
+    let size = stat.st_size as u64;
+    if size == entry.size {
+        return "it changed while it was copied".into();
+    }
+    let how = if size < entry.size { "shrank" } else { "grew" };
+    format!("it {how} from {} to {size} bytes while it was copied", entry.size)
+}
+
+fn escapes() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, ConfinedError::Escapes)
+}
+
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Directories kept open for opening files in them.
+const DIRECTORIES_OPEN: usize = 32;
+
+/// Large files kept open between their groups.
+const FILES_OPEN: usize = 64;

@@ -1,0 +1,69 @@
+//! Making files and names durable, and the lock that survives a panic elsewhere.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longhaul_objects::Checkpoint;
+use rustix::fs::{OFlags, fsync, syncfs};
+use rustix::io::Errno;
+
+use super::place::{beneath, split};
+use super::sink::SinkTree;
+
+impl SinkTree {
+    /// Makes durable what `checkpoint` names. Where it names much, the whole file system is synced:
+    /// for thousands of small files that is one commit of its journal instead of thousands.
+    pub(super) fn sync(&self, checkpoint: &Checkpoint) -> io::Result<()> {
+        let mut directories = BTreeSet::new();
+        for named in &checkpoint.names {
+            // What has no place here was refused before.
+            let Ok(path) = self.place(&named.entry) else {
+                continue;
+            };
+            directories.insert(split(&path).0.to_vec());
+            if named.entry.kind == longhaul_wire::EntryKind::Directory {
+                directories.insert(path.into_owned());
+            }
+        }
+        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
+        let whole_names = !elsewhere && directories.len() > SYNC_EACH_MAX;
+        let whole = whole_names || checkpoint.files.len() > SYNC_EACH_MAX;
+        if whole {
+            syncfs(&self.hidden)?;
+        } else {
+            for file in &checkpoint.files {
+                match self.open_file(file.temp) {
+                    Ok(file) => file.sync_data()?,
+                    // It failed meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !checkpoint.files.is_empty() {
+                fsync(&self.hidden)?;
+            }
+        }
+        if whole && !elsewhere {
+            return Ok(());
+        }
+        for path in directories {
+            match beneath(&self.root, &path, OFlags::RDONLY) {
+                Ok(directory) => fsync(directory)?,
+                // Removed, or replaced, by somebody since.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Locks; what a thread that panicked has left is as consistent as any.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Files, or directories, that are synced one by one.
+const SYNC_EACH_MAX: usize = 16;

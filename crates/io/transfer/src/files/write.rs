@@ -1,0 +1,240 @@
+//! Unpublished files: made, written, and given their names.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use longhaul_objects::limits::LARGE_FILE_MIN;
+use longhaul_objects::{EntryId, Existing, Fsync, Prepared, TempName, WritePiece, WriteTask};
+use longhaul_sys::files::preallocate;
+use longhaul_wire::{Entry, EntryKind};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, openat, renameat, symlinkat,
+    unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::destination::gone;
+use super::explain;
+use super::identify::hex;
+use super::place::split;
+use super::sink::{LastDirectory, SinkTree};
+use super::sync::lock;
+
+impl SinkTree {
+    /// Writes the group whose contents are `data`. Returns the entries that could not be written,
+    /// each with the reason, for [`longhaul_objects::Sink::write_failed`] before
+    /// [`longhaul_objects::Sink::group_written`].
+    ///
+    /// # Panics
+    /// When `data` is shorter than the group.
+    pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
+        let mut failed = Vec::new();
+        for piece in &task.pieces {
+            let part = &data[piece.group_offset as usize..][..piece.len as usize];
+            if let Err(error) = self.write_piece(piece, part) {
+                failed.push((piece.id, explain::at_destination("cannot write", &error)));
+            }
+        }
+        failed
+    }
+
+    fn write_piece(&self, piece: &WritePiece, data: &[u8]) -> io::Result<()> {
+        let entry = &piece.entry;
+        if entry.size >= LARGE_FILE_MIN {
+            return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
+        }
+        if u64::from(piece.len) == entry.size {
+            // At once whole: nothing is left to do but to give it its name.
+            let file = File::from(self.create(piece.temp, u32::from(entry.mode) & 0o777)?);
+            file.write_all_at(data, 0)?;
+            return set_attributes(&file, None, entry.modified);
+        }
+        self.open_shared(piece.temp)?.write_all_at(data, piece.file_offset)
+    }
+
+    /// See [`longhaul_objects::Action::PrepareFile`].
+    pub(super) fn prepare(
+        &self,
+        entry: &Entry,
+        temp: TempName,
+        existing: Existing,
+    ) -> Result<Prepared, String> {
+        self.place(entry)?;
+        if existing == Existing::Nothing {
+            let explain = |error| explain::at_destination("cannot make room for it", &error);
+            let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
+            if let Err(error) = preallocate(&file, entry.size) {
+                let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
+                return Err(explain(error));
+            }
+            lock(&self.rough).insert(temp);
+            self.files.insert(temp, Arc::new(file));
+            return Ok(Prepared::Ready);
+        }
+        let is_there =
+            self.open_file(temp).and_then(|file| Ok(file.metadata()?.len() >= entry.size));
+        match is_there {
+            Ok(true) => {
+                lock(&self.rough).insert(temp);
+                Ok(Prepared::Ready)
+            }
+            _ if existing == Existing::Whole && self.is_published(entry, &mut None) => {
+                Ok(Prepared::Published)
+            }
+            _ => Ok(Prepared::Missing),
+        }
+    }
+
+    /// See [`longhaul_objects::Action::Publish`].
+    pub(super) fn publish(
+        &self,
+        entry: &Entry,
+        temp: TempName,
+        last: &mut Option<LastDirectory>,
+    ) -> Result<(), String> {
+        let place = self.place(entry)?;
+        let explain = |error| explain::at_destination("cannot give it its name", &error);
+        let (parent, name) = split(&place);
+        let parent = self.parent(parent, last).map_err(explain)?;
+        self.finish(entry, temp).map_err(explain)?;
+        let from = hex(&temp.0);
+        match renameat(&self.hidden, &from[..], parent, name) {
+            Ok(()) => Ok(()),
+            Err(Errno::XDEV) => {
+                self.elsewhere.store(true, Ordering::Relaxed);
+                self.move_across(entry, temp, parent, name).map_err(explain)
+            }
+            Err(error) => Err(explain(error.into())),
+        }
+    }
+
+    /// Gives an unpublished file what it lacks, or makes it where it has no contents.
+    fn finish(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
+        let name = hex(&temp.0);
+        if let EntryKind::Link { target } = &entry.kind {
+            gone(unlinkat(&self.hidden, &name[..], AtFlags::empty()))?;
+            symlinkat(&target[..], &self.hidden, &name[..])?;
+            let times = timestamps(entry.modified);
+            return Ok(utimensat(&self.hidden, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)?);
+        }
+        if entry.size == 0 {
+            let file = self.create(temp, u32::from(entry.mode) & 0o777)?;
+            return set_attributes(file, None, entry.modified);
+        }
+        if lock(&self.rough).remove(&temp) {
+            set_attributes(&*self.open_file(temp)?, Some(self.mode(entry)), entry.modified)?;
+            self.files.remove(&temp);
+        }
+        Ok(())
+    }
+
+    /// The directory is on another file system (a mount below the destination): the contents are
+    /// copied into it and renamed there.
+    fn move_across(
+        &self,
+        entry: &Entry,
+        temp: TempName,
+        parent: &OwnedFd,
+        name: &[u8],
+    ) -> io::Result<()> {
+        let hidden = [b".longhaul-", &hex(&temp.0)[..]].concat();
+        gone(unlinkat(parent, &hidden[..], AtFlags::empty()))?;
+        if let EntryKind::Link { target } = &entry.kind {
+            symlinkat(&target[..], parent, &hidden[..])?;
+        } else {
+            let mut from = File::from(openat(
+                &self.hidden,
+                &hex(&temp.0)[..],
+                OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?);
+            let mut to =
+                File::from(openat(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
+            let copied = io::copy(&mut from, &mut to)
+                .and_then(|_| set_attributes(&to, Some(self.mode(entry)), entry.modified))
+                .and_then(|()| if self.fsync == Fsync::End { to.sync_all() } else { Ok(()) });
+            if let Err(error) = copied {
+                let _ = unlinkat(parent, &hidden[..], AtFlags::empty());
+                return Err(error);
+            }
+        }
+        renameat(parent, &hidden[..], parent, name)?;
+        gone(unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty()))
+    }
+
+    /// Makes a new unpublished file, instead of one that is there.
+    fn create(&self, temp: TempName, mode: u32) -> io::Result<OwnedFd> {
+        let name = hex(&temp.0);
+        let mode = Mode::from_raw_mode(mode);
+        match openat(&self.hidden, &name[..], NEW, mode) {
+            // From an earlier write of the same group, which did not verify.
+            Err(Errno::EXIST) => {
+                unlinkat(&self.hidden, &name[..], AtFlags::empty())?;
+                Ok(openat(&self.hidden, &name[..], NEW, mode)?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// An unpublished file that is there.
+    pub(super) fn open_file(&self, temp: TempName) -> io::Result<Arc<File>> {
+        if let Some(file) = self.files.get(&temp) {
+            return Ok(file);
+        }
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = hex(&temp.0);
+        let opened = openat(&self.hidden, &name[..], flags, Mode::empty());
+        let file = match opened {
+            // One that was written whole may be read-only already; syncing needs no more.
+            Err(Errno::ACCESS) => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                return Ok(Arc::new(openat(&self.hidden, &name[..], flags, Mode::empty())?.into()));
+            }
+            opened => Arc::new(File::from(opened?)),
+        };
+        self.files.insert(temp, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// A small file that is written in several pieces, by several threads perhaps.
+    fn open_shared(&self, temp: TempName) -> io::Result<Arc<File>> {
+        let mut rough = lock(&self.rough);
+        if !rough.insert(temp) {
+            return self.open_file(temp);
+        }
+        let file = Arc::new(File::from(self.create(temp, PRIVATE)?));
+        self.files.insert(temp, Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+/// Sets the mode, where one is given, and the modification time in nanoseconds since 1970.
+pub(super) fn set_attributes(file: impl AsFd, mode: Option<u32>, modified: i64) -> io::Result<()> {
+    if let Some(mode) = mode {
+        fchmod(&file, Mode::from_raw_mode(mode))?;
+    }
+    Ok(futimens(&file, &timestamps(modified))?)
+}
+
+fn timestamps(modified: i64) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
+        last_modification: Timespec {
+            tv_sec: modified.div_euclid(1_000_000_000),
+            tv_nsec: modified.rem_euclid(1_000_000_000),
+        },
+    }
+}
+
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Mode of a file that is not complete.
+const PRIVATE: u32 = 0o600;
