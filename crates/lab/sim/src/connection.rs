@@ -145,6 +145,7 @@ impl Connection {
             destination_is_directory: false,
             sync_at_end: scenario.fsync,
             copy_contents: false,
+            label: [7; 16],
             paths: vec![b"tree".to_vec()],
         }));
     }
@@ -347,6 +348,8 @@ impl Connection {
                 self.close(now, code, &reason, true);
                 Ok(())
             }
+            // A client may speak before it knows that it is refused.
+            (Side::Refusing, _) => Ok(()),
             (_, message) => Err(format!("{message:?} is not allowed here")),
         };
         if let Err(error) = result {
@@ -533,6 +536,17 @@ impl Connection {
             Side::Sink(sink) => sink.next_timeout(),
         };
         lanes.map(|at| at.before(self.clock)).into_iter().chain(side).min()
+    }
+
+    /// What [`Connection::next_timeout`] is made of, for people: time from now.
+    pub fn timers(&self, now: Instant) -> impl Iterator<Item = String> + '_ {
+        let local = now + self.clock;
+        let path = self.path.next_timeout().map(|at| format!("path {:?}", at - local));
+        let lanes = self.lanes.iter().filter_map(move |s| {
+            let at = s.lane.next_timeout(local, &self.path)?;
+            Some(format!("{:?} in {:?}", s.lane_id, at - local))
+        });
+        path.into_iter().chain(lanes)
     }
 
     /// Asks the peer for silence on all lanes.

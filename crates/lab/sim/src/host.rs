@@ -26,10 +26,6 @@ impl Control {
         let pipe = || Pipe::new(scenario.pipe_delay);
         Self { up: pipe(), down: pipe(), secret: draw.bytes() }
     }
-
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.up.next_timeout().into_iter().chain(self.down.next_timeout()).min()
-    }
 }
 
 /// How far one end's handshake is.

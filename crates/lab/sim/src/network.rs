@@ -4,9 +4,9 @@ mod adversary;
 
 use std::net::{IpAddr, SocketAddr};
 
-use longhaul_pathsim::{DuplexConfig, Ecn, Link};
+use longhaul_pathsim::{DuplexConfig, Ecn, Fate, Link};
 use longhaul_units::{Instant, LaneId};
-use longhaul_wire::Protect;
+use longhaul_wire::{Frame, Frames, Protect};
 
 use crate::draw::Draw;
 use crate::packet::{Body, Packet};
@@ -109,6 +109,7 @@ impl Network {
         packet.from = if from == End::Client { lane.client } else { server };
         let wire = packet.wire_bytes(self.protect);
         trace.event(now, Kind::Sent, [packet.number, wire, u64::from(packet.lane.0)]);
+        trace.note(now, || format!("{from:?} sends {} to {to}", brief(&packet, wire)));
         let reaches = if from == End::Client { to == server } else { to == lane.client };
         if !reaches {
             self.adversary.receive(to, wire, &packet, checks);
@@ -116,7 +117,11 @@ impl Network {
         }
         let links = if from == End::Client { &mut lane.up } else { &mut lane.down };
         let link = links.last_mut().expect("a lane has a route");
-        let _ = link.push(now, wire as u32, Ecn::Ect0, packet.clone());
+        let fate = link.push(now, wire as u32, Ecn::Ect0, packet.clone());
+        trace.note(now, || match fate {
+            Fate::Deliver(arrival) => format!("    arrives at {:?}", arrival.at),
+            Fate::Drop(reason) => format!("    is lost: {reason:?}"),
+        });
         let at = from.peer();
         let packet = self.adversary.idea(packet, at)?;
         self.adversary.count(&packet, self.protect);
@@ -157,6 +162,27 @@ impl Network {
         let links = self.lanes.iter().flat_map(|lane| lane.up.iter().chain(&lane.down));
         links.filter_map(Link::next_timeout).min()
     }
+}
+
+/// A packet for people.
+fn brief(packet: &Packet, wire: u64) -> String {
+    let Packet { lane, number, .. } = packet;
+    let body = match &packet.body {
+        Body::Object { object, offset, part, .. } => {
+            format!("{object:?} {offset}+{}", part.len())
+        }
+        Body::Control(frames) => Frames::new(frames)
+            .map(|frame| match frame {
+                Ok(Frame::Padding(_)) => String::new(),
+                Ok(Frame::Stream { offset, data, fin, .. }) => {
+                    format!("Stream {offset}+{} {fin} ", data.len())
+                }
+                Ok(frame) => format!("{frame:?} "),
+                Err(error) => format!("{error} "),
+            })
+            .collect(),
+    };
+    format!("{lane:?} #{number} ({wire} bytes): {body}")
 }
 
 fn host(ipv6: bool, number: u8) -> IpAddr {

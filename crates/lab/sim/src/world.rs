@@ -114,6 +114,8 @@ struct Host {
     stalled_until: Option<Instant>,
     /// It is down until then.
     down_until: Option<Instant>,
+    /// The control connection's bytes behind the handshake.
+    said: Vec<u8>,
 }
 
 /// Steps in which nothing happened.
@@ -163,7 +165,7 @@ impl World {
         let bound = self.bound();
         while !self.is_over() {
             self.step();
-            if self.now - self.eventful > bound {
+            if self.now - self.eventful > bound && !self.is_over() {
                 let states = format!("{:?}", self.states());
                 self.checks.require(false, || format!("does not end: {states}"));
             }
@@ -224,8 +226,14 @@ impl World {
         if time > Duration::from_millis(1) {
             self.idle = Idle { since: self.now, steps: 0 };
         }
+        let timers = |host: &Host| {
+            let timers = host.connection.iter().flat_map(|c| c.timers(self.now));
+            timers.collect::<Vec<String>>().join(", ")
+        };
         self.checks.require(steps < IDLE_STEPS_MAX, || {
-            format!("timers fire {steps} times in {time:?} without effect")
+            let [client, server] = &self.hosts;
+            let (client, server) = (timers(client), timers(server));
+            format!("{steps} wake-ups in {time:?} without effect: {client} | {server}")
         });
     }
 
@@ -333,7 +341,8 @@ impl World {
         let Some(connection) = &mut host.connection else { return };
         match piece {
             Piece::Bytes(bytes) => {
-                if let Some((code, reason)) = close_in(bytes) {
+                host.said.extend(bytes);
+                if let Some((code, reason)) = close_in(&host.said) {
                     connection.close(now, code, &reason, true);
                 }
             }
@@ -366,6 +375,7 @@ impl World {
             }
             Outcome::Done(session, round_trip) => {
                 self.host(end).handshake = None;
+                self.host(end).said.clone_from(&session.rest);
                 self.connections += u32::from(end == End::Server);
                 let (server, seed) = (self.network.server(), self.draw.word());
                 let mut connection =
@@ -400,7 +410,9 @@ impl World {
             client.close(now, CloseCode::DONE, "", false);
         }
         self.checks.require(now - since < REST_MAX, || {
-            format!("all is done and something is still under way: {client:?} {server:?}")
+            let rest = |c: &Connection| (c.is_at_rest(), c.stats());
+            let server = server.connection.as_ref().map(rest);
+            format!("done, and something is under way: {:?} {server:?}", rest(client))
         });
     }
 
@@ -444,11 +456,22 @@ impl World {
         });
         let others = [
             self.network.next_timeout(),
-            self.control.as_ref().and_then(Control::next_timeout),
+            self.control_timeout(),
             self.faults.last().map(|fault| self.start + fault.at),
             self.redial_at,
         ];
         hosts.chain(others).flatten().min()
+    }
+
+    /// When the control connection brings something to a process that runs.
+    fn control_timeout(&self) -> Option<Instant> {
+        let control = self.control.as_ref()?;
+        let pipes = [&control.down, &control.up].into_iter().zip(&self.hosts);
+        let times = pipes.filter_map(|(pipe, host)| {
+            let at = pipe.next_timeout()?;
+            Some(at.max(host.stalled_until.unwrap_or(at)))
+        });
+        times.min()
     }
 
     fn states(&self) -> Vec<Vec<LaneStats>> {

@@ -239,7 +239,7 @@ impl Lane {
             sent.push(SentFrame::RoundEnd);
         }
         self.push_stream_control(room, &mut plan.frames, &mut sent);
-        if self.may_send(now, path, self.control_wire(room)) {
+        if self.streams_due(now, path).is_some_and(|due| due <= now) {
             self.push_stream_data(room, &mut plan.frames, &mut sent);
         }
         if core::mem::take(&mut self.ping_wanted) && sent.is_empty() {
@@ -330,11 +330,14 @@ impl Lane {
         }
     }
 
-    /// Whether pacing and window let `bytes` go now.
-    fn may_send(&self, now: Instant, path: &Path, bytes: u64) -> bool {
-        path.window_room().is_none_or(|room| room >= bytes)
-            && path.earliest(now, bytes).is_none_or(|at| at <= now)
-            && self.addresses.allowance() >= bytes
+    /// When pacing lets stream bytes go, `None` while a full window holds them. A window that is
+    /// not full takes a whole packet, however small it is: a packet may be larger than the window.
+    fn streams_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+        if path.window_room() == Some(0) && path.in_flight() > 0 {
+            return None;
+        }
+        let bytes = self.control_wire(self.frames_room());
+        Some(path.earliest(now, bytes).unwrap_or(now))
     }
 
     fn fresh_allowed(&self, now: Instant) -> bool {
@@ -402,25 +405,29 @@ impl Lane {
         if self.ping_wanted || !self.responses.is_empty() || self.our_suspend.is_some() {
             return Some(now);
         }
-        let streams = self.streams_pending();
-        let objects = self.addresses.is_validated()
-            && (self.outbox.has_resends() || self.outbox.backlog_bytes() > 0);
-        if !streams && !objects {
+        let streams = self.streams_pending().then(|| self.streams_due(now, path)).flatten();
+        streams.into_iter().chain(self.objects_due(now, path)).min()
+    }
+
+    /// When the next batch of object bytes may go, `None` when there is none or the window is full.
+    fn objects_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+        if !self.addresses.is_validated() {
             return None;
         }
-        if path.window_room().is_some_and(|room| room == 0) {
-            return None;
-        }
-        let fresh = self.suspended.map(|s| s.until).filter(|until| *until > now);
-        if !streams && !self.outbox.has_resends() && fresh.is_some() {
-            return fresh;
+        if !self.outbox.has_resends() {
+            if self.outbox.backlog_bytes() == 0 {
+                return None;
+            }
+            if let Some(suspended) = self.suspended.filter(|s| s.until > now) {
+                return Some(suspended.until);
+            }
         }
         let wire = u64::from(self.mtu.datagram()) + self.ip_overhead();
         let most = BATCH_BYTES_MAX / u64::from(self.mtu.datagram());
         let bytes = (path.quantum() / wire).clamp(1, most.min(ENTRY_PACKETS)) * wire;
         let room = path.window_room().unwrap_or(u64::MAX);
         let window = path.window().unwrap_or(u64::MAX);
-        if room < bytes.min(window / 4) && path.in_flight() > 0 {
+        if room < bytes.min(window / 4).max(1) && path.in_flight() > 0 {
             return None;
         }
         Some(path.earliest(now, bytes.min(room.max(wire))).unwrap_or(now))

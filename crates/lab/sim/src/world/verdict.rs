@@ -46,7 +46,7 @@ impl World {
             }
             Side::Sink(sink) => {
                 self.report.repairs += sink.sink.stats().repairs;
-                if why.code == CloseCode::DONE {
+                if why.code == CloseCode::DONE && sink.sink.stats().failed == 0 {
                     self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
                     });
