@@ -27,6 +27,9 @@ pub(super) struct Cruise {
     /// Rounds in a row with a queue that is not ours.
     crowded: u32,
     last_queue: Duration,
+    /// Rounds in a row above the target, and the rate before them.
+    pressed: u32,
+    before_pressed: Rate,
 }
 
 /// A round trip below the rate of the path, and what was lost of it.
@@ -66,6 +69,8 @@ impl Cruise {
             settled: 0,
             crowded: 0,
             last_queue: Duration::ZERO,
+            pressed: 0,
+            before_pressed: Rate::ZERO,
         }
     }
 
@@ -201,6 +206,12 @@ impl Cruise {
         if self.drain.is_none() {
             self.probe(round, before, target);
         }
+        if self.is_crowded(model, round, target) { Verdict::Crowded } else { Verdict::Fine }
+    }
+
+    /// Whether a queue stands that is not ours: far above the target and not falling, or above it for long
+    /// while our own share shrinks.
+    fn is_crowded(&mut self, model: &Model, round: &Round, target: Duration) -> bool {
         let least = round.queue_min.unwrap_or(Duration::ZERO);
         let ours = target * 2 + model.min_rtt / 16;
         if least > ours && least >= self.last_queue * 7 / 8 {
@@ -209,7 +220,14 @@ impl Cruise {
             self.crowded = 0;
         }
         self.last_queue = least;
-        if self.crowded >= CROWDED_ROUNDS { Verdict::Crowded } else { Verdict::Fine }
+        if least * 2 > target * 3 {
+            self.pressed += 1;
+        } else {
+            self.pressed = 0;
+            self.before_pressed = round.delivered;
+        }
+        let shrunk = round.delivered < self.before_pressed.scale(3, 4);
+        self.crowded >= CROWDED_ROUNDS || self.pressed >= PRESSED_ROUNDS && shrunk
     }
 
     fn probe(&mut self, round: &Round, before: Rate, target: Duration) {
@@ -247,6 +265,7 @@ const FIRST_STEP: u32 = 10;
 const MAX_STEP: u32 = 250;
 const JUDGED_STEP: u32 = 80;
 const CROWDED_ROUNDS: u32 = 5;
+const PRESSED_ROUNDS: u32 = 8;
 const SETTLED_ROUNDS: u32 = 4;
 /// Fewer in two rounds are not worth a drain.
 const SUSPICIOUS_LOSSES: u64 = 4;
