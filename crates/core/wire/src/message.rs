@@ -43,6 +43,9 @@ pub struct Request {
     pub sync_at_end: bool,
     /// The contents of a source directory are copied, not the directory.
     pub copy_contents: bool,
+    /// What tells the sources from others: the same when the same copy is made again, so that the
+    /// sink finds what it has of it.
+    pub label: [u8; 16],
     /// Paths at the server, each at most [`MAX_PATH`] bytes, none of them zero: the destination
     /// of a push, the sources of a pull.
     pub paths: Vec<Vec<u8>>,
@@ -305,6 +308,7 @@ impl Request {
                 (self.copy_contents, COPY_CONTENTS),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
+            w.bytes(&self.label)?;
             w.varint(self.paths.len() as u64)?;
             self.paths.iter().try_for_each(|path| w.sized(path))
         })
@@ -320,6 +324,7 @@ impl Request {
         if flags & !(DESTINATION_IS_DIRECTORY | SYNC_AT_END | COPY_CONTENTS) != 0 {
             return Err(r.invalid());
         }
+        let label = r.array()?;
         let mut paths = Vec::new();
         for _ in 0..r.varint()? {
             let path = r.sized(MAX_PATH)?;
@@ -333,6 +338,7 @@ impl Request {
             destination_is_directory: flags & DESTINATION_IS_DIRECTORY != 0,
             sync_at_end: flags & SYNC_AT_END != 0,
             copy_contents: flags & COPY_CONTENTS != 0,
+            label,
             paths,
         })
     }

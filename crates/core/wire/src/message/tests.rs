@@ -43,9 +43,11 @@ fn literal_bytes() {
         destination_is_directory: true,
         sync_at_end: false,
         copy_contents: true,
+        label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
     };
-    check(&[7, 1, 1, 5, 2, 1, b'x', 0], request);
+    let label = [7; 16];
+    check(&[&[23, 1, 1, 5][..], &label, &[2, 1, b'x', 0]].concat(), request);
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
@@ -252,6 +254,7 @@ fn message() -> impl Strategy<Value = Message> {
             destination_is_directory,
             sync_at_end,
             copy_contents,
+            label: [7; 16],
             paths,
         },
     );
