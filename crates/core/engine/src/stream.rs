@@ -137,7 +137,9 @@ impl SendHalf {
     }
 
     pub fn on_acked(&mut self, piece: &Piece) {
-        self.acked.insert(piece.range.clone());
+        // A piece taken as lost may arrive after the copy that replaced it.
+        let start = piece.range.start.max(self.base);
+        self.acked.insert(start..piece.range.end.max(start));
         self.resend.remove(piece.range.clone());
         if piece.fin {
             self.end_state = EndState::Acked;
@@ -287,6 +289,22 @@ mod tests {
         assert_eq!(send.take(100), Some(Piece { range: 0..0, fin: true }));
         send.on_acked(&Piece { range: 0..0, fin: true });
         assert!(send.is_done());
+    }
+
+    #[test]
+    fn a_late_original_behind_its_copy_changes_nothing() {
+        let mut send = SendHalf::default();
+        send.write(b"abcdef");
+        let original = send.take(4).unwrap();
+        send.on_lost(&original);
+        let copy = send.take(4).unwrap();
+        send.on_acked(&copy);
+        send.on_acked(&original);
+        let rest = send.take(4).unwrap();
+        assert_eq!((rest.range.clone(), send.slices(&rest.range).0), (4..6, &b"ef"[..]));
+        send.on_acked(&rest);
+        send.on_acked(&rest);
+        assert!(send.buffer.is_empty());
     }
 
     #[test]

@@ -172,7 +172,7 @@ fn path(draw: &mut Draw, line: &Line) -> PathConfig {
     }
     if draw.one_in(5) {
         let enter = Probability::from_ppm(draw.scaled(100, 5_000) as u32);
-        path = path.burst_loss(GilbertElliott::bursts(enter, draw.between(2, 40) as u32));
+        path = path.burst_loss(GilbertElliott::bursts(enter, draw.between(2, 10) as u32));
     }
     if draw.one_in(4) {
         let probability = Probability::from_ppm(draw.scaled(100, 50_000) as u32);
