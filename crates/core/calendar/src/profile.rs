@@ -44,9 +44,11 @@ impl Profile {
         Self { capacity, floor, entries: Arc::new(vec![entry]) }
     }
 
-    /// Number of segments from the block that holds the floor on.
+    /// Number of segments from the floor on.
     pub fn segment_count(&self) -> usize {
-        self.entries.iter().map(Entry::len).sum()
+        let all: usize = self.entries.iter().map(Entry::len).sum();
+        let elapsed = self.entries[0].block.starts().partition_point(|s| *s <= self.floor);
+        all + 1 - elapsed
     }
 
     /// The segments of `[start, end)`, clipped to it.

@@ -1,5 +1,5 @@
 //! The simulations of the VBLS paper: `main`, `switching` or `scenarios`, with `--seeds N`,
-//! `--requests N`, `--load X`, `--threads N`, `--json` and `--svg FILE`.
+//! `--requests N`, `--load X` (repeatedly), `--threads N`, `--no-tcp`, `--json` and `--svg FILE`.
 
 use std::process::ExitCode;
 
@@ -26,6 +26,7 @@ struct Arguments {
     loads: Vec<f64>,
     threads: usize,
     json: bool,
+    no_tcp: bool,
     svg: Option<String>,
 }
 
@@ -41,6 +42,7 @@ fn arguments() -> Result<Arguments, String> {
             "--load" => given.loads.push(number(&value()?)?),
             "--threads" => given.threads = number(&value()?)?,
             "--json" => given.json = true,
+            "--no-tcp" => given.no_tcp = true,
             "--svg" => given.svg = Some(value()?),
             _ => return Err(format!("unknown argument {word}")),
         }
@@ -94,6 +96,7 @@ fn run() -> Result<String, String> {
                 seeds: given.seeds.unwrap_or(usual.seeds),
                 requests: given.requests.unwrap_or(usual.requests),
                 threads: given.threads,
+                tcp: if given.no_tcp { None } else { usual.tcp },
                 ..usual
             };
             let report = simulate::run(&options, &mut progress);

@@ -90,14 +90,14 @@ impl Workload {
         match self {
             Self::Deadlines => &[
                 ("VBLS, earliest", Policy::Earliest, false),
-                ("VBLS re-planned", Policy::Earliest, true),
+                ("VBLS re-planned, slack 100 %", Policy::Earliest, true),
                 ("as late as possible", Policy::Latest, false),
                 ("least peak", Policy::LeastPeak, false),
                 ("FBLS", Policy::Fixed, false),
             ],
             _ => &[
                 ("VBLS", Policy::Earliest, false),
-                ("VBLS re-planned", Policy::Earliest, true),
+                ("VBLS re-planned, slack 100 %", Policy::Earliest, true),
                 ("FBLS", Policy::Fixed, false),
             ],
         }
@@ -166,7 +166,9 @@ fn play(
     let grid = Scheme::new(policy).grid();
     let seconds = |s: f64| grid_tick(grid, s);
     let mut draw = Draw::new(seed ^ 0x5c3a_a710);
-    let mut book = Book::new(BookConfig::default(), 0);
+    // Without slack there is nothing to re-plan with: nobody here releases early.
+    let slack_ppm = if replan { 1_000_000 } else { 0 };
+    let mut book = Book::new(BookConfig { slack_ppm, ..BookConfig::default() }, 0);
     let ids: Vec<LinkId> = (0..links).map(|_| book.add_link(CHANNELS)).collect();
     let mut out = Outcome::default();
     let mut area = 0u64;
