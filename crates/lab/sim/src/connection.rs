@@ -114,7 +114,8 @@ impl Connection {
         if let Some(limit) = scenario.limit {
             path.govern(local, |governor| governor.set(Bound::UserLimit, limit));
         }
-        let limit = scenario.rate.or(scenario.limit);
+        let fixed = scenario.rate.map(|rate| Meter::new(now, rate, FIXED_BURST));
+        let limited = scenario.limit.map(|rate| Meter::new(now, rate, AUTO_BURST));
         let mut connection = Self {
             id: session.connection,
             end,
@@ -126,7 +127,7 @@ impl Connection {
             out: VecDeque::new(),
             side: Side::Waiting,
             finished: false,
-            meter: limit.map(|rate| Meter::new(now, rate)),
+            meter: fixed.or(limited),
             closed: None,
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
@@ -556,6 +557,16 @@ impl Connection {
         }
     }
 
+    /// What the controller thinks, for people.
+    pub fn controller(&self) -> String {
+        let (allowed, in_flight) = (self.path.allowed(), self.path.in_flight());
+        format!(
+            "{allowed:?}, {in_flight} in flight, {:?}, {:?}",
+            self.path.metrics(),
+            self.path.rtt()
+        )
+    }
+
     /// Counts of each lane.
     pub fn stats(&self) -> Vec<LaneStats> {
         self.lanes.iter().map(|state| state.lane.stats()).collect()
@@ -627,6 +638,10 @@ fn packets(
 const STREAM: StreamId = StreamId(0);
 /// Round trip that a server assumes before it has measured one.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// Least burst of `fixed`, in bytes: ten packets.
+const FIXED_BURST: u64 = 15_000;
+/// Most that `auto` sends back to back.
+const AUTO_BURST: u64 = 128 << 10;
 /// More than the longest path here can hold.
 const TRACKED_MAX: usize = 20_000;
 /// Rounds of work at one instant.

@@ -5,7 +5,7 @@ mod adversary;
 use std::net::{IpAddr, SocketAddr};
 
 use longhaul_pathsim::{DuplexConfig, Ecn, Fate, Link};
-use longhaul_units::{Instant, LaneId};
+use longhaul_units::Instant;
 use longhaul_wire::{Frame, Frames, Protect};
 
 use crate::draw::Draw;
@@ -93,44 +93,45 @@ impl Network {
         }
     }
 
-    /// Takes a packet from the host at `from`, addressed to `to`. What the adversary makes of it
-    /// arrives at once.
+    /// Takes a packet from the host at `from`, addressed to `to`.
     pub fn send(
         &mut self,
         now: Instant,
         from: End,
         to: SocketAddr,
         mut packet: Packet,
-        env: (&mut Trace, &mut Checks),
-    ) -> Option<Arrived> {
-        let (trace, checks) = env;
+        trace: &mut Trace,
+        checks: &mut Checks,
+    ) {
         let server = self.server();
-        let Some(lane) = self.lanes.get_mut(usize::from(packet.lane.0)) else { return None };
+        let Some(lane) = self.lanes.get_mut(usize::from(packet.lane.0)) else { return };
         packet.from = if from == End::Client { lane.client } else { server };
         let wire = packet.wire_bytes(self.protect);
         trace.event(now, Kind::Sent, [packet.number, wire, u64::from(packet.lane.0)]);
         trace.note(now, || format!("{from:?} sends {} to {to}", brief(&packet, wire)));
         let reaches = if from == End::Client { to == server } else { to == lane.client };
         if !reaches {
-            self.adversary.receive(to, wire, &packet, checks);
-            return None;
+            return self.adversary.receive(to, wire, &packet, checks);
         }
         let links = if from == End::Client { &mut lane.up } else { &mut lane.down };
         let link = links.last_mut().expect("a lane has a route");
-        let fate = link.push(now, wire as u32, Ecn::Ect0, packet.clone());
+        if let Some(idea) = self.adversary.idea(packet.clone(), from.peer()) {
+            let fate = link.push(now, wire as u32, Ecn::Ect0, idea.clone());
+            trace.note(now, || format!("adversary: {} from {}", brief(&idea, wire), idea.from));
+            if fate.arrival().is_some() {
+                self.adversary.count(&idea, self.protect);
+            }
+        }
+        let fate = link.push(now, wire as u32, Ecn::Ect0, packet);
         trace.note(now, || match fate {
             Fate::Deliver(arrival) => format!("    arrives at {:?}", arrival.at),
             Fate::Drop(reason) => format!("    is lost: {reason:?}"),
         });
-        let at = from.peer();
-        let packet = self.adversary.idea(packet, at)?;
-        self.adversary.count(&packet, self.protect);
-        Some(Arrived { at, packet, marked: false })
     }
 
     /// The next packet that has arrived.
     pub fn poll(&mut self, now: Instant) -> Option<Arrived> {
-        for (number, lane) in self.lanes.iter_mut().enumerate() {
+        for lane in &mut self.lanes {
             if lane.up.iter_mut().any(|link| link.poll_rebinding(now)) {
                 self.ports += 1;
                 lane.client = SocketAddr::new(host(self.ipv6, 1), self.ports);
@@ -140,7 +141,6 @@ impl Network {
                     continue;
                 };
                 let mut packet = delivery.item;
-                debug_assert_eq!(packet.lane, LaneId(number as u16));
                 if let Some(flip) = delivery.corrupted {
                     packet.corrupt(flip, self.protect);
                 }

@@ -271,10 +271,7 @@ impl World {
             progress |= connection.run(now, &self.scenario, &mut env, &mut out);
         }
         for (to, packet) in out {
-            let env = (&mut self.trace, &mut self.checks);
-            if let Some(arrived) = self.network.send(now, end, to, packet, env) {
-                self.deliver(arrived);
-            }
+            self.network.send(now, end, to, packet, &mut self.trace, &mut self.checks);
         }
         progress
     }
@@ -474,8 +471,9 @@ impl World {
         times.min()
     }
 
-    fn states(&self) -> Vec<Vec<LaneStats>> {
-        self.hosts.iter().flat_map(|host| &host.connection).map(Connection::stats).collect()
+    fn states(&self) -> Vec<(String, Vec<LaneStats>)> {
+        let connections = self.hosts.iter().flat_map(|host| &host.connection);
+        connections.map(|connection| (connection.controller(), connection.stats())).collect()
     }
 }
 

@@ -14,8 +14,9 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub fn new(now: Instant, rate: Rate) -> Self {
-        let burst = rate.bytes_in(BURST_TIME).max(BURST_MIN) + BATCH_MAX;
+    /// `least_burst`: what the controller sends back to back at any rate.
+    pub fn new(now: Instant, rate: Rate, least_burst: u64) -> Self {
+        let burst = rate.bytes_in(BURST_TIME).max(least_burst) + BATCH_MAX;
         Self { rate, burst, empty: now }
     }
 
@@ -29,7 +30,7 @@ impl Meter {
     }
 }
 
-/// What pacers and batches may gather: docs/simulation.md.
+/// `fixed` sends back to back what its rate carries in that time.
 const BURST_TIME: longhaul_units::Duration = longhaul_units::Duration::from_micros(500);
-const BURST_MIN: u64 = 10 * 1500;
+/// The largest batch on the wire: it may start when one byte is missing.
 const BATCH_MAX: u64 = 66_000;

@@ -37,8 +37,8 @@ impl Adversary {
         Self { activity, ipv6, draw, seen: VecDeque::new(), accounts: BTreeMap::new() }
     }
 
-    /// Sees a packet for the host at `to`, which goes on its way; perhaps has one of its own
-    /// arrive there before it.
+    /// Sees a packet for the host at `to`, before it goes on its way; perhaps sends one of its own
+    /// ahead of it.
     pub fn idea(&mut self, packet: Packet, to: End) -> Option<Packet> {
         if self.activity == 0 {
             return None;
@@ -54,7 +54,7 @@ impl Adversary {
         }
         let spoofed = self.address();
         let idea = match self.draw.below(7) {
-            // The same, but sooner and from elsewhere.
+            // The same, but ahead of it and from elsewhere.
             0 => Packet { from: spoofed, ..packet },
             1 => {
                 let (old, _) = self.old(to)?;
