@@ -1,15 +1,16 @@
 //! The control connection: TLS, the handshake, liveness and close (docs/protocol.md sections 1
 //! to 3). It carries no data.
 //!
-//! [`dial`] is the client's way in, [`Acceptor`] the server's; both yield a proven [`Session`](longhaul_session::Session) and
-//! a [`Control`], which watches the connection on a small thread until it ends.
+//! [`dial()`] is the client's way in, [`Acceptor`] the server's; both yield a proven
+//! [`Session`](longhaul_session::Session) and a [`Control`], which watches the connection on a
+//! small thread until it ends.
 
 mod accept;
 mod dial;
 mod live;
-mod pipe;
-mod resolve;
-mod tls;
+pub(crate) mod pipe;
+pub(crate) mod resolve;
+pub(crate) mod tls;
 
 pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin};
 pub use dial::{ConnectError, Dialed, dial};

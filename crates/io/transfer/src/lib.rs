@@ -11,6 +11,7 @@ pub mod control;
 pub mod files;
 pub(crate) mod lane;
 mod protection;
+pub mod tcp;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use longhaul_session::SessionSecret;
+use longhaul_wire::Cipher;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::cipher_suite::{
@@ -16,7 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::NoServerSessionStorage;
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error,
-    ServerConfig, ServerConnection, SignatureScheme,
+    ServerConfig, ServerConnection, SignatureScheme, SupportedCipherSuite,
 };
 
 /// What a TLS connection is for: its ALPN.
@@ -65,13 +66,36 @@ pub(crate) fn client(
     client_with(address, vec![purpose.alpn().to_vec()], expected)
 }
 
+/// The client's end of a connection that carries data, sealed by `cipher`.
+pub(crate) fn data_client(
+    address: IpAddr,
+    expected: &ServerIdentity,
+    cipher: Cipher,
+) -> Result<Connection, Error> {
+    let alpn = vec![Purpose::Data.alpn().to_vec()];
+    let suite = match cipher {
+        Cipher::Aes128Gcm => TLS13_AES_128_GCM_SHA256,
+        Cipher::ChaCha20Poly1305 => TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    connection(address, alpn, Some(expected.clone()), vec![suite])
+}
+
 /// As [`client`], under any ALPN.
 pub(super) fn client_with(
     address: IpAddr,
     alpn: Vec<Vec<u8>>,
     expected: Option<ServerIdentity>,
 ) -> Result<Connection, Error> {
-    let provider = provider();
+    connection(address, alpn, expected, SUITES.to_vec())
+}
+
+fn connection(
+    address: IpAddr,
+    alpn: Vec<Vec<u8>>,
+    expected: Option<ServerIdentity>,
+    suites: Vec<SupportedCipherSuite>,
+) -> Result<Connection, Error> {
+    let provider = provider(suites);
     let verifier = Verifier { expected, provider: Arc::clone(&provider) };
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -96,7 +120,7 @@ impl ServerTls {
         params.distinguished_name = rcgen::DistinguishedName::new();
         let certificate = params.self_signed(&key).map_err(io::Error::other)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let mut config = ServerConfig::builder_with_provider(provider())
+        let mut config = ServerConfig::builder_with_provider(provider(SUITES.to_vec()))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(io::Error::other)?
             .with_no_client_auth()
@@ -121,13 +145,8 @@ pub(crate) fn session_secret(tls: &Connection) -> Result<SessionSecret, Error> {
     Ok(SessionSecret::new(exported))
 }
 
-/// The ciphers of Longhaul's own packets; AES-128 first, which every server of ours has in
-/// hardware.
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(CryptoProvider {
-        cipher_suites: vec![TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256],
-        ..aws_lc_rs::default_provider()
-    })
+fn provider(suites: Vec<SupportedCipherSuite>) -> Arc<CryptoProvider> {
+    Arc::new(CryptoProvider { cipher_suites: suites, ..aws_lc_rs::default_provider() })
 }
 
 /// Takes any certificate, or the expected one, whose key signed the handshake: who holds the key is
@@ -177,3 +196,7 @@ impl ServerCertVerifier for Verifier {
         self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
+
+/// Those that Longhaul's own packets use.
+const SUITES: [SupportedCipherSuite; 2] =
+    [TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256];

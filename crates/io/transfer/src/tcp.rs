@@ -1,0 +1,149 @@
+//! The second carrier: streams and objects over TCP connections (docs/protocol.md section 8).
+//!
+//! [`join()`] opens a client's connections, [`Joins`] collects them at the server, [`TcpLanes`] runs
+//! them. Each has one thread, which sends and receives without blocking: data goes one way at a
+//! time, so a second thread would have nothing to do. It takes groups from its mailbox and gives
+//! received ones to the hub, as a UDP lane does.
+
+mod connection;
+mod join;
+mod link;
+mod stream;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_sys::tcp::TcpInfo;
+use longhaul_units::Rate;
+use longhaul_wire::CloseCode;
+
+use crate::buffer::lock;
+use crate::carrier::{Command, Hub, Mailbox};
+
+pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
+
+/// How TCP is to carry.
+#[derive(Clone, Debug)]
+pub struct TcpCarrierOptions {
+    /// The kernel's congestion control by name; its default otherwise.
+    pub congestion_control: Option<String>,
+    /// Most that all connections together may send, at the IP layer.
+    pub rate: Option<Rate>,
+    /// Time for all connections to be made.
+    pub join_timeout: Duration,
+    /// Data that stays unacknowledged for so long ends the connection.
+    pub idle_timeout: Duration,
+}
+
+/// The running TCP connections of a connection.
+#[derive(Debug)]
+pub struct TcpLanes {
+    mailboxes: Vec<Arc<Mailbox>>,
+    views: Vec<Arc<Mutex<TcpView>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What is known of a TCP connection, or of several together.
+#[derive(Clone, Debug, Default)]
+pub struct TcpView {
+    /// What the kernel knows. Of several connections: sums, the least RTT of late, the mean of
+    /// the smoothed ones.
+    pub info: TcpInfo,
+    /// The congestion control that drives it.
+    pub congestion_control: String,
+    /// CPU time of its thread.
+    pub cpu: Duration,
+}
+
+impl TcpLanes {
+    /// Starts a thread for each of `connections`, which takes from the mailbox of its place.
+    ///
+    /// # Errors
+    /// A socket does not take an option, or this host has no thread left.
+    pub fn start(
+        connections: Vec<DataConnection>,
+        options: &TcpCarrierOptions,
+        hub: &Arc<dyn Hub>,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> io::Result<Self> {
+        let count = connections.len().max(1) as u64;
+        let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
+        let mut lanes = Self { mailboxes, views: Vec::new(), threads: Vec::new() };
+        for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
+            let view = Arc::new(Mutex::new(TcpView::default()));
+            let name = format!("tcp{}", connection.lane.0);
+            let worker = connection::Worker::new(
+                connection,
+                rate,
+                hub.clone(),
+                mailbox.clone(),
+                view.clone(),
+            )?;
+            let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
+            lanes.views.push(view);
+            lanes.threads.push(thread);
+        }
+        Ok(lanes)
+    }
+
+    /// Says goodbye on all connections. What was not sent stays unsent.
+    pub fn close(&self, code: CloseCode, reason: &str) {
+        for mailbox in &self.mailboxes {
+            mailbox.post(Command::Close(code, reason.into()));
+        }
+    }
+
+    /// Waits for the threads; they end within a second once closed.
+    pub fn join(&mut self) {
+        for thread in self.threads.drain(..) {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+
+    /// All connections together.
+    pub fn view(&self) -> TcpView {
+        let mut all = TcpView::default();
+        for view in &self.views {
+            let view = lock(view).clone();
+            let (sum, one) = (&mut all.info, &view.info);
+            sum.rtt += one.rtt / self.views.len() as u32;
+            sum.rtt_variation = sum.rtt_variation.max(one.rtt_variation);
+            if one.rtt_min > Duration::ZERO
+                && (sum.rtt_min == Duration::ZERO || one.rtt_min < sum.rtt_min)
+            {
+                sum.rtt_min = one.rtt_min;
+            }
+            sum.segment = sum.segment.max(one.segment);
+            sum.congestion_window += one.congestion_window;
+            sum.unacknowledged += one.unacknowledged;
+            sum.segments_resent += one.segments_resent;
+            sum.segments_sent += one.segments_sent;
+            sum.bytes_resent += one.bytes_resent;
+            sum.bytes_acknowledged += one.bytes_acknowledged;
+            sum.bytes_received += one.bytes_received;
+            sum.bytes_unsent += one.bytes_unsent;
+            sum.delivery_rate = Rate::from_bps(
+                sum.delivery_rate.as_bps().saturating_add(one.delivery_rate.as_bps()),
+            );
+            sum.busy += one.busy;
+            sum.limited_by_receiver += one.limited_by_receiver;
+            sum.limited_by_send_buffer += one.limited_by_send_buffer;
+            all.cpu += view.cpu;
+            all.congestion_control = view.congestion_control;
+        }
+        all
+    }
+}
+
+impl Drop for TcpLanes {
+    fn drop(&mut self) {
+        self.close(CloseCode::INTERNAL, "the program dropped the connection");
+        self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,502 @@
+//! One TCP connection of the carrier on a thread of its own.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longhaul_engine::Closed;
+use longhaul_sys::wait::{Interest, wait};
+use longhaul_sys::{clock, tcp};
+use longhaul_units::{Bytes, Instant, Rate};
+use longhaul_wire::{
+    CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, MAX_RECORD_HEAD, RecordHead, Writer,
+};
+
+use super::TcpView;
+use super::join::DataConnection;
+use super::link::{Got, Link};
+use super::stream::{STREAM, Stream};
+use crate::buffer::{Buffer, lock};
+use crate::carrier::{Command, Hub, Incoming, Mailbox, Outgoing, Slot, Target};
+
+/// The thread's state.
+pub(crate) struct Worker {
+    link: Link,
+    hub: Arc<dyn Hub>,
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Mutex<TcpView>>,
+    commands: VecDeque<Command>,
+    /// Stream 0, and credit, on the first connection.
+    stream: Option<Stream>,
+    credit_told: u64,
+    credit: u64,
+    /// Groups to send, the first of them from `sent` on.
+    outgoing: VecDeque<Outgoing>,
+    sent: u64,
+    record: Record,
+    rate: Option<Rate>,
+    /// When the rate allows the next bytes of objects.
+    paced_until: Instant,
+    reading: Reading,
+    incoming: Incoming,
+    /// Bytes that were there already.
+    repeated: Vec<u8>,
+    congestion_control: String,
+    view_due: Instant,
+}
+
+/// The record that is being sent: its head, or all of it, and bytes of a group behind.
+#[derive(Default)]
+struct Record {
+    head: Vec<u8>,
+    body: Option<(Arc<Buffer>, Range<usize>)>,
+    sent: usize,
+}
+
+/// The record that is being received.
+enum Reading {
+    Head { bytes: [u8; MAX_RECORD_HEAD], count: usize },
+    Frames { bytes: Vec<u8>, count: usize },
+    Object { target: Target, count: usize, repeated: bool },
+}
+
+const HEAD: Reading = Reading::Head { bytes: [0; MAX_RECORD_HEAD], count: 0 };
+
+/// How reading went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Bytes came; there may be more.
+    Busy,
+    /// Nothing is there.
+    Waiting,
+    /// There is no memory to receive into.
+    Stalled,
+}
+
+impl Worker {
+    pub fn new(
+        connection: DataConnection,
+        rate: Option<Rate>,
+        hub: Arc<dyn Hub>,
+        mailbox: Arc<Mailbox>,
+        shared: Arc<Mutex<TcpView>>,
+    ) -> io::Result<Self> {
+        let DataConnection { lane, link } = connection;
+        let congestion_control = tcp::congestion_control(&link.stream)?;
+        let now = clock::now();
+        Ok(Self {
+            link,
+            hub,
+            mailbox,
+            shared,
+            commands: VecDeque::new(),
+            stream: (lane.0 == 0).then(Stream::new),
+            credit_told: 0,
+            credit: 0,
+            outgoing: VecDeque::new(),
+            sent: 0,
+            record: Record::default(),
+            rate,
+            paced_until: now,
+            reading: HEAD,
+            incoming: Incoming::default(),
+            repeated: Vec::new(),
+            congestion_control,
+            view_due: now,
+        })
+    }
+
+    pub fn run(mut self) {
+        if self.stream.is_some() {
+            self.hub.on_validated();
+        }
+        let end = self.carry().unwrap_or_else(|error| Closed {
+            code: CloseCode::TIMEOUT,
+            reason: format!("a data connection broke: {error}"),
+            by_peer: false,
+        });
+        self.outgoing.clear();
+        self.mailbox.set_backlog(0);
+        self.publish(clock::now());
+        self.hub.on_closed(&end);
+        if !end.by_peer {
+            self.say_goodbye(&end);
+        }
+        self.link.finish();
+    }
+
+    /// Sends and receives until the connection ends.
+    fn carry(&mut self) -> io::Result<Closed> {
+        loop {
+            if let Some(end) = self.take_commands() {
+                return Ok(end);
+            }
+            let mut busy = match self.send() {
+                Ok(busy) => busy,
+                Err(error) => return self.last_words().ok_or(error),
+            };
+            let mut progress = Progress::Busy;
+            for _ in 0..READS {
+                progress = match self.receive()? {
+                    Ok(progress) => progress,
+                    Err(end) => return Ok(end),
+                };
+                if progress != Progress::Busy {
+                    break;
+                }
+            }
+            busy |= progress == Progress::Busy;
+            self.hub.on_credit(self.credit);
+            let now = clock::now();
+            if now >= self.view_due {
+                self.publish(now);
+            }
+            if !busy {
+                self.sleep(now, progress)?;
+            }
+        }
+    }
+
+    /// What the peer said before it stopped listening.
+    fn last_words(&mut self) -> Option<Closed> {
+        loop {
+            match self.receive() {
+                Ok(Ok(Progress::Busy)) => {}
+                Ok(Err(end)) => return Some(end),
+                _ => return None,
+            }
+        }
+    }
+
+    fn take_commands(&mut self) -> Option<Closed> {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.mailbox.drain(&mut commands);
+        let mut end = None;
+        for command in commands.drain(..) {
+            match command {
+                Command::Offer(outgoing) => self.outgoing.push_back(outgoing),
+                Command::Forget(object, group) => self.incoming.forget(object, group),
+                Command::Close(code, reason) => end = Some(Closed { code, reason, by_peer: false }),
+                // Only UDP lanes share sockets.
+                Command::Datagram(..) => {}
+            }
+        }
+        self.commands = commands;
+        end
+    }
+
+    /// Sends records until nothing goes any more; whether anything went and more may.
+    fn send(&mut self) -> io::Result<bool> {
+        let mut busy = false;
+        for _ in 0..WRITES {
+            if self.record.is_sent() && !self.next_record() {
+                busy = false;
+                break;
+            }
+            let body = self.record.rest_of_body();
+            let head = &self.record.head[self.record.sent.min(self.record.head.len())..];
+            let written = self.link.write(head, body)?;
+            if written == 0 {
+                busy = false;
+                break;
+            }
+            busy = true;
+            self.record.sent += written;
+            if self.record.is_sent() {
+                self.finish_record();
+            }
+        }
+        self.link.flush()?;
+        let waiting: u64 = self.outgoing.iter().map(|outgoing| outgoing.extent.len).sum();
+        self.mailbox.set_backlog(waiting - self.sent);
+        Ok(busy)
+    }
+
+    /// Begins the next record: frames first, for bytes of objects wait for them, then a piece of
+    /// a group.
+    fn next_record(&mut self) -> bool {
+        if self.frames_record() {
+            return true;
+        }
+        let Some(first) = self.outgoing.front() else { return false };
+        if self.rate.is_some() && clock::now() < self.paced_until {
+            return false;
+        }
+        let len = (first.extent.len - self.sent).min(PIECE);
+        let start = self.sent as usize;
+        let head = RecordHead::Object {
+            object: first.extent.object,
+            offset: first.extent.offset + self.sent,
+            len: len as usize,
+        };
+        self.record.body = Some((first.bytes.clone(), start..start + len as usize));
+        // Appending to a vector cannot fail.
+        head.encode(&mut Writer::append(&mut self.record.head)).is_ok()
+    }
+
+    /// Puts what there is to say into a record of frames.
+    fn frames_record(&mut self) -> bool {
+        let Some(stream) = &mut self.stream else { return false };
+        let mut frames = Vec::new();
+        let mut writer = Writer::append(&mut frames);
+        let credit = self.hub.credit();
+        if credit > self.credit_told {
+            self.credit_told = credit;
+            let feedback = Feedback::credit_only(Bytes::new(credit));
+            // Appending to a vector cannot fail, here and below.
+            let _ = Frame::Feedback(feedback).encode(&mut writer);
+        }
+        let _ = stream.write(&*self.hub, &mut writer, MAX_FRAMES_RECORD - FRAMES_MARGIN);
+        self.record.set_frames(&frames);
+        !frames.is_empty()
+    }
+
+    /// The record of frames, or piece of a group, is in the socket.
+    fn finish_record(&mut self) {
+        self.record.head.clear();
+        self.record.sent = 0;
+        let Some((_, piece)) = self.record.body.take() else { return };
+        let len = piece.len() as u64;
+        self.sent += len;
+        if let Some(rate) = self.rate {
+            let wire = len + len / PAYLOAD_PER_SEGMENT * HEADERS_PER_SEGMENT;
+            self.paced_until =
+                self.paced_until.max(clock::now().before(PACING_SLACK)) + rate.time_for(wire);
+        }
+        if self.outgoing.front().is_some_and(|first| first.extent.len == self.sent) {
+            self.sent = 0;
+            if let Some(done) = self.outgoing.pop_front() {
+                // TCP resends what is lost, so the buffer is not needed any more.
+                self.hub.on_delivered(done.extent);
+            }
+        }
+    }
+
+    /// Receives some bytes. The inner error is how the peer, or its fault, ended the connection.
+    fn receive(&mut self) -> io::Result<Result<Progress, Closed>> {
+        let got = match &mut self.reading {
+            Reading::Head { bytes, count } => {
+                // Never more than the head, so that what follows goes straight to its place.
+                let most = if *count < SHORT_HEAD { SHORT_HEAD } else { MAX_RECORD_HEAD };
+                let got = self.link.read(&mut bytes[*count..most])?;
+                if let Got::Bytes(more) = got {
+                    *count += more;
+                }
+                got
+            }
+            Reading::Frames { bytes, count } => {
+                let got = self.link.read(&mut bytes[*count..])?;
+                if let Got::Bytes(more) = got {
+                    *count += more;
+                }
+                got
+            }
+            Reading::Object { target, count, repeated } => {
+                let got = if *repeated {
+                    self.link.read(&mut self.repeated[*count..])?
+                } else {
+                    match self.incoming.slot(&*self.hub, target) {
+                        Ok(Slot::Place(place)) => self.link.read(&mut place[*count..])?,
+                        Ok(Slot::Repeated) => {
+                            self.repeated.resize(target.len as usize, 0);
+                            *repeated = true;
+                            return Ok(Ok(Progress::Busy));
+                        }
+                        // Nothing is resent on TCP: it has to wait.
+                        Err(_) => return Ok(Ok(Progress::Stalled)),
+                    }
+                };
+                if let Got::Bytes(more) = got {
+                    *count += more;
+                }
+                got
+            }
+        };
+        match got {
+            Got::Bytes(_) => {}
+            Got::Nothing => return Ok(Ok(Progress::Waiting)),
+            Got::End => return Err(io::Error::other("the peer ended it without a word")),
+        }
+        Ok(self.advance().map(|()| Progress::Busy))
+    }
+
+    /// Goes on to the next part of a record when the present one is complete.
+    fn advance(&mut self) -> Result<(), Closed> {
+        match &mut self.reading {
+            Reading::Head { bytes, count } => {
+                let head = RecordHead::parse(&bytes[..*count]);
+                match head.map_err(|error| violation(error.to_string()))? {
+                    None => {}
+                    Some((RecordHead::Frames { len }, _)) => {
+                        self.reading = Reading::Frames { bytes: vec![0; len], count: 0 };
+                    }
+                    Some((RecordHead::Object { object, offset, len }, _)) => {
+                        let target =
+                            self.incoming
+                                .target(&*self.hub, object, offset, len as u32)
+                                .map_err(|_| violation("bytes that were not asked for".into()))?;
+                        self.reading = Reading::Object { target, count: 0, repeated: false };
+                    }
+                }
+            }
+            Reading::Frames { bytes, count } => {
+                if *count == bytes.len() {
+                    let bytes = std::mem::take(bytes);
+                    self.reading = HEAD;
+                    self.handle_frames(&bytes)?;
+                }
+            }
+            Reading::Object { target, count, repeated } => {
+                if *count == target.len as usize {
+                    let elsewhere = repeated.then_some(&self.repeated[..]);
+                    self.incoming.accept(&*self.hub, target, elsewhere);
+                    self.reading = HEAD;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_frames(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+        for frame in Frames::new(bytes) {
+            let frame = frame.map_err(|error| violation(error.to_string()))?;
+            match (frame, &mut self.stream) {
+                (Frame::Feedback(feedback), _) => {
+                    self.credit = self.credit.max(feedback.credit.get());
+                }
+                (Frame::Stream { stream: STREAM, offset, fin, data }, Some(stream)) => {
+                    stream.handle(&*self.hub, offset, fin, data).map_err(violation)?;
+                }
+                (Frame::StreamLimit { stream: STREAM, limit }, Some(stream)) => {
+                    stream.handle_limit(limit);
+                }
+                (Frame::StreamReset { stream: STREAM, code }, Some(_)) => {
+                    let reason = "the peer reset the stream".into();
+                    return Err(Closed { code, reason, by_peer: true });
+                }
+                (Frame::Close { code, reason }, _) => {
+                    return Err(Closed { code, reason: reason.to_owned(), by_peer: true });
+                }
+                _ => return Err(violation("a frame that has no place on TCP".into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, now: Instant, progress: Progress) -> io::Result<()> {
+        self.mailbox.announce_sleep();
+        let mut deadline = now + SLEEP_MAX;
+        if !self.outgoing.is_empty() && self.rate.is_some() && self.paced_until > now {
+            deadline = deadline.min(self.paced_until);
+        }
+        let mut sources = [(self.mailbox.waker().as_fd(), Interest::Readable); 3];
+        let mut count = 1;
+        if progress == Progress::Stalled {
+            deadline = deadline.min(now + STALL);
+        } else {
+            sources[count] = (self.link.stream.as_fd(), Interest::Readable);
+            count += 1;
+        }
+        if !self.record.is_sent() || self.link.is_holding() {
+            sources[count] = (self.link.stream.as_fd(), Interest::Writable);
+            count += 1;
+        }
+        let waited =
+            if self.mailbox.is_empty() { wait(&sources[..count], Some(deadline)) } else { Ok(0) };
+        self.mailbox.end_sleep();
+        waited.map(drop)
+    }
+
+    /// Sends CLOSE behind the present record, if there is room for both soon.
+    fn say_goodbye(&mut self, end: &Closed) {
+        let mut frames = Vec::new();
+        let frame = Frame::Close { code: end.code, reason: &end.reason };
+        // Appending to a vector cannot fail.
+        let _ = frame.encode(&mut Writer::append(&mut frames));
+        let deadline = clock::now() + GOODBYE;
+        let mut said = false;
+        loop {
+            if self.record.is_sent() {
+                if said {
+                    return;
+                }
+                said = true;
+                self.record = Record::default();
+                self.record.set_frames(&frames);
+            }
+            let body = self.record.rest_of_body();
+            let head = &self.record.head[self.record.sent.min(self.record.head.len())..];
+            match self.link.write(head, body) {
+                Ok(0) => {
+                    let socket = [(self.link.stream.as_fd(), Interest::Writable)];
+                    match wait(&socket, Some(deadline)) {
+                        Ok(1..) => {}
+                        _ => return,
+                    }
+                }
+                Ok(written) => self.record.sent += written,
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.view_due = now + VIEW_INTERVAL;
+        // A socket that cannot be asked any more keeps its last answer.
+        if let Ok(info) = tcp::info(&self.link.stream) {
+            let congestion_control = self.congestion_control.clone();
+            *lock(&self.shared) =
+                TcpView { info, congestion_control, cpu: clock::thread_cpu_time() };
+        }
+    }
+}
+
+impl Record {
+    fn is_sent(&self) -> bool {
+        self.sent == self.head.len() + self.body.as_ref().map_or(0, |(_, piece)| piece.len())
+    }
+
+    fn rest_of_body(&self) -> &[u8] {
+        let Some((bytes, piece)) = &self.body else { return &[] };
+        let sent = self.sent.saturating_sub(self.head.len());
+        &bytes[piece.start + sent..piece.end]
+    }
+
+    fn set_frames(&mut self, frames: &[u8]) {
+        if !frames.is_empty() {
+            let head = RecordHead::Frames { len: frames.len() };
+            // Appending to a vector cannot fail.
+            let _ = head.encode(&mut Writer::append(&mut self.head));
+            self.head.extend_from_slice(frames);
+        }
+    }
+}
+
+fn violation(reason: String) -> Closed {
+    Closed { code: CloseCode::PROTOCOL_VIOLATION, reason, by_peer: false }
+}
+
+/// Bytes of a group in one record: messages of stream 0 wait for at most so many.
+const PIECE: u64 = 256 << 10;
+/// Bytes kept free in a record of frames for what is not stream data.
+const FRAMES_MARGIN: usize = 256;
+/// Bytes of a head that tell its kind: all of the head of a record of frames.
+const SHORT_HEAD: usize = 4;
+/// Writes, and reads, before the other direction has its turn.
+const WRITES: usize = 16;
+const READS: usize = 64;
+/// The hub is looked at at least so often.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Memory is looked for again after so long.
+const STALL: Duration = Duration::from_millis(2);
+const VIEW_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the peer may take to make room for CLOSE.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// A thread that was late may catch up by so much.
+const PACING_SLACK: Duration = Duration::from_millis(10);
+/// What IP and TCP add, for rates at the IP layer: with IPv4, MTU 1500 and timestamps.
+const PAYLOAD_PER_SEGMENT: u64 = 1448;
+const HEADERS_PER_SEGMENT: u64 = 52;

@@ -1,0 +1,265 @@
+//! How TCP connections join the carrier of a session.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+
+use longhaul_session::Session;
+use longhaul_sys::clock;
+use longhaul_sys::tcp::TcpOptions;
+use longhaul_sys::wait::Interest;
+use longhaul_units::LaneId;
+use longhaul_wire::{
+    CloseCode, ConnectionId, Frame, JOIN_LEN, MAX_LANES, Protect, RecordHead, Writer,
+};
+
+use super::TcpCarrierOptions;
+use super::link::Link;
+use crate::api::Stop;
+use crate::buffer::lock;
+use crate::control::pipe::{Pipe, PipeError, STOP_LATENCY, Until};
+use crate::control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
+
+/// A TCP connection that has joined.
+#[derive(Debug)]
+pub struct DataConnection {
+    pub(super) lane: LaneId,
+    pub(super) link: Link,
+}
+
+/// Opens the TCP connections of `session`, as many as the server granted, to `server`, which has
+/// to be `identity` unless protection is `clear`. They are in the order of their lanes.
+///
+/// # Errors
+/// A connection could not be made. That the server did not take one shows when it is used.
+pub fn join(
+    server: SocketAddr,
+    identity: &ServerIdentity,
+    session: &Session,
+    options: &TcpCarrierOptions,
+    stop: &Stop,
+) -> Result<Vec<DataConnection>, JoinError> {
+    thread::scope(|scope| {
+        let open = |lane| move || open(server, identity, session, LaneId(lane), options, stop);
+        let opened: Vec<_> = (0..session.lanes).map(|lane| scope.spawn(open(lane))).collect();
+        opened
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// Why the carrier could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// No connection to the server.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server at the other end is not the one of the control connection, or TLS failed.
+    #[error("TLS with {server} failed: {reason}")]
+    Tls {
+        /// What answered.
+        server: SocketAddr,
+        /// How it failed.
+        reason: String,
+    },
+    /// The congestion control is not known here, or not for everybody.
+    #[error("cannot use the congestion control {name}: {source}")]
+    CongestionControl {
+        /// Its name.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The client's connections did not come in time.
+    #[error("{missing} of {lanes} data connections did not come in time")]
+    Missing {
+        /// Connections that are not there.
+        missing: usize,
+        /// Connections that were agreed on.
+        lanes: u16,
+    },
+    /// A socket failed.
+    #[error("a data connection broke: {0}")]
+    Io(#[from] io::Error),
+    /// A stop was asked for.
+    #[error("stopped")]
+    Stopped,
+}
+
+fn open(
+    server: SocketAddr,
+    identity: &ServerIdentity,
+    session: &Session,
+    lane: LaneId,
+    options: &TcpCarrierOptions,
+    stop: &Stop,
+) -> Result<DataConnection, JoinError> {
+    let until = Until { deadline: clock::now() + options.join_timeout, stop };
+    let stream = resolve::connect(&[server], options.join_timeout, stop)?.stream;
+    apply(options, &stream)?;
+    let mut join = [0; JOIN_LEN];
+    session.join(lane).emit(&mut join);
+    let failed = |error: PipeError| match error {
+        PipeError::Stopped => JoinError::Stopped,
+        PipeError::Io(error) => JoinError::Io(error),
+        error => JoinError::Tls { server, reason: error.to_string() },
+    };
+    if session.protect == Protect::Clear {
+        let mut link = Link::new(stream, None)?;
+        let mut sent = 0;
+        while sent < JOIN_LEN {
+            sent += link.write(&join[sent..], &[])?;
+            if sent < JOIN_LEN {
+                until.wait(&link.stream, Interest::Writable).map_err(failed)?;
+            }
+        }
+        return Ok(DataConnection { lane, link });
+    }
+    let tls = tls::data_client(server.ip(), identity, session.cipher)
+        .map_err(|error| failed(error.into()))?;
+    let mut pipe = Pipe::new(tls, stream)?;
+    pipe.handshake(until).map_err(failed)?;
+    pipe.write_all(&join, until).map_err(failed)?;
+    Ok(DataConnection { lane, link: Link::new(pipe.stream, Some(pipe.tls))? })
+}
+
+/// Sets the options of a connection of the carrier.
+fn apply(options: &TcpCarrierOptions, stream: &std::net::TcpStream) -> Result<(), JoinError> {
+    let mut wished = TcpOptions::default();
+    wished.nodelay = true;
+    wished.user_timeout = Some(options.idle_timeout);
+    wished.unsent_max = Some(UNSENT_MAX);
+    wished.apply(stream)?;
+    if let Some(name) = &options.congestion_control {
+        let mut wished = TcpOptions::default();
+        wished.congestion_control = Some(name.clone());
+        wished
+            .apply(stream)
+            .map_err(|source| JoinError::CongestionControl { name: name.clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Where a server's sessions wait for their TCP connections. Shared by reference among threads.
+#[derive(Debug, Default)]
+pub struct Joins {
+    waiting: Mutex<BTreeMap<ConnectionId, SyncSender<PendingJoin>>>,
+}
+
+impl Joins {
+    /// Lets connections for `connection` come from now on: to be called before the client is
+    /// welcomed, for they may follow at once.
+    pub fn expect(&self, connection: ConnectionId) -> Expected<'_> {
+        let (sender, arrived) = sync_channel(usize::from(MAX_LANES));
+        lock(&self.waiting).insert(connection, sender);
+        Expected { joins: self, connection, arrived }
+    }
+
+    /// Gives a connection to the session that waits for it; turns it away if none does.
+    pub fn hand_over(&self, join: PendingJoin) -> Result<(), UnknownJoin> {
+        let waiting = lock(&self.waiting).get(&join.join().connection).cloned();
+        let unknown = match waiting {
+            Some(session) => match session.try_send(join) {
+                Ok(()) => return Ok(()),
+                Err(error) => match error {
+                    std::sync::mpsc::TrySendError::Full(join)
+                    | std::sync::mpsc::TrySendError::Disconnected(join) => join,
+                },
+            },
+            None => join,
+        };
+        let from = unknown.address();
+        refuse(unknown);
+        Err(UnknownJoin { from })
+    }
+}
+
+/// A connection that asks to join what does not wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no session waits for a data connection from {from}")]
+pub struct UnknownJoin {
+    /// Where it came from.
+    pub from: SocketAddr,
+}
+
+/// The TCP connections of a session, on their way. Dropping it lets no more come.
+#[derive(Debug)]
+pub struct Expected<'j> {
+    joins: &'j Joins,
+    connection: ConnectionId,
+    arrived: Receiver<PendingJoin>,
+}
+
+impl Expected<'_> {
+    /// Waits for all connections of `session`; those with a wrong proof, outside TLS when it is
+    /// agreed on, or for a lane that is taken are turned away.
+    ///
+    /// # Errors
+    /// They did not come in time, or an option could not be set.
+    pub fn collect(
+        self,
+        session: &Session,
+        options: &TcpCarrierOptions,
+        stop: &Stop,
+    ) -> Result<Vec<DataConnection>, JoinError> {
+        let deadline = clock::now() + options.join_timeout;
+        let mut joined: BTreeMap<LaneId, DataConnection> = BTreeMap::new();
+        while joined.len() < usize::from(session.lanes) {
+            let now = clock::now();
+            if stop.is_requested() {
+                return Err(JoinError::Stopped);
+            }
+            if now >= deadline {
+                let missing = usize::from(session.lanes) - joined.len();
+                return Err(JoinError::Missing { missing, lanes: session.lanes });
+            }
+            let join = match self.arrived.recv_timeout(STOP_LATENCY.min(deadline - now)) {
+                Ok(join) => join,
+                Err(RecvTimeoutError::Timeout) => continue,
+                // The sender is in the map as long as this lives, unless the id was used twice.
+                Err(RecvTimeoutError::Disconnected) => return Err(JoinError::Stopped),
+            };
+            let lane = join.join().lane;
+            let good = session.verify_join(join.join())
+                && join.is_encrypted() == (session.protect != Protect::Clear)
+                && !joined.contains_key(&lane);
+            if !good {
+                refuse(join);
+                continue;
+            }
+            apply(options, &join.stream)?;
+            let link = Link::new(join.stream, join.tls)?;
+            joined.insert(lane, DataConnection { lane, link });
+        }
+        Ok(joined.into_values().collect())
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        lock(&self.joins.waiting).remove(&self.connection);
+    }
+}
+
+/// Tells whoever asks that it is not let in, without waiting for it.
+fn refuse(join: PendingJoin) {
+    let frame = Frame::Close { code: CloseCode::UNAUTHORIZED, reason: "no such connection" };
+    let (mut frames, mut record) = (Vec::new(), Vec::new());
+    // Appending to a vector cannot fail.
+    let _ = frame.encode(&mut Writer::append(&mut frames));
+    let head = RecordHead::Frames { len: frames.len() };
+    let _ = head.encode(&mut Writer::append(&mut record));
+    if let Ok(mut link) = Link::new(join.stream, join.tls) {
+        // A fresh socket has room for it; if not, the end of the connection says enough.
+        let _ = link.write(&record, &frames);
+    }
+}
+
+/// Bytes in a socket that TCP has not sent yet: little enough that a slow connection is not given
+/// what a fast one could send, enough for the time that a thread needs to come back.
+const UNSENT_MAX: u32 = 1 << 20;
