@@ -172,11 +172,9 @@ struct Bed {
     grid: Grid,
     draw: Draw,
     ids: Vec<LinkId>,
-    /// Bookings in no order, and what they hold in all.
+    /// Bookings in no order.
     live: Vec<BookingId>,
-    held: u64,
-    /// What they may hold on one link.
-    target: u64,
+    target: f64,
     span: u64,
     size_factor: f64,
 }
@@ -192,14 +190,13 @@ impl Bed {
             draw: Draw::new(options.seed),
             ids,
             live: Vec::new(),
-            held: 0,
-            target: 0,
+            target: options.load,
             span: 0,
             size_factor: options.size_factor,
         };
         let gap = options.size_factor / workload::rate_for(options.load);
         // Booking at random instants leaves more breakpoints than filling in order does.
-        let breakpoints = options.breakpoints * 6 / 10;
+        let breakpoints = options.breakpoints * 8 / 10;
         for link in bed.ids.clone() {
             let path = [Path::single(link)];
             let mut at = 0.0;
@@ -210,7 +207,6 @@ impl Bed {
             }
             bed.span = (at * 1e6) as u64;
         }
-        bed.target = (options.load * f64::from(CHANNELS) * bed.span as f64) as u64;
         bed
     }
 
@@ -226,33 +222,25 @@ impl Bed {
         self.request(earliest, policy)
     }
 
-    fn enter(&mut self, request: &Request, path: &[Path]) -> Option<BookingId> {
-        let id = self.book.book(request, path).ok()?;
-        self.live.push(id);
-        self.held += self.area(id);
-        Some(id)
+    fn enter(&mut self, request: &Request, path: &[Path]) {
+        self.live.extend(self.book.book(request, path));
     }
 
-    fn area(&self, id: BookingId) -> u64 {
-        self.book.get(id).map_or(0, |booking| booking.vector.area())
-    }
-
-    /// Releases bookings until no more is held than the load allows.
+    /// Releases bookings of the first link until its load is what it should be.
     fn make_room(&mut self, times: &mut Times) {
-        let mut gone = Vec::new();
-        while self.held > self.target && !self.live.is_empty() {
-            let index = self.draw.below(self.live.len());
-            let id = self.live.swap_remove(index);
-            self.held -= self.area(id);
-            gone.push(id);
+        while self.load() > self.target && self.live.len() >= RELEASE_BATCH {
+            let gone: [BookingId; RELEASE_BATCH] = std::array::from_fn(|_| {
+                let index = self.draw.below(self.live.len());
+                self.live.swap_remove(index)
+            });
+            let book = &mut self.book;
+            times.batch(|times| {
+                for id in gone {
+                    // It is live, so this cannot fail.
+                    let _ = times.time(|| book.release(id));
+                }
+            });
         }
-        let book = &mut self.book;
-        times.batch(|times| {
-            for id in gone {
-                // It is live, so this cannot fail.
-                let _ = times.time(|| book.release(id));
-            }
-        });
     }
 
     /// Times decisions on the first link; also the releases between them and the median scan.
@@ -283,7 +271,6 @@ impl Bed {
             });
             for id in booked.into_iter().flatten() {
                 self.live.push(id);
-                self.held += self.area(id);
                 scans.count(self.book.get(id).map_or(0, |b| b.vector.ranges().len() as u64));
             }
             self.make_room(releases);
@@ -431,6 +418,8 @@ impl Times {
 
 /// Decisions between two readings of the processor time.
 const BATCH: usize = 64;
+/// The same for releases.
+const RELEASE_BATCH: usize = 8;
 /// The same on the path, where what is held meanwhile weighs more.
 const PATH_BATCH: usize = 8;
 

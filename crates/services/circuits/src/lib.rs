@@ -1,6 +1,6 @@
 //! Circuit reservations around the pure calendar of `longhaul-calendar`.
 //!
-//! [`simulate`] runs the experiments of the VBLS paper with the production calendar and [`bench`]
+//! [`simulate`] runs the experiments of the VBLS paper with the production calendar and [`mod@bench`]
 //! measures how fast that calendar decides. Neither opens a file or a socket: they take options
 //! and return results that serialise. `docs/circuits.md` explains both and states the results.
 //!

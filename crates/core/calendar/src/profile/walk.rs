@@ -9,6 +9,7 @@ pub struct ProfileWalk<'a> {
     entry: usize,
     at: usize,
     block: &'a Block,
+    add: u32,
     segment: Segment,
 }
 
@@ -19,7 +20,8 @@ impl<'a> ProfileWalk<'a> {
         let block = &*entries[entry].block;
         let at = block.starts().partition_point(|start| *start <= tick) - 1;
         let segment = Segment { start: 0, end: 0, free: 0 };
-        let mut walk = Self { entries, floor, entry, at, block, segment };
+        let add = entries[entry].add;
+        let mut walk = Self { entries, floor, entry, at, block, add, segment };
         walk.load();
         walk
     }
@@ -34,7 +36,7 @@ impl<'a> ProfileWalk<'a> {
         self.segment = Segment {
             start: starts[self.at].max(self.floor),
             end,
-            free: self.entries[self.entry].free(self.at),
+            free: self.block.free()[self.at].wrapping_add(self.add),
         };
     }
 
@@ -60,6 +62,7 @@ impl<'a> ProfileWalk<'a> {
     fn enter(&mut self, entry: usize, at: usize) {
         self.entry = entry;
         self.block = &*self.entries[entry].block;
+        self.add = self.entries[entry].add;
         self.at = at;
         self.load();
     }
@@ -84,7 +87,7 @@ impl Walk for ProfileWalk<'_> {
                 Some(end) => *end,
                 None => self.entries.get(self.entry + 1).map_or(FOREVER, |next| next.first),
             };
-            let free = self.entries[self.entry].free(self.at);
+            let free = self.block.free()[self.at].wrapping_add(self.add);
             self.segment = Segment { start: self.segment.end, end, free };
             return true;
         }
