@@ -215,59 +215,101 @@ impl Connection {
             while let Some((arrived, at)) = self.lanes[number].socket.pop_front() {
                 let bytes = arrived.packet.wire_bytes(scenario.protect);
                 self.lanes[number].socket_bytes -= bytes;
-                self.receive(now, number, arrived, at, scenario, env);
                 progress = true;
+                let Arrived { packet, marked, .. } = arrived;
+                env.trace.event(now, Kind::Arrived, [packet.number, packet.authentic.into(), 0]);
+                if !self.lanes[number].lane.accepts(packet.number) || !packet.authentic {
+                    continue;
+                }
+                let mut arrival = Arrival {
+                    numbers: packet.number..packet.number + 1,
+                    at: at + self.clock,
+                    send_time: packet.send_time,
+                    wire_bytes: bytes,
+                    marked: marked.into(),
+                    overflowed: core::mem::take(&mut self.lanes[number].overflowed),
+                };
+                let from = packet.from;
+                let mut packets = vec![packet];
+                while let Some(next) = self.followed(number, &packets, scenario) {
+                    arrival.numbers.end += 1;
+                    arrival.wire_bytes += next.packet.wire_bytes(scenario.protect);
+                    arrival.marked += u32::from(next.marked);
+                    packets.push(next.packet);
+                }
+                self.receive(now, number, from, &arrival, &packets, env);
             }
         }
         progress
     }
 
+    /// Takes the next packet of object bytes where it belongs to the same train, as a kernel that
+    /// gathers them does.
+    fn followed(
+        &mut self,
+        number: usize,
+        packets: &[Packet],
+        scenario: &Scenario,
+    ) -> Option<Arrived> {
+        let state = &mut self.lanes[number];
+        let (next, _) = state.socket.front()?;
+        let last = packets.last()?;
+        let same_train = next.packet.number == last.number + 1
+            && next.packet.from == last.from
+            && next.packet.send_time == last.send_time
+            && next.packet.authentic
+            && matches!(
+                (&last.body, &next.packet.body),
+                (Body::Object { .. }, Body::Object { .. })
+            );
+        if !same_train || packets.len() == TRAIN_MAX || !state.lane.accepts(last.number + 1) {
+            return None;
+        }
+        let (arrived, _) = state.socket.pop_front()?;
+        state.socket_bytes -= arrived.packet.wire_bytes(scenario.protect);
+        Some(arrived)
+    }
+
+    /// Packets with consecutive numbers, all authentic, come up from the socket.
     fn receive(
         &mut self,
         now: Instant,
         number: usize,
-        arrived: Arrived,
-        at: Instant,
-        scenario: &Scenario,
+        from: SocketAddr,
+        arrival: &Arrival,
+        packets: &[Packet],
         env: &mut Env<'_>,
     ) {
-        let Arrived { packet, marked, .. } = arrived;
-        env.trace.event(now, Kind::Arrived, [packet.number, packet.authentic.into(), 0]);
-        let lane = &mut self.lanes[number];
-        if !lane.lane.accepts(packet.number) || !packet.authentic {
-            return;
-        }
-        let before = lane.lane.stats().packets_received;
-        let arrival = Arrival {
-            numbers: packet.number..packet.number + 1,
-            at: at + self.clock,
-            send_time: packet.send_time,
-            wire_bytes: packet.wire_bytes(scenario.protect),
-            marked: marked.into(),
-            overflowed: core::mem::take(&mut lane.overflowed),
-        };
         let local = now + self.clock;
-        match &packet.body {
-            Body::Control(frames) => {
-                lane.lane.handle_control(local, &mut self.path, packet.from, &arrival, frames);
-            }
-            Body::Object { object, offset, data, part, flipped } => {
-                let usable = lane.lane.handle_objects(local, packet.from, &arrival);
-                if usable
-                    && self.closed.is_none()
-                    && let Side::Sink(sink) = &mut self.side
-                {
-                    let data = &data[part.clone()];
-                    let piece = Piece { object: *object, offset: *offset, data, flipped: *flipped };
-                    sink.receive(now, &piece, env);
+        let state = &mut self.lanes[number];
+        let before = state.lane.stats().packets_received;
+        if let [Packet { body: Body::Control(frames), .. }] = packets {
+            state.lane.handle_control(local, &mut self.path, from, arrival, frames);
+        } else {
+            let usable = state.lane.handle_objects(local, from, arrival);
+            let wanted = usable && self.closed.is_none();
+            if let Side::Sink(sink) = &mut self.side
+                && wanted
+            {
+                for packet in packets {
+                    if let Body::Object { object, offset, data, part, flipped } = &packet.body {
+                        let data = &data[part.clone()];
+                        let piece =
+                            Piece { object: *object, offset: *offset, data, flipped: *flipped };
+                        sink.receive(now, &piece, env);
+                    }
                 }
             }
         }
-        let lane = &mut self.lanes[number];
-        if lane.lane.stats().packets_received > before {
-            let new = lane.accepted.insert_one(packet.number);
-            env.checks.require(new, || format!("packet {} is accepted twice", packet.number));
-            env.trace.event(now, Kind::Accepted, [packet.number, number as u64, 0]);
+        let state = &mut self.lanes[number];
+        let accepted = state.lane.stats().packets_received - before;
+        if accepted > 0 {
+            let numbers = arrival.numbers.clone();
+            let new = state.accepted.insert(numbers.clone());
+            env.checks.require(new == accepted && new == packets.len() as u64, || {
+                format!("{numbers:?} were accepted, {new} of them for the first time")
+            });
+            env.trace.event(now, Kind::Accepted, [numbers.start, new, number as u64]);
         }
     }
 
@@ -638,6 +680,8 @@ fn packets(
 const STREAM: StreamId = StreamId(0);
 /// Round trip that a server assumes before it has measured one.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// Packets that a kernel gathers into one.
+const TRAIN_MAX: usize = 44;
 /// Least burst of `fixed`, in bytes: ten packets.
 const FIXED_BURST: u64 = 15_000;
 /// Most that `auto` sends back to back.

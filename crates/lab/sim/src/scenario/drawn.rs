@@ -37,10 +37,10 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         fsync: !draw.one_in(8),
         capacity: Bytes::new(draw.between(4 << 20, 8 << 20)),
         entries: if draw.one_in(8) { 1 } else { draw.scaled(2, 60) },
-        bytes: if draw.one_in(12) {
-            draw.between(4 << 20, 9 << 20)
+        bytes: if draw.one_in(8) {
+            draw.between(4 << 20, 12 << 20)
         } else {
-            draw.scaled(1_000, 1_500_000)
+            draw.scaled(1_000, 4_000_000)
         },
         paths,
         ipv6: draw.one_in(4),
