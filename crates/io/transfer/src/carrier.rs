@@ -99,6 +99,16 @@ impl Mailbox {
         self.wake();
     }
 
+    /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
+    pub fn post_datagram(&self, from: std::net::SocketAddr, packet: &[u8]) {
+        let mut commands = lock(&self.commands);
+        if commands.len() < DATAGRAMS_MAX {
+            commands.push_back(Command::Datagram(from, packet.to_vec()));
+        }
+        drop(commands);
+        self.wake();
+    }
+
     /// Makes the thread look at the hub.
     pub fn wake(&self) {
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -140,6 +150,9 @@ impl Mailbox {
         lock(&self.commands).is_empty()
     }
 }
+
+/// Datagrams and commands that may wait in a mailbox before datagrams are dropped.
+const DATAGRAMS_MAX: usize = 4096;
 
 /// Groups that a carrier thread is receiving.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 mod receive;
 mod send;
+mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -12,23 +13,22 @@ use std::thread::JoinHandle;
 use longhaul_engine::{Event, Lane, LaneConfig, LaneStats, Path, Plan};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_sys::clock::{self, WallOffset};
-use longhaul_sys::udp::{Route, UdpSocket};
 use longhaul_units::{Duration, Instant, ObjectId, StreamId};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Incoming, Mailbox};
+use crate::carrier::{Command, Hub, Mailbox, Outgoing};
 use crate::protection::Protection;
 
 use receive::Receiving;
 use send::Sending;
 
+pub(crate) use socket::LaneSocket;
+
 /// What a lane thread is made of.
 pub(crate) struct LaneSetup {
     pub config: LaneConfig,
     pub path: Arc<Mutex<Path>>,
-    pub socket: UdpSocket,
-    /// The peer that the socket is connected to, if it is.
-    pub connected: Option<SocketAddr>,
+    pub socket: LaneSocket,
     pub seal: Protection,
     pub open: Protection,
     pub hub: Arc<dyn Hub>,
@@ -57,8 +57,7 @@ struct LaneThread {
     lane: Lane,
     carries_streams: bool,
     path: Arc<Mutex<Path>>,
-    socket: UdpSocket,
-    connected: Option<SocketAddr>,
+    socket: LaneSocket,
     hub: Arc<dyn Hub>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
@@ -68,6 +67,8 @@ struct LaneThread {
     commands: VecDeque<Command>,
     /// Groups that the engine was offered, until they are delivered.
     outgoing: BTreeMap<(ObjectId, u64), Arc<Buffer>>,
+    /// Groups to be sent again as soon as they are delivered.
+    repairs: Vec<Outgoing>,
     /// The part of a message that the stream has not taken yet.
     unwritten: Vec<u8>,
     finished: bool,
@@ -85,7 +86,7 @@ const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, path, socket, connected, seal, open, hub, mailbox, shared } = setup;
+        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared } = setup;
         let now = clock::now();
         Self {
             carries_streams: config.lane.0 == 0,
@@ -94,13 +95,13 @@ impl LaneThread {
             lane: Lane::new(now, config),
             path,
             socket,
-            connected,
             hub,
             mailbox,
             shared,
             plan: Plan::default(),
             commands: VecDeque::new(),
             outgoing: BTreeMap::new(),
+            repairs: Vec::new(),
             unwritten: Vec::new(),
             finished: false,
             credit_told: 0,
@@ -136,11 +137,7 @@ impl LaneThread {
         let any = self.mailbox.drain(&mut commands);
         for command in commands.drain(..) {
             match command {
-                Command::Offer(outgoing) => {
-                    let extent = outgoing.extent;
-                    self.outgoing.insert((extent.object, extent.offset), outgoing.bytes);
-                    self.lane.offer(extent);
-                }
+                Command::Offer(outgoing) => self.offer(outgoing),
                 Command::Forget(object, group) => self.receiving.incoming.forget(object, group),
                 Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
                 Command::Datagram(from, mut bytes) => {
@@ -156,6 +153,17 @@ impl LaneThread {
         any
     }
 
+    fn offer(&mut self, outgoing: Outgoing) {
+        let extent = outgoing.extent;
+        if self.outgoing.contains_key(&(extent.object, extent.offset)) {
+            // A repair, asked for before the report that the group had arrived.
+            self.repairs.push(outgoing);
+            return;
+        }
+        self.outgoing.insert((extent.object, extent.offset), outgoing.bytes);
+        self.lane.offer(extent);
+    }
+
     fn tell_credit(&mut self) {
         let credit = self.hub.credit();
         self.lane.set_credit(credit);
@@ -167,8 +175,9 @@ impl LaneThread {
 
     fn receive(&mut self) -> bool {
         let mut any = false;
+        let Some(socket) = self.socket.own() else { return false };
         for _ in 0..RECEIVE_BURST {
-            match self.receiving.receive(&self.socket) {
+            match self.receiving.receive(socket) {
                 Ok(Some(mut batch)) => {
                     any = true;
                     self.receiving.take_buffered(
@@ -196,6 +205,9 @@ impl LaneThread {
                 Event::Delivered(extent) => {
                     self.outgoing.remove(&(extent.object, extent.offset));
                     self.hub.on_delivered(extent);
+                    for repair in std::mem::take(&mut self.repairs) {
+                        self.offer(repair);
+                    }
                 }
                 Event::Closed(closed) => {
                     self.outgoing.clear();
@@ -212,11 +224,10 @@ impl LaneThread {
     /// The peer's address was learnt, or changed: what it sends is to come to this socket.
     fn follow_peer(&mut self) {
         if let Some(remote) = self.lane.remote()
-            && self.connected != Some(remote)
             && self.lane.is_validated()
-            && self.socket.connect(remote).is_ok()
         {
-            self.connected = Some(remote);
+            // On failure the server's socket goes on passing datagrams on; tried again next time.
+            let _ = self.socket.follow(remote);
         }
     }
 
@@ -284,12 +295,8 @@ impl LaneThread {
             drop(path);
             let Some(transmit) = planned else { break };
             any = true;
-            let route = match self.connected {
-                Some(peer) if peer == transmit.to => Route::CONNECTED,
-                _ => Route::to(transmit.to),
-            };
-            let sent =
-                self.sending.send(&self.socket, &route, &transmit, &self.plan, &self.outgoing);
+            let (socket, route) = self.socket.route(transmit.to);
+            let sent = self.sending.send(socket, &route, &transmit, &self.plan, &self.outgoing);
             if let Err(too_large) = sent
                 && let Some(size) = too_large
             {
@@ -307,7 +314,7 @@ impl LaneThread {
         let deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
         if self.mailbox.is_empty() && deadline > now {
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
-            if self.socket.wait_readable(Some(self.mailbox.waker()), Some(deadline)).is_err() {
+            if self.socket.wait(self.mailbox.waker(), deadline).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -1,19 +1,30 @@
 //! Drivers that bind the pure core to sockets, files and threads.
 //!
-//! [`copy`](client::copy) is `longhaul cp`, [`serve`](server::serve) is `longhaul serve`. Below
+//! [`copy`] is `longhaul cp`, [`serve`] is `longhaul serve`. Below
 //! them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
 mod api;
 pub mod buffer;
 pub mod carrier;
+mod client;
+mod connection;
 pub mod control;
 pub mod files;
-pub(crate) mod lane;
+mod hub;
+mod lane;
+pub mod memory;
+mod progress;
 mod protection;
+mod server;
+mod sink;
+mod source;
 pub mod tcp;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,
     Snapshot, Stop,
 };
+pub use client::{CopyError, copy};
+pub use progress::Progress;
+pub use server::{ServeError, serve};

@@ -1,0 +1,546 @@
+//! `longhaul cp`: a copy between this host and a server.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use longhaul_engine::Path;
+use longhaul_objects::{Fsync, SinkConfig};
+use longhaul_rate_control::{Bound, Governor, Profile, Start};
+use longhaul_session::{ClientConfig, Session};
+use longhaul_sys::clock;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_wire::{Bottleneck, Carrier, CloseCode, Direction, ReceiveLimits, Request};
+
+use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
+use crate::carrier::Mailbox;
+use crate::connection::{Lanes, Totals, mailboxes, start_side};
+use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
+use crate::files::{
+    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
+};
+use crate::hub::{Side, State, TransferHub};
+use crate::lane::LaneSocket;
+use crate::progress::Progress;
+use crate::sink::{CAPACITY, SinkDriver};
+use crate::source::SourceDriver;
+
+/// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// Nothing to do it with: both sides local, both remote, several servers, an unknown profile.
+    #[error("{0}")]
+    Usage(String),
+    /// The server cannot be reached or does not let us in.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The local destination cannot be used.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// The server does not grant the request.
+    #[error("{server} refuses: {reason}")]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+        /// Its words.
+        reason: String,
+    },
+    /// No packet came through.
+    #[error(
+        "no UDP packet comes through to {server} (blocked by a firewall?); what is kept: nothing \
+         was sent; try --carrier tcp"
+    )]
+    UdpBlocked {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// The connection ended before the copy was complete.
+    #[error("the connection to {server} ended: {reason}; what was written is kept, run the same command again to go on")]
+    Lost {
+        /// The server.
+        server: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// This host failed: disk full, ...
+    #[error("{0}; what was written is kept, run the same command again to go on")]
+    Local(String),
+    /// The user stopped it.
+    #[error("stopped; what was written is kept, run the same command again to go on")]
+    Stopped,
+}
+
+/// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
+///
+/// # Errors
+/// See [`CopyError`]. A copy of which some entries failed is no error; see
+/// [`CopyReport::failures`].
+pub fn copy(
+    options: &CopyOptions,
+    progress: &Progress,
+    stop: &Stop,
+) -> Result<CopyReport, CopyError> {
+    let started = clock::now();
+    let job = Job::new(options)?;
+    let profile = profile(options)?;
+    let carrier = match options.carrier {
+        CarrierChoice::Tcp => Carrier::Tcp,
+        CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
+    };
+    let mut config = ClientConfig::default();
+    config.protect = options.protect;
+    config.carrier = carrier;
+    config.lanes = options.lanes.max(1);
+    config.implementation = Some(IMPLEMENTATION.into());
+    config.profile = Some(options.profile.clone());
+    let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
+    config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
+    let dialed =
+        dial(&job.host, job.port, &options.token, &config, options.idle_timeout, stop)?;
+    let mut running = Running::start(options, &job, profile, dialed, started)?;
+    let end = running.watch(progress, stop);
+    running.finish(end, options, progress)
+}
+
+/// What is to be done, sorted out.
+struct Job {
+    host: String,
+    port: u16,
+    direction: Direction,
+    /// Here.
+    local: Vec<PathBuf>,
+    /// There.
+    remote: Vec<Vec<u8>>,
+}
+
+impl Job {
+    fn new(options: &CopyOptions) -> Result<Self, CopyError> {
+        let usage = |text: &str| Err(CopyError::Usage(text.into()));
+        let mut local = Vec::new();
+        let mut remote = Vec::new();
+        let mut server = None;
+        for source in &options.sources {
+            match source {
+                Location::Local(path) => local.push(path.clone()),
+                Location::Remote { host, port, path } => {
+                    if *server.get_or_insert((host, port)) != (host, port) {
+                        return usage("all sources have to be at one server");
+                    }
+                    remote.push(path.clone());
+                }
+            }
+        }
+        match (&options.destination, server) {
+            _ if options.sources.is_empty() => usage("nothing to copy"),
+            (Location::Remote { host, port, path }, None) => Ok(Self {
+                host: host.clone(),
+                port: *port,
+                direction: Direction::Push,
+                local,
+                remote: vec![path.clone()],
+            }),
+            (Location::Local(path), Some((host, port))) if local.is_empty() => Ok(Self {
+                host: host.clone(),
+                port: *port,
+                direction: Direction::Pull,
+                local: vec![path.clone()],
+                remote,
+            }),
+            (Location::Local(_), None) => {
+                usage("both sides are on this host: one has to be lh://HOST/PATH")
+            }
+            _ => usage("one side has to be on this host"),
+        }
+    }
+
+    fn request(&self, options: &CopyOptions) -> Request {
+        let label = match self.direction {
+            Direction::Push => source_label(&self.local, options.copy_contents),
+            Direction::Pull => [0; 16],
+        };
+        Request {
+            direction: self.direction,
+            destination_is_directory: options.destination_is_directory,
+            sync_at_end: options.fsync == Fsync::End,
+            copy_contents: options.copy_contents,
+            label,
+            paths: self.remote.clone(),
+        }
+    }
+}
+
+fn profile(options: &CopyOptions) -> Result<&'static Profile, CopyError> {
+    let found = Profile::by_name(&options.profile);
+    let profile = found.ok_or_else(|| {
+        let names: Vec<_> = Profile::names().collect();
+        let names = names.join(", ");
+        CopyError::Usage(format!("no profile {:?}; there are {names}", options.profile))
+    })?;
+    if profile.needs_rate && options.rate.is_none() {
+        let name = profile.name;
+        return Err(CopyError::Usage(format!("profile {name} needs --rate")));
+    }
+    Ok(profile)
+}
+
+/// Rate control for a connection of this host.
+pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Result<Path, String> {
+    let now = clock::now();
+    let start = Start { now, packet: 1500, rate };
+    let controller = profile.controller(&start).map_err(|error| error.to_string())?;
+    let mut governor = Governor::new(now);
+    if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
+        governor.set(Bound::UserLimit, rate);
+    }
+    Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
+}
+
+/// A copy under way.
+struct Running {
+    server: SocketAddr,
+    session: Session,
+    control: Control,
+    hub: Arc<TransferHub>,
+    side: Side,
+    lanes: Lanes,
+    workers: Vec<JoinHandle<()>>,
+    started: Instant,
+    notices: Vec<String>,
+    rates: RateMeter,
+}
+
+/// How a copy ended.
+enum End {
+    Done,
+    Failed(CopyError),
+}
+
+impl Running {
+    fn start(
+        options: &CopyOptions,
+        job: &Job,
+        profile: &'static Profile,
+        dialed: Dialed,
+        started: Instant,
+    ) -> Result<Self, CopyError> {
+        let local = |error: std::io::Error| CopyError::Local(error.to_string());
+        let Dialed { session, control, server, local: address, rtt, .. } = dialed;
+        let boxes = mailboxes(session.lanes).map_err(local)?;
+        let side = make_side(options, job, server, &boxes)?;
+        let hub = Arc::new(TransferHub::client(&job.request(options), boxes.clone()));
+        hub.play(side.clone());
+        let to = SocketAddr::new(server.ip(), session.udp_port.unwrap_or(server.port()));
+        let mut notices = Vec::new();
+        let mut sockets = Vec::new();
+        for _ in 0..session.lanes {
+            let bound = UdpSocket::bind(SocketAddr::new(address, 0), &UdpOptions::default());
+            let socket = bound.map_err(local)?;
+            socket.connect(to).map_err(local)?;
+            if sockets.is_empty() {
+                notices = socket_notices(&socket);
+            }
+            sockets.push((LaneSocket::Own(socket, to), Some(to)));
+        }
+        let path = path(profile, options.rate, rtt).map_err(CopyError::Usage)?;
+        let watched = hub.clone();
+        control.on_end(move |end| watched.change(|state| note_end(state, end)));
+        let idle = options.idle_timeout;
+        let lanes = Lanes::start(&session, sockets, path, profile.repair, idle, hub.clone(), boxes)
+            .map_err(local)?;
+        let workers = start_side(&side, &hub).map_err(local)?;
+        let rates = RateMeter::new(started);
+        Ok(Self {
+            server,
+            session,
+            control,
+            hub,
+            side,
+            lanes,
+            workers,
+            started,
+            notices,
+            rates,
+        })
+    }
+
+    /// Until the copy is done or cannot be.
+    fn watch(&mut self, progress: &Progress, stop: &Stop) -> End {
+        let server = self.server;
+        loop {
+            let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
+            progress.set(self.snapshot());
+            self.control.heard(clock::now());
+            if let Some(end) = self.judge(&state) {
+                return end;
+            }
+            if stop.is_requested() {
+                return End::Failed(CopyError::Stopped);
+            }
+            if state.validated.is_none() && clock::now() - self.started > UDP_PATIENCE {
+                return End::Failed(CopyError::UdpBlocked { server });
+            }
+        }
+    }
+
+    /// Whether the copy is at its end.
+    fn judge(&self, state: &State) -> Option<End> {
+        let server = self.server;
+        if self.is_done(state) {
+            return Some(End::Done);
+        }
+        if let Some(refused) = &state.refused {
+            let reason = refused.reason.clone();
+            return Some(End::Failed(CopyError::Refused { server, reason }));
+        }
+        if let Some(reason) = &state.failed {
+            return Some(End::Failed(CopyError::Local(reason.clone())));
+        }
+        let closed = state.closed.as_ref()?;
+        let reason = match closed.reason.as_str() {
+            "" => closed.code.to_string(),
+            reason => reason.to_string(),
+        };
+        Some(End::Failed(CopyError::Lost { server, reason }))
+    }
+
+    fn is_done(&self, state: &State) -> bool {
+        match &self.side {
+            Side::Source(source) => source.result().is_some(),
+            Side::Sink(sink) => {
+                if !sink.is_done() {
+                    return false;
+                }
+                // RESULT is on its way; the source half-closes when it has read it.
+                self.hub.finish();
+                state.stream_ended || state.closed.is_some()
+            }
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        let now = clock::now();
+        let totals = self.lanes.totals();
+        let mut snapshot = match &self.side {
+            Side::Source(source) => {
+                let stats = source.stats();
+                let done = stats.confirmed_bytes.max(
+                    stats.sent_bytes.saturating_sub(self.lanes_backlog()) + stats.resumed_bytes,
+                );
+                Snapshot {
+                    bytes_done: done.min(stats.bytes),
+                    bytes_total: stats.complete.then_some(stats.bytes),
+                    files_done: stats.confirmed.into(),
+                    files_total: stats.complete.then_some(stats.entries.into()),
+                    resumed_bytes: stats.resumed_bytes,
+                    ..Snapshot::default()
+                }
+            }
+            Side::Sink(sink) => {
+                let stats = sink.stats();
+                Snapshot {
+                    bytes_done: stats.received_bytes + stats.resumed_bytes,
+                    bytes_total: stats.complete.then_some(stats.bytes),
+                    files_done: stats.confirmed.into(),
+                    files_total: stats.complete.then_some(stats.entries.into()),
+                    resumed_bytes: stats.resumed_bytes,
+                    ..Snapshot::default()
+                }
+            }
+        };
+        snapshot.rate =
+            self.rates.update(now, snapshot.bytes_done.saturating_sub(snapshot.resumed_bytes));
+        snapshot.rtt = totals.rtt;
+        snapshot.packets_sent = totals.packets_sent;
+        snapshot.packets_lost = totals.lost.total();
+        snapshot.bound = totals.bound;
+        snapshot.elapsed = now - self.started;
+        snapshot.notice = self.notices.first().cloned();
+        snapshot
+    }
+
+    fn lanes_backlog(&self) -> u64 {
+        self.lanes.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
+    }
+
+    fn finish(
+        mut self,
+        end: End,
+        options: &CopyOptions,
+        progress: &Progress,
+    ) -> Result<CopyReport, CopyError> {
+        let (code, reason) = match &end {
+            End::Done => (CloseCode::DONE, String::new()),
+            End::Failed(CopyError::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
+            End::Failed(CopyError::Local(reason)) => (CloseCode::STORAGE, reason.clone()),
+            End::Failed(_) => (CloseCode::CANCELLED, "given up by the client".into()),
+        };
+        let elapsed = clock::now() - self.started;
+        progress.set(self.snapshot());
+        self.hub.finish();
+        self.lanes.close(code, &reason);
+        self.control.close(code, &reason);
+        match &self.side {
+            Side::Source(source) => source.stop(),
+            Side::Sink(sink) => sink.stop(),
+        }
+        self.lanes.join();
+        for worker in self.workers.drain(..) {
+            // A panic there has been reported by the thread itself.
+            let _ = worker.join();
+        }
+        match end {
+            End::Done => Ok(self.report(elapsed, options)),
+            End::Failed(error) => Err(error),
+        }
+    }
+
+    fn report(&self, elapsed: Duration, options: &CopyOptions) -> CopyReport {
+        let totals: Totals = self.lanes.totals();
+        let state = self.hub.state();
+        let setup = state.validated.map_or(elapsed, |at| at - self.started);
+        let (bytes, files, resumed, cpu_remote, bottleneck, failures) = match &self.side {
+            Side::Source(source) => {
+                let result = source.result();
+                let told = result.as_ref();
+                (
+                    told.map_or(0, |r| r.bytes.get()),
+                    told.map_or(0, |r| r.confirmed),
+                    told.map_or(0, |r| r.resumed.get()),
+                    told.map(|r| r.cpu_time),
+                    totals.bottleneck(),
+                    source.failures(),
+                )
+            }
+            Side::Sink(sink) => {
+                let stats = sink.stats();
+                (
+                    stats.confirmed_bytes,
+                    stats.confirmed.into(),
+                    stats.resumed_bytes,
+                    None,
+                    Bottleneck::Unknown,
+                    sink.failures(),
+                )
+            }
+        };
+        CopyReport {
+            bytes,
+            files,
+            elapsed,
+            setup,
+            carrier: "udp",
+            profile: options.profile.clone(),
+            protect: self.session.protect,
+            rtt: totals.rtt_min,
+            packets_sent: totals.packets_sent,
+            packets_resent: totals.packets_resent,
+            lost: totals.lost,
+            bottleneck,
+            cpu_local: clock::process_cpu_time(),
+            cpu_remote,
+            resumed_bytes: resumed,
+            verified: failures.is_empty(),
+            failures,
+            notices: self.notices.clone(),
+        }
+    }
+}
+
+fn make_side(
+    options: &CopyOptions,
+    job: &Job,
+    server: SocketAddr,
+    mailboxes: &[Arc<Mailbox>],
+) -> Result<Side, CopyError> {
+    if job.direction == Direction::Push {
+        let tree = SourceTree::local(&job.local, options.copy_contents);
+        return Ok(Side::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))));
+    }
+    let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
+    let place = server.to_string();
+    let mut source = vec![place.as_bytes()];
+    source.extend(job.remote.iter().map(Vec::as_slice));
+    let label = OsStr::as_bytes(destination.as_os_str());
+    let transfer = transfer_id(&source, label);
+    let several = job.remote.len() > 1;
+    let sink_options = SinkOptions {
+        is_directory: options.destination_is_directory || several,
+        transfer,
+        fsync: options.fsync,
+    };
+    let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)?;
+    let config = sink_config(options.fsync, transfer);
+    Ok(Side::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
+}
+
+/// What a sink of this program is told.
+pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16]) -> SinkConfig {
+    let mut nonce = [0; 16];
+    // Without randomness TLS would have failed before.
+    let _ = aws_lc_rs::rand::fill(&mut nonce);
+    SinkConfig { capacity: CAPACITY, fsync, transfer, nonce }
+}
+
+/// The control connection ended: so does the transfer.
+pub(crate) fn note_end(state: &mut State, end: &ControlEnd) {
+    let closed = match end {
+        ControlEnd::Closed { code, reason, by_peer } => longhaul_engine::Closed {
+            code: *code,
+            reason: reason.clone(),
+            by_peer: *by_peer,
+        },
+        ControlEnd::Lost(reason) => longhaul_engine::Closed {
+            code: CloseCode::TIMEOUT,
+            reason: reason.clone(),
+            by_peer: false,
+        },
+    };
+    state.closed.get_or_insert(closed);
+}
+
+/// What the user should know of a socket.
+pub(crate) fn socket_notices(socket: &UdpSocket) -> Vec<String> {
+    let mut notices = Vec::new();
+    let buffer = socket.receive_buffer();
+    if let Some(sysctl) = buffer.sysctl_to_raise() {
+        notices.push(format!(
+            "the socket buffer is {} bytes instead of {}: raise sysctl {sysctl} to {}",
+            buffer.obtained,
+            buffer.asked,
+            buffer.asked * 2
+        ));
+    }
+    notices.extend(socket.capabilities().missing().map(str::to_string));
+    notices
+}
+
+/// Goodput over about the last second.
+struct RateMeter {
+    points: std::collections::VecDeque<(Instant, u64)>,
+}
+
+impl RateMeter {
+    fn new(now: Instant) -> Self {
+        Self { points: [(now, 0)].into() }
+    }
+
+    fn update(&mut self, now: Instant, bytes: u64) -> Rate {
+        self.points.push_back((now, bytes));
+        while self.points.len() > 2 && now - self.points[1].0 > Duration::from_secs(1) {
+            self.points.pop_front();
+        }
+        let (then, before) = self.points[0];
+        Rate::from_bytes_over(bytes.saturating_sub(before), (now - then).max(INTERVAL / 10))
+    }
+}
+
+const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
+/// How often the state is looked at when nothing happens.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// How long UDP may stay silent once the server let us in.
+const UDP_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,385 @@
+//! `longhaul serve`: lets clients copy from and to files below one directory.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_objects::Fsync;
+use longhaul_rate_control::Profile;
+use longhaul_session::ServerConfig;
+use longhaul_sys::clock;
+use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
+use longhaul_sys::wait::{self, Interest};
+use longhaul_units::{Bytes, Duration};
+use longhaul_wire::{Carrier, CloseCode, Direction, Header, ReceiveLimits, Refused, Request};
+
+use crate::api::{ServeEvent, ServeOptions, Stop};
+use crate::buffer::lock;
+use crate::carrier::Mailbox;
+use crate::client::{note_end, path, sink_config, socket_notices};
+use crate::connection::{Lanes, mailboxes, start_side};
+use crate::control::{Accepted, Acceptor, PendingClient};
+use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
+use crate::hub::{Side, TransferHub, refuse};
+use crate::lane::LaneSocket;
+use crate::sink::{CAPACITY, SinkDriver};
+use crate::source::SourceDriver;
+
+/// Why a server cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The directory cannot be served.
+    #[error("cannot serve {root}: {reason}")]
+    Root {
+        /// The directory.
+        root: String,
+        /// Why.
+        reason: String,
+    },
+    /// The address is in use or not ours.
+    #[error("cannot listen at {address} ({transport}): {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// "TCP" or "UDP".
+        transport: &'static str,
+        /// What the operating system said.
+        error: io::Error,
+    },
+    /// The operating system refuses something else.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one client was served.
+/// Transfers under way are then ended; what they have written is kept.
+///
+/// # Errors
+/// See [`ServeError`]. What goes wrong with one client is told by `events` only.
+pub fn serve(
+    options: &ServeOptions,
+    events: &(dyn Fn(ServeEvent) + Sync),
+    stop: &Stop,
+) -> Result<(), ServeError> {
+    let listen = |transport| {
+        let address = options.listen;
+        move |error| ServeError::Listen { address, transport, error }
+    };
+    let root = ConfinedDir::open_root(&options.root).map_err(|error| ServeError::Root {
+        root: options.root.display().to_string(),
+        reason: error.to_string(),
+    })?;
+    let listener = TcpListener::bind(options.listen).map_err(listen("TCP"))?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let mut udp_options = UdpOptions::default();
+    udp_options.reuse_port = true;
+    let udp = Arc::new(UdpSocket::bind(address, &udp_options).map_err(listen("UDP"))?);
+    for notice in socket_notices(&udp) {
+        events(ServeEvent::Notice(notice));
+    }
+    let mut config = ServerConfig::default();
+    config.udp_port = Some(address.port());
+    config.tcp = false;
+    config.implementation = Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into());
+    let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
+    config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
+    let server = Server {
+        options,
+        events,
+        stop,
+        root: Arc::new(root),
+        acceptor: Acceptor::new(&options.tokens, config, stop.clone())?,
+        udp,
+        lanes: Mutex::new(BTreeMap::new()),
+        connections: AtomicUsize::new(0),
+        next_connection: Mutex::new(1),
+        served: Stop::default(),
+    };
+    events(ServeEvent::Listening(address));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.pass_datagrams());
+        server.accept(scope, &listener)
+    })?;
+    Ok(())
+}
+
+struct Server<'a> {
+    options: &'a ServeOptions,
+    events: &'a (dyn Fn(ServeEvent) + Sync),
+    stop: &'a Stop,
+    root: Arc<ConfinedDir>,
+    acceptor: Acceptor,
+    udp: Arc<UdpSocket>,
+    /// Lanes by connection and number: where datagrams go that come to the common socket.
+    lanes: Mutex<BTreeMap<(u32, u16), Arc<Mailbox>>>,
+    connections: AtomicUsize,
+    next_connection: Mutex<u32>,
+    /// With `once`: a client was served.
+    served: Stop,
+}
+
+impl Server<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.is_requested() || self.served.is_requested()
+    }
+
+    fn accept<'scope, 'env>(
+        &'env self,
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+        listener: &TcpListener,
+    ) -> io::Result<()> {
+        while !self.is_over() {
+            let deadline = clock::now() + INTERVAL;
+            if wait::wait(&[(listener.as_fd(), Interest::Readable)], Some(deadline))? == 0 {
+                continue;
+            }
+            let (stream, from) = match listener.accept() {
+                Ok(accepted) => accepted,
+                // The client was gone before we came, or descriptors are short: others go on.
+                Err(_) => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            // Twice as many may be knocking as may be served: strangers cannot take the places.
+            if self.connections.load(Ordering::Relaxed) >= 2 * self.options.connections_max {
+                continue;
+            }
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            scope.spawn(move || {
+                self.attend(stream, from);
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        Ok(())
+    }
+
+    /// One TCP connection, to its end.
+    fn attend(&self, stream: TcpStream, from: SocketAddr) {
+        let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
+        match self.acceptor.accept(stream) {
+            Ok(Accepted::Client(client)) => {
+                if self.connections.load(Ordering::Relaxed) > self.options.connections_max {
+                    client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
+                    return refused("too many clients".into());
+                }
+                let outcome = self.serve_client(*client, from);
+                (self.events)(ServeEvent::Ended { client: from, outcome });
+                if self.options.once {
+                    self.served.request();
+                }
+            }
+            Ok(Accepted::Data(_)) => refused("a data connection without a session".into()),
+            Err(error) => refused(error.to_string()),
+        }
+    }
+
+    fn new_connection(&self) -> NonZeroU32 {
+        let mut next = lock(&self.next_connection);
+        let id = NonZeroU32::new(*next).unwrap_or(NonZeroU32::MIN);
+        *next = next.wrapping_add(1).max(1);
+        id
+    }
+
+    fn serve_client(&self, client: PendingClient, from: SocketAddr) -> Result<u64, String> {
+        let text = |error: io::Error| error.to_string();
+        if client.client().hello().carrier == Carrier::Tcp {
+            client.refuse(CloseCode::UNSUPPORTED_OPTION, "this server has no TCP carrier");
+            return Err("it asked for the TCP carrier".into());
+        }
+        let id = self.new_connection();
+        let profile = client.client().hello().profile.as_deref().and_then(Profile::by_name);
+        // A client that pulls under a profile that needs its rate sends at what it can take.
+        let profile = profile.filter(|p| !p.needs_rate).or_else(|| Profile::by_name("auto"));
+        let Some(profile) = profile else { return Err("no profile".into()) };
+        let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
+        let boxes = mailboxes(session.lanes).map_err(text)?;
+        for (lane, mailbox) in boxes.iter().enumerate() {
+            lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
+        }
+        let lane_boxes = boxes.clone();
+        let (root, read, write) =
+            (self.root.clone(), self.options.allow_read, self.options.allow_write);
+        let opener = move |request: &Request| open(&root, read, write, request, &lane_boxes);
+        let hub = Arc::new(TransferHub::server(Box::new(opener), boxes.clone()));
+        let watched = hub.clone();
+        control.on_end(move |end| watched.change(|state| note_end(state, end)));
+        let sockets =
+            boxes.iter().map(|_| (LaneSocket::Shared(self.udp.clone()), None)).collect();
+        let path = path(profile, None, INITIAL_RTT)?;
+        let idle = self.options.idle_timeout;
+        let lanes = Lanes::start(
+            &session,
+            sockets,
+            path,
+            profile.repair,
+            idle,
+            hub.clone(),
+            boxes.clone(),
+        );
+        let outcome = match lanes {
+            Ok(mut lanes) => {
+                let outcome = self.run(&hub, &control, from);
+                let (code, reason) = match &outcome {
+                    Ok(_) => (CloseCode::DONE, String::new()),
+                    Err((code, reason)) => (*code, reason.clone()),
+                };
+                lanes.close(code, &reason);
+                control.close(code, &reason);
+                lanes.join();
+                outcome.map_err(|(_, reason)| reason)
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        lock(&self.lanes).retain(|(connection, _), _| *connection != id.get());
+        outcome
+    }
+
+    /// Until the client closes, or something ends the transfer.
+    fn run(
+        &self,
+        hub: &Arc<TransferHub>,
+        control: &crate::control::Control,
+        from: SocketAddr,
+    ) -> Result<u64, (CloseCode, String)> {
+        let mut workers = Vec::new();
+        let mut begun = false;
+        let outcome = loop {
+            let state = hub.wait(INTERVAL, |state| {
+                state.closed.is_some() || state.failed.is_some() || state.refused.is_some()
+            });
+            control.heard(clock::now());
+            let side = hub.side();
+            if let Some(side) = side
+                && !begun
+            {
+                begun = true;
+                let what = match side {
+                    Side::Source(_) => "copies from here",
+                    Side::Sink(_) => "copies to here",
+                };
+                (self.events)(ServeEvent::Began { client: from, what: what.into() });
+                match start_side(side, hub) {
+                    Ok(threads) => workers = threads,
+                    Err(error) => break Err((CloseCode::INTERNAL, error.to_string())),
+                }
+            }
+            let done = match side {
+                Some(Side::Source(source)) => source.result().map(|r| r.bytes.get()),
+                Some(Side::Sink(sink)) => {
+                    sink.is_done().then(|| sink.stats().confirmed_bytes)
+                }
+                None => None,
+            };
+            if done.is_some() {
+                hub.finish();
+            }
+            if let Some(reason) = state.failed {
+                break Err((CloseCode::STORAGE, reason));
+            }
+            if let Some(closed) = state.closed {
+                break match done {
+                    Some(bytes) if closed.code == CloseCode::DONE => Ok(bytes),
+                    _ if closed.reason.is_empty() => Err((closed.code, closed.code.to_string())),
+                    _ => Err((closed.code, closed.reason)),
+                };
+            }
+            if self.stop.is_requested() {
+                break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
+            }
+        };
+        match hub.side() {
+            Some(Side::Source(source)) => source.stop(),
+            Some(Side::Sink(sink)) => sink.stop(),
+            None => {}
+        }
+        for worker in workers {
+            // A panic there has been reported by the thread itself.
+            let _ = worker.join();
+        }
+        outcome
+    }
+
+    /// Hands datagrams that come to the common socket to their lanes: the first of each, those
+    /// from a changed address, and those of strangers, which are dropped.
+    fn pass_datagrams(&self) {
+        let mut buffer = vec![0; 65_536];
+        while !self.is_over() {
+            let ready = self.udp.wait_readable(None, Some(clock::now() + INTERVAL));
+            if !ready.is_ok_and(|ready| ready.socket) {
+                continue;
+            }
+            let mut slices = [io::IoSliceMut::new(&mut buffer)];
+            let Ok(Some(got)) = self.udp.recv(&mut slices, Wait::No) else { continue };
+            let segment = usize::from(got.segment).max(1);
+            for packet in buffer[..got.len].chunks(segment) {
+                let Ok(header) = Header::parse(packet) else { continue };
+                let key = (header.connection.0, header.lane.0);
+                let mailbox = lock(&self.lanes).get(&key).cloned();
+                if let Some(mailbox) = mailbox {
+                    mailbox.post_datagram(got.from, packet);
+                }
+            }
+        }
+    }
+}
+
+/// Starts what the client asks for.
+fn open(
+    root: &Arc<ConfinedDir>,
+    read: bool,
+    write: bool,
+    request: &Request,
+    mailboxes: &[Arc<Mailbox>],
+) -> Result<Side, Refused> {
+    match request.direction {
+        Direction::Pull if !read => {
+            Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy from it"))
+        }
+        Direction::Push if !write => {
+            Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy to it"))
+        }
+        Direction::Pull => {
+            let tree = SourceTree::below(root.clone(), &request.paths, request.copy_contents);
+            Ok(Side::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))))
+        }
+        Direction::Push => {
+            let path = request.paths.first().map_or(&[][..], Vec::as_slice);
+            let transfer = transfer_id(&[&request.label], path);
+            let fsync = fsync(request.sync_at_end);
+            let options = SinkOptions {
+                is_directory: request.destination_is_directory,
+                transfer,
+                fsync,
+            };
+            let destination = Destination::Below { root, path };
+            let (tree, resume) = SinkTree::open(destination, &options)
+                .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
+            let config = sink_config(fsync, transfer);
+            Ok(Side::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
+        }
+    }
+}
+
+/// The policy that a request asks for.
+fn fsync(sync_at_end: bool) -> Fsync {
+    if sync_at_end {
+        return Fsync::End;
+    }
+    // Where the boot cannot be told, random bytes make sure that nothing unsynced is trusted.
+    let mut boot = [0; 16];
+    let _ = aws_lc_rs::rand::fill(&mut boot);
+    Fsync::Never { boot: boot_id().unwrap_or(boot) }
+}
+
+/// How often the state is looked at when nothing happens.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Until the first sample.
+const INITIAL_RTT: Duration = Duration::from_millis(100);

@@ -1,0 +1,224 @@
+//! The side that receives: hashes and writes groups on threads of its own, and does what the
+//! [`Sink`] says with the destination.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use longhaul_objects::{ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
+use longhaul_sys::clock;
+use longhaul_units::{Duration, ObjectId};
+use longhaul_wire::{Bottleneck, SourceMessage};
+
+use crate::buffer::{Buffer, Pool, Reuse, lock};
+use crate::carrier::{Command, Mailbox};
+use crate::files::SinkTree;
+
+/// Drives a [`Sink`] over a destination.
+pub(crate) struct SinkDriver {
+    sink: Mutex<Sink>,
+    tree: SinkTree,
+    pool: Pool,
+    credit: AtomicU64,
+    table: Mutex<ObjectTable>,
+    queue: Mutex<Queue>,
+    work: Condvar,
+    /// One thread at a time does what the sink says, in order.
+    acting: Mutex<()>,
+    mailboxes: Vec<Arc<Mailbox>>,
+    cpu_at_start: Duration,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    groups: VecDeque<Group>,
+    /// The sink may have actions.
+    look: bool,
+}
+
+struct Group {
+    object: ObjectId,
+    group: u32,
+    len: u32,
+    buffer: Buffer,
+}
+
+/// Groups in memory: being assembled, verified and written.
+pub(crate) const POOL_GROUPS: usize = 192;
+/// Of those, groups that are promised to the source; the rest is slack for groups that arrive
+/// twice or on two lanes.
+pub(crate) const CAPACITY: u64 = 160 << 20;
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl SinkDriver {
+    /// A driver over `tree`, whose record said `resume`.
+    pub fn new(
+        tree: SinkTree,
+        config: SinkConfig,
+        resume: longhaul_objects::ResumeState,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> Self {
+        let sink = Sink::new(config, resume);
+        Self {
+            credit: AtomicU64::new(sink.credit()),
+            sink: Mutex::new(sink),
+            tree,
+            pool: Pool::new(POOL_GROUPS, Reuse::Warm),
+            table: Mutex::new(ObjectTable::default()),
+            queue: Mutex::new(Queue::default()),
+            work: Condvar::new(),
+            acting: Mutex::new(()),
+            mailboxes,
+            cpu_at_start: clock::process_cpu_time(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Verifies, writes and acts until the driver is stopped. Any number of threads.
+    ///
+    /// # Errors
+    /// The destination failed as a whole, in words.
+    pub fn work(&self) -> Result<(), String> {
+        while !self.is_stopped() {
+            let group = self.next_group();
+            if let Some(group) = group {
+                self.take_group(group);
+            }
+            self.act()?;
+        }
+        Ok(())
+    }
+
+    fn next_group(&self) -> Option<Group> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(group) = queue.groups.pop_front() {
+                return Some(group);
+            }
+            if std::mem::take(&mut queue.look) || self.is_stopped() {
+                return None;
+            }
+            let waited = self.work.wait_timeout(queue, PATIENCE);
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            queue = woken;
+            if timeout.timed_out() {
+                return None;
+            }
+        }
+    }
+
+    fn take_group(&self, arrived: Group) {
+        let Group { object, group, len, buffer } = arrived;
+        let data = &buffer[..len as usize];
+        let only = lock(&self.table).place(object, 0, 1).is_ok_and(|place| place.only);
+        let value = hash::group_chaining_value(data, group, only);
+        let verdict = lock(&self.sink).group_received(object, group, value);
+        match verdict {
+            Verdict::Write(task) => {
+                let failures = self.tree.write(&task, data);
+                let mut sink = lock(&self.sink);
+                for (entry, reason) in failures {
+                    sink.write_failed(entry, &reason);
+                }
+                sink.group_written(object, group);
+            }
+            Verdict::Repair => {
+                for mailbox in &self.mailboxes {
+                    mailbox.post(Command::Forget(object, group));
+                }
+            }
+            _ => {}
+        }
+        drop(buffer);
+        self.after_change();
+    }
+
+    /// Does what the sink says. Several threads may come here; one acts.
+    fn act(&self) -> Result<(), String> {
+        let Ok(_acting) = self.acting.try_lock() else { return Ok(()) };
+        loop {
+            let action = lock(&self.sink).poll_action(clock::now());
+            let Some(action) = action else { return Ok(()) };
+            self.tree.perform(action, &self.sink).map_err(|error| error.to_string())?;
+            self.after_change();
+        }
+    }
+
+    /// The sink's state moved: others may have something to do.
+    fn after_change(&self) {
+        let mut sink = lock(&self.sink);
+        let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
+        sink.set_report(cpu, Bottleneck::Unknown);
+        self.credit.store(sink.credit(), Ordering::Relaxed);
+        if sink.objects().objects() != lock(&self.table).objects() {
+            *lock(&self.table) = sink.objects().clone();
+        }
+        drop(sink);
+        if let Some(first) = self.mailboxes.first() {
+            first.wake();
+        }
+    }
+
+    fn look(&self) {
+        lock(&self.queue).look = true;
+        self.work.notify_one();
+    }
+
+    /// The source said something.
+    pub fn handle(&self, message: SourceMessage) -> Result<(), String> {
+        lock(&self.sink).handle(message).map_err(|error| error.to_string())?;
+        self.after_change();
+        self.look();
+        Ok(())
+    }
+
+    /// The next message for the source.
+    pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        let message = lock(&self.sink).poll_message();
+        message.is_some_and(|message| message.encode(out).is_ok())
+    }
+
+    pub fn objects(&self) -> ObjectTable {
+        lock(&self.table).clone()
+    }
+
+    pub fn take_buffer(&self) -> Option<Buffer> {
+        self.pool.try_take()
+    }
+
+    pub fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+        lock(&self.queue).groups.push_back(Group { object, group, len, buffer });
+        self.work.notify_one();
+    }
+
+    pub fn credit(&self) -> u64 {
+        self.credit.load(Ordering::Relaxed)
+    }
+
+    /// Everything is settled and told.
+    pub fn is_done(&self) -> bool {
+        lock(&self.sink).is_done()
+    }
+
+    pub fn stats(&self) -> SinkStats {
+        *lock(&self.sink).stats()
+    }
+
+    /// Entries that could not be copied: path and reason.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        let sink = lock(&self.sink);
+        sink.failures().iter().map(|f| (f.path.to_string(), f.reason.clone())).collect()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends all threads.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.pool.close();
+        self.work.notify_all();
+    }
+}

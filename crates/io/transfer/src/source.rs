@@ -1,0 +1,222 @@
+//! The side that has the files: reads and hashes groups on threads of its own and deals them to
+//! the lanes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::{GroupTask, Source, SourceStats, hash};
+use longhaul_units::{Duration, Extent};
+use longhaul_wire::{SinkMessage, Summary};
+
+use crate::buffer::{Pool, Reuse, lock};
+use crate::carrier::{Command, Mailbox, Outgoing};
+use crate::files::{ScanFailure, Scanned, SourceTree};
+
+/// Drives a [`Source`] over a file tree.
+pub(crate) struct SourceDriver {
+    source: Mutex<Source>,
+    tree: SourceTree,
+    /// What the scan could not take in: path and reason.
+    not_found: Mutex<Vec<(String, String)>>,
+    /// A message, credit, an entry or room: workers look again.
+    work: Condvar,
+    pool: Pool,
+    credit: AtomicU64,
+    /// Workers wait for the lanes to send what they have.
+    lanes_full: AtomicBool,
+    /// Nothing can be dealt until the sink says more.
+    drained: AtomicBool,
+    stopped: AtomicBool,
+    mailboxes: Vec<Arc<Mailbox>>,
+}
+
+/// Bytes that wait in the lanes before reading pauses: enough for the time that reading and
+/// hashing the next groups take, little enough to be in the cache still.
+const LANES_FULL: u64 = 4 * GROUP_SIZE;
+/// Groups in memory: read, and not yet acknowledged. Bounds what is in flight to 192 MiB.
+const POOL_GROUPS: usize = 192;
+/// Workers look again after this long, whatever they missed.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl SourceDriver {
+    /// A driver that deals to `mailboxes`.
+    pub fn new(tree: SourceTree, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        Self {
+            source: Mutex::new(Source::new()),
+            tree,
+            not_found: Mutex::new(Vec::new()),
+            work: Condvar::new(),
+            pool: Pool::new(POOL_GROUPS, Reuse::Warm),
+            credit: AtomicU64::new(0),
+            lanes_full: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            mailboxes,
+        }
+    }
+
+    /// Finds the entries. Runs on a thread of its own.
+    pub fn scan(&self) {
+        for found in self.tree.scan() {
+            match found {
+                Scanned::Entry(entry) => {
+                    let mut source = lock(&self.source);
+                    while !source.wants_entries() && !self.is_stopped() {
+                        source = self.wait(source);
+                    }
+                    if self.is_stopped() {
+                        return;
+                    }
+                    let path = entry.path.to_string();
+                    if let Err(error) = source.push_entry(entry) {
+                        lock(&self.not_found).push((path, error.to_string()));
+                    }
+                }
+                Scanned::Failed(failure) => self.note_scan_failure(failure),
+            }
+            self.notify();
+            self.wake_messages();
+        }
+        lock(&self.source).finish_entries();
+        self.notify();
+        self.wake_messages();
+    }
+
+    fn note_scan_failure(&self, failure: ScanFailure) {
+        let mut source = lock(&self.source);
+        let stand_in = failure.stand_in.and_then(|entry| source.push_entry(entry).ok());
+        match stand_in {
+            Some(entry) => source.entry_failed(entry, &failure.reason),
+            None => {
+                let path = String::from_utf8_lossy(&failure.path).into_owned();
+                lock(&self.not_found).push((path, failure.reason));
+            }
+        }
+    }
+
+    /// Reads, hashes and deals groups until the driver is stopped. Any number of threads.
+    pub fn work(&self) {
+        while let Some(task) = self.next_task() {
+            let Some(mut buffer) = self.pool.take() else { return };
+            let len = task.len as usize;
+            let failures = self.tree.read_group(&task, &mut buffer[..len]);
+            let value = hash::group_chaining_value(&buffer[..len], task.group, task.only);
+            let mut source = lock(&self.source);
+            for (entry, reason) in failures {
+                source.entry_failed(entry, &reason);
+            }
+            source.group_hashed(task.object, task.group, value);
+            drop(source);
+            let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
+            self.wake_messages();
+            if let Some(least) = self.mailboxes.iter().min_by_key(|mailbox| mailbox.backlog()) {
+                least.post(Command::Offer(Outgoing { extent, bytes: Arc::new(buffer) }));
+            }
+        }
+    }
+
+    fn next_task(&self) -> Option<GroupTask> {
+        let mut source = lock(&self.source);
+        loop {
+            if self.is_stopped() {
+                return None;
+            }
+            let waiting: u64 = self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum();
+            let full = waiting >= LANES_FULL * self.mailboxes.len() as u64;
+            self.lanes_full.store(full, Ordering::Relaxed);
+            if !full {
+                if let Some(task) = source.next_group(self.credit.load(Ordering::Relaxed)) {
+                    self.drained.store(false, Ordering::Relaxed);
+                    return Some(task);
+                }
+                if !self.drained.swap(true, Ordering::Relaxed) {
+                    self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+                }
+            }
+            source = self.wait(source);
+        }
+    }
+
+    fn wait<'s>(
+        &self,
+        source: std::sync::MutexGuard<'s, Source>,
+    ) -> std::sync::MutexGuard<'s, Source> {
+        let waited = self.work.wait_timeout(source, PATIENCE);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn notify(&self) {
+        self.work.notify_all();
+    }
+
+    fn wake_messages(&self) {
+        if let Some(first) = self.mailboxes.first() {
+            first.wake();
+        }
+    }
+
+    /// The sink said something.
+    pub fn handle(&self, message: SinkMessage) -> Result<(), String> {
+        lock(&self.source).handle(message).map_err(|error| error.to_string())?;
+        self.notify();
+        Ok(())
+    }
+
+    /// The next message for the sink.
+    pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        let message = lock(&self.source).poll_message();
+        // Messages that the source makes are within the limits of the wire.
+        message.is_some_and(|message| message.encode(out).is_ok())
+    }
+
+    /// The sink promised more.
+    pub fn on_credit(&self, credit: u64) {
+        if self.credit.fetch_max(credit, Ordering::Relaxed) < credit {
+            self.notify();
+        }
+    }
+
+    /// A lane has sent some of what it had.
+    pub fn on_room(&self) {
+        if self.lanes_full.load(Ordering::Relaxed) {
+            let waiting: u64 = self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum();
+            if waiting < LANES_FULL / 2 * self.mailboxes.len() as u64 {
+                self.lanes_full.store(false, Ordering::Relaxed);
+                self.notify();
+            }
+        }
+    }
+
+    /// Whether everything dealt so far was all that may be dealt.
+    pub fn is_drained(&self) -> bool {
+        self.drained.load(Ordering::Relaxed)
+    }
+
+    /// What the sink said at the end.
+    pub fn result(&self) -> Option<Summary> {
+        lock(&self.source).result().cloned()
+    }
+
+    pub fn stats(&self) -> SourceStats {
+        *lock(&self.source).stats()
+    }
+
+    /// Entries that could not be copied: path and reason.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        let source = lock(&self.source);
+        let told = source.failures().iter().map(|f| (f.path.to_string(), f.reason.clone()));
+        lock(&self.not_found).iter().cloned().chain(told).collect()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends all threads.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.pool.close();
+        self.notify();
+    }
+}
