@@ -1,11 +1,13 @@
 //! One network path: the controller, governor, pacer and RTT estimate shared by its lanes.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Bound, Context, Controller, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator, Sent,
+    Bound, Context, Controller, Delivery, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator,
+    Sent,
 };
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Duration, Instant, LaneId, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -25,6 +27,16 @@ pub struct Path {
     /// What the governor allows now.
     allowed: Pacing,
     bound: Bound,
+    /// What each lane delivered last.
+    deliveries: Vec<LaneDelivery>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LaneDelivery {
+    lane: LaneId,
+    rate: Rate,
+    /// Until when it counts, if nothing newer comes.
+    until: Instant,
 }
 
 impl Path {
@@ -46,6 +58,7 @@ impl Path {
             in_flight: 0,
             allowed,
             bound,
+            deliveries: Vec::new(),
         }
     }
 
@@ -131,6 +144,18 @@ impl Path {
         self.rtt.update(now, sample);
     }
 
+    /// What the path delivers, as `sample` of one lane completes it: each lane sees its own share
+    /// only, and the controller would take the share for the whole.
+    pub(crate) fn joined(&mut self, now: Instant, lane: LaneId, sample: Delivery) -> Delivery {
+        self.deliveries.retain(|other| other.lane != lane && other.until >= now);
+        let others = self.deliveries.iter().fold(Rate::ZERO, |sum, other| sum + other.rate);
+        let until = now + sample.interval * 3 / 2;
+        self.deliveries.push(LaneDelivery { lane, rate: sample.rate, until });
+        // Samples come from every lane, and together they cover the time once.
+        let lanes = u32::try_from(self.deliveries.len()).unwrap_or(u32::MAX);
+        Delivery { rate: sample.rate + others, interval: sample.interval / lanes, ..sample }
+    }
+
     pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
         let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
         self.controller.on_feedback(&mut cx, feedback);
@@ -155,5 +180,30 @@ impl Path {
             self.controller.on_timeout(&mut cx);
             self.renew(now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_rate_control::{Profile, Start};
+
+    #[test]
+    fn the_controller_sees_what_all_lanes_deliver_together() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let start = Start { now: at(0), packet: 1500, rate: None };
+        let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+        let rtt = Duration::from_millis(80);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let interval = Duration::from_millis(10);
+        let sample =
+            |mbps| Delivery { rate: Rate::from_mbps(mbps), interval, application_limited: false };
+        assert_eq!(path.joined(at(10), LaneId(0), sample(100)), sample(100));
+        let both = path.joined(at(12), LaneId(1), sample(50));
+        assert_eq!((both.rate, both.interval), (Rate::from_mbps(150), interval / 2));
+        let renewed = path.joined(at(20), LaneId(0), sample(80));
+        assert_eq!(renewed.rate, Rate::from_mbps(130));
+        // Lane 1 has fallen silent.
+        assert_eq!(path.joined(at(30), LaneId(0), sample(90)), sample(90));
     }
 }

@@ -36,8 +36,10 @@ impl Lane {
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let limited = largest < self.limited_below;
         let received = (feedback.bytes.get(), feedback.largest_received);
-        let delivery =
-            news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
+        let delivery = news
+            .then(|| self.meter.on_feedback(received.0, received.1, limited))
+            .flatten()
+            .map(|delivery| path.joined(now, self.config.lane, delivery));
 
         let mut sample = self.settle(path, feedback);
         sample.marked_packets = marked;

@@ -1,0 +1,201 @@
+//! Named behaviours of whole transfers.
+
+use std::time::Duration;
+
+use longhaul_pathsim::{DuplexConfig, GilbertElliott, PathConfig, Probability};
+use longhaul_sim::{Accident, End, Report, Scenario, World};
+use longhaul_units::{Bytes, Rate};
+use longhaul_wire::{CloseCode, Protect};
+
+fn run(scenario: Scenario) -> Report {
+    World::new(scenario, false).run().unwrap_or_else(|broken| panic!("{broken}"))
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn line() -> PathConfig {
+    PathConfig::default().delay(ms(10)).rate(Rate::from_mbps(100), Bytes::new(250_000))
+}
+
+/// A single file of `mib` MiB that no bundle hides.
+fn one_file(seed: u64, mib: u64) -> Scenario {
+    Scenario { entries: 1, bytes: mib << 20, ..Scenario::new(seed) }
+}
+
+#[test]
+fn a_clean_path_needs_no_resends() {
+    for push in [true, false] {
+        let report = run(Scenario { push, ..one_file(1, 4) });
+        assert_eq!(report.runs, [CloseCode::DONE]);
+        assert_eq!(report.failed, 0);
+        assert_eq!(report.lanes[0].packets_resent, 0);
+    }
+}
+
+#[test]
+fn every_profile_finishes_over_loss_and_reordering() {
+    let path = line()
+        .loss(Probability::from_percent(3))
+        .reordering(Probability::from_percent(2), ms(4))
+        .burst_loss(GilbertElliott::bursts(Probability::from_ppm(500), 8));
+    for profile in ["auto", "fixed", "rbudp", "unlimited"] {
+        let rate = (profile != "auto").then_some(Rate::from_mbps(80));
+        let scenario = Scenario { profile, rate, ..one_file(2, 3) };
+        let scenario = scenario.over(&DuplexConfig::symmetric(path.clone()));
+        let report = run(scenario.clone());
+        assert_eq!(report.runs, [CloseCode::DONE], "{profile}");
+        assert!(report.lanes[0].packets_resent > 0);
+        assert_eq!(report.lanes[0].rounds > 0, profile == "rbudp");
+    }
+}
+
+#[test]
+fn several_lanes_are_no_slower_than_one() {
+    let path = line().rate(Rate::from_mbps(400), Bytes::new(2_000_000));
+    let scenario = |lanes| {
+        let scenario = Scenario { batch: 1, ..one_file(3, 12) };
+        scenario.over(&DuplexConfig::symmetric(path.clone())).with_lanes(lanes)
+    };
+    let (one, three) = (run(scenario(1)), run(scenario(3)));
+    assert_eq!(three.lanes.len(), 3);
+    assert!(three.took < one.took * 3 / 2, "{:?} against {:?}", three.took, one.took);
+}
+
+#[test]
+fn a_black_hole_on_a_new_route_is_found() {
+    let jumbo = DuplexConfig::symmetric(line().mtu(9000));
+    let narrow = DuplexConfig::symmetric(line().mtu(1300));
+    let scenario = Scenario { datagram_max: 8972, interface_max: 8972, ..one_file(4, 4) };
+    let report = run(scenario.over(&jumbo).fault(ms(250), Accident::Reroute(0, Box::new(narrow))));
+    assert_eq!(report.runs, [CloseCode::DONE]);
+    assert!(report.lanes[0].datagram <= 1272, "{:?}", report.lanes);
+}
+
+#[test]
+fn an_interface_smaller_than_it_says_is_no_obstacle() {
+    let jumbo = DuplexConfig::symmetric(line().mtu(9000));
+    let scenario = Scenario { datagram_max: 8972, ..one_file(5, 2) };
+    let report = run(scenario.over(&jumbo));
+    assert_eq!(report.lanes[0].datagram, 1472);
+}
+
+#[test]
+fn a_client_that_is_rebound_goes_on() {
+    for push in [true, false] {
+        let forward = line().rebinding(ms(150)).rebinding(ms(300));
+        let path = DuplexConfig { forward, backward: line() };
+        let report = run(Scenario { push, ..one_file(6, 6) }.over(&path));
+        assert_eq!(report.runs, [CloseCode::DONE]);
+        assert_eq!(report.failed, 0);
+    }
+}
+
+#[test]
+fn an_outage_is_survived() {
+    let path = DuplexConfig::symmetric(line().outage(ms(200), Duration::from_secs(8)));
+    let report = run(one_file(7, 4).over(&path));
+    assert_eq!(report.runs, [CloseCode::DONE]);
+    assert!(report.took > Duration::from_secs(8));
+}
+
+#[test]
+fn what_is_durable_is_not_read_or_sent_again() {
+    // 12 MiB take about a second; after 1.5 s at 60 Mb/s the first checkpoint is on disk.
+    let rate = Some(Rate::from_mbps(40));
+    for cut in [Accident::PowerCut(End::Server), Accident::Kill(End::Server)] {
+        let scenario = Scenario { profile: "fixed", rate, ..one_file(8, 12) };
+        let report = run(scenario.fault(ms(2000), cut));
+        assert_eq!(report.runs.last(), Some(&CloseCode::DONE));
+        assert_eq!(report.runs.len(), 2);
+        assert!(report.resumed_bytes >= 3 << 20, "{report:?}");
+        let resumed = (report.resumed_bytes >> 20) as usize;
+        assert_eq!(report.groups_read, 12 - resumed);
+    }
+}
+
+#[test]
+fn a_client_that_loses_power_resumes_a_pull() {
+    let rate = Some(Rate::from_mbps(40));
+    let scenario = Scenario { push: false, profile: "fixed", rate, ..one_file(9, 12) };
+    let report = run(scenario.fault(ms(2000), Accident::PowerCut(End::Client)));
+    assert_eq!(report.runs, [CloseCode::INTERNAL, CloseCode::DONE]);
+    assert!(report.resumed_bytes >= 3 << 20, "{report:?}");
+}
+
+#[test]
+fn corruption_in_clear_is_repaired_by_group() {
+    let path = DuplexConfig::symmetric(line().corruption(Probability::from_ppm(1000)));
+    let scenario = Scenario { protect: Protect::Clear, ..one_file(10, 4) };
+    let report = run(scenario.over(&path));
+    assert!(report.repairs > 0);
+    assert!(report.groups_read > 4 && report.groups_read <= 4 + report.repairs as usize);
+    assert_eq!(report.failed, 0);
+}
+
+#[test]
+fn corruption_of_authenticated_payload_is_only_loss() {
+    for protect in [Protect::Aead, Protect::Integrity] {
+        let path = DuplexConfig::symmetric(line().corruption(Probability::from_percent(1)));
+        let report = run(Scenario { protect, ..one_file(11, 4) }.over(&path));
+        assert_eq!((report.repairs, report.failed, report.groups_read), (0, 0, 4));
+        assert!(report.lanes[0].packets_resent > 0);
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_does_not_fit_and_keeps_the_rest() {
+    let full = Accident::DiskFull(Bytes::new(500_000));
+    let report = run(Scenario { entries: 40, ..Scenario::new(12) }.fault(ms(0), full));
+    assert_eq!(report.runs, [CloseCode::DONE]);
+    assert!(report.failed > 0 && report.failed < 40, "{report:?}");
+}
+
+#[test]
+fn a_failing_sync_ends_the_run_and_the_next_one_succeeds() {
+    let report = run(Scenario::new(13).fault(ms(0), Accident::SyncFails));
+    assert_eq!(report.runs, [CloseCode::STORAGE, CloseCode::DONE]);
+    assert_eq!(report.failed, 0);
+}
+
+#[test]
+fn a_file_that_changes_or_vanishes_while_it_is_read_is_not_published() {
+    for accident in [Accident::Vanish, Accident::Change] {
+        let report = run(one_file(14, 8).fault(ms(300), accident));
+        assert_eq!((report.runs.as_slice(), report.failed), (&[CloseCode::DONE][..], 1));
+    }
+}
+
+#[test]
+fn a_wrong_token_and_a_refusal_are_told() {
+    let report = run(Scenario { authorized: false, ..Scenario::new(15) });
+    assert_eq!(report.runs, [CloseCode::UNAUTHORIZED]);
+    let report = run(Scenario { granted: false, ..Scenario::new(15) });
+    assert_eq!(report.gave_up.as_deref(), Some("this server is read-only"));
+}
+
+#[test]
+fn a_stalled_receiver_loses_packets_and_no_more() {
+    let scenario = Scenario { socket_buffer: Bytes::new(200_000), ..one_file(16, 6) };
+    let report = run(scenario.fault(ms(250), Accident::Stall(End::Server, ms(400))));
+    assert_eq!(report.runs, [CloseCode::DONE]);
+    assert_eq!(report.failed, 0);
+}
+
+#[test]
+fn an_adversary_on_the_path_changes_nothing() {
+    let scenario = Scenario { adversary: 5, ..one_file(17, 4) };
+    let report = run(scenario.with_lanes(2));
+    assert_eq!((report.runs.as_slice(), report.failed), (&[CloseCode::DONE][..], 0));
+    assert_eq!(report.repairs, 0);
+}
+
+#[test]
+fn a_user_who_stops_and_starts_again_goes_on() {
+    let rate = Some(Rate::from_mbps(40));
+    let scenario = Scenario { profile: "rbudp", rate, ..one_file(18, 12) };
+    let report = run(scenario.fault(ms(2000), Accident::Cancel));
+    assert_eq!(report.runs, [CloseCode::CANCELLED, CloseCode::DONE]);
+    assert!(report.resumed_bytes > 0);
+}
