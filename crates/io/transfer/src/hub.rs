@@ -144,6 +144,12 @@ impl TransferHub {
                 }
                 Ok(())
             }
+            // A client may speak before it knows that it is refused.
+            (Message::Source(_) | Message::Sink(_), None, Some(_))
+                if lock(&self.state).refused.is_some() =>
+            {
+                Ok(())
+            }
             (Message::Refused(refused), _, None) => {
                 self.change(|state| state.refused = Some(refused));
                 Ok(())

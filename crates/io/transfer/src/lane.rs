@@ -72,6 +72,8 @@ struct LaneThread {
     /// The part of a message that the stream has not taken yet.
     unwritten: Vec<u8>,
     finished: bool,
+    /// The hub knows that the peer finished stream 0.
+    end_told: bool,
     credit_told: u64,
     view_due: Instant,
 }
@@ -104,6 +106,7 @@ impl LaneThread {
             repairs: Vec::new(),
             unwritten: Vec::new(),
             finished: false,
+            end_told: false,
             credit_told: 0,
             view_due: now,
         }
@@ -250,7 +253,8 @@ impl LaneThread {
                 return true;
             }
         }
-        if any && self.lane.stream_at_end(STREAM) {
+        if !self.end_told && self.lane.stream_at_end(STREAM) {
+            self.end_told = true;
             self.hub.on_stream_end();
         }
         any
