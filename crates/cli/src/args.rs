@@ -1,0 +1,356 @@
+//! The words of the command line, as they are written; what they mean is decided by each command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul_pathsim::Probability;
+use longhaul_rate_control::Profile;
+use longhaul_units::{Bytes, Rate};
+
+/// Moves very large data over long, fat networks at the rate that the path and both hosts can
+/// really take: encrypted, verified end to end, resumable.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, after_help = EXIT_STATUSES)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Common {
+    /// One JSON object on standard output, also on failure (then with `error`); the rest on
+    /// standard error
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Errors only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Details too: sockets, offloads, notices
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Copy files and trees to or from a `longhaul serve`
+    Cp(CpArgs),
+    /// Serve the files below a directory
+    Serve(ServeArgs),
+    /// Make tokens, and show which ones a file holds
+    Keys(KeysArgs),
+    /// A verified transfer over an emulated long path, and what it shows
+    Demo(DemoArgs),
+    /// Circuits: bandwidth booked as it varies over time
+    Circuits(CircuitsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(ManArgs),
+}
+
+/// `longhaul cp`.
+///
+/// Into an existing directory a source goes under its own name, else the destination takes the new
+/// name. A slash at the end of DST asks for a directory and makes it; at the end of SRC it means
+/// nothing. SRC/. means the contents of SRC. A local name with a colon is written ./a:b. Other
+/// bytes of a remote path are written as in URLs: %20 is a space, %25 is a %.
+///
+/// A file appears under its name only when it is whole, verified and durable. What an interrupted
+/// copy has written is kept: the same command again goes on from there.
+#[derive(Args, Debug)]
+#[command(override_usage = "longhaul cp [OPTIONS] SRC... DST", after_help = CP_EXAMPLES)]
+pub struct CpArgs {
+    /// What to copy, then where to; one side is lh://HOST[:PORT]/PATH
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    pub paths: Vec<OsString>,
+    /// Whole protocol: how losses are repaired, and what sets the rate
+    #[arg(long, value_name = "NAME", default_value = "auto", help = profile_help())]
+    #[arg(value_parser = PossibleValuesParser::new(Profile::names()), hide_possible_values = true)]
+    pub profile: String,
+    /// Most to send, as IP-layer bits per second with headers, like 1.6Gbps; profiles without a
+    /// rate control of their own send at it
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+    /// Protection of the data on its way; it is verified at the end whatever this says
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
+    pub protect: ProtectArg,
+    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// What carries the data
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = CarrierArg::Auto)]
+    pub carrier: CarrierArg,
+    /// UDP lanes, or TCP connections with --carrier tcp
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub lanes: u16,
+    /// When data is made durable at the destination
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
+    pub fsync: FsyncArg,
+}
+
+/// `longhaul serve`.
+///
+/// Clients prove that they hold a token, the server proves it to them. Nothing outside the root can
+/// be reached. Without an allow flag clients may both read and write. SIGTERM and Ctrl-C end it
+/// cleanly: what running transfers have written is kept and can be resumed.
+#[derive(Args, Debug)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<String>,
+    /// Directory that is served
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub root: PathBuf,
+    /// File with the tokens that are let in, one a line [default: a new token is made and printed]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Serve one client, then end; the exit status is that of the transfer
+    #[arg(long)]
+    pub once: bool,
+    /// Clients may copy from here; without --allow-write, only that
+    #[arg(long)]
+    pub allow_read: bool,
+    /// Clients may copy to here; without --allow-read, only that
+    #[arg(long)]
+    pub allow_write: bool,
+}
+
+/// `longhaul keys`.
+#[derive(Args, Debug)]
+pub struct KeysArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: KeysCommand,
+}
+
+/// What `longhaul keys` does.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Make a token in a new file that only you can read
+    #[command(after_help = KEYS_EXAMPLES)]
+    New {
+        /// File to make; - prints the token instead [default: ~/.config/longhaul/token]
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
+    /// Show the public name of each token in a file, as it stands in logs
+    Id {
+        /// File to read [default: ~/.config/longhaul/token]
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
+}
+
+/// `longhaul demo`.
+///
+/// Makes a tree of files in memory, starts a server and a client of this program, and puts an
+/// emulated path between them: a relay in user space on loopback addresses, no root needed. Then it
+/// compares the copy byte for byte, says what the path allowed, what was reached and where the
+/// losses went, and removes everything.
+#[derive(Args, Debug)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub struct DemoArgs {
+    /// Size of the tree; needs twice as much room in /dev/shm or TMPDIR
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    pub size: Bytes,
+    /// Rate of the path's narrowest link, at the IP layer
+    #[arg(long, value_name = "RATE", default_value = "1Gbps")]
+    pub rate: Rate,
+    /// Round trip without queues, like 100ms
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
+    pub rtt: std::time::Duration,
+    /// Packets lost at random in each direction, like 0.1%
+    #[arg(long, value_name = "PART", default_value = "0.1%")]
+    pub loss: Probability,
+}
+
+/// `longhaul circuits`.
+#[derive(Args, Debug)]
+pub struct CircuitsArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CircuitsCommand,
+}
+
+/// What `longhaul circuits` does.
+#[derive(Debug, Subcommand)]
+pub enum CircuitsCommand {
+    /// Repeat the simulations of the VBLS paper with the production calendar
+    #[command(after_help = SIMULATE_EXAMPLES)]
+    Simulate(SimulateArgs),
+    /// Measure how fast the calendar decides
+    Bench,
+}
+
+/// `longhaul circuits simulate`.
+#[derive(Args, Debug)]
+pub struct SimulateArgs {
+    /// Which experiment
+    #[arg(value_enum, default_value_t = Experiment::Main)]
+    pub experiment: Experiment,
+    /// Independent runs of each point
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// Requests in each run
+    #[arg(long, value_name = "N")]
+    pub requests: Option<usize>,
+    /// Offered load, a part of the link's capacity; `main` takes it several times
+    #[arg(long, value_name = "X", value_parser = parse_load)]
+    pub load: Vec<f64>,
+    /// Threads to run on
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub threads: usize,
+    /// Draw the paper's figure 3 to a file (`main` only)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// `longhaul man`.
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// Folder for a page of each command; without it, the program's page goes to standard output
+    pub folder: Option<PathBuf>,
+}
+
+/// `--protect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProtectArg {
+    /// Encrypted and authenticated
+    Aead,
+    /// Authenticated, not secret
+    Integrity,
+    /// Neither on the way; hashes still find every changed byte
+    Clear,
+}
+
+/// `--carrier`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CarrierArg {
+    /// UDP where it passes
+    Auto,
+    /// UDP or nothing
+    Udp,
+    /// TCP connections
+    Tcp,
+}
+
+/// `--fsync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FsyncArg {
+    /// Before a file is called done
+    End,
+    /// Left to the operating system: faster, and lost with its memory
+    Never,
+}
+
+/// Experiments of `longhaul circuits simulate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Experiment {
+    /// File transfers over one link: booked as VBLS and its relatives, and packet-switched
+    Main,
+    /// What the tick of the schedule and the switching time cost
+    Switching,
+    /// Several links, and requests that know little
+    Scenarios,
+}
+
+fn profile_help() -> String {
+    let mut help = "Whole protocol: how losses are repaired, and what sets the rate:".to_owned();
+    for profile in Profile::all() {
+        help += &format!("\n  {:<10} {}", profile.name, profile.description);
+    }
+    help
+}
+
+/// Reads `100ms`, `1.5 s`, `250us`; up to a minute.
+fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || format!("expected a time like 100ms or 0.5s, up to 60s, not {text}");
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit.trim_start() {
+        "us" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" => number,
+        _ => return Err(wrong()),
+    };
+    if seconds > 60.0 {
+        return Err(wrong());
+    }
+    Ok(std::time::Duration::from_secs_f64(seconds))
+}
+
+/// Reads a load above 0 and below 1.
+fn parse_load(text: &str) -> Result<f64, String> {
+    let load = text.parse().ok().filter(|load| *load > 0.0 && *load < 1.0);
+    load.ok_or_else(|| "expected a number above 0 and below 1, like 0.8".into())
+}
+
+const EXIT_STATUSES: &str = "\
+Exit status: 0 done and verified, 1 failed, 2 used wrongly.
+Start with `longhaul demo`, or with `longhaul serve` on one host and `longhaul cp` on the other.";
+
+const CP_EXAMPLES: &str = "\
+Examples:
+  longhaul cp run-17/ lh://dtn2.example/incoming/      push a tree, as incoming/run-17
+  longhaul cp run-17/. lh://dtn2.example/incoming/     push what is in it
+  longhaul cp lh://dtn2.example/run-17/a.h5 b.h5       pull a file under a new name
+  longhaul cp lh://[2001:db8::7]:7421/run-17 .         by address and port
+  longhaul cp --rate 1.6Gbps big.tar lh://dtn2/        take no more than 1.6 Gb/s
+  longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  longhaul serve --root /data                          prints a token and what to run elsewhere
+  longhaul serve --root /data --allow-read --token-file /etc/longhaul/tokens
+  longhaul serve --once --listen 192.0.2.7:7421";
+
+const KEYS_EXAMPLES: &str = "\
+Examples:
+  longhaul keys new                                    for `longhaul cp`, which looks there
+  longhaul keys new --token-file /etc/longhaul/tokens  for `longhaul serve --token-file`";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  longhaul demo                                        1 GiB over 1 Gb/s, 100 ms, 0.1 % loss
+  longhaul demo --size 200MiB --rate 200Mbps --rtt 30ms --loss 1%";
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  longhaul circuits simulate --seeds 5 --load 0.5 --load 0.9
+  longhaul circuits simulate switching --json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_loads() {
+        let ms = std::time::Duration::from_millis;
+        assert_eq!(parse_time("100ms"), Ok(ms(100)));
+        assert_eq!(parse_time("0.5 s"), Ok(ms(500)));
+        assert_eq!(parse_time("250us"), Ok(std::time::Duration::from_micros(250)));
+        for wrong in ["", "100", "ms", "1.2.3s", "61s", "1h", "-1s"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_load("0.8"), Ok(0.8));
+        for wrong in ["0", "1", "NaN", "x"] {
+            assert!(parse_load(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `longhaul circuits`.
+
+use std::path::Path;
+
+use longhaul_circuits::bench::{self, BenchOptions};
+use longhaul_circuits::simulate::scenarios::ScenarioOptions;
+use longhaul_circuits::simulate::switching::SwitchingOptions;
+use longhaul_circuits::simulate::{self, Options, Report, figure, scenarios, switching, table};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::args::{CircuitsArgs, CircuitsCommand, Experiment, SimulateArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+
+pub(crate) fn run(args: &CircuitsArgs, output: &Output) -> Result<(), Failure> {
+    match &args.command {
+        CircuitsCommand::Simulate(args) => simulate(args, output),
+        CircuitsCommand::Bench => {
+            let report = bench::run(&BenchOptions::default(), &mut |step| output.say(step));
+            output.result(&value(&report)?, bench::table(&report));
+            Ok(())
+        }
+    }
+}
+
+fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
+    let mut shown = None;
+    let mut progress = |done: usize, all: usize| {
+        let percent = done * 100 / all.max(1);
+        if shown != Some(percent / 10) {
+            shown = Some(percent / 10);
+            output.say(format!("{percent} % of {all} runs"));
+        }
+    };
+    let one_load = match args.load[..] {
+        [] => None,
+        [load] => Some(load),
+        _ if args.experiment == Experiment::Main => None,
+        _ => return Err(Failure::usage("this experiment takes one --load")),
+    };
+    if args.svg.is_some() && args.experiment != Experiment::Main {
+        return Err(Failure::usage("only the experiment `main` draws a figure"));
+    }
+    match args.experiment {
+        Experiment::Main => {
+            let mut options = Options { threads: args.threads, ..Options::default() };
+            set(&mut options.seeds, args.seeds);
+            set(&mut options.requests, args.requests);
+            if !args.load.is_empty() {
+                options.loads.clone_from(&args.load);
+            }
+            let report = simulate::run(&options, &mut progress);
+            if let Some(file) = &args.svg {
+                draw(&report, file)?;
+            }
+            output.result(&value(&report)?, table::report(&report));
+        }
+        Experiment::Switching => {
+            let mut options = SwitchingOptions { threads: args.threads, ..Default::default() };
+            set(&mut options.seeds, args.seeds);
+            set(&mut options.requests, args.requests);
+            set(&mut options.load, one_load);
+            let report = switching::run(&options, &mut progress);
+            output.result(&value(&report)?, table::switching(&report));
+        }
+        Experiment::Scenarios => {
+            let mut options = ScenarioOptions { threads: args.threads, ..Default::default() };
+            set(&mut options.seeds, args.seeds);
+            set(&mut options.requests, args.requests);
+            set(&mut options.load, one_load);
+            let report = scenarios::run(&options, &mut progress);
+            output.result(&value(&report)?, table::scenarios(&report));
+        }
+    }
+    Ok(())
+}
+
+fn set<T>(option: &mut T, given: Option<T>) {
+    if let Some(given) = given {
+        *option = given;
+    }
+}
+
+fn draw(report: &Report, file: &Path) -> Result<(), Failure> {
+    std::fs::write(file, figure::figure_3(report))
+        .map_err(|error| Failure::failed(format!("cannot write {}: {error}", file.display())))
+}
+
+fn value(report: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(report).map_err(|error| Failure::failed(format!("no JSON: {error}")))
+}

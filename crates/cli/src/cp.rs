@@ -1,0 +1,155 @@
+//! `longhaul cp`.
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use longhaul_objects::Fsync;
+use longhaul_rate_control::Profile;
+use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, Location, Progress, Stop};
+use longhaul_wire::Protect;
+
+use crate::args::{CarrierArg, CpArgs, FsyncArg, ProtectArg};
+use crate::failure::Failure;
+use crate::location::{self, Parsed};
+use crate::output::Output;
+use crate::progress::Display;
+use crate::report;
+use crate::signals::{self, Again};
+use crate::token;
+
+pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
+    let options = options(args)?;
+    let stop = Stop::default();
+    signals::install(&stop, Some(STOPPING), Again::Exit)
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let progress = Progress::default();
+    let (ended, end) = channel::<()>();
+    let done = std::thread::scope(|scope| {
+        let display = Display::new(output);
+        scope.spawn(|| display.follow(&progress, end));
+        let done = longhaul_transfer::copy(&options, &progress, &stop);
+        drop(ended);
+        done
+    });
+    let report = done.map_err(|error| failure(&error, &progress))?;
+    if output.verbose {
+        report.notices.iter().for_each(|notice| output.detail(format!("note: {notice}")));
+    }
+    for (path, reason) in &report.failures {
+        crate::output::complain(format!("longhaul: {path}: {reason}"));
+    }
+    output.say(report::sentence(&report));
+    let json = report::json(&report);
+    if report.failures.is_empty() {
+        if output.json {
+            crate::output::print_json(&json.into());
+        }
+        return Ok(());
+    }
+    let failed = match report.failures.len() {
+        1 => "1 entry was not copied".to_owned(),
+        many => format!("{many} entries were not copied"),
+    };
+    Err(Failure::failed(format!(
+        "{failed}; the rest is complete, run the same command again to retry"
+    ))
+    .with_fields(json))
+}
+
+/// What `args` mean.
+fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
+    let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
+    let mut paths = Vec::new();
+    for text in &args.paths {
+        paths.push(location::parse(text).map_err(usage)?);
+    }
+    let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
+        return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
+    };
+    check_sides(&paths, &destination)?;
+    let contents = paths[0].contents;
+    if paths.iter().any(|source| source.contents != contents) {
+        return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
+    }
+    let needs_rate = Profile::by_name(&args.profile).is_some_and(|profile| profile.needs_rate);
+    if needs_rate && args.rate.is_none() {
+        let name = &args.profile;
+        return Err(Failure::usage(format!("profile {name} sends at your rate: say --rate RATE")));
+    }
+    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
+        return Err(Failure::usage("at a rate of zero nothing moves"));
+    }
+    let fsync = match args.fsync {
+        FsyncArg::End => Fsync::End,
+        FsyncArg::Never => Fsync::Never { boot: boot_id()? },
+    };
+    let file = token::file_or_default(args.token_file.as_deref())?;
+    let token = token::read(&file)?.swap_remove(0);
+    Ok(CopyOptions {
+        destination_is_directory: destination.trailing_slash,
+        copy_contents: contents,
+        sources: paths.into_iter().map(|source| source.location).collect(),
+        destination: destination.location,
+        token,
+        profile: args.profile.clone(),
+        rate: args.rate,
+        protect: match args.protect {
+            ProtectArg::Aead => Protect::Aead,
+            ProtectArg::Integrity => Protect::Integrity,
+            ProtectArg::Clear => Protect::Clear,
+        },
+        carrier: match args.carrier {
+            CarrierArg::Auto => CarrierChoice::Auto,
+            CarrierArg::Udp => CarrierChoice::Udp,
+            CarrierArg::Tcp => CarrierChoice::Tcp,
+        },
+        lanes: args.lanes,
+        fsync,
+        idle_timeout: IDLE_TIMEOUT,
+    })
+}
+
+/// One side is here, the other at one server.
+fn check_sides(sources: &[Parsed], destination: &Parsed) -> Result<(), Failure> {
+    let server = |location: &Location| match location {
+        Location::Local(_) => None,
+        Location::Remote { host, port, .. } => Some((host.clone(), *port)),
+    };
+    let first = server(&sources[0].location);
+    if sources.iter().any(|source| server(&source.location) != first) {
+        return Err(Failure::usage("all sources have to be on this host, or all at one server"));
+    }
+    match (first, server(&destination.location)) {
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+        (None, None) => Err(Failure::usage(
+            "both sides are on this host, which is what cp is for; one has to be lh://HOST/PATH",
+        )),
+        (Some(_), Some(_)) => Err(Failure::usage(
+            "both sides are remote: run this at one of the two servers, or copy in two steps",
+        )),
+    }
+}
+
+/// What tells this run of the operating system from others.
+fn boot_id() -> Result<[u8; 16], Failure> {
+    let text = std::fs::read_to_string(BOOT_ID)
+        .map_err(|error| Failure::failed(format!("cannot read {BOOT_ID}: {error}")))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16)
+        .map(u128::to_be_bytes)
+        .map_err(|_| Failure::failed(format!("{BOOT_ID} holds no identifier")))
+}
+
+fn failure(error: &CopyError, progress: &Progress) -> Failure {
+    match error {
+        CopyError::Usage(text) => Failure::usage(text),
+        error => {
+            Failure::failed(error.to_string()).with_fields(report::partial(&progress.snapshot()))
+        }
+    }
+}
+
+/// The protocol's own (docs/protocol.md section 3).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const STOPPING: &str = "stopping (once more to stop at once)";

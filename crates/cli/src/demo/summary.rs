@@ -1,0 +1,224 @@
+//! What the demo shows, in words and as JSON.
+
+use std::fmt::Write;
+
+use longhaul_pathsim::DropReason;
+use longhaul_units::{Bytes, Duration, Rate};
+use serde_json::{Value, json};
+
+use super::relay::{DirectionReport, EmulatedPath, RelayReport};
+use super::tree::Made;
+use crate::progress::{milliseconds, percent};
+
+/// Everything that is known at the end. The copy is the same byte for byte.
+pub(super) struct Outcome {
+    pub path: EmulatedPath,
+    pub made: Made,
+    /// The JSON of `longhaul cp`.
+    pub copied: Value,
+    pub relayed: RelayReport,
+}
+
+impl Outcome {
+    /// Rate at which file data can pass at best: what the headers and the losses leave.
+    fn allowed(&self) -> Rate {
+        let arriving = self.path.loss.complement().as_ppb();
+        self.path.rate.scale(DATA, self.path.mtu).scale(arriving, 1_000_000_000)
+    }
+
+    /// Time for all data at that rate.
+    fn allowed_time(&self) -> Duration {
+        self.allowed().time_for(self.made.bytes)
+    }
+
+    fn number(&self, field: &str) -> f64 {
+        self.copied.get(field).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    fn count(&self, field: &str) -> u64 {
+        self.copied.get(field).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn cpu(&self, side: &str) -> Option<f64> {
+        self.copied.get("cpu_seconds")?.get(side)?.as_f64()
+    }
+
+    /// For scripts (docs/operating.md).
+    pub(super) fn json(&self) -> Value {
+        let direction = |report: &DirectionReport| {
+            json!({
+                "packets": report.path.offered,
+                "lost_random": report.path.dropped(DropReason::Random),
+                "lost_queue": report.path.dropped(DropReason::Queue),
+                "lost_mtu": report.path.dropped(DropReason::Mtu),
+                "queue_ms_max": ms(report.queue_delay_max),
+                "late_ms_mean": ms(report.lateness_mean),
+                "late_ms_max": ms(report.lateness_max),
+                "overflows": report.overflows,
+                "unsent": report.unsent,
+                "cpu_seconds": report.cpu.as_secs_f64(),
+            })
+        };
+        json!({
+            "path": {
+                "rate_bps": self.path.rate.as_bps(),
+                "rtt_ms": ms(self.path.rtt),
+                "loss": f64::from(self.path.loss.as_ppb()) / 1e9,
+                "queue_bytes": self.path.queue.get(),
+                "forward": direction(&self.relayed.forward),
+                "backward": direction(&self.relayed.backward),
+            },
+            "allowed_bps": self.allowed().as_bps(),
+            "allowed_seconds": self.allowed_time().as_secs_f64(),
+            "cp": self.copied,
+            "files": self.made.files,
+            "bytes": self.made.bytes,
+            "identical": true,
+        })
+    }
+
+    /// For a newcomer.
+    pub(super) fn text(&self) -> String {
+        let Self { path, made, relayed, .. } = self;
+        let forward = &relayed.forward;
+        let seconds = self.number("seconds");
+        let goodput = Rate::from_bps(self.count("goodput_bps"));
+        let mut out = String::new();
+        let mut line = |name: &str, text: String| {
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "{name:<9} {text}");
+        };
+        line(
+            "path",
+            format!(
+                "{}, round trip {}, {} lost at random each way, {} queue",
+                path.rate,
+                milliseconds(path.rtt),
+                path.loss,
+                path.queue
+            ),
+        );
+        line(
+            "allowed",
+            format!(
+                "{} of file data: {DATA} bytes of each {} are data, and what is lost goes twice",
+                self.allowed(),
+                path.mtu
+            ),
+        );
+        let part = self.allowed_time().as_secs_f64() * 100.0 / seconds.max(1e-9);
+        line(
+            "reached",
+            format!(
+                "{goodput}, {part:.1} % of that: {} in {seconds:.2} s, start to durable end \
+                 ({:.2} s of it set-up)",
+                Bytes::new(made.bytes),
+                self.number("setup_seconds")
+            ),
+        );
+        let lost = |reason| forward.path.dropped(reason);
+        line(
+            "losses",
+            format!(
+                "the path lost {} of the {} packets with data ({}): {} at random, {} in its full \
+                 queue, {} too large for it; {} packets carried bytes again",
+                forward.path.total_dropped(),
+                forward.path.offered,
+                percent(forward.path.total_dropped(), forward.path.offered),
+                lost(DropReason::Random),
+                lost(DropReason::Queue),
+                lost(DropReason::Mtu),
+                self.count("packets_resent")
+            ),
+        );
+        line(
+            "queue",
+            format!("at most {} of waiting on the path", milliseconds(forward.queue_delay_max)),
+        );
+        let cores = |cpu: Option<f64>| match cpu {
+            Some(cpu) => format!("{cpu:.1} s"),
+            None => "unknown".into(),
+        };
+        line(
+            "hosts",
+            format!(
+                "CPU time {} at the sender, {} at the receiver; what limited the copy: {}",
+                cores(self.cpu("local")),
+                cores(self.cpu("remote")),
+                self.copied.get("bottleneck").and_then(Value::as_str).unwrap_or("unknown")
+            ),
+        );
+        line(
+            "emulator",
+            format!(
+                "late by {} on average, {} at worst, {:.1} s of CPU time{}",
+                milliseconds(forward.lateness_mean),
+                milliseconds(forward.lateness_max.max(relayed.backward.lateness_max)),
+                (forward.cpu + relayed.backward.cpu).as_secs_f64(),
+                self.trouble()
+            ),
+        );
+        line("verified", format!("all {} files are the same, byte for byte", made.files));
+        out
+    }
+
+    /// What this host lost beside the emulated path, if anything.
+    fn trouble(&self) -> String {
+        let both = [&self.relayed.forward, &self.relayed.backward];
+        let overflows: u64 = both.iter().map(|report| report.overflows).sum();
+        let unsent: u64 = both.iter().map(|report| report.unsent).sum();
+        let mut text = String::new();
+        if overflows > 0 {
+            text += &format!(
+                "; this host dropped {overflows} batches before the path, which adds to the losses \
+                 (raise net.core.rmem_max)"
+            );
+        }
+        if unsent > 0 {
+            text += &format!("; this host refused {unsent} packets behind the path");
+        }
+        text
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e3
+}
+
+/// Data in a full packet of 1500 bytes: less IP and UDP (28), header (32) and tag (16)
+/// (docs/protocol.md section 4).
+const DATA: u32 = 1_500 - 28 - 32 - 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_pathsim::Probability;
+
+    #[test]
+    fn what_the_path_allows_is_what_headers_and_losses_leave() {
+        let outcome = Outcome {
+            path: EmulatedPath {
+                rate: Rate::from_gbps(1),
+                rtt: Duration::from_millis(100),
+                loss: Probability::from_percent(1),
+                queue: Bytes::new(12_500_000),
+                mtu: 1_500,
+                seed: 1,
+            },
+            made: Made { files: 3, bytes: 939_840_000 },
+            copied: json!({
+                "seconds": 10.0, "setup_seconds": 0.5, "goodput_bps": 751_872_000,
+                "packets_resent": 12, "bottleneck": "network",
+                "cpu_seconds": { "local": 1.25, "remote": null },
+            }),
+            relayed: RelayReport::default(),
+        };
+        // 10^9 x 1424 / 1500 x 0.99.
+        assert_eq!(outcome.allowed().as_bps(), 939_839_999);
+        assert_eq!(outcome.allowed_time().as_millis(), 8_000);
+        let text = outcome.text();
+        assert!(text.contains("reached   752 Mb/s, 80.0 % of that"), "{text}");
+        assert!(text.contains("CPU time 1.2 s at the sender, unknown at the receiver"), "{text}");
+        assert_eq!(outcome.json()["allowed_bps"], 939_839_999);
+    }
+}

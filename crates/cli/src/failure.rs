@@ -1,0 +1,49 @@
+use std::fmt;
+use std::process::ExitCode;
+
+use serde_json::{Map, Value};
+
+/// Why a command did not do what was asked, in words for the user.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    status: u8,
+    /// What failed, on which file or host, what is kept, what to do next.
+    pub(crate) message: String,
+    /// What else there is to say in JSON.
+    pub(crate) fields: Map<String, Value>,
+}
+
+impl Failure {
+    /// The command was used wrongly; nothing was done.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { status: USAGE, message: message.into(), fields: Map::new() }
+    }
+
+    /// It did not succeed.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self { status: FAILED, message: message.into(), fields: Map::new() }
+    }
+
+    /// The same, with what is known of the attempt.
+    pub(crate) fn with_fields(self, fields: Map<String, Value>) -> Self {
+        Self { fields, ..self }
+    }
+
+    /// The same, with more lines of words.
+    pub(crate) fn adding(self, text: impl fmt::Display) -> Self {
+        Self { message: format!("{}\n{text}", self.message), ..self }
+    }
+
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+const FAILED: u8 = 1;
+const USAGE: u8 = 2;

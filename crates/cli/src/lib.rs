@@ -1,0 +1,82 @@
+//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `circuits`.
+//!
+//! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
+//! (`longhaul-transfer`, `longhaul-circuits`), shows progress, and says how it went: for people on
+//! standard error, for scripts as one JSON object on standard output. It holds no protocol; the
+//! only path it emulates is that of the demo ([`demo::relay`]).
+//!
+//! Exit statuses, JSON fields and files are described in docs/operating.md and kept stable.
+//!
+//! ```
+//! use std::ffi::OsStr;
+//! use longhaul_cli::location;
+//!
+//! let parsed = location::parse(OsStr::new("lh://data.example/run%2017/")).unwrap();
+//! assert_eq!(location::display(&parsed.location), "lh://data.example/run%2017");
+//! assert!(parsed.trailing_slash);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod args;
+mod circuits;
+mod cp;
+pub mod demo;
+mod failure;
+mod keys;
+pub mod location;
+mod man;
+mod output;
+mod progress;
+mod report;
+mod serve;
+mod signals;
+mod token;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use self::args::{Cli, Command};
+use self::failure::Failure;
+use self::output::Output;
+
+/// Runs the command that `words` ask for, the program's name first, and returns its exit status:
+/// 0 done and verified, 1 failed, 2 used wrongly.
+pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => return misused(&words, &error),
+    };
+    let output = Output::new(&cli.common);
+    let done = match &cli.command {
+        Command::Cp(args) => cp::run(args, &output),
+        Command::Serve(args) => serve::run(args, &output),
+        Command::Keys(args) => keys::run(args, &output),
+        Command::Demo(args) => demo::run(args, &output),
+        Command::Circuits(args) => circuits::run(args, &output),
+        Command::Man(args) => man::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => output.failed(&failure),
+    }
+}
+
+/// Tells what clap found, as JSON too where that was asked for.
+fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
+    // Nothing can be done about an output that is closed.
+    let _ = error.print();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return ExitCode::SUCCESS;
+    }
+    if words.iter().any(|word| word == "--json") {
+        let text = error.to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        output::print_json(&serde_json::json!({ "error": message }));
+    }
+    Failure::usage("").exit_code()
+}

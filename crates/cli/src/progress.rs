@@ -1,0 +1,161 @@
+//! Progress on a terminal.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_rate_control::Bound;
+use longhaul_transfer::{Progress, Snapshot};
+use longhaul_units::Bytes;
+
+use crate::output::Output;
+
+/// A bar and a line of figures, where there is a terminal to show them.
+pub(crate) struct Display {
+    bar: ProgressBar,
+    output: Output,
+    notice: Option<String>,
+}
+
+impl Display {
+    pub(crate) fn new(output: &Output) -> Self {
+        let target = match output.quiet {
+            true => ProgressDrawTarget::hidden(),
+            // Hidden by itself where standard error is no terminal.
+            false => ProgressDrawTarget::stderr_with_hz(REFRESH_HZ),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{bar:24} {prefix}\n{msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self { bar, output: *output, notice: None }
+    }
+
+    /// Shows `progress` until the other end of `end` is dropped.
+    pub(crate) fn follow(mut self, progress: &Progress, end: Receiver<()>) {
+        while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
+            self.show(&progress.snapshot());
+        }
+        self.bar.finish_and_clear();
+    }
+
+    fn show(&mut self, snapshot: &Snapshot) {
+        if snapshot.notice != self.notice {
+            self.notice.clone_from(&snapshot.notice);
+            if let Some(notice) = &self.notice {
+                self.bar.suspend(|| self.output.say(notice));
+            }
+        }
+        if let Some(total) = snapshot.bytes_total {
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(snapshot.bytes_done);
+        self.bar.set_prefix(amounts(snapshot));
+        self.bar.set_message(figures(snapshot));
+    }
+}
+
+/// How much of how much, how fast, and how long it will take.
+fn amounts(snapshot: &Snapshot) -> String {
+    let done = Bytes::new(snapshot.bytes_done);
+    let rate = snapshot.rate;
+    let Some(total) = snapshot.bytes_total else {
+        return format!("{done} of a tree that is still being listed, {rate}");
+    };
+    let percent = match total {
+        0 => 100,
+        _ => (u128::from(snapshot.bytes_done) * 100 / u128::from(total)).min(100),
+    };
+    let left = total.saturating_sub(snapshot.bytes_done);
+    let eta = match rate.as_bps() {
+        0 => String::new(),
+        _ => format!(", {} left", clock(rate.time_for(left))),
+    };
+    format!("{percent} % of {}, {rate}{eta}", Bytes::new(total))
+}
+
+/// What the path and the hosts do.
+fn figures(snapshot: &Snapshot) -> String {
+    let mut parts = Vec::new();
+    match snapshot.files_total {
+        Some(total) => parts.push(format!("{} of {total} entries", snapshot.files_done)),
+        None => parts.push(format!("{} entries", snapshot.files_done)),
+    }
+    if !snapshot.rtt.is_zero() {
+        parts.push(format!("RTT {}", milliseconds(snapshot.rtt)));
+    }
+    if snapshot.packets_sent > 0 {
+        parts.push(format!("loss {}", percent(snapshot.packets_lost, snapshot.packets_sent)));
+    }
+    match snapshot.bound {
+        None | Some(Bound::Application) => {}
+        Some(bound) => parts.push(format!("limited by: {bound}")),
+    }
+    parts.join(", ")
+}
+
+/// A part of a whole, with two significant decimals.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+/// Milliseconds with three digits or so.
+pub(crate) fn milliseconds(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
+}
+
+/// Hours, minutes and seconds, as many as needed.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m}:{s:02}"),
+        (h, m, s) => format!("{h}:{m:02}:{s:02}"),
+    }
+}
+
+const REFRESH: Duration = Duration::from_millis(200);
+const REFRESH_HZ: u8 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_units::Rate;
+
+    #[test]
+    fn figures_of_a_running_copy() {
+        let snapshot = Snapshot {
+            bytes_done: 412_000_000,
+            bytes_total: Some(1_073_741_824),
+            files_done: 12,
+            files_total: Some(340),
+            rate: Rate::from_mbps(950),
+            rtt: Duration::from_millis(100),
+            packets_sent: 290_000,
+            packets_lost: 290,
+            bound: Some(Bound::ReceiverDisk),
+            ..Snapshot::default()
+        };
+        assert_eq!(amounts(&snapshot), "38 % of 1.07 GB, 950 Mb/s, 5 s left");
+        let expected = "12 of 340 entries, RTT 100 ms, loss 0.10 %, limited by: receiver disk";
+        assert_eq!(figures(&snapshot), expected);
+    }
+
+    #[test]
+    fn nothing_is_said_that_is_not_known() {
+        let snapshot = Snapshot::default();
+        assert_eq!(amounts(&snapshot), "0 B of a tree that is still being listed, 0 b/s");
+        assert_eq!(figures(&snapshot), "0 entries");
+        let empty = Snapshot { bytes_total: Some(0), ..snapshot };
+        assert_eq!(amounts(&empty), "100 % of 0 B, 0 b/s");
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(clock(Duration::from_secs(59)), "59 s");
+        assert_eq!(clock(Duration::from_secs(61)), "1:01");
+        assert_eq!(clock(Duration::from_secs(36_000)), "10:00:00");
+        assert_eq!(milliseconds(Duration::from_micros(250)), "0.25 ms");
+        assert_eq!(milliseconds(Duration::from_micros(101_400)), "101 ms");
+    }
+}

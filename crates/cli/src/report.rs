@@ -1,0 +1,186 @@
+//! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
+
+use longhaul_rate_control::LossCounts;
+use longhaul_transfer::{CopyReport, Snapshot};
+use longhaul_units::{Bytes, Duration, Rate};
+use serde_json::{Map, Value, json};
+
+use crate::progress::{milliseconds, percent};
+
+/// File data moved by this run per second of it.
+pub(crate) fn goodput(report: &CopyReport) -> Rate {
+    Rate::from_bytes_over(report.bytes.saturating_sub(report.resumed_bytes), report.elapsed)
+}
+
+/// The fields of docs/operating.md.
+pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
+    let failures: Vec<Value> = report
+        .failures
+        .iter()
+        .map(|(path, reason)| json!({ "path": path, "reason": reason }))
+        .collect();
+    object(json!({
+        "bytes": report.bytes,
+        "files": report.files,
+        "seconds": seconds(report.elapsed),
+        "setup_seconds": seconds(report.setup),
+        "goodput_bps": goodput(report).as_bps(),
+        "carrier": report.carrier,
+        "profile": report.profile,
+        "protect": report.protect.name(),
+        "rtt_ms": seconds(report.rtt) * 1e3,
+        "packets_sent": report.packets_sent,
+        "packets_resent": report.packets_resent,
+        "lost": lost(&report.lost),
+        "bottleneck": report.bottleneck.name(),
+        "cpu_seconds": {
+            "local": seconds(report.cpu_local),
+            "remote": report.cpu_remote.map(seconds),
+        },
+        "resumed_bytes": report.resumed_bytes,
+        "verified": report.verified,
+        "failures": failures,
+        "notices": report.notices,
+    }))
+}
+
+/// What is known of a copy that did not come to its end.
+pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
+    object(json!({
+        "bytes": snapshot.bytes_done,
+        "files": snapshot.files_done,
+        "seconds": seconds(snapshot.elapsed),
+        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "packets_sent": snapshot.packets_sent,
+        "resumed_bytes": snapshot.resumed_bytes,
+        "verified": false,
+    }))
+}
+
+/// For people.
+pub(crate) fn sentence(report: &CopyReport) -> String {
+    let checked = if report.verified { "copied and verified" } else { "copied" };
+    let mut text = format!(
+        "{} in {} entries {checked} in {:.2} s: {} ({}, {}, {}",
+        Bytes::new(report.bytes),
+        report.files,
+        seconds(report.elapsed),
+        goodput(report),
+        report.carrier.to_uppercase(),
+        report.profile,
+        report.protect.name(),
+    );
+    if !report.rtt.is_zero() {
+        text += &format!(", RTT {}", milliseconds(report.rtt));
+    }
+    text += ")";
+    if report.resumed_bytes > 0 {
+        text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
+    }
+    if report.packets_sent > 0 {
+        text += &format!("; {}", losses(&report.lost, report.packets_sent));
+    }
+    text + &format!("; bottleneck: {}", report.bottleneck)
+}
+
+/// How many were lost of how many, and where.
+fn losses(lost: &LossCounts, sent: u64) -> String {
+    if lost.total() == 0 {
+        return format!("none of {sent} packets lost");
+    }
+    let places = [
+        (lost.network, "on the path"),
+        (lost.socket, "at the receiver's socket"),
+        (lost.host, "elsewhere in the receiving host"),
+    ];
+    let places: Vec<String> = places
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, place)| format!("{count} {place}"))
+        .collect();
+    format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
+}
+
+/// Losses by cause. What is lost on the path is of unknown cause: neither end can see why.
+fn lost(lost: &LossCounts) -> Value {
+    json!({
+        "congestion": 0,
+        "random": 0,
+        "socket": lost.socket,
+        "host": lost.host,
+        "sender": 0,
+        "unknown": lost.network,
+    })
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+/// To the microsecond.
+fn seconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_wire::{Bottleneck, Protect};
+
+    fn report() -> CopyReport {
+        CopyReport {
+            bytes: 1_000_000_000,
+            files: 12,
+            elapsed: Duration::from_millis(10_000),
+            setup: Duration::from_millis(512),
+            carrier: "udp",
+            profile: "auto".into(),
+            protect: Protect::Aead,
+            rtt: Duration::from_micros(100_250),
+            packets_sent: 703_000,
+            packets_resent: 712,
+            lost: LossCounts { network: 700, socket: 3, host: 0 },
+            bottleneck: Bottleneck::Network,
+            cpu_local: Duration::from_millis(1_500),
+            cpu_remote: None,
+            resumed_bytes: 0,
+            verified: true,
+            failures: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn json_has_the_fields_of_the_contract() {
+        let json = Value::Object(json(&report()));
+        let expected = json!({
+            "bytes": 1_000_000_000, "files": 12, "seconds": 10.0, "setup_seconds": 0.512,
+            "goodput_bps": 800_000_000, "carrier": "udp", "profile": "auto", "protect": "aead",
+            "rtt_ms": 100.25, "packets_sent": 703_000, "packets_resent": 712,
+            "lost": { "congestion": 0, "random": 0, "socket": 3, "host": 0, "sender": 0,
+                "unknown": 700 },
+            "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
+            "resumed_bytes": 0, "verified": true, "failures": [], "notices": [],
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn bytes_that_were_there_before_are_no_goodput() {
+        let report = CopyReport { resumed_bytes: 600_000_000, ..report() };
+        assert_eq!(goodput(&report), Rate::from_mbps(320));
+    }
+
+    #[test]
+    fn the_sentence_says_how_fast_and_what_was_lost_where() {
+        assert_eq!(
+            sentence(&report()),
+            "1.00 GB in 12 entries copied and verified in 10.00 s: 800 Mb/s (UDP, auto, aead, \
+             RTT 100 ms); lost 0.10 % of 703000 packets: 700 on the path, 3 at the receiver's \
+             socket; bottleneck: network"
+        );
+    }
+}

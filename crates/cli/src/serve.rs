@@ -1,0 +1,230 @@
+//! `longhaul serve`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_transfer::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Stop};
+use longhaul_units::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::args::ServeArgs;
+use crate::failure::Failure;
+use crate::output::{Output, complain, print_json};
+use crate::signals::{self, Again};
+use crate::token;
+
+pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+    let listen = match &args.listen {
+        Some(text) => address(text).map_err(Failure::usage)?,
+        None => SocketAddr::new(any_address(), DEFAULT_PORT),
+    };
+    let made = match args.token_file {
+        Some(_) => None,
+        None => Some(token::generate()?),
+    };
+    let tokens = match (&args.token_file, &made) {
+        (Some(file), _) => token::read(file)?,
+        (None, made) => made.iter().cloned().collect(),
+    };
+    let either = args.allow_read || args.allow_write;
+    let options = ServeOptions {
+        listen,
+        root: args.root.clone(),
+        tokens,
+        once: args.once,
+        allow_read: args.allow_read || !either,
+        allow_write: args.allow_write || !either,
+        connections_max: CONNECTIONS_MAX,
+        idle_timeout: IDLE_TIMEOUT,
+    };
+    let stop = Stop::default();
+    signals::install(&stop, Some(STOPPING), Again::Exit)
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let started = Instant::now();
+    let account = Mutex::new(Account::default());
+    let events = |event: ServeEvent| {
+        if let ServeEvent::Listening(at) = &event {
+            announce(*at, &options, made.as_ref().map(ToString::to_string), output);
+        }
+        account.lock().unwrap_or_else(PoisonError::into_inner).take(&event, output);
+    };
+    let done = longhaul_transfer::serve(&options, &events, &stop);
+    let account = account.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let fields = account.fields(started.elapsed());
+    if let Err(error) = done {
+        return Err(Failure::failed(explain(&error)).with_fields(fields));
+    }
+    if options.once
+        && let Some(reason) = account.last_failure
+    {
+        return Err(Failure::failed(format!("the transfer failed: {reason}")).with_fields(fields));
+    }
+    if output.json {
+        print_json(&Value::Object(fields));
+    }
+    Ok(())
+}
+
+/// What happened so far.
+#[derive(Debug, Default)]
+struct Account {
+    transfers: u64,
+    failed: u64,
+    refused: u64,
+    bytes: u64,
+    /// Why the latest transfer failed, if it did.
+    last_failure: Option<String>,
+}
+
+impl Account {
+    fn take(&mut self, event: &ServeEvent, output: &Output) {
+        match event {
+            ServeEvent::Listening(_) => {}
+            ServeEvent::Began { client, what } => output.say(format!("{client}: {what}")),
+            ServeEvent::Ended { client, outcome: Ok(bytes) } => {
+                self.transfers += 1;
+                self.bytes += bytes;
+                self.last_failure = None;
+                output.say(format!("{client}: done, {}", Bytes::new(*bytes)));
+            }
+            ServeEvent::Ended { client, outcome: Err(reason) } => {
+                self.transfers += 1;
+                self.failed += 1;
+                self.last_failure = Some(reason.clone());
+                complain(format!("{client}: failed: {reason}"));
+            }
+            ServeEvent::Refused { client, reason } => {
+                self.refused += 1;
+                complain(format!("{client}: refused: {reason}"));
+            }
+            ServeEvent::Notice(text) => output.detail(format!("note: {text}")),
+            other => output.detail(format!("{other:?}")),
+        }
+    }
+
+    fn fields(&self, elapsed: Duration) -> Map<String, Value> {
+        let mut fields = Map::new();
+        for (name, value) in [
+            ("transfers", json!(self.transfers)),
+            ("failed", json!(self.failed)),
+            ("refused", json!(self.refused)),
+            ("bytes", json!(self.bytes)),
+            ("seconds", json!(elapsed.as_millis() as f64 / 1e3)),
+        ] {
+            fields.insert(name.into(), value);
+        }
+        fields
+    }
+}
+
+/// Says where the server listens and, when its token is new, what to run on the other side.
+fn announce(at: SocketAddr, options: &ServeOptions, made: Option<String>, output: &Output) {
+    let access = match (options.allow_read, options.allow_write) {
+        (true, false) => "read only",
+        (false, true) => "write only",
+        _ => "read and write",
+    };
+    let root = options.root.display();
+    output.say(format!("{LISTENING}{at}, serving {root} ({access})"));
+    let Some(token) = made else { return };
+    let remote = format!("lh://{}/", authority(at));
+    complain("no --token-file given, so this token is new and dies with this server. Elsewhere:");
+    complain(format!("  (umask 077; echo {token} > longhaul.token)"));
+    if options.allow_write {
+        complain(format!("  longhaul cp --token-file longhaul.token FILE... {remote}"));
+    }
+    if options.allow_read {
+        complain(format!("  longhaul cp --token-file longhaul.token {remote}FILE ."));
+    }
+}
+
+/// How others name the server, as far as it can know.
+fn authority(at: SocketAddr) -> String {
+    let host = match at.ip() {
+        ip if ip.is_unspecified() => {
+            rustix::system::uname().nodename().to_string_lossy().into_owned()
+        }
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    match at.port() {
+        DEFAULT_PORT => host,
+        port => format!("{host}:{port}"),
+    }
+}
+
+/// Reads `ADDR:PORT`, `[ADDR]:PORT`, or an address alone.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let alone = |text: &str| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT));
+    text.parse().or_else(|_| alone(bracketed.unwrap_or(text))).map_err(|_| {
+        format!(
+            "--listen {text}: expected an address and port of this host, like 192.0.2.7:7420 \
+                 or [::]:7420"
+        )
+    })
+}
+
+/// IPv6 and IPv4 where both work, else IPv4.
+fn any_address() -> IpAddr {
+    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
+        Err(_) => Ipv4Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn explain(error: &ServeError) -> String {
+    match error {
+        ServeError::Listen { error: cause, .. }
+            if cause.kind() == std::io::ErrorKind::AddrInUse =>
+        {
+            format!(
+                "{error}: another program uses the port, perhaps another longhaul serve; \
+                     choose one with --listen ADDR:PORT"
+            )
+        }
+        ServeError::Listen { error: cause, .. }
+            if cause.kind() == std::io::ErrorKind::AddrNotAvailable =>
+        {
+            format!("{error}: --listen takes an address of this host")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// How the line begins that tells the address; the demo waits for it.
+pub(crate) const LISTENING: &str = "listening on ";
+/// The protocol's own (docs/protocol.md section 3).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Each may take up to 256 MiB of memory.
+const CONNECTIONS_MAX: usize = 64;
+const STOPPING: &str = "stopping (once more to stop at once)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_listen_at() {
+        for (text, expected) in [
+            ("192.0.2.7:80", "192.0.2.7:80"),
+            ("[::1]:80", "[::1]:80"),
+            ("192.0.2.7", "192.0.2.7:7420"),
+            ("::", "[::]:7420"),
+            ("[::]", "[::]:7420"),
+        ] {
+            assert_eq!(address(text), Ok(expected.parse().unwrap()), "{text}");
+        }
+        for text in ["", "7420", "dtn:7420", "::1:x", "192.0.2.7:70000"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn others_name_the_server_by_its_address_unless_it_listens_everywhere() {
+        assert_eq!(authority("192.0.2.7:7420".parse().unwrap()), "192.0.2.7");
+        assert_eq!(authority("[::1]:80".parse().unwrap()), "[::1]:80");
+        assert!(!authority("[::]:7420".parse().unwrap()).contains(':'));
+    }
+}

@@ -1,0 +1,39 @@
+//! Ctrl-C and SIGTERM.
+
+use std::io;
+
+use longhaul_transfer::Stop;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::output::complain;
+
+/// What a second signal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Ends the program at once, with status 1.
+    Exit,
+    /// Nothing: what is being cleaned up takes moments.
+    Wait,
+}
+
+/// Makes SIGINT, SIGTERM and SIGHUP ask `stop`, and says `first` then, if anything.
+///
+/// # Errors
+/// The operating system does not let us.
+pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let stop = stop.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            if stop.is_requested() && again == Again::Exit {
+                std::process::exit(1);
+            }
+            stop.request();
+            if let Some(text) = first {
+                complain(text);
+            }
+        }
+    })?;
+    Ok(())
+}

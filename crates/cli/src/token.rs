@@ -1,0 +1,119 @@
+//! Token files.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use longhaul_session::{Token, parse_token_file};
+
+use crate::failure::Failure;
+use crate::output::complain;
+
+/// A new token.
+///
+/// # Errors
+/// The operating system gives no randomness.
+pub(crate) fn generate() -> Result<Token, Failure> {
+    let mut random = [0; 16];
+    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    match filled {
+        Ok(16) => Ok(Token::from_random(random)),
+        Ok(_) => Err(Failure::failed("the operating system gives no randomness for a token")),
+        Err(error) => Err(Failure::failed(format!("no randomness for a token: {error}"))),
+    }
+}
+
+/// `file`, or the file that is used where none is named.
+///
+/// # Errors
+/// None is named, and there is no home directory.
+pub(crate) fn file_or_default(file: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(file) = file {
+        return Ok(file.to_owned());
+    }
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let config = folder("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| folder("HOME").map(|home| Path::new(&home).join(".config")));
+    config.map(|config| config.join("longhaul/token")).ok_or_else(|| {
+        Failure::usage("no home directory to look for a token in: name a file with --token-file")
+    })
+}
+
+/// The tokens of `file`, at least one.
+///
+/// # Errors
+/// It cannot be read, or is no token file.
+pub(crate) fn read(file: &Path) -> Result<Vec<Token>, Failure> {
+    let shown = file.display();
+    let text = fs::read_to_string(file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Failure::failed(format!(
+            "no token: {shown} does not exist. `longhaul serve` prints a token and the commands \
+             to keep it here; `longhaul keys new` makes one"
+        )),
+        _ => Failure::failed(format!("cannot read the token file {shown}: {error}")),
+    })?;
+    if let Ok(metadata) = fs::metadata(file)
+        && metadata.is_file()
+        && metadata.mode() & 0o077 != 0
+    {
+        complain(format!("warning: others can read the token in {shown}: chmod 600 {shown}"));
+    }
+    let tokens =
+        parse_token_file(&text).map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
+    if tokens.is_empty() {
+        return Err(Failure::failed(format!("{shown} holds no token")));
+    }
+    Ok(tokens)
+}
+
+/// Writes `token` to a new `file` that only its owner can read.
+///
+/// # Errors
+/// It exists, or cannot be made.
+pub(crate) fn write(file: &Path, token: &Token) -> Result<(), Failure> {
+    let shown = file.display();
+    let explain = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::failed(format!(
+            "{shown} exists and is kept: name another file with --token-file, or remove it first"
+        )),
+        _ => Failure::failed(format!("cannot write the token file {shown}: {error}")),
+    };
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(explain)?;
+    }
+    let mut open = OpenOptions::new();
+    let mut out = open.write(true).create_new(true).mode(0o600).open(file).map_err(explain)?;
+    writeln!(out, "{token}").map_err(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_written_once_for_its_owner_only_and_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("deep/er/token");
+        let token = generate().unwrap();
+        write(&file, &token).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        let read = read(&file).unwrap();
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].key().id(), token.key().id());
+        assert!(write(&file, &token).unwrap_err().message.contains("exists"));
+    }
+
+    #[test]
+    fn a_bad_token_file_is_told_without_its_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        assert!(read(&file).unwrap_err().message.contains("does not exist"));
+        fs::write(&file, "# none yet\n").unwrap();
+        assert!(read(&file).unwrap_err().message.contains("holds no token"));
+        fs::write(&file, "\nsecret\n").unwrap();
+        let message = read(&file).unwrap_err().message;
+        assert!(message.contains("line 2") && !message.contains("secret"), "{message}");
+    }
+}

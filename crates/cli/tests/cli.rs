@@ -1,0 +1,179 @@
+//! The program as scripts see it: exit statuses, what goes to which stream, JSON.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn longhaul(home: &TempDir, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(words)
+        .current_dir(home.path())
+        .env("HOME", home.path())
+        .env_remove("XDG_CONFIG_HOME")
+        .output()
+        .unwrap()
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The one JSON object on standard output.
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert!(value.is_object());
+    value
+}
+
+#[test]
+fn help_is_no_failure_and_shows_examples() {
+    let home = home();
+    for words in [
+        &["--help"][..],
+        &["cp", "--help"],
+        &["serve", "--help"],
+        &["keys", "new", "--help"],
+        &["demo", "--help"],
+        &["circuits", "simulate", "--help"],
+    ] {
+        let output = longhaul(&home, words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("longhaul "), "{text}");
+        assert!(text.contains("Usage:"), "{text}");
+    }
+    let help = String::from_utf8(longhaul(&home, &["cp", "--help"]).stdout).unwrap();
+    assert!(help.contains("Examples:") && help.contains("~/.config/longhaul/token"), "{help}");
+    assert!(help.contains("rbudp") && help.contains("Usage: longhaul cp [OPTIONS] SRC... DST"));
+}
+
+#[test]
+fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
+    let home = home();
+    for (words, part) in [
+        (&["cp"][..], "required"),
+        (&["cp", "a"], "required"),
+        (&["cp", "a", "b"], "both sides are on this host"),
+        (&["cp", "lh://h/a", "lh://h/b"], "both sides are remote"),
+        (&["cp", "lh://h/a", "lh://g/b", "."], "all at one server"),
+        (&["cp", "a", "lh://h/b", "."], "all at one server"),
+        (&["cp", "host:a", "b"], "longhaul serve"),
+        (&["cp", "a", "lh://"], "host is missing"),
+        (&["cp", "a/.", "b", "lh://h/"], "mixed"),
+        (&["cp", "--profile", "tcp", "a", "lh://h/"], "--profile"),
+        (&["cp", "--profile", "rbudp", "a", "lh://h/"], "--rate"),
+        (&["cp", "--rate", "fast", "a", "lh://h/"], "--rate"),
+        (&["cp", "--rate", "0", "a", "lh://h/"], "zero"),
+        (&["cp", "--lanes", "0", "a", "lh://h/"], "--lanes"),
+        (&["cp", "--protect", "none", "a", "lh://h/"], "--protect"),
+        (&["serve", "--listen", "here"], "--listen"),
+        (&["demo", "--rtt", "long"], "--rtt"),
+        (&["circuits", "simulate", "--load", "2"], "--load"),
+        (&["-q", "-v", "keys", "id"], "cannot be used with"),
+        (&["gateway"], "gateway"),
+    ] {
+        let output = longhaul(&home, words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{words:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn failures_are_one_json_object_with_the_error() {
+    let home = home();
+    for (words, status) in [
+        (&["cp", "--json", "a", "b"][..], 2),
+        (&["--json", "cp"], 2),
+        (&["cp", "--json", "--rate", "fast", "a", "lh://h/"], 2),
+        (&["keys", "id", "--json"], 1),
+        (&["cp", "a", "lh://127.0.0.1:1/", "--json"], 1),
+        (&["serve", "--json", "--root", "missing", "--listen", "127.0.0.1:0"], 1),
+    ] {
+        let output = longhaul(&home, words);
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {}", stderr(&output));
+        assert!(json(&output)["error"].as_str().is_some_and(|text| !text.is_empty()));
+        assert!(!stderr(&output).is_empty());
+    }
+}
+
+#[test]
+fn a_missing_token_says_how_to_get_one() {
+    let home = home();
+    std::fs::write(home.path().join("a"), "a").unwrap();
+    let output = longhaul(&home, &["cp", "a", "lh://127.0.0.1:1/"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains(".config/longhaul/token") && text.contains("keys new"), "{text}");
+}
+
+#[test]
+fn keys_are_made_once_and_named() {
+    let home = home();
+    let made = longhaul(&home, &["keys", "new", "--json"]);
+    assert_eq!(made.status.code(), Some(0), "{}", stderr(&made));
+    let named = longhaul(&home, &["keys", "id", "--json"]);
+    assert_eq!(json(&named)["ids"][0], json(&made)["id"]);
+    let again = longhaul(&home, &["keys", "new"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("exists"));
+    // The token itself is shown only where it was asked for.
+    let file = home.path().join(".config/longhaul/token");
+    let token = std::fs::read_to_string(file).unwrap();
+    assert!(!String::from_utf8(made.stdout).unwrap().contains(token.trim()));
+    let shown = longhaul(&home, &["keys", "new", "--token-file", "-"]);
+    assert!(String::from_utf8(shown.stdout).unwrap().starts_with("lh1-"));
+}
+
+#[test]
+fn nobody_there_is_said_with_the_address() {
+    let home = home();
+    assert!(longhaul(&home, &["keys", "new"]).status.success());
+    std::fs::write(home.path().join("a"), "a").unwrap();
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let output = longhaul(&home, &["cp", "--json", "a", &format!("lh://127.0.0.1:{port}/")]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = json(&output)["error"].as_str().unwrap().to_owned();
+    assert!(error.contains(&format!("127.0.0.1:{port}")), "{error}");
+    assert_eq!(json(&output)["verified"], false);
+}
+
+#[test]
+fn a_port_in_use_is_said() {
+    let home = home();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = longhaul(&home, &["serve", "--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains(&address) && text.contains("another program uses the port"), "{text}");
+}
+
+#[test]
+fn manual_pages_are_made_of_the_same_text() {
+    let home = home();
+    assert!(longhaul(&home, &["man", "pages"]).status.success());
+    let page = std::fs::read_to_string(home.path().join("pages/longhaul-cp.1")).unwrap();
+    assert!(page.contains("lh://HOST") && page.contains("token\\-file"), "{page}");
+    assert!(home.path().join("pages/longhaul-serve.1").exists());
+    let main = longhaul(&home, &["man"]);
+    assert!(String::from_utf8(main.stdout).unwrap().contains(".TH longhaul"));
+}
+
+#[test]
+fn circuits_simulate_as_json() {
+    let home = home();
+    let words = ["circuits", "simulate", "--json", "-q", "--seeds", "1", "--requests", "60"];
+    let output = longhaul(&home, &[&words[..], &["--load", "0.5"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).is_empty());
+    assert!(json(&output)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+}
