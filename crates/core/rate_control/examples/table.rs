@@ -203,7 +203,7 @@ fn trace(args: &[String]) {
         }
     }));
     let late = args.iter().any(|arg| arg == "late");
-    world.add(Duration::from_secs(if late { 8 } else { 0 }), flow);
+    world.add(Duration::from_secs(if late { 20 } else { 0 }), flow);
     match args.get(5).map(String::as_str) {
         Some("cubic") => {
             world.add(
@@ -220,6 +220,15 @@ fn trace(args: &[String]) {
         Some("bbr") => {
             world
                 .add(Duration::from_secs(if late { 0 } else { 5 }), Tcp::new(TcpKind::Bbr, rtt, 1));
+        }
+        Some("autos") => {
+            for i in 0..3 {
+                let after = Duration::from_secs(10) + Duration::from_millis(i * 300);
+                world.add(
+                    after,
+                    Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 100 + i),
+                );
+            }
         }
         Some("auto") => {
             world.add(

@@ -3,17 +3,19 @@ use alloc::boxed::Box;
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
 use crate::{
-    Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, RttEstimator, Sent,
-    Start,
+    Bound, Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
+    ReceiverState, RttEstimator, Sent, Start,
 };
 
 mod compete;
 mod cruise;
+mod insist;
 mod model;
 mod startup;
 
 use compete::Compete;
 use cruise::{Cruise, Verdict};
+use insist::{Insist, Outcome};
 use model::{Model, Round};
 use startup::Startup;
 
@@ -38,6 +40,37 @@ enum State {
     Startup(Startup),
     Cruise(Cruise),
     Compete(Compete),
+    Insist(Insist),
+}
+
+/// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer claims.
+fn plausible(feedback: Feedback) -> Feedback {
+    let packets = |count: u64| count.min(MOST_PACKETS);
+    let rate = |rate: Rate| rate.min(MOST_RATE);
+    Feedback {
+        acked_bytes: feedback.acked_bytes.min(MOST_BYTES),
+        acked_packets: packets(feedback.acked_packets),
+        lost: LossCounts {
+            network: packets(feedback.lost.network),
+            socket: packets(feedback.lost.socket),
+            host: packets(feedback.lost.host),
+        },
+        marked_packets: packets(feedback.marked_packets),
+        rtt: feedback.rtt.map(|rtt| rtt.min(MOST_TIME)),
+        delivery: feedback.delivery.map(|delivery| Delivery {
+            rate: rate(delivery.rate),
+            interval: delivery.interval.min(MOST_TIME),
+            ..delivery
+        }),
+        receiver: ReceiverState {
+            socket_buffer: feedback
+                .receiver
+                .socket_buffer
+                .map(|size| size.min(Bytes::new(MOST_BYTES))),
+            capacity: feedback.receiver.capacity.map(rate),
+        },
+        ..feedback
+    }
 }
 
 /// What is remembered of flows that fill the queue.
@@ -93,6 +126,7 @@ impl Controller for Auto {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
+        let feedback = &plausible(*feedback);
         let (slice, round) = self.model.on_feedback(cx.now, cx.rtt, feedback);
         self.on_receiver(cx, feedback, round.as_ref());
         let round_trip = cx.rtt.smoothed();
@@ -112,7 +146,12 @@ impl Controller for Auto {
                     let (window, sure) = self.rivals.enter(cx.now, verdict, flight);
                     let mut compete = Compete::new(cx.now, self.packet, window, sure);
                     if verdict == Verdict::Overflow {
-                        compete.on_congestion(cx.now, model, feedback.lost.network == 0);
+                        compete.on_congestion(
+                            cx.now,
+                            round_trip,
+                            model,
+                            feedback.lost.network == 0,
+                        );
                     }
                     self.state = State::Compete(compete);
                 }
@@ -122,15 +161,30 @@ impl Controller for Auto {
                 let high = model.queue_peak() * 13 / 16;
                 let full = model.queue >= high.max(model.queue_target(model.recent()));
                 let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
-                if full && !recovering && model.excess_loss(feedback, 1) {
+                if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
                     model.set_queue_full(model.queue_peak());
-                    compete.on_congestion(cx.now, model, feedback.lost.network == 0);
+                    compete.on_congestion(cx.now, round_trip, model, feedback.lost.network == 0);
                 }
                 let alone =
                     round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
                 if alone {
                     self.rivals.leave(cx.now, compete.window);
                     self.state = State::Cruise(Cruise::new(cx.now));
+                } else if compete.is_ignored() {
+                    self.state = State::Insist(Insist::new(cx.now));
+                }
+            }
+            State::Insist(insist) => {
+                insist.on_feedback(cx.now, model.round_time(cx.rtt));
+                let outcome = round.map(|round| insist.on_round(cx.now, model, &round));
+                match outcome {
+                    Some(Outcome::Alone) => self.state = State::Cruise(Cruise::new(cx.now)),
+                    Some(Outcome::TryAgain) => {
+                        let window = model.recent().bytes_in(round_trip);
+                        let compete = Compete::new(cx.now, self.packet, window, true);
+                        self.state = State::Compete(compete);
+                    }
+                    _ => {}
                 }
             }
         }
@@ -156,6 +210,7 @@ impl Controller for Auto {
                 State::Startup(_) => "start-up",
                 State::Cruise(_) => "cruise",
                 State::Compete(_) => "compete",
+                State::Insist(_) => "insist",
             },
             bound: self.bound,
             bandwidth: self.model.bandwidth(),
@@ -221,6 +276,10 @@ impl Auto {
                 let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
                 (rate, window, Bound::Network)
             }
+            State::Insist(insist) => {
+                let (window, rate) = insist.allowed(model);
+                (rate, window, Bound::Network)
+            }
         };
         if let Some(buffer) = self.receiver.buffer {
             let limit = model.product(model.recent()) * 2 + buffer * self.receiver.share / 1024;
@@ -267,3 +326,9 @@ const MAX_BURST: u64 = 128 << 10;
 const RIVALS_MEMORY: Duration = Duration::from_secs(30);
 const SURE_OVERFLOWS: u32 = 2;
 const EARLY: Duration = Duration::from_secs(5);
+const MOST_PACKETS: u64 = 1 << 24;
+const MOST_BYTES: u64 = 1 << 40;
+const MOST_RATE: Rate = Rate::from_gbps(10_000);
+const MOST_TIME: Duration = Duration::from_secs(60);
+/// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is there.
+const MOST_CHANCE: u32 = 5_000;

@@ -25,6 +25,8 @@ pub(super) struct Compete {
     sure: bool,
     /// Least queueing delay since the last cut.
     least_queue: Duration,
+    /// Cuts that followed the one before so soon that nobody else can have made room.
+    hasty_cuts: u32,
     dip: Option<Instant>,
     last_dip: Instant,
 }
@@ -53,6 +55,7 @@ impl Compete {
             pulse: Pulse::Done,
             sure,
             least_queue: Duration::MAX,
+            hasty_cuts: 0,
             dip: None,
             last_dip: now,
         };
@@ -70,7 +73,15 @@ impl Compete {
     }
 
     /// Packets were lost or marked because the queue was full.
-    pub(super) fn on_congestion(&mut self, now: Instant, model: &Model, marked: bool) {
+    pub(super) fn on_congestion(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        model: &Model,
+        marked: bool,
+    ) {
+        let hasty = now - self.last_cut < round_trip * HASTY_ROUNDS;
+        self.hasty_cuts = if hasty && !marked { self.hasty_cuts + 1 } else { 0 };
         self.before_cut = model.recent();
         self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
         let packets = self.window / self.packet;
@@ -153,6 +164,11 @@ impl Compete {
         now - self.last_cut < round_trip * 4 / 3
     }
 
+    /// Whether others take no notice of the losses that make us yield.
+    pub(super) fn is_ignored(&self) -> bool {
+        self.hasty_cuts >= HASTY_CUTS
+    }
+
     /// Whether the rate is raised on purpose, so that losses are our own.
     pub(super) fn is_pulsing(&self) -> bool {
         matches!(self.pulse, Pulse::Active(..))
@@ -187,3 +203,5 @@ fn cbrt(value: u64) -> u64 {
 }
 
 const DIP_EVERY: Duration = Duration::from_secs(8);
+const HASTY_ROUNDS: u32 = 12;
+const HASTY_CUTS: u32 = 6;

@@ -106,13 +106,13 @@ impl Cruise {
         let packets = model.recent().time_for(3 * model.packet).min(MAX_PACKETS_TIME);
         let foreign =
             model.queue >= (target * 13 / 8).max(packets) && self.settled >= SETTLED_ROUNDS;
-        if foreign && model.excess_loss(feedback, 1) {
+        if foreign && model.excess_loss(feedback, 1, u32::MAX) {
             model.set_queue_full(model.queue_peak());
             return Verdict::Overflow;
         }
         if self.drain.is_none() {
             let due = now - self.last_drain > self.drain_after;
-            let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES);
+            let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES, u32::MAX);
             let suspicion = suspicious.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
             if due || suspicion.is_some() {
                 self.start_drain(now, rtt, model, suspicion, random);
@@ -150,7 +150,8 @@ impl Cruise {
             length = enough.clamp(length, length * 8);
         }
         let excess = model.queue.as_nanos() as i64 * MILLION / length.as_nanos().max(1) as i64;
-        let factor = (MILLION - excess - DRAIN_MARGIN).max(MILLION / 2);
+        let lost = suspicion.map_or(0, |(loss_ppm, _)| i64::from(loss_ppm));
+        let factor = (MILLION - excess - lost - DRAIN_MARGIN).max(MILLION / 2);
         self.drain =
             Some(Drain { start: now, length, round_trip, factor, acked: 0, lost: 0, suspicion });
         self.last_drain = now;
@@ -185,7 +186,10 @@ impl Cruise {
                 self.hold_steps();
             }
             // As many are lost at the lower rate.
-            Some((before, _)) if u64::from(before) * all < 3 * drain.lost / 2 * 1_000_000 => {
+            Some((before, _))
+                if all >= MANY_PACKETS
+                    && u64::from(before) * all < 3 * drain.lost / 2 * 1_000_000 =>
+            {
                 model.relearn_chance(drain.acked, drain.lost);
             }
             // Nobody else's packets gave way: a queue that stays full.
@@ -274,3 +278,5 @@ const DRAIN_EVERY: Duration = Duration::from_secs(3);
 const DRAIN_MARGIN: i64 = 30_000;
 /// Three packets of a slow flow may come together by chance.
 const MAX_PACKETS_TIME: Duration = Duration::from_millis(10);
+/// Enough to forget what was believed before.
+const MANY_PACKETS: u64 = 200;

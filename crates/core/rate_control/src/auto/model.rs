@@ -215,8 +215,9 @@ impl Model {
         self.queue_full.map_or(BURST_TIME, |full| BURST_TIME.min(full / 2))
     }
 
-    /// Whether this feedback tells of marks, or of at least `least` losses more than chance explains.
-    pub(super) fn excess_loss(&self, feedback: &Feedback, least: u64) -> bool {
+    /// Whether this feedback tells of marks, or of at least `least` losses more than chance
+    /// explains, of which no more than `most_chance` parts per million are put down to it.
+    pub(super) fn excess_loss(&self, feedback: &Feedback, least: u64, most_chance: u32) -> bool {
         if feedback.marked_packets > 0 {
             return true;
         }
@@ -226,7 +227,8 @@ impl Model {
         let lost = self.round.lost_packets + self.last_round.lost_packets;
         let all = lost + self.round.acked_packets + self.last_round.acked_packets;
         // Four standard deviations above twice the mean.
-        let expected = all * u64::from(self.random_loss_ppm()) / 1_000_000;
+        let chance = u64::from(self.random_loss_ppm().min(most_chance));
+        let expected = all * chance / 1_000_000;
         lost >= least + 2 * expected + 4 * expected.isqrt()
     }
 
@@ -261,8 +263,9 @@ impl Model {
 
     /// Loss that does not depend on the rate, parts per million.
     pub(super) fn random_loss_ppm(&self) -> u32 {
-        let all = self.chance_acked + self.chance_lost;
-        let ppm = (self.chance_lost * 1_000_000).checked_div(all).unwrap_or(0);
+        // Few packets prove little: begin with some that arrived.
+        let all = self.chance_acked + self.chance_lost + PRIOR_PACKETS;
+        let ppm = self.chance_lost * 1_000_000 / all;
         ppm.min(MAX_RANDOM_LOSS) as u32
     }
 }
@@ -286,3 +289,5 @@ const TARGET_SCALE: u64 = 750 * 31_623;
 const MAX_RANDOM_LOSS: u64 = 100_000;
 /// So many are remembered: enough for a loss rate of one in a thousand to be told.
 const MANY_PACKETS: u64 = 8_192;
+/// Imagined packets that arrived.
+const PRIOR_PACKETS: u64 = 256;

@@ -26,6 +26,7 @@ pub(super) struct Startup {
     limited: Instant,
     /// Growth of the next step, parts per hundred.
     growth: u32,
+    past_train: bool,
     packets: u64,
     lost: u64,
 }
@@ -43,6 +44,7 @@ impl Startup {
             acked: 0,
             limited: now,
             growth: FIRST_GROWTH,
+            past_train: false,
             packets: 0,
             lost: 0,
         }
@@ -87,16 +89,20 @@ impl Startup {
             }
         }
         let seen = now - self.since > round_trip + round_trip / 64;
+        let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
+        // The first train is a burst; behind it, nothing is lost without a queue but by chance.
+        self.past_train |= seen;
+        if self.past_train && model.queue < limit / 4 {
+            self.packets += feedback.acked_packets;
+            self.lost += feedback.lost.network;
+            // More than one in fifty, this early, is a queue that was full before.
+            model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
+        }
         if !seen {
             return false;
         }
-        let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
-        // Below the rate of the first train nothing is lost but by chance.
-        if model.queue < limit / 4 && self.hint.is_some_and(|hint| self.rate < hint.scale(15, 16)) {
-            self.packets += feedback.acked_packets;
-            self.lost += feedback.lost.network;
-        }
-        if model.excess_loss(feedback, MANY_LOSSES) && model.recent_loss_ppm() > MUCH_LOSS {
+        if model.excess_loss(feedback, MANY_LOSSES, u32::MAX) && model.recent_loss_ppm() > MUCH_LOSS
+        {
             model.set_queue_full(model.queue_peak());
             return true;
         }
@@ -115,8 +121,6 @@ impl Startup {
             let hint = self.hint.unwrap_or(Rate::ZERO);
             let next = self.rate.scale(2, 1);
             if self.rate < hint.scale(15, 16) {
-                // More than one in fifty, this early, is a queue that was full before.
-                model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
                 self.rate = next.min(hint);
             } else {
                 self.rate = self.rate.scale(self.growth, 100);

@@ -1,0 +1,315 @@
+//! What `auto` makes of emulated paths: plans as data, figures as bounds.
+//!
+//! Everything is deterministic; `cargo run --release -p longhaul-rate-control --example table` prints the
+//! figures themselves.
+
+mod world;
+
+use longhaul_pathsim::{EcnMarking, Jitter, PathConfig, Probability, RateSchedule};
+use longhaul_units::{Bytes, Duration, Rate};
+use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, controller, path};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn auto(world: &World, rtt: Duration, offer: Offer, seed: u64) -> Longhaul {
+    Longhaul::new(controller("auto", world.now, None), rtt, offer, seed)
+}
+
+/// A flow alone on a path, after start-up.
+struct Steady {
+    mbps: u64,
+    rtt_ms: u32,
+    /// Percent of the bandwidth-delay product.
+    queue: u64,
+    loss_ppm: u32,
+    /// Permille of what the link carries and chance leaves.
+    least: u64,
+    /// Mean queueing delay, microseconds.
+    most_queue: u64,
+    /// Parts per million on top of chance.
+    most_loss: u64,
+}
+
+const fn steady(mbps: u64, rtt_ms: u32, queue: u64, loss_ppm: u32) -> Steady {
+    Steady { mbps, rtt_ms, queue, loss_ppm, least: 975, most_queue: 4_000, most_loss: 1_000 }
+}
+
+#[test]
+fn fills_the_path_with_a_short_queue_and_little_loss() {
+    let plans = [
+        steady(1_000, 100, 100, 0),
+        steady(1_000, 100, 100, 1_000),
+        steady(1_000, 100, 100, 10_000),
+        steady(1_000, 100, 5, 0),
+        steady(1_000, 100, 5, 10_000),
+        steady(1_000, 100, 200, 0),
+        steady(1_000, 100, 200, 10_000),
+        steady(1_000, 20, 100, 10_000),
+        steady(10_000, 300, 100, 0),
+        steady(10_000, 300, 5, 1_000),
+        steady(100, 50, 100, 1_000),
+        Steady { most_queue: 15_000, ..steady(5, 100, 100, 0) },
+        Steady { most_queue: 15_000, ..steady(5, 100, 200, 1_000) },
+    ];
+    for plan in plans {
+        let Steady { mbps, rtt_ms, queue, loss_ppm, .. } = plan;
+        let name = format!("{mbps} Mb/s, {rtt_ms} ms, queue {queue} %, loss {loss_ppm} ppm");
+        let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
+        let queue = rate.bytes_in(rtt) * queue / 100;
+        let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
+        let flow = auto(&world, rtt, Offer::Endless, 3);
+        let index = world.add(Duration::ZERO, flow);
+        world.run((rtt * 15).max(3 * SECOND));
+        let (sent, lost) = world.flow(index).sent_and_lost();
+        let before = world.mean_queue();
+        let used = world.utilisation(5 * SECOND) * 1_000_000 / (1_000_000 - u64::from(loss_ppm));
+        let after = world.mean_queue();
+        let now = world.flow(index).sent_and_lost();
+        let loss = (now.1 - lost) * 1_000_000 / (now.0 - sent);
+        let total = |(mean, count): (Duration, u64)| mean.as_nanos() as u64 / 1_000 * count;
+        let queue = (total(after) - total(before)) / (after.1 - before.1);
+        assert!(used >= plan.least, "{name}: {used} permille used");
+        assert!(queue <= plan.most_queue, "{name}: {queue} us of queue");
+        assert!(loss <= u64::from(loss_ppm) + plan.most_loss, "{name}: {loss} ppm lost");
+    }
+}
+
+#[test]
+fn a_gigabyte_takes_few_round_trips_more_than_it_must() {
+    let rate = Rate::from_gbps(1);
+    for (rtt_ms, queue) in [(20, 100), (100, 5), (100, 100), (100, 200), (150, 100)] {
+        for loss_ppm in [0, 1_000, 10_000] {
+            let rtt = MS * rtt_ms;
+            let queue = rate.bytes_in(rtt) * queue / 100;
+            let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
+            let wire = 1_000_000_000u64.div_ceil(1_424) * PACKET;
+            let flow = auto(&world, rtt, Offer::Bytes(wire), 3);
+            let (start, index) = (world.now, world.add(Duration::ZERO, flow));
+            world.run_until(start + 60 * SECOND, |world| world.flow(index).done());
+            let ideal = rate.time_for(wire * 1_000_000 / (1_000_000 - u64::from(loss_ppm)));
+            // Three of the eight round trips are left when connection set-up took five.
+            let limit = ideal * 100 / 97 + rtt * 3;
+            let took = world.now - start;
+            assert!(took <= limit, "{rtt_ms} ms, {loss_ppm} ppm: {took:?} of {limit:?}");
+        }
+    }
+}
+
+#[test]
+fn follows_a_change_of_the_path() {
+    let rtt = MS * 50;
+    let slow = Rate::from_mbps(250);
+    let schedule = RateSchedule::constant(slow).then(5 * SECOND, slow.scale(4, 1));
+    let schedule = schedule.then(15 * SECOND, slow);
+    let config = PathConfig::default().delay(rtt / 2).rate(schedule, Bytes::new(1_560_000));
+    let mut world = World::new(&config, slow, 7);
+    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let index = world.add(Duration::ZERO, flow);
+    world.run(3 * SECOND);
+    assert!(world.utilisation(2 * SECOND) >= 970);
+    world.run(3 * SECOND);
+    assert!(world.utilisation(SECOND) >= 3_800, "the new rate was not found in three seconds");
+    world.run(6 * SECOND);
+    // Down: within a second the losses are over.
+    world.run(2 * SECOND);
+    let (sent, lost) = world.flow(index).sent_and_lost();
+    assert!(world.utilisation(2 * SECOND) >= 950);
+    let now = world.flow(index).sent_and_lost();
+    assert!((now.1 - lost) * 100 <= now.0 - sent, "still losing {} packets", now.1 - lost);
+}
+
+#[test]
+fn pauses_of_the_application_do_not_spoil_the_estimate() {
+    let (rate, rtt) = (Rate::from_mbps(500), MS * 60);
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+    let flow = auto(&world, rtt, Offer::OnOff(SECOND, SECOND), 3);
+    world.add(Duration::ZERO, flow);
+    world.run(4 * SECOND);
+    let used = world.utilisation(20 * SECOND);
+    assert!(used >= 470, "{used} permille in half of the time");
+}
+
+#[test]
+fn a_receiver_slower_than_the_network_loses_nothing() {
+    let rtt = Duration::from_micros(50);
+    for (gbps, buffer) in [(30, 8 << 20), (10, 4 << 20), (2, 4 << 20)] {
+        let host = Host {
+            rate: Rate::from_gbps(gbps),
+            buffer,
+            tells: true,
+            stalls: Some((20 * MS, Duration::from_micros(300))),
+            gro: true,
+        };
+        let mut world = World::new(&PathConfig::default().delay(rtt / 2), host.rate, 7);
+        let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(200 * MS);
+        let (_, lost) = world.flow(index).sent_and_lost();
+        let used = world.utilisation(SECOND);
+        assert!(used >= 970, "{gbps} Gb/s: {used} permille");
+        let (_, now) = world.flow(index).sent_and_lost();
+        assert_eq!(now - lost, 0, "{gbps} Gb/s: losses in the socket");
+    }
+}
+
+#[test]
+fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
+    let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
+    let host =
+        Host { rate: Rate::from_gbps(2), buffer: 2 << 20, tells: false, stalls: None, gro: true };
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
+    let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+    let index = world.add(Duration::ZERO, flow);
+    world.run(3 * SECOND);
+    let (sent, lost) = world.flow(index).sent_and_lost();
+    let used = world.utilisation(3 * SECOND);
+    let now = world.flow(index).sent_and_lost();
+    let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
+    assert!(used >= 850, "{used} permille");
+    assert!(loss <= 50, "{loss} permille lost");
+}
+
+#[test]
+fn marks_are_obeyed_before_anything_is_lost() {
+    let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
+    let queue = rate.bytes_in(rtt);
+    let marking = EcnMarking::step(Bytes::new(queue / 10));
+    let config = path(rate, rtt, queue, 0).ecn(marking).expect("a rate is set");
+    let mut world = World::new(&config, rate, 7);
+    let mut flow = auto(&world, rtt, Offer::Endless, 3);
+    flow.ecn = true;
+    let index = world.add(Duration::ZERO, flow);
+    world.run(3 * SECOND);
+    let (_, lost) = world.flow(index).sent_and_lost();
+    assert!(world.utilisation(10 * SECOND) >= 950);
+    assert_eq!(world.flow(index).sent_and_lost().1, lost);
+}
+
+#[test]
+fn a_policer_is_no_queue() {
+    let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
+    let config = PathConfig::default().delay(rtt / 2).policer(rate, Bytes::new(250_000));
+    let mut world = World::new(&config, rate, 7);
+    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let index = world.add(Duration::ZERO, flow);
+    world.run(5 * SECOND);
+    let (sent, lost) = world.flow(index).sent_and_lost();
+    let used = world.utilisation(10 * SECOND);
+    let now = world.flow(index).sent_and_lost();
+    let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
+    assert!(used >= 900, "{used} permille");
+    assert!(loss <= 60, "{loss} permille lost");
+}
+
+#[test]
+fn jitter_and_drifting_clocks_do_not_starve_it() {
+    let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
+    for drift_ppm in [-100, 100] {
+        let config = path(rate, rtt, rate.bytes_in(rtt), 0).jitter(Jitter::uniform(2 * MS));
+        let mut world = World::new(&config, rate, 7);
+        let mut flow = auto(&world, rtt, Offer::Endless, 3);
+        flow.drift_ppm = drift_ppm;
+        world.add(Duration::ZERO, flow);
+        world.run(20 * SECOND);
+        let used = world.utilisation(40 * SECOND);
+        assert!(used >= 950, "{used} permille at {drift_ppm} ppm");
+    }
+}
+
+#[test]
+fn silence_backs_off_and_the_rate_comes_back() {
+    let (rate, rtt) = (Rate::from_mbps(500), MS * 40);
+    let config = path(rate, rtt, rate.bytes_in(rtt), 0).outage(4 * SECOND, 2 * SECOND);
+    let mut world = World::new(&config, rate, 7);
+    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let index = world.add(Duration::ZERO, flow);
+    world.run(5 * SECOND);
+    let (sent, _) = world.flow(index).sent_and_lost();
+    world.run(900 * MS);
+    let packets = world.flow(index).sent_and_lost().0 - sent;
+    assert!(packets < 50, "{packets} packets into the dark");
+    world.run(2 * SECOND);
+    assert!(world.utilisation(SECOND) >= 900);
+}
+
+#[test]
+fn a_deaf_sender_stops_within_its_window() {
+    let (rate, rtt) = (Rate::from_mbps(500), MS * 40);
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+    let mut flow = auto(&world, rtt, Offer::Endless, 3);
+    flow.deaf = Some((world.now + 4 * SECOND, world.now + 5 * SECOND));
+    let index = world.add(Duration::ZERO, flow);
+    world.run(4 * SECOND);
+    let (sent, _) = world.flow(index).sent_and_lost();
+    world.run(SECOND);
+    let packets = world.flow(index).sent_and_lost().0 - sent;
+    assert!(packets * PACKET <= rate.bytes_in(rtt) * 5, "{packets} packets");
+    world.run(SECOND);
+    assert!(world.utilisation(2 * SECOND) >= 950);
+}
+
+/// Shares beside neighbours, in percent of the fair share.
+#[test]
+fn shares_the_path() {
+    let cubic: &[_] = &[Some(TcpKind::Cubic)];
+    let three: &[_] = &[Some(TcpKind::Cubic); 3];
+    let plans = [
+        (20, 100, cubic),
+        (50, 20, cubic),
+        (50, 100, cubic),
+        (50, 200, cubic),
+        (100, 5, cubic),
+        (100, 200, cubic),
+        (50, 100, three),
+        (100, 20, three),
+        (50, 20, &[None]),
+        (50, 100, &[None]),
+        (100, 200, &[None]),
+        (20, 100, &[None; 3]),
+    ];
+    let rate = Rate::from_mbps(100);
+    for (rtt_ms, queue, neighbours) in plans {
+        let rtt = MS * rtt_ms;
+        let queue_bytes = rate.bytes_in(rtt) * queue / 100;
+        let mut world = World::new(&path(rate, rtt, queue_bytes, 0), rate, 11);
+        let flow = auto(&world, rtt, Offer::Endless, 3);
+        world.add(Duration::ZERO, flow);
+        for (i, kind) in neighbours.iter().enumerate() {
+            let (after, seed) = (10 * SECOND + 300 * MS * i as u32, 100 + i as u64);
+            match kind {
+                Some(kind) => {
+                    world.add(after, Tcp::new(*kind, rtt, seed));
+                }
+                None => {
+                    let flow = auto(&world, rtt, Offer::Endless, seed);
+                    world.add(after, flow);
+                }
+            }
+        }
+        world.run(60 * SECOND);
+        let rates = world.measure(60 * SECOND);
+        let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        let name = format!("{rtt_ms} ms, queue {queue} %, {neighbours:?}");
+        assert!((50..=150).contains(&share), "{name}: {share} % of the fair share");
+        assert!(total * 100 / rate.as_bps() >= 90, "{name}: the path is not filled");
+    }
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    let run = || {
+        let (rate, rtt) = (Rate::from_mbps(100), MS * 30);
+        let config = path(rate, rtt, rate.bytes_in(rtt), 0);
+        let config = config.loss(Probability::from_ppm(3_000));
+        let mut world = World::new(&config, rate, 5);
+        for seed in 0..2 {
+            let flow = auto(&world, rtt, Offer::Endless, seed);
+            world.add(SECOND * seed as u32, flow);
+        }
+        world.run(10 * SECOND);
+        (world.flow(0).sent_and_lost(), world.flow(1).received())
+    };
+    assert_eq!(run(), run());
+}
