@@ -1,6 +1,7 @@
 //! Two lanes joined by emulated links, under virtual time. Payload and keys do not exist here:
 //! an OBJECT packet is its plan.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +9,9 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability};
-use longhaul_rate_control::{Governor, Profile, Repair, Start};
+use longhaul_rate_control::{
+    Bound, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start,
+};
 use longhaul_units::{
     Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
 };
@@ -394,6 +397,56 @@ fn streams_carry_bytes_in_order_both_ways() {
     assert!(got == text && back == text);
     pair.run_for(Duration::from_millis(200));
     assert!(pair.client.lane.stream_sent(id) && pair.server.lane.stream_sent(id));
+}
+
+/// A controller whose window is below one jumbo packet.
+#[derive(Debug)]
+struct Narrow;
+
+impl Controller for Narrow {
+    fn name(&self) -> &'static str {
+        "narrow"
+    }
+
+    fn on_feedback(&mut self, _cx: &mut Context<'_>, _feedback: &Feedback) {}
+
+    fn pacing(&self) -> Pacing {
+        Pacing { rate: Rate::from_mbps(100), burst: 9_000, window: Some(6_000) }
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            state: "narrow",
+            bound: Bound::Network,
+            bandwidth: None,
+            min_rtt: None,
+            queue: Duration::ZERO,
+            random_loss_ppm: 0,
+        }
+    }
+}
+
+#[test]
+fn a_window_below_a_packet_neither_stops_streams_nor_wakes_for_nothing() {
+    let mut options = gigabit(20);
+    options.datagram_max = 8972;
+    let mut pair = Pair::new(&options);
+    let governor = Governor::new(pair.now);
+    pair.client.path =
+        Path::new(pair.now, Box::new(Narrow), governor, Duration::from_millis(20), 1);
+    let id = StreamId(0);
+    pair.client.lane.open_stream(id).unwrap();
+    let mut got = 0;
+    let mut buffer = [0; 4096];
+    for _ in 0..20 {
+        assert_eq!(pair.client.lane.stream_write(id, &[7; 3000]), Ok(3000));
+        pair.run_for(Duration::from_millis(30));
+        while let Ok(n @ 1..) = pair.server.lane.stream_read(id, &mut buffer) {
+            got += n;
+        }
+    }
+    assert_eq!(pair.client.lane.stats().datagram, 8972);
+    assert_eq!(got, 60_000);
 }
 
 #[test]
