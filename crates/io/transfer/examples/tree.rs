@@ -106,12 +106,7 @@ impl Copy {
     fn work(&self, scan: &Mutex<Option<Scan<'_>>>) {
         let mut buffer = vec![0; 1 << 20];
         while !lock(&self.source).is_done() && !self.failed.load(Ordering::Relaxed) {
-            let busy = [
-                self.scan(scan),
-                self.exchange(),
-                self.act(),
-                self.move_group(&mut buffer),
-            ];
+            let busy = [self.scan(scan), self.exchange(), self.act(), self.move_group(&mut buffer)];
             if busy == [false; 4] {
                 std::thread::yield_now();
             }

@@ -1,7 +1,7 @@
 //! `longhaul cp`: a copy between this host and a server.
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use longhaul_units::{Bytes, Duration, Instant, Rate};
 use longhaul_wire::{Bottleneck, Carrier, CloseCode, Direction, ReceiveLimits, Request};
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
-use crate::carrier::Mailbox;
-use crate::connection::{Lanes, Totals, mailboxes, start_side};
+use crate::carrier::{Hub, Mailbox};
+use crate::connection::{Lanes, Totals, UdpLanes, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
@@ -28,6 +28,7 @@ use crate::lane::LaneSocket;
 use crate::progress::Progress;
 use crate::sink::{CAPACITY, SinkDriver};
 use crate::source::SourceDriver;
+use crate::tcp::{self, JoinError, TcpCarrierOptions, TcpLanes};
 
 /// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum CopyError {
     /// The server cannot be reached or does not let us in.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The connections of the TCP carrier cannot be made.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// The local destination cannot be used.
     #[error(transparent)]
     Destination(#[from] DestinationError),
@@ -60,7 +64,9 @@ pub enum CopyError {
         server: SocketAddr,
     },
     /// The connection ended before the copy was complete.
-    #[error("the connection to {server} ended: {reason}; what was written is kept, run the same command again to go on")]
+    #[error(
+        "the connection to {server} ended: {reason}; what was written is kept, run the same command again to go on"
+    )]
     Lost {
         /// The server.
         server: SocketAddr,
@@ -88,23 +94,53 @@ pub fn copy(
     let started = clock::now();
     let job = Job::new(options)?;
     let profile = profile(options)?;
-    let carrier = match options.carrier {
+    let mut notices = Vec::new();
+    let first = match options.carrier {
         CarrierChoice::Tcp => Carrier::Tcp,
         CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
     };
-    let mut config = ClientConfig::default();
-    config.protect = options.protect;
-    config.carrier = carrier;
-    config.lanes = options.lanes.max(1);
-    config.implementation = Some(IMPLEMENTATION.into());
-    config.profile = Some(options.profile.clone());
-    let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
-    config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
-    let dialed =
-        dial(&job.host, job.port, &options.token, &config, options.idle_timeout, stop)?;
-    let mut running = Running::start(options, &job, profile, dialed, started)?;
-    let end = running.watch(progress, stop);
-    running.finish(end, options, progress)
+    let attempt = Attempt { options, job: &job, profile, started };
+    match attempt.run(first, &notices, progress, stop) {
+        Err(CopyError::UdpBlocked { server }) if options.carrier == CarrierChoice::Auto => {
+            notices.push(format!("no UDP packet comes through to {server}: TCP carries instead"));
+            attempt.run(Carrier::Tcp, &notices, progress, stop)
+        }
+        result => result,
+    }
+}
+
+/// One try with one carrier.
+struct Attempt<'a> {
+    options: &'a CopyOptions,
+    job: &'a Job,
+    profile: &'static Profile,
+    started: Instant,
+}
+
+impl Attempt<'_> {
+    fn run(
+        &self,
+        carrier: Carrier,
+        notices: &[String],
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<CopyReport, CopyError> {
+        let options = self.options;
+        let mut config = ClientConfig::default();
+        config.protect = options.protect;
+        config.carrier = carrier;
+        config.lanes = options.lanes.max(1);
+        config.implementation = Some(IMPLEMENTATION.into());
+        config.profile = Some(options.profile.clone());
+        let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
+        config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
+        let Job { host, port, .. } = self.job;
+        let idle = options.idle_timeout;
+        let dialed = dial(host, *port, &options.token, &config, idle, stop)?;
+        let mut running = Running::start(self, dialed, notices.to_vec(), stop)?;
+        let end = running.watch(progress, stop);
+        running.finish(end, options, progress)
+    }
 }
 
 /// What is to be done, sorted out.
@@ -208,6 +244,7 @@ struct Running {
     hub: Arc<TransferHub>,
     side: Side,
     lanes: Lanes,
+    mailboxes: Vec<Arc<Mailbox>>,
     workers: Vec<JoinHandle<()>>,
     started: Instant,
     notices: Vec<String>,
@@ -222,38 +259,37 @@ enum End {
 
 impl Running {
     fn start(
-        options: &CopyOptions,
-        job: &Job,
-        profile: &'static Profile,
+        attempt: &Attempt<'_>,
         dialed: Dialed,
-        started: Instant,
+        mut notices: Vec<String>,
+        stop: &Stop,
     ) -> Result<Self, CopyError> {
         let local = |error: std::io::Error| CopyError::Local(error.to_string());
-        let Dialed { session, control, server, local: address, rtt, .. } = dialed;
+        let Attempt { options, job, profile, started } = attempt;
+        let Dialed { session, control, server, identity, local: address, rtt } = dialed;
         let boxes = mailboxes(session.lanes).map_err(local)?;
         let side = make_side(options, job, server, &boxes)?;
         let hub = Arc::new(TransferHub::client(&job.request(options), boxes.clone()));
         hub.play(side.clone());
-        let to = SocketAddr::new(server.ip(), session.udp_port.unwrap_or(server.port()));
-        let mut notices = Vec::new();
-        let mut sockets = Vec::new();
-        for _ in 0..session.lanes {
-            let bound = UdpSocket::bind(SocketAddr::new(address, 0), &UdpOptions::default());
-            let socket = bound.map_err(local)?;
-            socket.connect(to).map_err(local)?;
-            if sockets.is_empty() {
-                notices = socket_notices(&socket);
-            }
-            sockets.push((LaneSocket::Own(socket, to), Some(to)));
-        }
-        let path = path(profile, options.rate, rtt).map_err(CopyError::Usage)?;
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| note_end(state, end)));
-        let idle = options.idle_timeout;
-        let lanes = Lanes::start(&session, sockets, path, profile.repair, idle, hub.clone(), boxes)
-            .map_err(local)?;
+        let lanes = if session.carrier == Carrier::Tcp {
+            let tcp = tcp_options(options.rate, options.idle_timeout);
+            let joined = tcp::join(server, &identity, &session, &tcp, stop)?;
+            let hub: Arc<dyn Hub> = hub.clone();
+            Lanes::Tcp(TcpLanes::start(joined, &tcp, &hub, boxes.clone()).map_err(local)?)
+        } else {
+            let to = SocketAddr::new(server.ip(), session.udp_port.unwrap_or(server.port()));
+            let sockets = sockets(address, to, session.lanes).map_err(local)?;
+            if let Some(LaneSocket::Own(socket, _)) = sockets.first().map(|(socket, _)| socket) {
+                notices.extend(socket_notices(socket));
+            }
+            let path = path(profile, options.rate, rtt).map_err(CopyError::Usage)?;
+            let (idle, repair, hub) = (options.idle_timeout, profile.repair, hub.clone());
+            let lanes = UdpLanes::start(&session, sockets, path, repair, idle, hub, boxes.clone());
+            Lanes::Udp(lanes.map_err(local)?)
+        };
         let workers = start_side(&side, &hub).map_err(local)?;
-        let rates = RateMeter::new(started);
         Ok(Self {
             server,
             session,
@@ -261,10 +297,11 @@ impl Running {
             hub,
             side,
             lanes,
+            mailboxes: boxes,
             workers,
-            started,
+            started: *started,
             notices,
-            rates,
+            rates: RateMeter::new(*started),
         })
     }
 
@@ -364,7 +401,7 @@ impl Running {
     }
 
     fn lanes_backlog(&self) -> u64 {
-        self.lanes.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
+        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
     }
 
     fn finish(
@@ -433,7 +470,7 @@ impl Running {
             files,
             elapsed,
             setup,
-            carrier: "udp",
+            carrier: self.lanes.name(),
             profile: options.profile.clone(),
             protect: self.session.protect,
             rtt: totals.rtt_min,
@@ -449,6 +486,25 @@ impl Running {
             notices: self.notices.clone(),
         }
     }
+}
+
+fn sockets(
+    local: IpAddr,
+    to: SocketAddr,
+    count: u16,
+) -> std::io::Result<Vec<(LaneSocket, Option<SocketAddr>)>> {
+    (0..count)
+        .map(|_| {
+            let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
+            socket.connect(to)?;
+            Ok((LaneSocket::Own(socket, to), Some(to)))
+        })
+        .collect()
+}
+
+/// How this program uses the TCP carrier.
+pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarrierOptions {
+    TcpCarrierOptions { congestion_control: None, rate, join_timeout: JOIN_TIMEOUT, idle_timeout }
 }
 
 fn make_side(
@@ -489,11 +545,9 @@ pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16]) -> SinkConfig {
 /// The control connection ended: so does the transfer.
 pub(crate) fn note_end(state: &mut State, end: &ControlEnd) {
     let closed = match end {
-        ControlEnd::Closed { code, reason, by_peer } => longhaul_engine::Closed {
-            code: *code,
-            reason: reason.clone(),
-            by_peer: *by_peer,
-        },
+        ControlEnd::Closed { code, reason, by_peer } => {
+            longhaul_engine::Closed { code: *code, reason: reason.clone(), by_peer: *by_peer }
+        }
         ControlEnd::Lost(reason) => longhaul_engine::Closed {
             code: CloseCode::TIMEOUT,
             reason: reason.clone(),
@@ -544,3 +598,5 @@ const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How long UDP may stay silent once the server let us in.
 const UDP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the connections of the TCP carrier may take.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);

@@ -16,11 +16,66 @@ use crate::carrier::{Command, Hub, Mailbox};
 use crate::hub::{Side, TransferHub};
 use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
+use crate::tcp::TcpLanes;
 
-/// The lanes of a connection.
-pub(crate) struct Lanes {
-    pub mailboxes: Vec<Arc<Mailbox>>,
-    pub path: Arc<Mutex<Path>>,
+/// What carries a connection: one or the other, with one face.
+pub(crate) enum Lanes {
+    Udp(UdpLanes),
+    Tcp(TcpLanes),
+}
+
+impl Lanes {
+    /// Says goodbye on all lanes.
+    pub fn close(&self, code: CloseCode, reason: &str) {
+        match self {
+            Self::Udp(lanes) => lanes.close(code, reason),
+            Self::Tcp(lanes) => lanes.close(code, reason),
+        }
+    }
+
+    /// Waits for the lanes to end; they do once closed.
+    pub fn join(&mut self) {
+        match self {
+            Self::Udp(lanes) => lanes.join(),
+            Self::Tcp(lanes) => lanes.join(),
+        }
+    }
+
+    /// Counters of all lanes together.
+    pub fn totals(&self) -> Totals {
+        match self {
+            Self::Udp(lanes) => lanes.totals(),
+            Self::Tcp(lanes) => {
+                let info = lanes.view().info;
+                let resent = u64::from(info.segments_resent);
+                Totals {
+                    packets_sent: u64::from(info.segments_sent),
+                    packets_resent: resent,
+                    // The kernel does not tell why it resent.
+                    lost: LossCounts { network: resent, ..LossCounts::default() },
+                    rtt: info.rtt,
+                    rtt_min: info.rtt_min,
+                    bound: Some(Bound::Network),
+                    limited_by: Some(Bound::Network),
+                    ..Totals::default()
+                }
+            }
+        }
+    }
+
+    /// "udp" or "tcp".
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Udp(_) => "udp",
+            Self::Tcp(_) => "tcp",
+        }
+    }
+}
+
+/// The UDP lanes of a connection.
+pub(crate) struct UdpLanes {
+    mailboxes: Vec<Arc<Mailbox>>,
+    path: Arc<Mutex<Path>>,
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -30,7 +85,7 @@ pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
     (0..count).map(|_| Mailbox::new().map(Arc::new)).collect()
 }
 
-impl Lanes {
+impl UdpLanes {
     /// Starts a lane per socket.
     pub fn start(
         session: &Session,

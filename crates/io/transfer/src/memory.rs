@@ -143,11 +143,7 @@ pub fn send(
 ///
 /// # Errors
 /// The profile needs a rate, or a thread cannot be started.
-pub fn receive(
-    socket: UdpSocket,
-    options: &MemoryOptions,
-    pool: Pool,
-) -> io::Result<MemoryReport> {
+pub fn receive(socket: UdpSocket, options: &MemoryOptions, pool: Pool) -> io::Result<MemoryReport> {
     run(socket, None, options, Vec::new(), pool)
 }
 
@@ -180,8 +176,10 @@ fn run(
         config.datagram_max = (socket.device_mtu()?.min(65_535) as u16).saturating_sub(headers);
     }
     let start = Start { now, packet: 1500, rate: options.rate };
-    let controller =
-        options.profile.controller(&start).map_err(|e: MissingRate| io::Error::other(e.to_string()))?;
+    let controller = options
+        .profile
+        .controller(&start)
+        .map_err(|e: MissingRate| io::Error::other(e.to_string()))?;
     let path = Path::new(now, controller, Governor::new(now), Duration::from_millis(1), 1);
     let mut table = ObjectTable::default();
     table.push(options.bytes);

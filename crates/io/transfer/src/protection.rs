@@ -160,7 +160,10 @@ impl Protection {
         } else {
             let signed = Aad::from(&packet[..OBJECT_HEADER_LEN + body.len()]);
             let nothing: &mut [u8] = &mut [];
-            epoch.aead.open_separate_gather(nonce, signed, &[], tag, nothing).map_err(|_| Forged)?;
+            epoch
+                .aead
+                .open_separate_gather(nonce, signed, &[], tag, nothing)
+                .map_err(|_| Forged)?;
             into.copy_from_slice(body);
         }
         self.keys.advance_to(number.epoch());

@@ -16,19 +16,22 @@ use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{Carrier, CloseCode, Direction, Header, ReceiveLimits, Refused, Request};
+use longhaul_wire::{
+    Carrier, CloseCode, ConnectionId, Direction, Header, ReceiveLimits, Refused, Request,
+};
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::buffer::lock;
-use crate::carrier::Mailbox;
-use crate::client::{note_end, path, sink_config, socket_notices};
-use crate::connection::{Lanes, mailboxes, start_side};
+use crate::carrier::{Hub, Mailbox};
+use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
+use crate::connection::{Lanes, UdpLanes, mailboxes, start_side};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, refuse};
 use crate::lane::LaneSocket;
 use crate::sink::{CAPACITY, SinkDriver};
 use crate::source::SourceDriver;
+use crate::tcp::{Joins, TcpLanes};
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +89,6 @@ pub fn serve(
     }
     let mut config = ServerConfig::default();
     config.udp_port = Some(address.port());
-    config.tcp = false;
     config.implementation = Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into());
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
     config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
@@ -98,6 +100,7 @@ pub fn serve(
         acceptor: Acceptor::new(&options.tokens, config, stop.clone())?,
         udp,
         lanes: Mutex::new(BTreeMap::new()),
+        joins: Joins::default(),
         connections: AtomicUsize::new(0),
         next_connection: Mutex::new(1),
         served: Stop::default(),
@@ -119,6 +122,8 @@ struct Server<'a> {
     udp: Arc<UdpSocket>,
     /// Lanes by connection and number: where datagrams go that come to the common socket.
     lanes: Mutex<BTreeMap<(u32, u16), Arc<Mailbox>>>,
+    /// Sessions that wait for their TCP connections.
+    joins: Joins,
     connections: AtomicUsize,
     next_connection: Mutex<u32>,
     /// With `once`: a client was served.
@@ -176,7 +181,11 @@ impl Server<'_> {
                     self.served.request();
                 }
             }
-            Ok(Accepted::Data(_)) => refused("a data connection without a session".into()),
+            Ok(Accepted::Data(join)) => {
+                if let Err(error) = self.joins.hand_over(*join) {
+                    refused(error.to_string());
+                }
+            }
             Err(error) => refused(error.to_string()),
         }
     }
@@ -190,20 +199,15 @@ impl Server<'_> {
 
     fn serve_client(&self, client: PendingClient, from: SocketAddr) -> Result<u64, String> {
         let text = |error: io::Error| error.to_string();
-        if client.client().hello().carrier == Carrier::Tcp {
-            client.refuse(CloseCode::UNSUPPORTED_OPTION, "this server has no TCP carrier");
-            return Err("it asked for the TCP carrier".into());
-        }
         let id = self.new_connection();
         let profile = client.client().hello().profile.as_deref().and_then(Profile::by_name);
         // A client that pulls under a profile that needs its rate sends at what it can take.
         let profile = profile.filter(|p| !p.needs_rate).or_else(|| Profile::by_name("auto"));
         let Some(profile) = profile else { return Err("no profile".into()) };
+        // Before the client is welcomed: its data connections may follow at once.
+        let expected = self.joins.expect(ConnectionId(id.get()));
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
-        for (lane, mailbox) in boxes.iter().enumerate() {
-            lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
-        }
         let lane_boxes = boxes.clone();
         let (root, read, write) =
             (self.root.clone(), self.options.allow_read, self.options.allow_write);
@@ -211,19 +215,24 @@ impl Server<'_> {
         let hub = Arc::new(TransferHub::server(Box::new(opener), boxes.clone()));
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| note_end(state, end)));
-        let sockets =
-            boxes.iter().map(|_| (LaneSocket::Shared(self.udp.clone()), None)).collect();
-        let path = path(profile, None, INITIAL_RTT)?;
         let idle = self.options.idle_timeout;
-        let lanes = Lanes::start(
-            &session,
-            sockets,
-            path,
-            profile.repair,
-            idle,
-            hub.clone(),
-            boxes.clone(),
-        );
+        let lanes = if session.carrier == Carrier::Tcp {
+            let tcp = tcp_options(None, idle);
+            let joined = expected.collect(&session, &tcp, self.stop);
+            let joined = joined.map_err(|error| error.to_string())?;
+            let hub: Arc<dyn Hub> = hub.clone();
+            TcpLanes::start(joined, &tcp, &hub, boxes).map(Lanes::Tcp)
+        } else {
+            drop(expected);
+            for (lane, mailbox) in boxes.iter().enumerate() {
+                lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
+            }
+            let shared = || (LaneSocket::Shared(self.udp.clone()), None);
+            let sockets = boxes.iter().map(|_| shared()).collect();
+            let path = path(profile, None, INITIAL_RTT)?;
+            let (repair, hub) = (profile.repair, hub.clone());
+            UdpLanes::start(&session, sockets, path, repair, idle, hub, boxes).map(Lanes::Udp)
+        };
         let outcome = match lanes {
             Ok(mut lanes) => {
                 let outcome = self.run(&hub, &control, from);
@@ -273,9 +282,7 @@ impl Server<'_> {
             }
             let done = match side {
                 Some(Side::Source(source)) => source.result().map(|r| r.bytes.get()),
-                Some(Side::Sink(sink)) => {
-                    sink.is_done().then(|| sink.stats().confirmed_bytes)
-                }
+                Some(Side::Sink(sink)) => sink.is_done().then(|| sink.stats().confirmed_bytes),
                 None => None,
             };
             if done.is_some() {
@@ -354,11 +361,8 @@ fn open(
             let path = request.paths.first().map_or(&[][..], Vec::as_slice);
             let transfer = transfer_id(&[&request.label], path);
             let fsync = fsync(request.sync_at_end);
-            let options = SinkOptions {
-                is_directory: request.destination_is_directory,
-                transfer,
-                fsync,
-            };
+            let options =
+                SinkOptions { is_directory: request.destination_is_directory, transfer, fsync };
             let destination = Destination::Below { root, path };
             let (tree, resume) = SinkTree::open(destination, &options)
                 .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;

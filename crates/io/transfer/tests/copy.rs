@@ -183,6 +183,23 @@ fn a_tree_is_pushed_in_every_protection() {
 }
 
 #[test]
+fn tcp_carries_too() {
+    for protect in [Protect::Clear, Protect::Aead] {
+        let scratch = Scratch::new(&format!("tcp-{protect}"));
+        make_tree(&scratch.here().join("tree"));
+        let (result, events) = with_server(&serve_options(scratch.there()), |server| {
+            let source = Location::Local(scratch.here().join("tree"));
+            let carrier = CarrierChoice::Tcp;
+            let options = options(vec![source], remote(server, "copy"));
+            run(&CopyOptions { protect, carrier, lanes: 2, ..options })
+        });
+        let report = result.unwrap_or_else(|error| panic!("{protect}: {error}; {events:?}"));
+        assert_same(&scratch.here().join("tree"), &scratch.there().join("copy"));
+        assert_eq!(report.carrier, "tcp");
+    }
+}
+
+#[test]
 fn a_tree_is_pulled() {
     let scratch = Scratch::new("pull");
     make_tree(&scratch.there().join("tree"));

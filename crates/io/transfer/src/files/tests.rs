@@ -1,1 +1,288 @@
+//! Real files through a source and a sink in one process, without a network.
 
+mod copies;
+mod faults;
+mod places;
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::{Fsync, Sink, SinkConfig, Source, Verdict};
+use longhaul_units::{Duration, Instant};
+
+use super::sync::lock;
+use super::*;
+
+/// A copy in one process; what a step does is up to chance where threads share it.
+struct Copy {
+    tree: SourceTree,
+    source: Mutex<Source>,
+    sink: Mutex<Sink>,
+    to: SinkTree,
+    in_order: Mutex<()>,
+    /// Time as the sink sees it.
+    now: Mutex<Instant>,
+    scan_failures: Vec<(String, String)>,
+}
+
+impl Copy {
+    fn new(tree: SourceTree, to: &Path) -> Self {
+        Self::with(tree, Destination::Local(to), false).unwrap()
+    }
+
+    /// Scans all, and opens the destination.
+    fn with(
+        tree: SourceTree,
+        to: Destination<'_>,
+        is_directory: bool,
+    ) -> Result<Self, DestinationError> {
+        let transfer = transfer_id(&[b"test"], b"");
+        let options = SinkOptions { is_directory, transfer, fsync: Fsync::End };
+        let (to, resume) = SinkTree::open(to, &options)?;
+        static RUNS: AtomicU32 = AtomicU32::new(0);
+        let mut nonce = [0; 16];
+        nonce[..4].copy_from_slice(&RUNS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        let config = SinkConfig { transfer, nonce, ..SinkConfig::default() };
+        let mut source = Source::new();
+        let mut scan_failures = Vec::new();
+        for scanned in tree.scan() {
+            match scanned {
+                Scanned::Entry(entry) => drop(source.push_entry(entry).unwrap()),
+                Scanned::Failed(failure) => {
+                    let path = failure.path.escape_ascii().to_string();
+                    scan_failures.push((path, failure.reason.clone()));
+                    if let Some(stand_in) = failure.stand_in {
+                        let id = source.push_entry(stand_in).unwrap();
+                        source.entry_failed(id, &failure.reason);
+                    }
+                }
+            }
+        }
+        source.finish_entries();
+        Ok(Self {
+            tree,
+            source: Mutex::new(source),
+            sink: Mutex::new(Sink::new(config, resume)),
+            to,
+            in_order: Mutex::new(()),
+            now: Mutex::new(Instant::ZERO),
+            scan_failures,
+        })
+    }
+
+    /// Runs to the end on two threads.
+    fn run(&self) {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut idle = 0;
+                    while !self.is_done() {
+                        idle = if self.step() { 0 } else { idle + 1 };
+                        assert!(idle < 10_000_000, "stuck");
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+    }
+
+    /// Runs on this thread until `end`, or to the end.
+    fn run_until(&self, end: impl Fn(&Sink) -> bool) {
+        while !self.is_done() && !end(&lock(&self.sink)) {
+            assert!(self.step(), "stuck");
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        lock(&self.source).is_done()
+    }
+
+    /// Lets the time for the next checkpoint come.
+    fn wait(&self) {
+        let mut now = lock(&self.now);
+        *now = *now + Duration::from_secs(2);
+    }
+
+    fn step(&self) -> bool {
+        self.exchange() | self.act() | self.move_group()
+    }
+
+    fn exchange(&self) -> bool {
+        let (mut source, mut sink) = (lock(&self.source), lock(&self.sink));
+        let mut any = false;
+        while let Some(message) = source.poll_message() {
+            any = true;
+            sink.handle(message).unwrap();
+        }
+        while let Some(message) = sink.poll_message() {
+            any = true;
+            source.handle(message).unwrap();
+        }
+        any
+    }
+
+    fn act(&self) -> bool {
+        let order = lock(&self.in_order);
+        let now = *lock(&self.now);
+        let Some(action) = lock(&self.sink).poll_action(now) else {
+            return false;
+        };
+        let parallel = matches!(action, longhaul_objects::Action::Publish(_));
+        let order = (!parallel).then_some(order);
+        self.to.perform(action, &self.sink).unwrap();
+        drop(order);
+        true
+    }
+
+    fn move_group(&self) -> bool {
+        let credit = lock(&self.sink).credit();
+        let Some(task) = lock(&self.source).next_group(credit) else {
+            return false;
+        };
+        let mut buffer = vec![0xee; 1 << 20];
+        let failed = self.tree.read_group(&task, &mut buffer);
+        let data = &buffer[..task.len as usize];
+        let value = group_chaining_value(data, task.group, task.only);
+        let mut source = lock(&self.source);
+        failed.iter().for_each(|(id, reason)| source.entry_failed(*id, reason));
+        source.group_hashed(task.object, task.group, value);
+        drop(source);
+        let verdict = lock(&self.sink).group_received(task.object, task.group, value);
+        if let Verdict::Write(write) = verdict {
+            let failed = self.to.write(&write, data);
+            let mut sink = lock(&self.sink);
+            failed.iter().for_each(|(id, reason)| sink.write_failed(*id, reason));
+            sink.group_written(write.object, write.group);
+        }
+        true
+    }
+
+    /// Path and reason of what failed, at either side.
+    fn failures(&self) -> Vec<(String, String)> {
+        let source = lock(&self.source);
+        let failures = source.failures().iter();
+        failures.map(|failure| (failure.path.to_string(), failure.reason.clone())).collect()
+    }
+
+    fn confirmed(&self) -> u32 {
+        lock(&self.source).stats().confirmed
+    }
+
+    fn resumed(&self) -> u64 {
+        lock(&self.sink).stats().resumed_bytes
+    }
+}
+
+/// Copies `from` to `to` and expects no failure.
+fn copy(from: &Path, to: &Path) {
+    let copy = Copy::new(SourceTree::local(&[from.to_path_buf()], false), to);
+    copy.run();
+    assert_eq!(copy.failures(), []);
+}
+
+/// A directory of its own for each test, removed at the end.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("longhaul-files-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+        Self { path }
+    }
+
+    /// A path in it.
+    fn at(&self, path: &str) -> PathBuf {
+        self.path.join(path)
+    }
+
+    /// A file in it, with the directories that it needs.
+    fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        path
+    }
+
+    fn directory(&self, path: &str) -> PathBuf {
+        let path = self.path.join(path);
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.path.join(path)).unwrap()
+    }
+
+    /// Names in the directory `path`, sorted.
+    fn names(&self, path: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path.join(path)).unwrap();
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().as_bytes().escape_ascii().to_string()
+        };
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Everything below `root`: mode, modification time in seconds (links excepted) and nanoseconds,
+/// and contents or target.
+fn snapshot(root: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![root.to_path_buf()];
+    while let Some(path) = pending.pop() {
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        let contents = if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            pending.extend(entries.map(|entry| entry.unwrap().path()));
+            b"directory".to_vec()
+        } else if metadata.is_symlink() {
+            std::fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()
+        } else {
+            std::fs::read(&path).unwrap()
+        };
+        let key = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        let about = (metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), contents);
+        found.insert(key, about);
+    }
+    found
+}
+
+/// Bytes that differ from place to place.
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 1009 + seed * 7) as u8).collect()
+}
+
+/// Runs `run` as a user without rights, where the tests have those of root.
+fn without_rights(run: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if rustix::process::geteuid().is_root() {
+                let (uid, gid) = (rustix::thread::Uid::from_raw(65534), NOGROUP);
+                rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            run();
+        });
+        thread.join().unwrap();
+    });
+}
+
+const NOGROUP: rustix::thread::Gid = rustix::thread::Gid::from_raw(65534);

@@ -12,8 +12,8 @@ use longhaul_objects::{EntryId, Existing, Fsync, Prepared, TempName, WritePiece,
 use longhaul_sys::files::preallocate;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, openat, renameat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstatfs, futimens, openat, renameat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -67,7 +67,7 @@ impl SinkTree {
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
-            if let Err(error) = preallocate(&file, entry.size) {
+            if let Err(error) = reserve(&file, entry.size) {
                 let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
                 return Err(explain(error));
             }
@@ -212,6 +212,22 @@ impl SinkTree {
     }
 }
 
+/// Gives a new file its length, and its blocks where that is quick. A file system in memory would
+/// touch every page before the first byte has arrived, so there it is only asked for room.
+fn reserve(file: &File, len: u64) -> io::Result<()> {
+    let system = fstatfs(file)?;
+    if system.f_type != TMPFS {
+        preallocate(file, len)?;
+        return Ok(());
+    }
+    let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
+    // One without blocks has no limit.
+    if system.f_blocks > 0 && free < len {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.set_len(len)
+}
+
 /// Sets the mode, where one is given, and the modification time in nanoseconds since 1970.
 pub(super) fn set_attributes(file: impl AsFd, mode: Option<u32>, modified: i64) -> io::Result<()> {
     if let Some(mode) = mode {
@@ -235,6 +251,9 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
 
 /// Mode of a file that is not complete.
 const PRIVATE: u32 = 0o600;

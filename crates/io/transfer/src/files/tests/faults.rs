@@ -1,0 +1,258 @@
+//! What goes wrong at either side.
+
+use std::fs::Permissions;
+use std::process::Command;
+
+use longhaul_objects::EntryId;
+
+use super::*;
+
+#[test]
+fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
+    let scratch = Scratch::new();
+    scratch.file("from/good", "good");
+    scratch.file("from/secret", "secret");
+    scratch.file("from/closed/in", "in");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        scratch.at("from/fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for path in ["from/secret", "from/closed"] {
+        std::fs::set_permissions(scratch.at(path), Permissions::from_mode(0)).unwrap();
+    }
+    without_rights(|| {
+        let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &scratch.at("to"));
+        copy.run();
+        let mut failures = copy.failures();
+        failures.sort();
+        let expected = [
+            ("from/closed", "no permission to read it"),
+            ("from/fifo", "it is a FIFO, which is not copied"),
+            ("from/secret", "no permission to read it"),
+        ];
+        let expected = expected.map(|(path, reason)| (path.to_string(), reason.to_string()));
+        assert_eq!(failures, expected);
+        assert_eq!(copy.confirmed(), 2);
+    });
+    assert_eq!(scratch.names("to"), ["good"]);
+    std::fs::set_permissions(scratch.at("from/closed"), Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn what_changes_after_the_scan_is_not_published() {
+    let scratch = Scratch::new();
+    for name in ["gone", "shrunk", "grown", "replaced", "rewritten", "kept"] {
+        scratch.file(&format!("from/{name}"), bytes(5000, 1));
+    }
+    scratch.file("from/large", bytes(4 << 20, 1));
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &scratch.at("to"));
+    std::fs::remove_file(scratch.at("from/gone")).unwrap();
+    scratch.file("from/shrunk", bytes(4000, 1));
+    scratch.file("from/grown", bytes(6000, 1));
+    scratch.file("other", bytes(5000, 2));
+    std::fs::rename(scratch.at("other"), scratch.at("from/replaced")).unwrap();
+    scratch.file("from/rewritten", bytes(5000, 2));
+    std::fs::File::options()
+        .write(true)
+        .open(scratch.at("from/rewritten"))
+        .unwrap()
+        .set_modified(std::time::SystemTime::UNIX_EPOCH)
+        .unwrap();
+    std::fs::remove_file(scratch.at("from/large")).unwrap();
+    copy.run();
+    let mut failures = copy.failures();
+    failures.sort();
+    let expected = [
+        ("from/gone", "it is no longer there"),
+        ("from/grown", "it grew from 5000 to 6000 bytes while it was copied"),
+        ("from/large", "it is no longer there"),
+        ("from/replaced", "it changed while it was copied"),
+        ("from/rewritten", "it changed while it was copied"),
+        ("from/shrunk", "it shrank from 5000 to 4000 bytes while it was copied"),
+    ];
+    assert_eq!(failures, expected.map(|(path, reason)| (path.into(), reason.into())));
+    assert_eq!(scratch.names("to"), ["kept"]);
+}
+
+#[test]
+fn a_large_file_that_changes_between_its_groups_is_found_out() {
+    let scratch = Scratch::new();
+    let from = scratch.file("from", bytes(3 << 20, 1));
+    let tree = SourceTree::local(&[from.clone()], false);
+    let Some(Scanned::Entry(entry)) = tree.scan().next() else {
+        panic!("no entry");
+    };
+    let size = entry.size;
+    let entry = std::sync::Arc::new(entry);
+    let task = |group: u32| longhaul_objects::GroupTask {
+        object: longhaul_units::ObjectId(0),
+        group,
+        offset: u64::from(group) << 20,
+        len: 1 << 20,
+        only: false,
+        repair: false,
+        pieces: vec![longhaul_objects::ReadPiece {
+            id: EntryId(0),
+            entry: entry.clone(),
+            file_offset: u64::from(group) << 20,
+            group_offset: 0,
+            len: 1 << 20,
+        }],
+    };
+    let mut buffer = vec![7; 1 << 20];
+    assert_eq!(tree.read_group(&task(0), &mut buffer), []);
+    assert!(buffer == bytes(3 << 20, 1)[..1 << 20]);
+    let file = std::fs::File::options().write(true).open(&from).unwrap();
+    file.set_len(size - 5).unwrap();
+    assert_eq!(tree.read_group(&task(1), &mut buffer).len(), 1);
+    assert!(buffer.iter().all(|byte| *byte == 0));
+    // Nothing remembers the failed file; what has its name is looked at anew.
+    std::fs::remove_file(&from).unwrap();
+    assert_eq!(tree.read_group(&task(2), &mut buffer).len(), 1);
+}
+
+#[test]
+fn a_destination_without_permission_is_said() {
+    let scratch = Scratch::new();
+    scratch.file("from", "from");
+    let to = scratch.directory("to");
+    scratch.directory("to/sub");
+    std::fs::set_permissions(&to, Permissions::from_mode(0o555)).unwrap();
+    without_rights(|| {
+        let tree = SourceTree::local(&[scratch.at("from")], false);
+        let result = Copy::with(tree, Destination::Local(&to), false);
+        assert!(matches!(result.err(), Some(DestinationError::Permission { .. })));
+    });
+    // A directory below that nothing may be put in concerns what goes there only.
+    scratch.file("tree/a", "a");
+    scratch.file("tree/closed/b", "b");
+    scratch.directory("open");
+    std::fs::set_permissions(scratch.at("open"), Permissions::from_mode(0o777)).unwrap();
+    scratch.directory("open/tree/closed");
+    std::fs::set_permissions(scratch.at("open/tree"), Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(scratch.at("open/tree/closed"), Permissions::from_mode(0o555))
+        .unwrap();
+    if !rustix::process::geteuid().is_root() {
+        println!("not root: the owner of a directory is not kept out of it the same way");
+        return;
+    }
+    without_rights(|| {
+        let tree = SourceTree::local(&[scratch.at("tree")], false);
+        let copy = Copy::new(tree, &scratch.at("open"));
+        copy.run();
+        let failures = copy.failures();
+        assert_eq!(failures.len(), 1, "{failures:?}");
+        assert!(failures[0].1.contains("no permission"), "{failures:?}");
+    });
+    assert_eq!(scratch.read("open/tree/a"), "a");
+}
+
+#[test]
+fn a_full_disk_is_said_and_making_room_helps() {
+    let scratch = Scratch::new();
+    let Some(disk) = Mounted::new(&scratch, "disk", "size=4m") else {
+        return;
+    };
+    for number in 0..40 {
+        scratch.file(&format!("from/small/f{number}"), bytes(50_000, number));
+    }
+    scratch.file("from/huge", bytes(20 << 20, 1));
+    scratch.file("from/large", bytes(3 << 20, 1));
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &disk.path);
+    copy.run();
+    let failures = copy.failures();
+    assert!(failures.iter().any(|(path, _)| path == "from/huge"), "{failures:?}");
+    for (path, reason) in &failures {
+        assert!(reason.contains("no space left"), "{path}: {reason}");
+    }
+    drop(copy);
+    // What did get its name is whole.
+    let mut whole = 0;
+    for (path, about) in snapshot(&disk.path.join("from")) {
+        let path = scratch.at("from").join(std::ffi::OsStr::from_bytes(&path));
+        if path.is_file() {
+            assert!(std::fs::read(&path).unwrap() == about.3, "{path:?}");
+            whole += 1;
+        }
+    }
+    assert_eq!(whole + failures.len(), 42);
+    assert!(whole > 0);
+    disk.remount("size=60m");
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &disk.path);
+    copy.run();
+    assert_eq!(copy.failures(), []);
+    drop(copy);
+    assert_eq!(snapshot(&scratch.at("from")), snapshot(&disk.path.join("from")));
+    assert_eq!(scratch.names("disk"), ["from"]);
+}
+
+#[test]
+fn a_read_only_file_system_is_said() {
+    let scratch = Scratch::new();
+    let Some(disk) = Mounted::new(&scratch, "disk", "ro") else {
+        return;
+    };
+    scratch.file("from", "from");
+    let tree = SourceTree::local(&[scratch.at("from")], false);
+    let result = Copy::with(tree, Destination::Local(&disk.path), false);
+    assert!(matches!(result.err(), Some(DestinationError::ReadOnly { .. })));
+}
+
+#[test]
+fn a_mount_below_the_destination_gets_its_files() {
+    let scratch = Scratch::new();
+    let Some(_disk) = Mounted::new(&scratch, "to/from/disk", "size=8m") else {
+        return;
+    };
+    scratch.file("from/disk/a", bytes(70_000, 1));
+    scratch.file("from/disk/large", bytes(2 << 20, 1));
+    scratch.file("from/disk/empty", "");
+    std::os::unix::fs::symlink("a", scratch.at("from/disk/link")).unwrap();
+    scratch.file("from/b", "b");
+    copy(&scratch.at("from"), &scratch.at("to"));
+    let (from, to) = (snapshot(&scratch.at("from/disk")), snapshot(&scratch.at("to/from/disk")));
+    for (path, about) in from {
+        let copied = &to[&path];
+        assert_eq!((about.1, about.2, about.3), (copied.1, copied.2, copied.3.clone()));
+    }
+    assert_eq!(scratch.names("to/from/disk"), ["a", "empty", "large", "link"]);
+}
+
+/// A file system in memory, mounted in a scratch directory.
+struct Mounted {
+    path: PathBuf,
+}
+
+impl Mounted {
+    /// `None`, and says why, where mounting is not allowed.
+    fn new(scratch: &Scratch, path: &str, options: &str) -> Option<Self> {
+        let path = scratch.directory(path);
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "longhaul-test"])
+            .arg(&path)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self { path }),
+            _ => {
+                println!("skipped: a file system cannot be mounted here");
+                None
+            }
+        }
+    }
+
+    fn remount(&self, options: &str) {
+        let options = format!("remount,{options}");
+        let status = Command::new("mount").args(["-o", &options]).arg(&self.path).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}

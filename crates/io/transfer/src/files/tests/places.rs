@@ -1,0 +1,231 @@
+//! What is where: the habits of `cp`, confinement, and links.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use longhaul_sys::files::ConfinedDir;
+
+use super::*;
+
+/// Copies `sources` to `to`, a path in the scratch directory with a slash behind it or not.
+fn cp(scratch: &Scratch, sources: &[&str], to: &str) -> Result<Vec<(String, String)>, String> {
+    let sources: Vec<PathBuf> = sources.iter().map(|path| scratch.at(path)).collect();
+    let tree = SourceTree::local(&sources, false);
+    let to = scratch.at(to);
+    let copy = Copy::with(tree, Destination::Local(&to), sources.len() > 1);
+    let copy = copy.map_err(|error| error.to_string())?;
+    copy.run();
+    let mut failures = copy.failures();
+    for failure in &copy.scan_failures {
+        if !failures.contains(failure) {
+            failures.push(failure.clone());
+        }
+    }
+    Ok(failures)
+}
+
+fn prepared() -> Scratch {
+    let scratch = Scratch::new();
+    scratch.file("file", "file");
+    scratch.file("tree/sub/leaf", "leaf");
+    scratch.file("old", "old");
+    scratch.directory("there");
+    scratch
+}
+
+#[test]
+fn a_file_goes_where_cp_puts_it() {
+    for (to, at) in [
+        ("new", "new"),
+        ("old", "old"),
+        ("there", "there/file"),
+        ("there/", "there/file"),
+        ("there/.", "there/file"),
+        ("there/new", "there/new"),
+        ("fresh/", "fresh/file"),
+        ("fresh/deep/", "fresh/deep/file"),
+    ] {
+        let scratch = prepared();
+        assert_eq!(cp(&scratch, &["file"], to), Ok(vec![]), "{to}");
+        assert_eq!(scratch.read(at), "file", "{to}");
+    }
+    let scratch = prepared();
+    let error = cp(&scratch, &["file"], "missing/new").unwrap_err();
+    assert!(error.ends_with("/missing: no such directory"), "{error}");
+    let error = cp(&scratch, &["file"], "old/new").unwrap_err();
+    assert!(error.ends_with("/old: no such directory"), "{error}");
+    let error = cp(&scratch, &["file"], "old/").unwrap_err();
+    assert!(error.ends_with("/old/: is not a directory"), "{error}");
+    assert_eq!(scratch.names(""), ["file", "old", "there", "tree"]);
+}
+
+#[test]
+fn a_tree_goes_where_cp_puts_it() {
+    for (from, to, at) in [
+        ("tree", "new", "new"),
+        ("tree/", "new", "new"),
+        ("tree", "there", "there/tree"),
+        ("tree/", "there/", "there/tree"),
+        ("tree", "fresh/", "fresh/tree"),
+        ("tree/.", "there", "there"),
+        ("tree/.", "new", "new"),
+        ("tree/.", "fresh/", "fresh"),
+        ("tree/sub/..", "there", "there"),
+    ] {
+        let scratch = prepared();
+        assert_eq!(cp(&scratch, &[from], to), Ok(vec![]), "{from} {to}");
+        assert_eq!(scratch.read(&format!("{at}/sub/leaf")), "leaf", "{from} {to}");
+    }
+    let scratch = prepared();
+    let failures = cp(&scratch, &["tree"], "old").unwrap();
+    assert_eq!(failures[0], ("tree".into(), "a file of that name is in the way".into()));
+    assert_eq!(scratch.read("old"), "old");
+    scratch.directory("there/file/sub");
+    let failures = cp(&scratch, &["file"], "there").unwrap();
+    assert_eq!(failures.len(), 1);
+    assert!(failures[0].1.ends_with("a directory of that name is in the way"), "{failures:?}");
+}
+
+#[test]
+fn several_sources_go_into_a_directory() {
+    let scratch = prepared();
+    let sources = ["file", "tree", "missing", "there/../file"];
+    let failures = cp(&scratch, &sources, "there").unwrap();
+    let expected = [
+        ("missing".into(), "no such file or directory".into()),
+        ("file".into(), "another source has the same name".into()),
+    ];
+    assert_eq!(failures, expected);
+    assert_eq!(scratch.read("there/file"), "file");
+    assert_eq!(scratch.read("there/tree/sub/leaf"), "leaf");
+    // Contents of several, which may not overlap.
+    scratch.file("other/sub", "other");
+    scratch.file("other/one", "one");
+    let failures = cp(&scratch, &["tree/.", "other/."], "both").unwrap();
+    assert_eq!(failures, [("sub".into(), "another source holds the same name".into())]);
+    assert_eq!(scratch.read("both/one"), "one");
+    assert_eq!(scratch.read("both/sub/leaf"), "leaf");
+}
+
+#[test]
+fn sources_are_followed_and_links_in_them_are_not() {
+    let scratch = prepared();
+    symlink("tree", scratch.at("to tree")).unwrap();
+    symlink("sub", scratch.at("tree/to sub")).unwrap();
+    assert_eq!(cp(&scratch, &["to tree"], "new"), Ok(vec![]));
+    assert_eq!(scratch.read("new/sub/leaf"), "leaf");
+    assert_eq!(std::fs::read_link(scratch.at("new/to sub")).unwrap(), Path::new("sub"));
+}
+
+#[test]
+fn a_served_tree_is_left_by_no_path() {
+    let scratch = prepared();
+    scratch.file("secret", "secret");
+    let served = scratch.directory("served");
+    scratch.file("served/in/data", "data");
+    symlink("../secret", scratch.at("served/out")).unwrap();
+    symlink("in", scratch.at("served/again")).unwrap();
+    let root = Arc::new(ConfinedDir::open_root(&served).unwrap());
+    let pull = |paths: &[&str]| {
+        let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        let tree = SourceTree::below(Arc::clone(&root), &paths, false);
+        let copy = Copy::with(tree, Destination::Local(&scratch.at("there")), true).unwrap();
+        copy.run();
+        copy.failures()
+    };
+    for path in ["../secret", "out", "in/../../secret"] {
+        let failures = pull(&[path]);
+        assert_eq!(failures.len(), 1, "{path}");
+        assert!(failures[0].1.contains("leads out"), "{failures:?}");
+    }
+    let absolute = scratch.at("secret");
+    assert_eq!(pull(&[absolute.to_str().unwrap()]).len(), 1);
+    assert_eq!(pull(&["in", "again", "missing"]).len(), 1);
+    assert_eq!(scratch.read("there/in/data"), "data");
+    assert_eq!(scratch.read("there/again/data"), "data");
+    // All that is served: the link comes as a link.
+    assert_eq!(pull(&[""]), []);
+    assert_eq!(std::fs::read_link(scratch.at("there/out")).unwrap(), Path::new("../secret"));
+    assert!(!scratch.names("there").contains(&"secret".to_string()));
+}
+
+#[test]
+fn a_served_destination_is_left_by_no_path() {
+    let scratch = prepared();
+    let served = scratch.directory("served");
+    scratch.directory("served/in");
+    symlink("../there", scratch.at("served/out")).unwrap();
+    symlink("in", scratch.at("served/again")).unwrap();
+    let root = ConfinedDir::open_root(&served).unwrap();
+    let push = |path: &str, is_directory| {
+        let tree = SourceTree::local(&[scratch.at("file")], false);
+        let to = Destination::Below { root: &root, path: path.as_bytes() };
+        Copy::with(tree, to, is_directory).map(|copy| {
+            copy.run();
+            copy.failures()
+        })
+    };
+    for path in ["../there", "out", "out/new", "in/../../there", "/tmp"] {
+        for is_directory in [false, true] {
+            let result = push(path, is_directory);
+            assert!(matches!(result, Err(DestinationError::Escapes { .. })), "{path} {result:?}");
+        }
+    }
+    assert_eq!(scratch.names("there"), [""; 0]);
+    assert_eq!(push("", false).unwrap(), []);
+    assert_eq!(push("again", false).unwrap(), []);
+    assert_eq!(push("made/here/", false).unwrap(), []);
+    assert_eq!(push("in/renamed", false).unwrap(), []);
+    for path in ["file", "in/file", "made/here/file", "in/renamed"] {
+        assert_eq!(scratch.read(&format!("served/{path}")), "file", "{path}");
+    }
+}
+
+#[test]
+fn no_link_at_the_destination_is_followed() {
+    let scratch = prepared();
+    let elsewhere = scratch.directory("elsewhere");
+    scratch.directory("there/tree");
+    symlink(&elsewhere, scratch.at("there/tree/sub")).unwrap();
+    let failures = cp(&scratch, &["tree"], "there").unwrap();
+    assert_eq!(failures.len(), 2, "{failures:?}");
+    assert!(failures.iter().any(|(path, _)| path == "tree/sub"), "{failures:?}");
+    assert!(failures.iter().all(|(_, reason)| reason.contains("are not followed")));
+    assert_eq!(scratch.names("elsewhere"), [""; 0]);
+    // In the place of a file it is replaced.
+    symlink(scratch.at("old"), scratch.at("there/file")).unwrap();
+    assert_eq!(cp(&scratch, &["file"], "there"), Ok(vec![]));
+    assert_eq!(scratch.read("old"), "old");
+    assert!(std::fs::symlink_metadata(scratch.at("there/file")).unwrap().is_file());
+}
+
+#[test]
+fn a_link_planted_while_files_arrive_is_not_followed() {
+    let scratch = prepared();
+    scratch.directory("elsewhere");
+    let copy = Copy::new(SourceTree::local(&[scratch.at("tree")], false), &scratch.at("new"));
+    copy.run_until(|sink| sink.stats().received_bytes > 0);
+    std::fs::rename(scratch.at("new/sub"), scratch.at("moved")).unwrap();
+    symlink(scratch.at("elsewhere"), scratch.at("new/sub")).unwrap();
+    copy.run();
+    let failures = copy.failures();
+    assert!(failures.iter().any(|(path, _)| path == "tree/sub/leaf"), "{failures:?}");
+    assert_eq!(scratch.names("elsewhere"), [""; 0]);
+    assert_eq!(scratch.names("moved"), [""; 0]);
+}
+
+#[test]
+fn hidden_directories_are_neither_copied_nor_written_to() {
+    let scratch = prepared();
+    let hidden = ".longhaul-00112233445566778899aabbccddeeff";
+    scratch.file(&format!("tree/{hidden}/part"), "part");
+    assert_eq!(cp(&scratch, &["tree"], "new"), Ok(vec![]));
+    assert_eq!(scratch.names("new"), ["sub"]);
+    // A source that names the sink's own hidden directory.
+    let own = identify::hidden_name(&transfer_id(&[b"test"], b""));
+    let own = String::from_utf8(own).unwrap();
+    scratch.file(&own, "not a record");
+    let copy = Copy::new(SourceTree::local(&[scratch.at(&own)], false), &scratch.at("there"));
+    copy.run();
+    assert!(copy.failures()[0].1.contains("hidden directory"), "{:?}", copy.failures());
+}
