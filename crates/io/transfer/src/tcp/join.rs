@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
 use longhaul_session::Session;
@@ -161,18 +161,20 @@ impl Joins {
     }
 
     /// Gives a connection to the session that waits for it; turns it away if none does.
+    ///
+    /// # Errors
+    /// It was turned away, and where it came from.
     pub fn hand_over(&self, join: PendingJoin) -> Result<(), UnknownJoin> {
-        let waiting = lock(&self.waiting).get(&join.join().connection).cloned();
-        let unknown = match waiting {
+        // Under the lock, so that nothing arrives at a session that has just stopped waiting.
+        let waiting = lock(&self.waiting);
+        let unknown = match waiting.get(&join.join().connection) {
             Some(session) => match session.try_send(join) {
                 Ok(()) => return Ok(()),
-                Err(error) => match error {
-                    std::sync::mpsc::TrySendError::Full(join)
-                    | std::sync::mpsc::TrySendError::Disconnected(join) => join,
-                },
+                Err(TrySendError::Full(join) | TrySendError::Disconnected(join)) => join,
             },
             None => join,
         };
+        drop(waiting);
         let from = unknown.address();
         refuse(unknown);
         Err(UnknownJoin { from })
@@ -243,6 +245,7 @@ impl Expected<'_> {
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
         lock(&self.joins.waiting).remove(&self.connection);
+        self.arrived.try_iter().for_each(refuse);
     }
 }
 
