@@ -196,7 +196,7 @@ impl Bed {
         };
         let gap = options.size_factor / workload::rate_for(options.load);
         // Booking at random instants leaves more breakpoints than filling in order does.
-        let breakpoints = options.breakpoints * 8 / 10;
+        let breakpoints = options.breakpoints * 7 / 10;
         for link in bed.ids.clone() {
             let path = [Path::single(link)];
             let mut at = 0.0;
