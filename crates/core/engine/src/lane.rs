@@ -454,5 +454,5 @@ mod tests;
 
 /// Whether `role` opens streams with this id (protocol.md 6).
 fn opens(role: Role, stream: StreamId) -> bool {
-    (stream.0 % 2 == 0) == (role == Role::Client)
+    stream.0.is_multiple_of(2) == (role == Role::Client)
 }

@@ -209,6 +209,7 @@ impl Ledger {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges, not of numbers")]
 mod tests {
     use super::*;
     use alloc::vec;

@@ -4,7 +4,7 @@
 use longhaul_sim::{Scenario, World};
 
 /// Seed, and the fault that it found.
-const SEEDS: [(u64, &str); 17] = [
+const SEEDS: [(u64, &str); 18] = [
     (6, "stream bytes waited for room for a whole packet: a driver woken for ever at jumbo sizes"),
     (48, "the same with a window between a quarter and a whole packet"),
     (398, "the same on a lane that only acknowledges"),
@@ -20,6 +20,7 @@ const SEEDS: [(u64, &str); 17] = [
     (310, "a burst of losses that outlasts all probes of an idle timeout is an end, not a fault"),
     (270, "a file vanishes while its last group is assembled"),
     (323, "a client speaks on before it hears that it is refused"),
+    (12259, "the source loses power behind RESULT: only the sink knows what failed"),
     (703, "power is cut after the end, at a sink that never syncs"),
     (1686, "the same, and an unpublished file comes back"),
 ];

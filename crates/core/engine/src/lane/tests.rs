@@ -371,7 +371,7 @@ fn streams_carry_bytes_in_order_both_ways() {
     let mut pair = Pair::new(&options);
     let id = StreamId(0);
     pair.client.lane.open_stream(id).unwrap();
-    let text: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let text: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let (mut written, mut got, mut back) = (0, Vec::<u8>::new(), Vec::<u8>::new());
     let mut answered = 0;
     let end = pair.now + Duration::from_secs(60);

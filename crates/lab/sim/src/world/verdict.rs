@@ -34,7 +34,9 @@ impl World {
             Side::Source(source) => {
                 self.report.groups_read = source.reads_done.len();
                 self.report.resumed_bytes = source.source.stats().resumed_bytes;
-                self.report.failed = u64::from(source.source.stats().failed);
+                if why.code == CloseCode::DONE {
+                    self.report.failed = u64::from(source.source.stats().failed);
+                }
                 let counts = |lane: longhaul_engine::LaneStats| LaneCounts {
                     packets_sent: lane.packets_sent,
                     packets_resent: lane.packets_resent,
@@ -46,6 +48,9 @@ impl World {
             }
             Side::Sink(sink) => {
                 self.report.repairs += sink.sink.stats().repairs;
+                if why.code == CloseCode::DONE {
+                    self.report.failed = u64::from(sink.sink.stats().failed);
+                }
                 if why.code == CloseCode::DONE && sink.sink.stats().failed == 0 {
                     self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
