@@ -9,6 +9,7 @@ mod destination;
 mod explain;
 mod identify;
 mod place;
+mod record;
 mod scan;
 mod sink;
 mod source;

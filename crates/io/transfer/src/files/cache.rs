@@ -24,10 +24,7 @@ impl<K: Ord + Clone, V> HandleCache<K, V> {
         Self { capacity, inner: Mutex::new(Inner { handles: BTreeMap::new(), uses: 0 }) }
     }
 
-    pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<Arc<V>>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
+    pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut inner = lock(&self.inner);
         inner.uses += 1;
         let uses = inner.uses;
@@ -49,10 +46,7 @@ impl<K: Ord + Clone, V> HandleCache<K, V> {
         inner.handles.insert(key, (uses, handle));
     }
 
-    pub(super) fn remove<Q: Ord + ?Sized>(&self, key: &Q)
-    where
-        K: std::borrow::Borrow<Q>,
-    {
+    pub(super) fn remove(&self, key: &K) {
         lock(&self.inner).handles.remove(key);
     }
 }

@@ -193,8 +193,11 @@ impl Destination<'_> {
 
     /// Whether the hidden directory of this transfer lies beside the destination.
     fn was_begun_as_name(&self, parent: &[u8], transfer: &[u8; 16]) -> bool {
-        let root = self.open(parent);
-        root.is_ok_and(|root| root.symlink_metadata(as_path(&hidden_name(transfer))).is_ok())
+        let Ok(root) = self.open(parent) else {
+            return false;
+        };
+        let hidden = root.symlink_metadata(as_path(&hidden_name(transfer)));
+        hidden.is_ok_and(|metadata| metadata.is_dir())
     }
 
     fn parent(&self, path: &[u8]) -> Result<ConfinedDir, DestinationError> {

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -19,6 +18,7 @@ use super::destination::{Destination, DestinationError, gone, read_record, remov
 use super::explain;
 use super::identify::{as_path, hex};
 use super::place::{beneath, split};
+use super::record::Record;
 use super::source::nanoseconds;
 use super::sync::lock;
 use super::write::set_attributes;
@@ -39,9 +39,7 @@ pub struct SinkTree {
     rename: Option<Rename>,
     hidden_name: Vec<u8>,
     pub(super) hidden: OwnedFd,
-    record: File,
-    /// Whether the hidden directory and the record are durable.
-    recorded: AtomicBool,
+    record: Mutex<Record>,
     removed: AtomicBool,
     pub(super) fsync: Fsync,
     umask: u32,
@@ -118,8 +116,7 @@ impl SinkTree {
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
             hidden_name: hidden.name,
             hidden: hidden.directory,
-            record: hidden.record,
-            recorded: AtomicBool::new(false),
+            record: Mutex::new(Record::new(hidden.record)),
             removed: AtomicBool::new(false),
             fsync: options.fsync,
             umask: umask(),
@@ -306,13 +303,11 @@ impl SinkTree {
     }
 
     fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
-        self.record.write_all_at(bytes, offset)?;
-        if sync {
-            self.record.sync_data()?;
-            if !self.recorded.swap(true, Ordering::Relaxed) {
-                fsync(&self.hidden)?;
-                self.root.sync_dir("")?;
-            }
+        let mut record = lock(&self.record);
+        record.append(offset, bytes, sync)?;
+        if sync && !std::mem::replace(&mut record.is_findable, true) {
+            fsync(&self.hidden)?;
+            self.root.sync_dir("")?;
         }
         Ok(())
     }
@@ -338,8 +333,7 @@ impl SinkTree {
     /// Whether a later run could go on from what is in the hidden directory, or could not tell
     /// without it that the destination is the new name.
     fn is_worth_keeping(&self) -> bool {
-        let is_recorded = self.record.metadata().is_ok_and(|metadata| metadata.len() > 0);
-        is_recorded
+        !lock(&self.record).is_empty()
             || self
                 .rename
                 .as_ref()

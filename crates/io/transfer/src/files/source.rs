@@ -34,7 +34,8 @@ pub struct SourceTree {
     pub(super) roots: Vec<Root>,
     /// Which source a first component belongs to, where there are several sources.
     tops: Mutex<BTreeMap<Vec<u8>, usize>>,
-    directories: HandleCache<Vec<u8>, OwnedFd>,
+    /// By source, because contents of several share their top, and path.
+    directories: HandleCache<(usize, Vec<u8>), OwnedFd>,
     files: HandleCache<EntryId, File>,
 }
 
@@ -157,23 +158,23 @@ impl SourceTree {
         }
         let (parent, name) = split(path);
         let handle = match directory {
-            Some(open) if open.path == parent => &open.handle,
+            Some(open) if (open.root, open.path) == (root, parent) => &open.handle,
             _ => {
-                let handle = self.directory(parent)?;
-                &directory.insert(OpenDirectory { path: parent, handle }).handle
+                let handle = self.directory(root, parent, split(rest).0)?;
+                &directory.insert(OpenDirectory { root, path: parent, handle }).handle
             }
         };
         Ok(openat(&**handle, name, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
     }
 
-    /// The directory of the entry `path`.
-    fn directory(&self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
-        if let Some(handle) = self.directories.get(path) {
+    /// The directory of the entry `path`, which is `rest` below source number `root`.
+    fn directory(&self, root: usize, path: &[u8], rest: &[u8]) -> io::Result<Arc<OwnedFd>> {
+        let key = (root, path.to_vec());
+        if let Some(handle) = self.directories.get(&key) {
             return Ok(handle);
         }
-        let (root, rest) = self.locate(path).ok_or(io::ErrorKind::NotFound)?;
         let handle = Arc::new(self.open_directory(root, rest, OFlags::PATH)?);
-        self.directories.insert(path.to_vec(), Arc::clone(&handle));
+        self.directories.insert(key, Arc::clone(&handle));
         Ok(handle)
     }
 
@@ -256,6 +257,7 @@ impl SourceTree {
 
 /// A directory that files were just opened in.
 struct OpenDirectory<'a> {
+    root: usize,
     path: &'a [u8],
     handle: Arc<OwnedFd>,
 }

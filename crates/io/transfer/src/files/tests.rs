@@ -275,7 +275,8 @@ fn without_rights(run: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             if rustix::process::geteuid().is_root() {
-                let (uid, gid) = (rustix::thread::Uid::from_raw(65534), NOGROUP);
+                let uid = rustix::thread::Uid::from_raw(NOBODY);
+                let gid = rustix::thread::Gid::from_raw(NOBODY);
                 rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
                 rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
             }
@@ -285,4 +286,5 @@ fn without_rights(run: impl FnOnce() + Send) {
     });
 }
 
-const NOGROUP: rustix::thread::Gid = rustix::thread::Gid::from_raw(65534);
+/// Number of the user and group "nobody".
+const NOBODY: u32 = 65534;

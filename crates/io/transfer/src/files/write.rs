@@ -47,9 +47,11 @@ impl SinkTree {
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }
-        if u64::from(piece.len) == entry.size {
-            // At once whole: nothing is left to do but to give it its name.
-            let file = File::from(self.create(piece.temp, u32::from(entry.mode) & 0o777)?);
+        // At once whole, nothing is left to do but to give it its name; unless its final mode keeps
+        // this process from opening it again to sync it.
+        let mode = u32::from(entry.mode) & 0o777;
+        if u64::from(piece.len) == entry.size && mode & OWNER_READS != 0 {
+            let file = File::from(self.create(piece.temp, mode)?);
             file.write_all_at(data, 0)?;
             return set_attributes(&file, None, entry.modified);
         }
@@ -145,6 +147,8 @@ impl SinkTree {
         gone(unlinkat(parent, &hidden[..], AtFlags::empty()))?;
         if let EntryKind::Link { target } = &entry.kind {
             symlinkat(&target[..], parent, &hidden[..])?;
+            let times = timestamps(entry.modified);
+            utimensat(parent, &hidden[..], &times, AtFlags::SYMLINK_NOFOLLOW)?;
         } else {
             let mut from = File::from(openat(
                 &self.hidden,
@@ -189,7 +193,7 @@ impl SinkTree {
         let name = hex(&temp.0);
         let opened = openat(&self.hidden, &name[..], flags, Mode::empty());
         let file = match opened {
-            // One that was written whole may be read-only already; syncing needs no more.
+            // One that was written whole may be read-only already, which is enough to sync it.
             Err(Errno::ACCESS) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 return Ok(Arc::new(openat(&self.hidden, &name[..], flags, Mode::empty())?.into()));
@@ -254,6 +258,8 @@ const NEW: OFlags = OFlags::WRONLY
 
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
+
+const OWNER_READS: u32 = 0o400;
 
 /// Mode of a file that is not complete.
 const PRIVATE: u32 = 0o600;

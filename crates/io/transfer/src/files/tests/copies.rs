@@ -34,7 +34,7 @@ fn a_tree_arrives_as_it_is() {
     std::fs::set_permissions(from.join("large"), Permissions::from_mode(0o555)).unwrap();
     std::fs::set_permissions(from.join("empty"), Permissions::from_mode(0o555)).unwrap();
 
-    let copy = Copy::new(SourceTree::local(&[from.clone()], false), &scratch.at("to"));
+    let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &scratch.at("to"));
     copy.run();
     assert_eq!(copy.failures(), []);
     assert_eq!(snapshot(&from), snapshot(&scratch.at("to")));
@@ -100,7 +100,7 @@ fn an_interrupted_copy_goes_on_where_it_was() {
         }
         let to = if into_directory { scratch.directory("to") } else { scratch.at("to") };
         let at = if into_directory { "to/from" } else { "to" };
-        let tree = || SourceTree::local(&[from.clone()], false);
+        let tree = || SourceTree::local(std::slice::from_ref(&from), false);
 
         let first = Copy::new(tree(), &to);
         first.run_until(|sink| sink.stats().received_bytes > 16 << 20);
@@ -131,7 +131,7 @@ fn an_interrupted_copy_goes_on_where_it_was() {
 fn a_file_that_changed_meanwhile_is_copied_anew() {
     let scratch = Scratch::new();
     let from = scratch.file("from", bytes(8 << 20, 1));
-    let tree = || SourceTree::local(&[from.clone()], false);
+    let tree = || SourceTree::local(std::slice::from_ref(&from), false);
     let first = Copy::new(tree(), &scratch.at("to"));
     first.run_until(|sink| sink.stats().received_bytes > 4 << 20);
     first.wait();
@@ -163,7 +163,7 @@ fn a_copy_that_came_to_nothing_leaves_nothing() {
 fn a_copy_does_not_run_twice_at_a_time() {
     let scratch = Scratch::new();
     let from = scratch.file("from", bytes(5 << 20, 1));
-    let tree = || SourceTree::local(&[from.clone()], false);
+    let tree = || SourceTree::local(std::slice::from_ref(&from), false);
     let first = Copy::new(tree(), &scratch.at("to"));
     let second = Copy::with(tree(), Destination::Local(&scratch.at("to")), false);
     assert!(matches!(second.err(), Some(DestinationError::Busy { .. })));

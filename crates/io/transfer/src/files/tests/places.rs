@@ -126,27 +126,27 @@ fn a_served_tree_is_left_by_no_path() {
     symlink("../secret", scratch.at("served/out")).unwrap();
     symlink("in", scratch.at("served/again")).unwrap();
     let root = Arc::new(ConfinedDir::open_root(&served).unwrap());
-    let pull = |paths: &[&str]| {
+    let pull = |paths: &[&str], to: &str| {
         let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let tree = SourceTree::below(Arc::clone(&root), &paths, false);
-        let copy = Copy::with(tree, Destination::Local(&scratch.at("there")), true).unwrap();
+        let copy = Copy::with(tree, Destination::Local(&scratch.at(to)), true).unwrap();
         copy.run();
         copy.failures()
     };
     for path in ["../secret", "out", "in/../../secret"] {
-        let failures = pull(&[path]);
+        let failures = pull(&[path], "there");
         assert_eq!(failures.len(), 1, "{path}");
         assert!(failures[0].1.contains("leads out"), "{failures:?}");
     }
     let absolute = scratch.at("secret");
-    assert_eq!(pull(&[absolute.to_str().unwrap()]).len(), 1);
-    assert_eq!(pull(&["in", "again", "missing"]).len(), 1);
+    assert_eq!(pull(&[absolute.to_str().unwrap()], "there").len(), 1);
+    assert_eq!(pull(&["in", "again", "missing"], "there").len(), 1);
     assert_eq!(scratch.read("there/in/data"), "data");
     assert_eq!(scratch.read("there/again/data"), "data");
     // All that is served: the link comes as a link.
-    assert_eq!(pull(&[""]), []);
-    assert_eq!(std::fs::read_link(scratch.at("there/out")).unwrap(), Path::new("../secret"));
-    assert!(!scratch.names("there").contains(&"secret".to_string()));
+    assert_eq!(pull(&[""], "all"), []);
+    assert_eq!(std::fs::read_link(scratch.at("all/out")).unwrap(), Path::new("../secret"));
+    assert!(!scratch.names("all").contains(&"secret".to_string()));
 }
 
 #[test]

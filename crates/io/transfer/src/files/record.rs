@@ -1,0 +1,83 @@
+//! The resume record on disk.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+/// The file that holds the resume record.
+///
+/// On a full disk the transfer goes on without it: what cannot be written waits for room. Behind a
+/// gap nothing is believed ([`longhaul_objects::record::replay`]), so the worst is that a later run
+/// sends again what this one has sent.
+#[derive(Debug)]
+pub(super) struct Record {
+    file: File,
+    /// Whether the names that lead to it are durable.
+    pub(super) is_findable: bool,
+    /// What waits, and its offset.
+    waiting: Vec<u8>,
+    offset: u64,
+}
+
+impl Record {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, is_findable: false, waiting: Vec::new(), offset: 0 }
+    }
+
+    /// Writes `bytes` at `offset`, which is where the last ones ended.
+    pub(super) fn append(&mut self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            self.offset = offset;
+        }
+        self.waiting.extend_from_slice(bytes);
+        let written = self.file.write_all_at(&self.waiting, self.offset);
+        match written.and_then(|()| if sync { self.file.sync_data() } else { Ok(()) }) {
+            Ok(()) => {
+                self.waiting.clear();
+                Ok(())
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+                    && self.waiting.len() <= WAITING_MAX =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether there is nothing for a later run. What waits gets a last chance.
+    pub(super) fn is_empty(&mut self) -> bool {
+        if !self.waiting.is_empty() {
+            let _ = self.append(self.offset, &[], true);
+        }
+        self.file.metadata().is_ok_and(|metadata| metadata.len() == 0)
+    }
+}
+
+/// Bytes that wait for room: claims for half a terabyte.
+const WAITING_MAX: usize = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_written_when_there_is_room() {
+        let path = std::env::temp_dir().join(format!("longhaul-record-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        // A device that is always full stands for the disk.
+        let Ok(full) = File::options().write(true).open("/dev/full") else {
+            println!("skipped: no /dev/full");
+            return;
+        };
+        let mut record = Record::new(full);
+        record.append(0, b"one ", false).unwrap();
+        record.append(4, b"two ", false).unwrap();
+        record.file = file;
+        record.append(8, b"three", true).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one two three");
+        assert!(!record.is_empty());
+        std::fs::remove_file(path).unwrap();
+    }
+}
