@@ -38,7 +38,9 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     for (path, reason) in &report.failures {
         crate::output::complain(format!("longhaul: {path}: {reason}"));
     }
-    output.say(report::sentence(&report));
+    if report.files > 0 || report.failures.is_empty() {
+        output.say(report::sentence(&report));
+    }
     let json = report::json(&report);
     if report.failures.is_empty() {
         if output.json {
@@ -50,10 +52,11 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
         1 => "1 entry was not copied".to_owned(),
         many => format!("{many} entries were not copied"),
     };
-    Err(Failure::failed(format!(
-        "{failed}; the rest is complete, run the same command again to retry"
-    ))
-    .with_fields(json))
+    let failed = match report.files {
+        0 => failed,
+        _ => format!("{failed}; the rest is complete, run the same command again to retry"),
+    };
+    Err(Failure::failed(failed).with_fields(json))
 }
 
 /// What `args` mean.

@@ -9,6 +9,7 @@ use longhaul_transfer::{Progress, Snapshot};
 use longhaul_units::Bytes;
 
 use crate::output::Output;
+use crate::report::entries;
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -78,7 +79,7 @@ fn figures(snapshot: &Snapshot) -> String {
     let mut parts = Vec::new();
     match snapshot.files_total {
         Some(total) => parts.push(format!("{} of {total} entries", snapshot.files_done)),
-        None => parts.push(format!("{} entries", snapshot.files_done)),
+        None => parts.push(entries(snapshot.files_done)),
     }
     if !snapshot.rtt.is_zero() {
         parts.push(format!("RTT {}", milliseconds(snapshot.rtt)));

@@ -61,9 +61,9 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
 pub(crate) fn sentence(report: &CopyReport) -> String {
     let checked = if report.verified { "copied and verified" } else { "copied" };
     let mut text = format!(
-        "{} in {} entries {checked} in {:.2} s: {} ({}, {}, {}",
+        "{} in {} {checked} in {:.2} s: {} ({}, {}, {}",
         Bytes::new(report.bytes),
-        report.files,
+        entries(report.files),
         seconds(report.elapsed),
         goodput(report),
         report.carrier.to_uppercase(),
@@ -81,6 +81,11 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
         text += &format!("; {}", losses(&report.lost, report.packets_sent));
     }
     text + &format!("; bottleneck: {}", report.bottleneck)
+}
+
+/// So many files, directories and links.
+pub(crate) fn entries(count: u64) -> String {
+    if count == 1 { "1 entry".into() } else { format!("{count} entries") }
 }
 
 /// How many were lost of how many, and where.

@@ -1,4 +1,5 @@
 //! The program as scripts see it: exit statuses, what goes to which stream, JSON.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::process::{Command, Output};
 

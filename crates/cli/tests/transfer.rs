@@ -1,4 +1,5 @@
 //! `serve` and `cp` together, as processes.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
