@@ -22,7 +22,7 @@ fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
     )
     .unwrap();
     for path in ["from/secret", "from/closed"] {
-        std::fs::set_permissions(scratch.at(path), Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(scratch.at(path), Permissions::from_mode(0o0)).unwrap();
     }
     without_rights(|| {
         let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &scratch.at("to"));
@@ -82,7 +82,7 @@ fn what_changes_after_the_scan_is_not_published() {
 fn a_large_file_that_changes_between_its_groups_is_found_out() {
     let scratch = Scratch::new();
     let from = scratch.file("from", bytes(3 << 20, 1));
-    let tree = SourceTree::local(&[from.clone()], false);
+    let tree = SourceTree::local(std::slice::from_ref(&from), false);
     let Some(Scanned::Entry(entry)) = tree.scan().next() else {
         panic!("no entry");
     };
