@@ -126,14 +126,17 @@ impl Attempt<'_> {
         stop: &Stop,
     ) -> Result<CopyReport, CopyError> {
         let options = self.options;
-        let mut config = ClientConfig::default();
-        config.protect = options.protect;
-        config.carrier = carrier;
-        config.lanes = options.lanes.max(1);
-        config.implementation = Some(IMPLEMENTATION.into());
-        config.profile = Some(options.profile.clone());
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
-        config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
+        let credit = Bytes::new(CAPACITY);
+        let config = ClientConfig {
+            protect: options.protect,
+            carrier,
+            lanes: options.lanes.max(1),
+            implementation: Some(IMPLEMENTATION.into()),
+            receive_limits: Some(ReceiveLimits { socket_buffer, credit }),
+            profile: Some(options.profile.clone()),
+            ..ClientConfig::default()
+        };
         let Job { host, port, .. } = self.job;
         let idle = options.idle_timeout;
         let dialed = dial(host, *port, &options.token, &config, idle, stop)?;
@@ -308,10 +311,11 @@ impl Running {
     /// Until the copy is done or cannot be.
     fn watch(&mut self, progress: &Progress, stop: &Stop) -> End {
         let server = self.server;
+        let mut received = 0;
         loop {
             let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
             progress.set(self.snapshot());
-            self.control.heard(clock::now());
+            received = self.lanes.vouch(&self.control, received);
             if let Some(end) = self.judge(&state) {
                 return end;
             }

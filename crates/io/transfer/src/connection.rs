@@ -8,11 +8,13 @@ use std::thread::JoinHandle;
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
 use longhaul_rate_control::{Bound, LossCounts};
 use longhaul_session::Session;
+use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{Bottleneck, CloseCode};
 
 use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox};
+use crate::control::Control;
 use crate::hub::{Side, TransferHub};
 use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
@@ -51,6 +53,7 @@ impl Lanes {
                 Totals {
                     packets_sent: u64::from(info.segments_sent),
                     packets_resent: resent,
+                    received: info.bytes_received + info.bytes_acknowledged,
                     // The kernel does not tell why it resent.
                     lost: LossCounts { network: resent, ..LossCounts::default() },
                     rtt: info.rtt,
@@ -61,6 +64,16 @@ impl Lanes {
                 }
             }
         }
+    }
+
+    /// Tells the control connection that the peer lives, if the carrier brought anything since
+    /// `before`; returns what to pass next time.
+    pub fn vouch(&self, control: &Control, before: u64) -> u64 {
+        let received = self.totals().received;
+        if received != before {
+            control.heard(clock::now());
+        }
+        received
     }
 
     /// "udp" or "tcp".
@@ -171,6 +184,8 @@ impl UdpLanes {
 pub(crate) struct Totals {
     pub packets_sent: u64,
     pub packets_resent: u64,
+    /// Grows while the peer shows that it lives.
+    pub received: u64,
     pub lost: LossCounts,
     pub send_failures: u64,
     pub rtt: Duration,
@@ -184,6 +199,7 @@ impl Totals {
     fn add(&mut self, stats: &LaneStats) {
         self.packets_sent += stats.packets_sent;
         self.packets_resent += stats.packets_resent;
+        self.received += stats.packets_received;
         self.lost.network += stats.lost.network;
         self.lost.socket += stats.lost.socket;
         self.lost.host += stats.lost.host;

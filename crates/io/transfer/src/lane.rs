@@ -6,7 +6,6 @@ mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -41,7 +40,6 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
-    pub remote: Option<SocketAddr>,
     /// Batches that the local stack refused: they count as lost.
     pub send_failures: u64,
     pub cpu: Duration,
@@ -329,7 +327,6 @@ impl LaneThread {
         self.view_due = now + VIEW_INTERVAL;
         *lock(&self.shared) = LaneView {
             stats: self.lane.stats(),
-            remote: self.lane.remote(),
             send_failures: self.sending.failures,
             cpu: clock::thread_cpu_time(),
         };

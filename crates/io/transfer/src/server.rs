@@ -87,11 +87,13 @@ pub fn serve(
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));
     }
-    let mut config = ServerConfig::default();
-    config.udp_port = Some(address.port());
-    config.implementation = Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into());
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
-    config.receive_limits = Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) });
+    let config = ServerConfig {
+        udp_port: Some(address.port()),
+        implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
+        receive_limits: Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) }),
+        ..ServerConfig::default()
+    };
     let server = Server {
         options,
         events,
@@ -235,7 +237,7 @@ impl Server<'_> {
         };
         let outcome = match lanes {
             Ok(mut lanes) => {
-                let outcome = self.run(&hub, &control, from);
+                let outcome = self.run(&hub, &lanes, &control, from);
                 let (code, reason) = match &outcome {
                     Ok(_) => (CloseCode::DONE, String::new()),
                     Err((code, reason)) => (*code, reason.clone()),
@@ -255,16 +257,18 @@ impl Server<'_> {
     fn run(
         &self,
         hub: &Arc<TransferHub>,
+        lanes: &Lanes,
         control: &crate::control::Control,
         from: SocketAddr,
     ) -> Result<u64, (CloseCode, String)> {
         let mut workers = Vec::new();
         let mut begun = false;
+        let mut received = 0;
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some() || state.failed.is_some() || state.refused.is_some()
             });
-            control.heard(clock::now());
+            received = lanes.vouch(control, received);
             let side = hub.side();
             if let Some(side) = side
                 && !begun

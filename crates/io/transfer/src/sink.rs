@@ -44,10 +44,10 @@ struct Group {
     buffer: Buffer,
 }
 
-/// Groups in memory: being assembled, verified and written.
-pub(crate) const POOL_GROUPS: usize = 192;
-/// Of those, groups that are promised to the source; the rest is slack for groups that arrive
-/// twice or on two lanes.
+/// Buffers for groups that are being assembled, verified and written. Only what is touched takes
+/// memory, and short groups touch little, so there are more than the capacity fills.
+const POOL_GROUPS: usize = 256;
+/// Bytes that are promised to the source (docs/protocol.md 7.2).
 pub(crate) const CAPACITY: u64 = 160 << 20;
 const PATIENCE: Duration = Duration::from_millis(100);
 
