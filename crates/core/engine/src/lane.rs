@@ -175,7 +175,8 @@ impl Lane {
             ping_wanted: false,
             state_due: None,
             limited_below: 0,
-            starved: false,
+            // Until the first object byte everything is limited by the application.
+            starved: true,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
             peer_causes: LossCounts::default(),
@@ -230,6 +231,8 @@ impl Lane {
     pub fn announce(&mut self) {
         if self.reception.largest.is_some() {
             self.reception.request_report();
+            // Elicits an answer, so that a lost announcement is noticed.
+            self.ping_wanted = true;
         }
     }
 

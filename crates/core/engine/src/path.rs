@@ -134,6 +134,12 @@ impl Path {
         self.controller.on_sent(&mut cx, &sent);
     }
 
+    /// Control bytes left. The controller is not told: what it starts by is data.
+    pub(crate) fn on_control_sent(&mut self, now: Instant, bytes: u64) {
+        self.in_flight += bytes;
+        self.pacer.on_sent(now, bytes);
+    }
+
     /// Bytes that are neither on their way nor acknowledged any more.
     pub(crate) fn on_settled(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.in_flight, "settled more than was sent");

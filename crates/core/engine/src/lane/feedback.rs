@@ -1,6 +1,6 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{Feedback as Sample, LossCounts, ReceiverState};
+use longhaul_rate_control::{DeliveryMeter, Feedback as Sample, LossCounts, ReceiverState};
 use longhaul_units::{Duration, Instant, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
@@ -32,6 +32,12 @@ impl Lane {
             capacity: feedback.receive_capacity,
         };
         let news = self.reported_largest.is_none_or(|reported| largest > reported);
+        // Between the last packet before a pause and the first behind it nothing was to be delivered:
+        // the pause is no part of a rate.
+        let before = self.reported_largest.is_none_or(|reported| reported < self.limited_below);
+        if before && largest >= self.limited_below {
+            self.meter = DeliveryMeter::default();
+        }
         let times = news.then(|| self.on_times(now, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let limited = largest < self.limited_below;

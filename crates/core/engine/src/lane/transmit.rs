@@ -119,12 +119,15 @@ impl Lane {
         let wire = self.control_wire(plan.frames.len());
         let number = self.next_number;
         self.next_number += 1;
+        if self.starved {
+            self.limited_below = self.next_number;
+        }
         self.addresses.on_sent(to, wire);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += wire;
         if let Some(content) = content {
             if !matches!(content, Content::Probe(_)) {
-                path.on_sent(now, wire, false);
+                path.on_control_sent(now, wire);
                 self.waiting_since.get_or_insert(now);
             }
             self.ledger.push(Entry {
