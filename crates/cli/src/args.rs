@@ -48,6 +48,8 @@ pub enum Command {
     Keys(KeysArgs),
     /// A verified transfer over an emulated long path, and what it shows
     Demo(DemoArgs),
+    /// What this machine can carry, and what Longhaul makes of it
+    Bench(BenchArgs),
     /// Circuits: bandwidth booked as it varies over time
     Circuits(CircuitsArgs),
     /// Write the manual pages
@@ -171,6 +173,26 @@ pub struct DemoArgs {
     /// Packets lost at random in each direction, like 0.1%
     #[arg(long, value_name = "PART", default_value = "0.1%")]
     pub loss: Probability,
+}
+
+/// `longhaul bench`.
+///
+/// Sends data between two network namespaces (which takes root; else over loopback) as raw UDP, by
+/// Longhaul and by the kernel's TCP, in turns, and compares the medians with the raw flow. Needs
+/// 7 GB of memory, half of it in /dev/shm, and a machine that does nothing else.
+#[derive(Args, Debug)]
+#[command(after_help = BENCH_EXAMPLES)]
+pub struct BenchArgs {
+    /// One run with little data: shows that everything works, not how fast it is
+    #[arg(long)]
+    pub quick: bool,
+    /// Runs of each row [default: 5, with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub runs: Option<u16>,
+    /// Largest packet between the namespaces, in bytes
+    #[arg(long, value_name = "N", default_value_t = 1500)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
+    pub mtu: u16,
 }
 
 /// `longhaul circuits`.
@@ -323,6 +345,12 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   longhaul demo                                        1 GiB over 1 Gb/s, 100 ms, 0.1 % loss
   longhaul demo --size 200MiB --rate 200Mbps --rtt 30ms --loss 1%";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  longhaul bench                                       five runs of each row, some minutes
+  longhaul bench --quick
+  longhaul bench --mtu 9000 --json | jq '.transfers[] | [.name, .ratio]'";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:

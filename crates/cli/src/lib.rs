@@ -1,9 +1,9 @@
-//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `circuits`.
+//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `bench`, `circuits`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
-//! (`longhaul-transfer`, `longhaul-circuits`), shows progress, and says how it went: for people on
-//! standard error, for scripts as one JSON object on standard output. It holds no protocol; the
-//! only path it emulates is that of the demo ([`demo::relay`]).
+//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-circuits`), shows progress, and says how it
+//! went: for people on standard error, for scripts as one JSON object on standard output. It holds
+//! no protocol; the only path it emulates is that of the demo ([`demo::relay`]).
 //!
 //! Exit statuses, JSON fields and files are described in docs/operating.md and kept stable.
 //!
@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod bench;
 mod circuits;
 mod cp;
 pub mod demo;
@@ -56,6 +57,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(args) => serve::run(args, &output),
         Command::Keys(args) => keys::run(args, &output),
         Command::Demo(args) => demo::run(args, &output),
+        Command::Bench(args) => bench::run(args, &output),
         Command::Circuits(args) => circuits::run(args, &output),
         Command::Man(args) => man::run(args),
     };

@@ -1,0 +1,218 @@
+//! Files from memory to memory (tmpfs): `cp` to `serve` as processes of their own, and `tar`.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use longhaul_sys::clock::CpuTime;
+use longhaul_sys::netns::Side;
+use longhaul_sys::tcp::TcpOptions;
+use longhaul_wire::Protect;
+use rand_core::Rng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use tempfile::TempDir;
+
+use crate::link::Link;
+use crate::rows::Sample;
+
+/// What moves the small files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mover {
+    Longhaul,
+    Tar,
+}
+
+/// What is copied. Removed when dropped.
+pub(crate) struct Files {
+    folder: TempDir,
+    large: u64,
+    small: u64,
+}
+
+impl Files {
+    /// One file of 2 GB and 20,000 of 10 KiB, of random bytes; `quick`: a tenth.
+    pub(crate) fn new(quick: bool) -> io::Result<Self> {
+        let in_memory = Path::new("/dev/shm");
+        let place = if in_memory.is_dir() { in_memory.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(place)?;
+        let part = if quick { 10 } else { 1 };
+        let (large, count) = (LARGE / part, SMALL / part);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut block = vec![0; 1 << 20];
+        let mut file = File::create(folder.path().join("large"))?;
+        let mut left = large as usize;
+        while left > 0 {
+            random.fill_bytes(&mut block);
+            let len = left.min(block.len());
+            file.write_all(&block[..len])?;
+            left -= len;
+        }
+        for index in 0..count {
+            let parent = folder.path().join(format!("small/{:03}", index / PER_FOLDER));
+            if index % PER_FOLDER == 0 {
+                fs::create_dir_all(&parent)?;
+            }
+            let bytes = &mut block[..SMALL_LEN as usize];
+            random.fill_bytes(bytes);
+            fs::write(parent.join(format!("{index:05}")), bytes)?;
+        }
+        Ok(Self { folder, large, small: count * SMALL_LEN })
+    }
+
+    /// An empty folder to copy to. Removed when dropped.
+    fn target(&self) -> io::Result<TempDir> {
+        tempfile::Builder::new().prefix("target-").tempdir_in(self.folder.path())
+    }
+}
+
+/// `cp` of the large file.
+pub(crate) fn large(
+    link: &Link,
+    program: &Path,
+    files: &Files,
+    protect: Protect,
+) -> io::Result<Sample> {
+    copy(link, program, files, &files.folder.path().join("large"), files.large, protect)
+}
+
+/// The small files.
+pub(crate) fn small(
+    link: &Link,
+    program: &Path,
+    files: &Files,
+    mover: Mover,
+) -> io::Result<Sample> {
+    let source = files.folder.path().join("small");
+    match mover {
+        Mover::Longhaul => copy(link, program, files, &source, files.small, Protect::Aead),
+        Mover::Tar => tar(link, files, &source),
+    }
+}
+
+fn copy(
+    link: &Link,
+    program: &Path,
+    files: &Files,
+    source: &Path,
+    bytes: u64,
+    protect: Protect,
+) -> io::Result<Sample> {
+    let target = files.target()?;
+    let token = files.folder.path().join("token");
+    if !token.exists() {
+        let mut keys = Command::new(program);
+        keys.args(["keys", "new", "--quiet", "--token-file"]).arg(&token).stdout(Stdio::null());
+        success(keys.stderr(Stdio::null()).status()?.success(), "longhaul keys")?;
+    }
+    let mut server = Command::new(program);
+    server.args(["serve", "--once", "--root"]).arg(target.path());
+    server.arg("--listen").arg(SocketAddr::new(link.address(Side::B), 0).to_string());
+    server.arg("--token-file").arg(&token).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = Ended(link.spawn(Side::B, &mut server)?);
+    let mut lines = BufReader::new(server.0.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?);
+    let address = listening(&mut lines)?;
+    // So that the server never waits for a reader.
+    let drain = std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+    let mut client = Command::new(program);
+    client.args(["cp", "--json", "--quiet", "--protect", protect.name(), "--token-file"]);
+    client.arg(&token).arg(source).arg(format!("lh://{address}/copy"));
+    let before = CpuTime::of_children();
+    let start = Instant::now();
+    let client = link.spawn(Side::A, client.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let output = client.wait_with_output()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let middle = CpuTime::of_children();
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("longhaul cp: {}", why.trim())));
+    }
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    success(report["verified"] == true && report["bytes"] == bytes, "longhaul cp")?;
+    success(server.0.wait()?.success(), "longhaul serve")?;
+    let after = CpuTime::of_children();
+    let _ = drain.join();
+    Ok(Sample {
+        bytes,
+        seconds,
+        cpu_send: Some(middle.since(before).total().as_secs_f64()),
+        cpu_receive: Some(after.since(middle).total().as_secs_f64()),
+        note: report["bottleneck"].as_str().map(|name| format!("limited by: {name}")),
+    })
+}
+
+/// The address in the server's first words.
+fn listening(lines: &mut impl BufRead) -> io::Result<String> {
+    let mut said = String::new();
+    loop {
+        let start = said.len();
+        if lines.read_line(&mut said)? == 0 {
+            return Err(io::Error::other(format!("longhaul serve: {}", said.trim())));
+        }
+        if let Some(rest) = said[start..].strip_prefix("listening on ") {
+            return Ok(rest.split([',', '\n']).next().unwrap_or_default().to_owned());
+        }
+    }
+}
+
+/// `tar` straight into a TCP connection, and out of it.
+fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
+    let target = files.target()?;
+    let mut options = TcpOptions::default();
+    options.congestion_control = Some("cubic".into());
+    let to = link.address(Side::B);
+    let before = CpuTime::of_children();
+    let start = Instant::now();
+    let (sender, receiver) = link.both(
+        |to| {
+            let stream = TcpStream::connect(to)?;
+            options.apply(&stream)?;
+            let mut pack = Command::new("tar");
+            pack.args(["-b", "256", "-cf", "-", "-C"]).arg(source).arg(".");
+            Ok(Ended(pack.stdout(Stdio::from(OwnedFd::from(stream))).spawn()?))
+        },
+        |ready| {
+            let listener = TcpListener::bind(SocketAddr::new(to, 0))?;
+            ready(listener.local_addr()?);
+            let (stream, _) = listener.accept()?;
+            let mut unpack = Command::new("tar");
+            unpack.args(["-b", "256", "-xf", "-", "-C"]).arg(target.path());
+            Ok(Ended(unpack.stdin(Stdio::from(OwnedFd::from(stream))).spawn()?))
+        },
+    )?;
+    let (mut sender, mut receiver) = (sender, receiver);
+    success(sender.0.wait()?.success(), "tar")?;
+    let middle = CpuTime::of_children();
+    success(receiver.0.wait()?.success(), "tar")?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Sample {
+        bytes: files.small,
+        seconds,
+        cpu_send: Some(middle.since(before).total().as_secs_f64()),
+        cpu_receive: Some(CpuTime::of_children().since(middle).total().as_secs_f64()),
+        note: None,
+    })
+}
+
+fn success(whether: bool, what: &str) -> io::Result<()> {
+    if whether { Ok(()) } else { Err(io::Error::other(format!("{what} did not succeed"))) }
+}
+
+/// A process that does not outlive this value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const LARGE: u64 = 2_000_000_000;
+const SMALL: u64 = 20_000;
+const SMALL_LEN: u64 = 10 << 10;
+const PER_FOLDER: u64 = 100;

@@ -1,0 +1,116 @@
+//! What this machine can carry, and what Longhaul makes of it: each figure beside the limit that
+//! was measured in the same run.
+//!
+//! Absolute figures drift with the machine and its neighbours, so the runs of all rows are
+//! interleaved and a row's result is the median, also as a ratio to a raw UDP flow without any
+//! protocol. Nothing here asserts a speed: docs/performance.md says how to read the figures.
+//! Other programs are measured by `bench/peers.sh`.
+//!
+//! ```no_run
+//! use longhaul_bench::{BenchOptions, run, table};
+//!
+//! let options = BenchOptions::new("target/release/longhaul".into());
+//! let report = run(&options, &mut |step| eprintln!("{step}"))?;
+//! println!("{}", table::text(&report));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod compute;
+mod copies;
+mod engine;
+mod link;
+mod pump;
+mod raw;
+mod rows;
+pub mod table;
+
+use std::io;
+use std::path::PathBuf;
+
+pub use self::rows::{Row, Sample, Speed, Unmeasured};
+
+use self::link::Link;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The program whose `serve` and `cp` are measured.
+    pub program: PathBuf,
+    /// Runs of each row; the median counts.
+    pub runs: usize,
+    /// MTU of the veth pair, 1280 to 65535.
+    pub mtu: u16,
+    /// Small amounts of data: shows that everything works, not how fast it is.
+    pub quick: bool,
+}
+
+impl BenchOptions {
+    /// Five runs at an MTU of 1500.
+    pub fn new(program: PathBuf) -> Self {
+        Self { program, runs: 5, mtu: 1500, quick: false }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct BenchReport {
+    /// Options of the run.
+    pub options: BenchOptions,
+    /// Where data went: the pair of namespaces, or loopback and why.
+    pub link: String,
+    /// The machine.
+    pub machine: String,
+    /// Load average over a minute, before and after.
+    pub load: [f64; 2],
+    /// Transfers; the first is the limit that the others are compared with.
+    pub rows: Vec<Row>,
+    /// What was measured only once per run and without a network.
+    pub speeds: Vec<Speed>,
+    /// Rows that could not be measured, and why.
+    pub unmeasured: Vec<Unmeasured>,
+}
+
+/// Measures everything; tells `progress` what it is at.
+///
+/// # Errors
+/// No file system for the copies, or no memory. What fails in one row leaves the others and is in
+/// [`BenchReport::unmeasured`].
+pub fn run(
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport, io::Error> {
+    let link = Link::new(options.mtu);
+    let before = rows::load();
+    let files = copies::Files::new(options.quick)?;
+    let rows = rows::transfers();
+    let mut measured: Vec<Row> = rows.iter().map(|(row, _)| row.clone()).collect();
+    let mut unmeasured: Vec<Unmeasured> = Vec::new();
+    let mut speeds = Vec::new();
+    for run in 0..options.runs.max(1) {
+        for (index, (row, method)) in rows.iter().enumerate() {
+            if unmeasured.iter().any(|failed| failed.name == row.name) {
+                continue;
+            }
+            progress(&format!("run {} of {}: {}", run + 1, options.runs.max(1), row.name));
+            match method.measure(&link, options, &files) {
+                Ok(sample) => measured[index].samples.push(sample),
+                Err(error) => {
+                    unmeasured.push(Unmeasured { name: row.name.into(), reason: error.to_string() })
+                }
+            }
+        }
+        progress(&format!("run {} of {}: cryptography and hashing", run + 1, options.runs.max(1)));
+        compute::measure(options.quick, &mut speeds);
+    }
+    measured.retain(|row| !row.samples.is_empty());
+    Ok(BenchReport {
+        options: options.clone(),
+        link: link.describe(),
+        machine: rows::machine(),
+        load: [before, rows::load()],
+        rows: measured,
+        speeds,
+        unmeasured,
+    })
+}

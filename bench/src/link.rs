@@ -1,0 +1,103 @@
+//! Where data goes: two namespaces joined by a veth pair, or loopback where there may be none.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Child, Command};
+
+use longhaul_sys::netns::{NetnsPair, Side};
+
+/// The path between the two ends.
+pub(crate) enum Link {
+    Namespaces { pair: NetnsPair, mtu: u16 },
+    Loopback { why: String },
+}
+
+impl Link {
+    pub(crate) fn new(mtu: u16) -> Self {
+        match NetnsPair::new(mtu.into()) {
+            Ok(pair) => Self::Namespaces { pair, mtu },
+            Err(error) => Self::Loopback { why: error.to_string() },
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Namespaces { mtu, .. } => {
+                format!("two network namespaces joined by a veth pair, MTU {mtu}")
+            }
+            Self::Loopback { why } => format!("loopback, MTU 65536, because {why}"),
+        }
+    }
+
+    /// Address of the receiving (`B`) or sending (`A`) end.
+    pub(crate) fn address(&self, side: Side) -> IpAddr {
+        match self {
+            Self::Namespaces { .. } => side.ipv4(),
+            Self::Loopback { .. } => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    /// Bytes of UDP payload that fit one packet; on loopback those of a common path.
+    pub(crate) fn datagram(&self) -> u16 {
+        match self {
+            Self::Namespaces { mtu, .. } => mtu - HEADERS,
+            Self::Loopback { .. } => 1500 - HEADERS,
+        }
+    }
+
+    /// Calls `work` on a thread of that end.
+    pub(crate) fn run<T: Send>(
+        &self,
+        side: Side,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        match self {
+            Self::Namespaces { pair, .. } => pair.run_in(side, work)?,
+            // A thread of its own here too, whose CPU time is that of the work.
+            Self::Loopback { .. } => std::thread::scope(|scope| join(scope.spawn(work))),
+        }
+    }
+
+    /// Starts `command` at that end.
+    pub(crate) fn spawn(&self, side: Side, command: &mut Command) -> io::Result<Child> {
+        match self {
+            Self::Namespaces { pair, .. } => pair.spawn_in(side, command),
+            Self::Loopback { .. } => command.spawn(),
+        }
+    }
+
+    /// Runs both ends side by side: `receive` is given what tells `send` to begin, with the
+    /// address that it listens at.
+    pub(crate) fn both<S: Send, R: Send>(
+        &self,
+        send: impl FnOnce(std::net::SocketAddr) -> io::Result<S> + Send,
+        receive: impl FnOnce(&dyn Fn(std::net::SocketAddr)) -> io::Result<R> + Send,
+    ) -> io::Result<(S, R)> {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(move || {
+                self.run(Side::B, move || {
+                    receive(&|address| {
+                        // The sender ends only after it has heard.
+                        let _ = tell.send(address);
+                    })
+                })
+            });
+            let sent = match told.recv() {
+                Ok(address) => self.run(Side::A, || send(address)),
+                // The receiver says why.
+                Err(_) => Err(io::ErrorKind::NotConnected.into()),
+            };
+            let received = join(receiver)?;
+            Ok((sent?, received))
+        })
+    }
+}
+
+/// The thread's result; its panic goes on here.
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// IPv4 and UDP.
+const HEADERS: u16 = 28;
