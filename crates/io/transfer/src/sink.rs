@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_objects::{ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
+use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, ObjectId};
 use longhaul_wire::{Bottleneck, SourceMessage};
@@ -23,8 +23,10 @@ pub(crate) struct SinkDriver {
     table: Mutex<ObjectTable>,
     queue: Mutex<Queue>,
     work: Condvar,
-    /// One thread at a time does what the sink says, in order.
+    /// Held while an action is taken, and while one is done that has to be in order.
     acting: Mutex<()>,
+    /// A thread found [`Self::acting`] taken.
+    again: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
     cpu_at_start: Duration,
     stopped: AtomicBool,
@@ -69,6 +71,7 @@ impl SinkDriver {
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
             acting: Mutex::new(()),
+            again: AtomicBool::new(false),
             mailboxes,
             cpu_at_start: clock::process_cpu_time(),
             stopped: AtomicBool::new(false),
@@ -134,13 +137,31 @@ impl SinkDriver {
         self.after_change();
     }
 
-    /// Does what the sink says. Several threads may come here; one acts.
+    /// Does what the sink says. Several threads may come here: actions that prepare are done in
+    /// their order by one of them, the others by whoever takes them.
     fn act(&self) -> Result<(), String> {
-        let Ok(_acting) = self.acting.try_lock() else { return Ok(()) };
         loop {
+            self.again.store(false, Ordering::Relaxed);
+            let Ok(acting) = self.acting.try_lock() else {
+                // Whoever acts looks once more.
+                self.again.store(true, Ordering::Relaxed);
+                return Ok(());
+            };
             let action = lock(&self.sink).poll_action(clock::now());
-            let Some(action) = action else { return Ok(()) };
+            let Some(action) = action else {
+                drop(acting);
+                if self.again.load(Ordering::Relaxed) {
+                    continue;
+                }
+                return Ok(());
+            };
+            let ordered = matches!(
+                action,
+                Action::MakeDirectories(_) | Action::PrepareFile { .. } | Action::CheckPublished(_)
+            );
+            let kept = ordered.then_some(acting);
             self.tree.perform(action, &self.sink).map_err(|error| error.to_string())?;
+            drop(kept);
             self.after_change();
         }
     }
