@@ -1,0 +1,97 @@
+//! Names and addresses that lead somewhere or nowhere.
+
+use std::fs;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+
+use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
+
+use crate::program::Program;
+use crate::server::{Server, copy_options, pull, push, run, serve_options};
+use crate::test::limited;
+use crate::trees::{assert_same, make_tree};
+
+#[test]
+fn ipv6_carries_as_ipv4_does() {
+    limited(|test| {
+        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            return eprintln!("skipped, for there is no IPv6 here");
+        }
+        make_tree(&test.here("tree"));
+        let listen = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+        let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
+            let to = format!("{carrier:?}");
+            let options = push(&test.here("tree"), server.address, to.as_bytes());
+            run(test, &CopyOptions { carrier, ..options }).unwrap();
+            assert_same(&test.here("tree"), &test.there(&to));
+            let options = pull(server.address, to.as_bytes(), &test.here(&to));
+            run(test, &CopyOptions { carrier, ..options }).unwrap();
+            assert_same(&test.here("tree"), &test.here(&to));
+        }
+        let there = format!("lh://[::1]:{}/program", server.address.port());
+        Program::cp(test, &["here/tree", &there]).end().assert_succeeded();
+        assert_same(&test.here("tree"), &test.there("program"));
+    });
+}
+
+#[test]
+fn a_server_for_all_addresses_answers_at_each() {
+    limited(|test| {
+        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+            return eprintln!("skipped, for there is no IPv6 here");
+        }
+        make_tree(&test.here("tree"));
+        let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        for host in ["127.0.0.1", "::1", "localhost"] {
+            let port = server.address.port();
+            let path = host.as_bytes().to_vec();
+            let remote = Location::Remote { host: host.into(), port, path };
+            let options = copy_options(vec![Location::Local(test.here("tree"))], remote);
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.carrier, "udp", "{host}");
+            assert_same(&test.here("tree"), &test.there(host));
+        }
+    });
+}
+
+#[test]
+fn a_name_without_an_address_is_said() {
+    limited(|test| {
+        fs::write(test.here("f"), b"x").unwrap();
+        let copy = Program::cp(test, &["here/f", "lh://nowhere.invalid/"]).end();
+        copy.assert_failed("cannot find the host nowhere.invalid");
+    });
+}
+
+#[test]
+fn a_port_where_nothing_listens_is_said() {
+    limited(|test| {
+        fs::write(test.here("f"), b"x").unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let copy = Program::cp(test, &["here/f", &format!("lh://{free}/")]).end();
+        copy.assert_failed("nothing listens there");
+    });
+}
+
+#[test]
+fn a_port_in_use_is_said_for_tcp_and_for_udp() {
+    limited(|test| {
+        let server = Server::start(test);
+        let tcp = server.address;
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for (listen, expected) in [(tcp, "TCP"), (udp.local_addr().unwrap(), "UDP")] {
+            let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
+            let error = serve(&options, &|_| {}, &test.stop()).unwrap_err();
+            assert!(
+                matches!(&error, ServeError::Listen { transport, .. } if *transport == expected),
+                "{error:?}"
+            );
+            assert!(error.to_string().contains(&listen.to_string()), "{error}");
+        }
+        let words = ["serve", "--listen", &tcp.to_string(), "--token-file", "token"];
+        Program::start(test, &words).end().assert_failed("another program uses the port");
+    });
+}

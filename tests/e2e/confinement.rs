@@ -1,0 +1,126 @@
+//! Nothing leads out of the server's root.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use longhaul_transfer::{CopyError, CopyOptions};
+
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::{assert_same, names, noise};
+
+#[test]
+fn no_path_leads_a_pull_out_of_the_root() {
+    limited(|test| {
+        prepare(test);
+        let secret = test.path("outside/secret");
+        let server = Server::start(test);
+        for path in [
+            "../outside/secret",
+            "out/secret",
+            "absolute/secret",
+            "link-to-secret/",
+            "sub/../../outside/secret",
+            "sub/up/outside/secret",
+            secret.to_str().unwrap(),
+            "/etc/hostname",
+        ] {
+            let result = run(test, &pull(server.address, path.as_bytes(), &test.here("got")));
+            match result {
+                // The link itself may be copied, as a link.
+                Ok(report) if report.failures.is_empty() => {
+                    assert!(test.here("got").is_symlink(), "{path}: {report:?}");
+                    fs::remove_file(test.here("got")).unwrap();
+                }
+                Ok(_) | Err(CopyError::Refused { .. } | CopyError::Lost { .. }) => {}
+                Err(error) => panic!("{path}: {error:?}"),
+            }
+            let got = names(&test.path("here"));
+            assert!(got.is_empty(), "{path}: {got:?}");
+        }
+    });
+}
+
+#[test]
+fn links_in_a_tree_are_copied_as_links() {
+    limited(|test| {
+        prepare(test);
+        let server = Server::start(test);
+        let report = run(test, &pull(server.address, b"", &test.here("all"))).unwrap();
+        assert!(report.failures.is_empty(), "{report:?}");
+        assert_same(&test.path("there"), &test.here("all"));
+        assert!(test.here("all/out").is_symlink());
+    });
+}
+
+#[test]
+fn no_path_leads_a_push_out_of_the_root() {
+    limited(|test| {
+        prepare(test);
+        let secret = fs::read(test.path("outside/secret")).unwrap();
+        fs::write(test.path("mine"), noise(2, 70_000)).unwrap();
+        let server = Server::start(test);
+        for directory in [false, true] {
+            for path in [
+                "../outside/new",
+                "../outside/secret",
+                "out/new",
+                "out/secret",
+                "absolute/new",
+                "sub/up/outside/new",
+                "sub/../../outside/new",
+                "out",
+                "absolute",
+            ] {
+                let options = push(&test.path("mine"), server.address, path.as_bytes());
+                let options = CopyOptions { destination_is_directory: directory, ..options };
+                match run(test, &options) {
+                    Err(CopyError::Refused { .. } | CopyError::Lost { .. }) => {}
+                    Ok(report) if !report.failures.is_empty() => {}
+                    // A link in the way may be replaced by the file; it is not followed.
+                    Ok(report) => {
+                        assert_eq!(path, "out", "{report:?}");
+                        assert!(test.there(path).is_file());
+                    }
+                    Err(error) => panic!("{path}: {error:?}"),
+                }
+                assert_eq!(names(&test.path("outside")), ["secret"], "{path}");
+                assert_eq!(fs::read(test.path("outside/secret")).unwrap(), secret, "{path}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tree_does_not_grow_through_a_link() {
+    limited(|test| {
+        prepare(test);
+        // What is a directory here is a link that leads out there.
+        fs::create_dir_all(test.path("mine/out/deep")).unwrap();
+        fs::create_dir_all(test.path("mine/absolute")).unwrap();
+        fs::write(test.path("mine/out/new"), noise(3, 5_000)).unwrap();
+        fs::write(test.path("mine/out/deep/new"), noise(4, 5_000)).unwrap();
+        fs::write(test.path("mine/absolute/secret"), noise(5, 5_000)).unwrap();
+        fs::write(test.path("mine/plain"), noise(6, 5_000)).unwrap();
+        let secret = fs::read(test.path("outside/secret")).unwrap();
+        let server = Server::start(test);
+        let options = push(&test.path("mine"), server.address, b"");
+        let options = CopyOptions { copy_contents: true, ..options };
+        let report = run(test, &options).unwrap();
+        assert!(!report.failures.is_empty(), "{report:?}");
+        assert_same(&test.path("mine/plain"), &test.there("plain"));
+        assert_eq!(names(&test.path("outside")), ["secret"]);
+        assert_eq!(fs::read(test.path("outside/secret")).unwrap(), secret);
+    });
+}
+
+/// A root with links that lead out of it, to a directory with a secret.
+fn prepare(test: &Test) {
+    fs::create_dir(test.path("outside")).unwrap();
+    fs::write(test.path("outside/secret"), noise(1, 50_000)).unwrap();
+    fs::create_dir(test.there("sub")).unwrap();
+    symlink("../outside", test.there("out")).unwrap();
+    symlink(test.path("outside"), test.there("absolute")).unwrap();
+    symlink("../outside/secret", test.there("link-to-secret")).unwrap();
+    symlink("../..", test.there("sub/up")).unwrap();
+}

@@ -1,0 +1,180 @@
+//! What arrives, and under which names.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use longhaul_transfer::{CarrierChoice, CopyOptions, ServeEvent};
+use longhaul_wire::Protect;
+
+use crate::server::{Copying, Server, pull, push, run, slowly};
+use crate::test::limited;
+use crate::trees::{assert_same, make_tree, names, noise};
+
+#[test]
+fn a_tree_is_pushed_in_every_protection() {
+    limited(|test| {
+        make_tree(&test.here("tree"));
+        for &protect in Protect::ALL {
+            let server = Server::start(test);
+            let to = protect.to_string();
+            let options = push(&test.here("tree"), server.address, to.as_bytes());
+            let report = run(test, &CopyOptions { protect, ..options }).unwrap();
+            assert_same(&test.here("tree"), &test.there(&to));
+            assert!(report.verified, "{report:?}");
+            assert_eq!((report.files, report.resumed_bytes), (207, 0));
+            assert_eq!(server.outcome(), Ok(report.bytes));
+        }
+        // Nothing else is left behind.
+        assert_eq!(names(&test.path("there")).len(), Protect::ALL.len());
+    });
+}
+
+#[test]
+fn a_tree_is_pulled() {
+    limited(|test| {
+        make_tree(&test.there("tree"));
+        let server = Server::start(test);
+        let report = run(test, &pull(server.address, b"tree", &test.here("copy"))).unwrap();
+        assert_same(&test.there("tree"), &test.here("copy"));
+        assert!(report.verified);
+        assert_eq!(report.carrier, "udp");
+        assert_eq!(names(&test.path("here")), ["copy"]);
+    });
+}
+
+#[test]
+fn tcp_carries_too() {
+    limited(|test| {
+        make_tree(&test.here("tree"));
+        let server = Server::start(test);
+        for protect in [Protect::Clear, Protect::Aead] {
+            let to = protect.to_string();
+            let options = push(&test.here("tree"), server.address, to.as_bytes());
+            let carrier = CarrierChoice::Tcp;
+            let options = CopyOptions { protect, carrier, lanes: 2, ..options };
+            let report = run(test, &options).unwrap();
+            assert_same(&test.here("tree"), &test.there(&to));
+            assert_eq!(report.carrier, "tcp");
+
+            let options = pull(server.address, to.as_bytes(), &test.here(&to));
+            run(test, &CopyOptions { protect, carrier, lanes: 3, ..options }).unwrap();
+            assert_same(&test.here("tree"), &test.here(&to));
+        }
+    });
+}
+
+#[test]
+fn several_lanes_carry_one_file() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(5, 30_000_000)).unwrap();
+        let server = Server::start(test);
+        let options = push(&test.here("f"), server.address, b"g");
+        run(test, &CopyOptions { lanes: 4, ..options }).unwrap();
+        assert_same(&test.here("f"), &test.there("g"));
+        let options = pull(server.address, b"g", &test.here("h"));
+        run(test, &CopyOptions { lanes: 3, ..options }).unwrap();
+        assert_same(&test.here("f"), &test.here("h"));
+    });
+}
+
+#[test]
+fn many_small_files_go_there_and_back() {
+    limited(|test| {
+        for i in 0..5_000u64 {
+            let folder = test.here(&format!("tree/{}", i % 50));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(i.to_string()), noise(i, (i % 3000) as usize)).unwrap();
+        }
+        let server = Server::start(test);
+        let report = run(test, &push(&test.here("tree"), server.address, b"")).unwrap();
+        assert_eq!(report.files, 5_051);
+        assert_same(&test.here("tree"), &test.there("tree"));
+        run(test, &pull(server.address, b"tree", &test.here("back"))).unwrap();
+        assert_same(&test.here("tree"), &test.here("back"));
+    });
+}
+
+#[test]
+fn nothing_is_copied_too() {
+    limited(|test| {
+        fs::write(test.here("empty"), b"").unwrap();
+        fs::create_dir(test.here("bare")).unwrap();
+        let server = Server::start(test);
+        for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
+            for name in ["empty", "bare"] {
+                let to = format!("{name}-{carrier:?}");
+                let options = push(&test.here(name), server.address, to.as_bytes());
+                let report = run(test, &CopyOptions { carrier, ..options }).unwrap();
+                assert_eq!((report.files, report.bytes, report.verified), (1, 0, true));
+                assert_same(&test.here(name), &test.there(&to));
+                let options = pull(server.address, to.as_bytes(), &test.here(&to));
+                run(test, &CopyOptions { carrier, ..options }).unwrap();
+                assert_same(&test.here(name), &test.here(&to));
+            }
+        }
+    });
+}
+
+#[test]
+fn names_are_bytes() {
+    limited(|test| {
+        let strange: [&[u8]; 5] =
+            [b"\xff\xfe", b"line\nbreak", b"%41", b"back\\slash", "gr\u{fc}n".as_bytes()];
+        fs::create_dir(test.here("tree")).unwrap();
+        for (i, name) in strange.iter().enumerate() {
+            let folder = test.here("tree").join(OsStr::from_bytes(name));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join(OsStr::from_bytes(name)), noise(i as u64, 999)).unwrap();
+        }
+        let server = Server::start(test);
+        run(test, &push(&test.here("tree"), server.address, b"\xfd\xfc")).unwrap();
+        let there = test.path("there").join(OsStr::from_bytes(b"\xfd\xfc"));
+        assert_same(&test.here("tree"), &there);
+        run(test, &pull(server.address, b"\xfd\xfc/\xff\xfe", &test.here("back"))).unwrap();
+        assert_same(&there.join(OsStr::from_bytes(b"\xff\xfe")), &test.here("back"));
+    });
+}
+
+#[test]
+fn two_copies_at_once_do_not_mix() {
+    limited(|test| {
+        for (i, name) in ["a", "b"].iter().enumerate() {
+            fs::write(test.here(name), noise(i as u64, 8_000_000)).unwrap();
+            fs::write(test.there(&format!("from-{name}")), noise(9 + i as u64, 8_000_000)).unwrap();
+        }
+        let server = Server::start(test);
+        let mut copies = Vec::new();
+        for name in ["a", "b"] {
+            let options = push(&test.here(name), server.address, format!("to-{name}").as_bytes());
+            copies.push(Copying::start(test, slowly(options)));
+            let from = format!("from-{name}");
+            let options = pull(server.address, from.as_bytes(), &test.here(&from));
+            copies.push(Copying::start(test, slowly(options)));
+        }
+        for copying in copies {
+            copying.end().unwrap();
+        }
+        for name in ["a", "b"] {
+            assert_same(&test.here(name), &test.there(&format!("to-{name}")));
+            let from = format!("from-{name}");
+            assert_same(&test.there(&from), &test.here(&from));
+        }
+        let began = |event: &&ServeEvent| matches!(event, ServeEvent::Began { .. });
+        assert_eq!(server.events().iter().filter(began).count(), 4);
+    });
+}
+
+#[test]
+fn the_same_copy_twice_at_once_is_refused() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        let server = Server::start(test);
+        let first = Copying::start(test, slowly(push(&test.here("f"), server.address, b"f")));
+        first.moved(500_000);
+        let error = run(test, &push(&test.here("f"), server.address, b"f")).unwrap_err();
+        assert!(error.to_string().contains("under way already"), "{error}");
+        first.end().unwrap();
+        assert_same(&test.here("f"), &test.there("f"));
+    });
+}

@@ -1,0 +1,62 @@
+//! Networks that let TCP pass and swallow UDP.
+
+use std::fs;
+
+use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions};
+
+use crate::program::Program;
+use crate::relay::Relay;
+use crate::server::{Server, pull, push, run};
+use crate::test::limited;
+use crate::trees::{assert_same, make_tree, noise};
+
+#[test]
+fn tcp_takes_over_where_udp_is_blocked_and_says_so() {
+    limited(|test| {
+        make_tree(&test.here("tree"));
+        let server = Server::start(test);
+        let relay = Relay::start(server.address);
+        relay.block_udp();
+        let report = run(test, &push(&test.here("tree"), relay.address, b"")).unwrap();
+        assert_same(&test.here("tree"), &test.there("tree"));
+        assert_eq!(report.carrier, "tcp");
+        let said = |notice: &String| notice.contains("TCP carries instead");
+        assert!(report.notices.iter().any(said), "{report:?}");
+
+        let report = run(test, &pull(relay.address, b"tree", &test.here("back"))).unwrap();
+        assert_same(&test.here("tree"), &test.here("back"));
+        assert_eq!(report.carrier, "tcp");
+    });
+}
+
+#[test]
+fn the_program_says_that_tcp_took_over() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::start(server.address);
+        relay.block_udp();
+        let there = format!("lh://{}/", relay.address);
+        let copy = Program::cp(test, &["-v", "here/f", &there]).end();
+        copy.assert_succeeded();
+        assert_eq!(copy.json()["carrier"], "tcp");
+        assert!(copy.stderr.contains("TCP carries instead"), "{copy:?}");
+        assert_same(&test.here("f"), &test.there("f"));
+    });
+}
+
+#[test]
+fn where_udp_was_asked_for_it_is_udp_or_nothing() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::start(server.address);
+        relay.block_udp();
+        let options = push(&test.here("f"), relay.address, b"");
+        let options = CopyOptions { carrier: CarrierChoice::Udp, ..options };
+        let error = run(test, &options).unwrap_err();
+        assert!(matches!(error, CopyError::UdpBlocked { .. }), "{error:?}");
+        assert!(error.to_string().contains("--carrier tcp"), "{error}");
+        assert!(!test.there("f").exists());
+    });
+}

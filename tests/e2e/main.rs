@@ -1,0 +1,18 @@
+//! Longhaul from end to end over loopback: that copies arrive, and what happens when a peer, the
+//! network, a disk or a user does not behave. Each test has a time limit and leaves nothing behind.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod addresses;
+mod confinement;
+mod copies;
+mod datagrams;
+mod fallback;
+mod program;
+mod relay;
+mod server;
+mod signals;
+mod storage;
+mod strangers;
+mod test;
+mod trees;
+mod vanishing;

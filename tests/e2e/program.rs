@@ -1,0 +1,199 @@
+//! The program as a process that can be signalled and killed.
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::test::{Test, until};
+
+/// A process that is killed with the test.
+pub struct Program<'t> {
+    test: &'t Test,
+    process: Child,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status; `None` after a signal.
+    pub status: Option<i32>,
+    pub signal: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl<'t> Program<'t> {
+    /// Starts `longhaul` with `words`, in the test's folder.
+    pub fn start(test: &'t Test, words: &[&str]) -> Self {
+        Self::spawn(test, Command::new(PROGRAM).args(words))
+    }
+
+    pub fn spawn(test: &'t Test, command: &mut Command) -> Self {
+        let mut process = command
+            .current_dir(test.folder())
+            .env("HOME", test.folder())
+            .env_remove("XDG_CONFIG_HOME")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        test.own_process(process.id());
+        let stdout = Stream::follow(process.stdout.take().unwrap());
+        let stderr = Stream::follow(process.stderr.take().unwrap());
+        Self { test, process, stdout, stderr }
+    }
+
+    /// A server of the test's folder `there`, at `listen`, and where it listens.
+    pub fn serve(test: &'t Test, listen: &str, words: &[&str]) -> (Self, SocketAddr) {
+        let fixed = ["serve", "--listen", listen, "--root", "there", "--token-file", "token"];
+        let mut program = Self::start(test, &[&fixed[..], words].concat());
+        let line = program.says("listening on ");
+        let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
+        (program, at.parse().unwrap())
+    }
+
+    /// A copy from `source` to `destination`, with `--json`.
+    pub fn cp(test: &'t Test, words: &[&str]) -> Self {
+        Self::start(test, &[&["cp", "--json", "--token-file", "token"][..], words].concat())
+    }
+
+    /// Waits for `part` on standard error; gives all that was said.
+    pub fn says(&mut self, part: &str) -> String {
+        until(part, || {
+            let text = self.stderr.text();
+            if text.split_inclusive('\n').any(|line| line.contains(part) && line.ends_with('\n')) {
+                return Some(text);
+            }
+            let ended = self.process.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?} before {part:?}: {text}");
+            None
+        })
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// Waits for the end.
+    pub fn end(mut self) -> Ended {
+        let status = self.process.wait().unwrap();
+        self.test.disown_process(self.process.id());
+        Ended {
+            status: status.code(),
+            signal: status.signal(),
+            stdout: self.stdout.rest(),
+            stderr: self.stderr.rest(),
+        }
+    }
+}
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        self.test.disown_process(self.process.id());
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Ended {
+    /// The object on standard output.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// It failed as it should: status 1, with `part` in its words, without a panic.
+    pub fn assert_failed(&self, part: &str) {
+        assert_eq!(self.status, Some(1), "{self:?}");
+        assert!(self.stderr.contains(part), "{part:?} is not in {self:?}");
+        self.assert_no_panic();
+    }
+
+    pub fn assert_succeeded(&self) {
+        assert_eq!(self.status, Some(0), "{self:?}");
+        self.assert_no_panic();
+    }
+
+    fn assert_no_panic(&self) {
+        assert!(!self.stderr.contains("panicked"), "{self:?}");
+    }
+}
+
+/// What a process writes, gathered while it runs.
+struct Stream {
+    text: Arc<Mutex<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn follow(mut from: impl Read + Send + 'static) -> Self {
+        let text = Arc::new(Mutex::new(Vec::new()));
+        let gathered = text.clone();
+        let thread = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len @ 1..) = from.read(&mut bytes) {
+                gathered.lock().unwrap().extend_from_slice(&bytes[..len]);
+            }
+        });
+        Self { text, thread: Some(thread) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.lock().unwrap()).into_owned()
+    }
+
+    fn rest(&mut self) -> String {
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        self.text()
+    }
+}
+
+/// Whether this test runs as root; if not, says what is left out.
+pub fn is_root(without: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped, for only root can {without}");
+    }
+    root
+}
+
+/// A small file system in memory at a folder, as long as this lives.
+pub struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    /// Mounts with `options`; `None` where that is not possible, which is said.
+    pub fn mount(at: PathBuf, options: &str) -> Option<Self> {
+        if !is_root("mount a file system") {
+            return None;
+        }
+        fs::create_dir_all(&at).unwrap();
+        let words = ["-t", "tmpfs", "-o", options, "longhaul-e2e"];
+        let done = Command::new("mount").args(words).arg(&at).output();
+        if done.is_ok_and(|output| output.status.success()) {
+            return Some(Self(at));
+        }
+        eprintln!("skipped, for file systems cannot be mounted here");
+        None
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // Lazily: a copy that is being given up may still have it open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul-under-test");

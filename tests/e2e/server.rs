@@ -1,0 +1,171 @@
+//! `serve` and `copy` of the library.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use longhaul_objects::Fsync;
+use longhaul_transfer::{
+    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeError, ServeEvent,
+    ServeOptions, Stop, copy, serve,
+};
+use longhaul_units::Rate;
+use longhaul_wire::Protect;
+
+use crate::test::{Test, token, until};
+
+/// A server that is stopped with the test.
+pub struct Server {
+    pub address: SocketAddr,
+    stop: Stop,
+    thread: Option<JoinHandle<Result<(), ServeError>>>,
+    events: Arc<Mutex<Vec<ServeEvent>>>,
+}
+
+impl Server {
+    /// Serves the test's folder `there`.
+    pub fn start(test: &Test) -> Self {
+        Self::with(test, serve_options(&test.path("there")))
+    }
+
+    pub fn with(test: &Test, options: ServeOptions) -> Self {
+        let stop = test.stop();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (told, address) = mpsc::channel();
+        let (stopped, log) = (stop.clone(), events.clone());
+        let thread = thread::spawn(move || {
+            let told = Mutex::new(told);
+            let events = |event: ServeEvent| {
+                if let ServeEvent::Listening(at) = &event {
+                    told.lock().unwrap().send(*at).unwrap();
+                }
+                log.lock().unwrap().push(event);
+            };
+            serve(&options, &events, &stopped)
+        });
+        let address = address.recv_timeout(PATIENCE).unwrap();
+        Self { address, stop, thread: Some(thread), events }
+    }
+
+    /// Waits for an event.
+    pub fn wait_for(&self, what: &str, is: impl Fn(&ServeEvent) -> bool) {
+        until(what, || self.events.lock().unwrap().iter().any(&is).then_some(()));
+    }
+
+    /// Waits until a transfer has ended; tells how.
+    pub fn outcome(&self) -> Result<u64, String> {
+        let outcome = |event: &ServeEvent| match event {
+            ServeEvent::Ended { outcome, .. } => Some(outcome.clone()),
+            _ => None,
+        };
+        until("a transfer has ended", || self.events.lock().unwrap().iter().find_map(outcome))
+    }
+
+    pub fn events(&self) -> Vec<ServeEvent> {
+        self.events.lock().unwrap().clone()
+    }
+
+    pub fn request_stop(&self) {
+        self.stop.request();
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn join(mut self) {
+        self.thread.take().unwrap().join().unwrap().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.request();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(thread::panicking() || matches!(ended, Ok(Ok(()))), "{ended:?}");
+        }
+    }
+}
+
+pub fn serve_options(root: &Path) -> ServeOptions {
+    ServeOptions {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        root: root.to_owned(),
+        tokens: vec![token(1)],
+        once: false,
+        allow_read: true,
+        allow_write: true,
+        connections_max: 8,
+        idle_timeout: PATIENCE,
+    }
+}
+
+pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOptions {
+    CopyOptions {
+        sources,
+        destination,
+        destination_is_directory: false,
+        copy_contents: false,
+        token: token(1),
+        profile: "auto".into(),
+        rate: None,
+        protect: Protect::Aead,
+        carrier: CarrierChoice::Auto,
+        lanes: 1,
+        fsync: Fsync::End,
+        idle_timeout: PATIENCE,
+    }
+}
+
+/// A copy of one local file or tree to a server.
+pub fn push(source: &Path, server: SocketAddr, to: &[u8]) -> CopyOptions {
+    copy_options(vec![Location::Local(source.to_owned())], remote(server, to))
+}
+
+/// A copy of one file or tree from a server.
+pub fn pull(server: SocketAddr, from: &[u8], destination: &Path) -> CopyOptions {
+    copy_options(vec![remote(server, from)], Location::Local(destination.to_owned()))
+}
+
+pub fn remote(server: SocketAddr, path: &[u8]) -> Location {
+    Location::Remote { host: server.ip().to_string(), port: server.port(), path: path.to_vec() }
+}
+
+pub fn run(test: &Test, options: &CopyOptions) -> Result<CopyReport, CopyError> {
+    copy(options, &Progress::default(), &test.stop())
+}
+
+/// A copy under way on a thread.
+pub struct Copying {
+    thread: JoinHandle<Result<CopyReport, CopyError>>,
+    pub progress: Arc<Progress>,
+}
+
+impl Copying {
+    pub fn start(test: &Test, options: CopyOptions) -> Self {
+        let progress = Arc::new(Progress::default());
+        let (shown, stop) = (progress.clone(), test.stop());
+        let thread = thread::spawn(move || copy(&options, &shown, &stop));
+        Self { thread, progress }
+    }
+
+    /// Waits until `bytes` are on their way.
+    pub fn moved(&self, bytes: u64) {
+        until("bytes move", || {
+            assert!(!self.thread.is_finished(), "the copy ended early");
+            (self.progress.snapshot().bytes_done >= bytes).then_some(())
+        });
+    }
+
+    pub fn end(self) -> Result<CopyReport, CopyError> {
+        self.thread.join().unwrap()
+    }
+}
+
+/// So slow that a test can interfere.
+pub fn slowly(options: CopyOptions) -> CopyOptions {
+    CopyOptions { rate: Some(Rate::from_mbps(60)), ..options }
+}
+
+/// Long enough for a busy machine; where waiting for it is the test, there is a shorter one.
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,90 @@
+//! Ctrl-C and SIGTERM at either end.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+use crate::program::Program;
+use crate::test::{Test, limited, until};
+use crate::trees::{assert_nothing_half_done, assert_same, names, noise, record_len};
+
+#[test]
+fn a_client_that_is_interrupted_says_so_and_goes_on_later() {
+    limited(|test| {
+        for (signal, carrier) in [(Signal::INT, "udp"), (Signal::TERM, "tcp")] {
+            let (mut server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+            let mut client = begin(test, &format!("lh://{at}/"), carrier);
+            client.signal(signal);
+            client.says("stopping");
+            let ended = client.end();
+            ended.assert_failed("run the same command again");
+            assert!(ended.json()["error"].as_str().unwrap().contains("stopped"), "{ended:?}");
+            server.says("failed: stopped by the user");
+            assert_nothing_half_done(&test.path("here"), &test.path("there"));
+
+            let again = Program::cp(test, &["here/tree", &format!("lh://{at}/")]).end();
+            again.assert_succeeded();
+            assert_same(&test.here("tree"), &test.there("tree"));
+            assert_eq!(names(&test.path("there")), ["tree"]);
+            server.signal(signal);
+            server.says("stopping");
+            server.end().assert_succeeded();
+            fs::remove_dir_all(test.there("tree")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_server_that_is_stopped_says_so_to_its_clients() {
+    limited(|test| {
+        for (signal, carrier) in [(Signal::TERM, "udp"), (Signal::INT, "tcp")] {
+            let (server, at) = Program::serve(test, "127.0.0.1:0", &["--json"]);
+            let client = begin(test, &format!("lh://{at}/"), carrier);
+            server.signal(signal);
+            let served = server.end();
+            served.assert_succeeded();
+            assert!(served.stderr.contains("stopping"), "{served:?}");
+            assert_eq!(
+                (&served.json()["transfers"], &served.json()["failed"]),
+                (&1.into(), &1.into())
+            );
+            let ended = client.end();
+            ended.assert_failed("the server is stopping");
+            assert!(ended.stderr.contains("run the same command again"), "{ended:?}");
+            assert_nothing_half_done(&test.path("here"), &test.path("there"));
+
+            let (_server, at) = Program::serve(test, &at.to_string(), &[]);
+            let again = Program::cp(test, &["here/tree", &format!("lh://{at}/")]).end();
+            again.assert_succeeded();
+            assert!(again.json()["resumed_bytes"].as_u64().unwrap() > 0, "{again:?}");
+            assert_same(&test.here("tree"), &test.there("tree"));
+            fs::remove_dir_all(test.there("tree")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    limited(|test| {
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let mut client = begin(test, &format!("lh://{at}/"), "udp");
+        client.signal(Signal::INT);
+        client.says("stopping");
+        client.signal(Signal::INT);
+        assert_eq!(client.end().status, Some(1));
+        assert_nothing_half_done(&test.path("here"), &test.path("there"));
+    });
+}
+
+/// Begins to push a tree, of which a part is durable when this returns.
+fn begin<'t>(test: &'t Test, there: &str, carrier: &str) -> Program<'t> {
+    fs::create_dir_all(test.here("tree")).unwrap();
+    for i in 0..5 {
+        fs::write(test.here("tree").join(i.to_string()), noise(i, 8_000_000)).unwrap();
+    }
+    let words = ["--rate", "60Mbps", "--carrier", carrier, "here/tree", there];
+    let client = Program::cp(test, &words);
+    let first = until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
+    until("something durable", || record_len(&test.path("there")).filter(|len| *len > first));
+    client
+}

@@ -1,0 +1,242 @@
+//! Disks that are full or read-only, and sources that cannot be read or do not stand still.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use longhaul_transfer::CopyOptions;
+use longhaul_units::Rate;
+
+use crate::program::{PROGRAM, Program, Tmpfs, is_root};
+use crate::server::{Copying, Server, pull, push, run};
+use crate::test::limited;
+use crate::trees::{assert_nothing_half_done, assert_same, names, noise};
+
+#[test]
+fn a_full_disk_is_said_and_what_is_complete_stays() {
+    limited(|test| {
+        let Some(_mounted) = Tmpfs::mount(test.path("there/disk"), "size=8m") else { return };
+        fs::create_dir(test.here("tree")).unwrap();
+        for i in 0..5 {
+            let name = format!("f{i}");
+            fs::write(test.here("tree").join(name), noise(i, 3_000_000)).unwrap();
+        }
+        let server = Server::start(test);
+        let said = match run(test, &push(&test.here("tree"), server.address, b"disk/")) {
+            Ok(report) => {
+                assert!(!report.verified);
+                format!("{:?}", report.failures)
+            }
+            Err(error) => error.to_string(),
+        };
+        assert!(said.to_lowercase().contains("no space left"), "{said}");
+        assert_nothing_half_done(&test.path("here"), &test.there("disk"));
+
+        // With room, the same command goes on.
+        let mut words = vec!["-o", "remount,size=40m"];
+        let at = test.there("disk");
+        words.push(at.to_str().unwrap());
+        assert!(Command::new("mount").args(words).status().unwrap().success());
+        run(test, &push(&test.here("tree"), server.address, b"disk/")).unwrap();
+        assert_same(&test.here("tree"), &test.there("disk/tree"));
+        assert_eq!(names(&test.there("disk")), ["tree"]);
+    });
+}
+
+#[test]
+fn a_full_disk_here_is_said_too() {
+    limited(|test| {
+        let Some(_mounted) = Tmpfs::mount(test.path("here/disk"), "size=2m") else { return };
+        fs::write(test.there("f"), noise(1, 5_000_000)).unwrap();
+        let server = Server::start(test);
+        let from = format!("lh://{}/f", server.address);
+        let copy = Program::cp(test, &[&from, "here/disk/f"]).end();
+        copy.assert_failed("o space left");
+        assert!(!test.here("disk/f").exists());
+    });
+}
+
+#[test]
+fn a_read_only_destination_is_said() {
+    limited(|test| {
+        let Some(_mounted) = Tmpfs::mount(test.path("there/disk"), "ro") else { return };
+        fs::write(test.here("f"), noise(1, 100_000)).unwrap();
+        fs::write(test.there("f"), noise(1, 100_000)).unwrap();
+        let server = Server::start(test);
+        for to in ["disk", "disk/g", "disk/new/"] {
+            let there = format!("lh://{}/{to}", server.address);
+            let copy = Program::cp(test, &["here/f", &there]).end();
+            copy.assert_failed("read-only file system");
+        }
+        let from = format!("lh://{}/f", server.address);
+        let copy = Program::cp(test, &[&from, "there/disk/"]).end();
+        copy.assert_failed("read-only file system");
+    });
+}
+
+#[test]
+fn a_destination_that_may_not_be_written_is_said() {
+    limited(|test| {
+        if !is_root("become another user") {
+            return;
+        }
+        let (_server, at) = as_nobody(
+            test,
+            &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
+        );
+        fs::write(test.here("f"), noise(1, 100_000)).unwrap();
+        let copy = Program::cp(test, &["here/f", &format!("lh://{at}/")]).end();
+        copy.assert_failed("no permission");
+        assert!(names(&test.path("there")).is_empty());
+    });
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_arrives() {
+    limited(|test| {
+        if !is_root("become another user") {
+            return;
+        }
+        let tree = test.there("tree");
+        fs::create_dir_all(tree.join("locked")).unwrap();
+        fs::write(tree.join("open"), noise(1, 100_000)).unwrap();
+        fs::write(tree.join("large"), noise(2, 3_000_000)).unwrap();
+        fs::write(tree.join("secret"), noise(3, 100_000)).unwrap();
+        fs::write(tree.join("locked/f"), noise(4, 100_000)).unwrap();
+        let none = Permissions::from_mode(0);
+        fs::set_permissions(tree.join("secret"), none.clone()).unwrap();
+        fs::set_permissions(tree.join("locked"), none).unwrap();
+        let (_server, at) = as_nobody(
+            test,
+            &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
+        );
+        let copy = Program::cp(test, &[&format!("lh://{at}/tree"), "here/"]).end();
+        copy.assert_failed("secret");
+        assert!(copy.stderr.contains("locked"), "{copy:?}");
+        assert!(copy.stderr.contains("no permission to read it"), "{copy:?}");
+        for name in ["open", "large"] {
+            assert_same(&tree.join(name), &test.here("tree").join(name));
+        }
+        assert!(!test.here("tree/secret").exists());
+    });
+}
+
+#[test]
+fn a_missing_source_is_named() {
+    limited(|test| {
+        let server = Server::start(test);
+        let missing = test.here("not-there");
+        let pushed = run(test, &push(&missing, server.address, b"")).unwrap();
+        let pulled = run(test, &pull(server.address, b"not-there", &test.here("f"))).unwrap();
+        for report in [pushed, pulled] {
+            assert!(!report.verified);
+            assert!(report.failures[0].0.contains("not-there"), "{report:?}");
+        }
+        assert!(names(&test.path("here")).is_empty());
+        assert!(names(&test.path("there")).is_empty());
+    });
+}
+
+#[test]
+fn a_source_that_changes_is_named_and_does_not_arrive_mixed() {
+    limited(|test| {
+        for (i, change) in [Change::Rewrite, Change::Truncate, Change::Grow].iter().enumerate() {
+            let name = format!("f{i}");
+            let source = test.here(&name);
+            fs::write(&source, noise(i as u64, 250_000_000)).unwrap();
+            let before = fs::read(&source).unwrap();
+            let server = Server::start(test);
+            let options = push(&source, server.address, name.as_bytes());
+            let options = CopyOptions { rate: Some(Rate::from_mbps(400)), ..options };
+            let copying = Copying::start(test, options);
+            copying.moved(4_000_000);
+            change.apply(&source);
+            let report = copying.end().unwrap();
+            if report.failures.is_empty() {
+                // All of it had been read before: then all of it is as it was.
+                assert!(fs::read(test.there(&name)).unwrap() == before);
+            } else {
+                assert!(report.failures[0].0.contains(&name), "{report:?}");
+                assert!(!test.there(&name).exists(), "{report:?}");
+            }
+            fs::remove_file(&source).unwrap();
+            let _ = fs::remove_file(test.there(&name));
+        }
+    });
+}
+
+#[test]
+fn files_that_vanish_on_the_way_are_named_and_the_rest_arrives() {
+    limited(|test| {
+        let kept = test.path("kept");
+        fs::create_dir_all(test.here("tree")).unwrap();
+        fs::create_dir_all(&kept).unwrap();
+        for i in 0..40 {
+            let name = format!("f{i:02}");
+            fs::write(test.here("tree").join(&name), noise(i, 8_000_000)).unwrap();
+            fs::hard_link(test.here("tree").join(&name), kept.join(&name)).unwrap();
+        }
+        let server = Server::start(test);
+        let options = push(&test.here("tree"), server.address, b"");
+        let copying =
+            Copying::start(test, CopyOptions { rate: Some(Rate::from_mbps(400)), ..options });
+        copying.moved(4_000_000);
+        let gone: Vec<_> = (30..40).map(|i| format!("f{i:02}")).collect();
+        for name in &gone {
+            fs::remove_file(test.here("tree").join(name)).unwrap();
+        }
+        let report = copying.end().unwrap();
+        for name in names(&kept) {
+            let (source, copy) = (kept.join(&name), test.there("tree").join(&name));
+            let name = name.to_str().unwrap();
+            if report.failures.iter().any(|(path, _)| path.contains(name)) {
+                assert!(gone.iter().any(|gone| gone == name), "{report:?}");
+                assert!(!copy.exists(), "{report:?}");
+            } else {
+                assert_same(&source, &copy);
+            }
+        }
+        assert_eq!(report.verified, report.failures.is_empty());
+    });
+}
+
+enum Change {
+    Rewrite,
+    Truncate,
+    Grow,
+}
+
+impl Change {
+    fn apply(&self, path: &std::path::Path) {
+        let mut file = OpenOptions::new().write(true).open(path).unwrap();
+        let len = file.metadata().unwrap().len();
+        match self {
+            Self::Rewrite => {
+                file.seek(SeekFrom::Start(len - 1_000_000)).unwrap();
+                file.write_all(&[0x55; 900_000]).unwrap();
+            }
+            Self::Truncate => file.set_len(len / 2).unwrap(),
+            Self::Grow => {
+                file.seek(SeekFrom::End(0)).unwrap();
+                file.write_all(b"more").unwrap();
+            }
+        }
+    }
+}
+
+/// A server of a user who owns nothing but the token.
+fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, String) {
+    fs::set_permissions(test.folder(), Permissions::from_mode(0o755)).unwrap();
+    chown(test.path("token"), Some(NOBODY), Some(NOBODY)).unwrap();
+    let copy = test.path("program");
+    fs::copy(PROGRAM, &copy).unwrap();
+    let mut program = Program::spawn(test, Command::new(&copy).args(words).uid(NOBODY).gid(NOBODY));
+    let line = program.says("listening on ");
+    chown(test.path("token"), Some(0), Some(0)).unwrap();
+    let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    (program, at)
+}
+
+const NOBODY: u32 = 65_534;

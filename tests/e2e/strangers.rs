@@ -1,0 +1,147 @@
+//! Clients without the token, and what is no client at all.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use longhaul_transfer::{CopyError, CopyOptions, ServeEvent, ServeOptions};
+
+use crate::program::Program;
+use crate::server::{Server, push, run, serve_options};
+use crate::test::{limited, token};
+use crate::trees::{assert_same, names, noise};
+
+#[test]
+fn a_wrong_token_gets_nothing() {
+    limited(|test| {
+        fs::write(test.here("f"), b"secret").unwrap();
+        let server = Server::start(test);
+        let options = push(&test.here("f"), server.address, b"");
+        let error = run(test, &CopyOptions { token: token(2), ..options }).unwrap_err();
+        assert!(matches!(error, CopyError::Connect(_)), "{error:?}");
+        assert!(error.to_string().contains("does not accept this token"), "{error}");
+        server.wait_for("it is told", |event| matches!(event, ServeEvent::Refused { .. }));
+        assert!(names(&test.path("there")).is_empty());
+    });
+}
+
+#[test]
+fn garbage_at_the_control_port_disturbs_nobody() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let server = Server::start(test);
+        let mut hello = vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
+        hello.extend(noise(2, 505));
+        let said: [&[u8]; 6] =
+            [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", &[0xff; 60_000], &hello, &hello[..7]];
+        let mut open = Vec::new();
+        for (i, said) in said.iter().enumerate() {
+            for end in [true, false] {
+                let mut stranger = TcpStream::connect(server.address).unwrap();
+                // It may hang up before it has heard all of it.
+                let _ = stranger.write_all(said);
+                if end && i % 2 == 0 {
+                    let _ = stranger.shutdown(Shutdown::Write);
+                }
+                if !end {
+                    open.push(stranger);
+                }
+            }
+        }
+        run(test, &push(&test.here("f"), server.address, b"")).unwrap();
+        assert_same(&test.here("f"), &test.there("f"));
+        let refused = |event: &ServeEvent| matches!(event, ServeEvent::Refused { reason, .. } if reason.contains("not a Longhaul client"));
+        server.wait_for("garbage is told", refused);
+    });
+}
+
+#[test]
+fn what_is_no_server_is_said() {
+    limited(|test| {
+        fs::write(test.here("f"), b"x").unwrap();
+        for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"", &[0xff; 5000]] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = thread::spawn(move || {
+                let (mut client, _) = listener.accept().unwrap();
+                let mut bytes = [0; 100];
+                let _ = client.read(&mut bytes);
+                let _ = client.write_all(answer);
+            });
+            let error = run(test, &push(&test.here("f"), address, b"")).unwrap_err();
+            assert!(error.to_string().contains(&address.to_string()), "{error}");
+            assert!(matches!(error, CopyError::Connect(_)), "{error:?}");
+            server.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_server_that_says_nothing_is_given_up() {
+    limited(|test| {
+        fs::write(test.here("f"), b"x").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = push(&test.here("f"), address, b"");
+        let idle_timeout = Duration::from_secs(1);
+        let error = run(test, &CopyOptions { idle_timeout, ..options }).unwrap_err();
+        assert!(error.to_string().contains("does not answer"), "{error}");
+    });
+}
+
+#[test]
+fn once_serves_one_client_and_strangers_do_not_count() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 100_000)).unwrap();
+        let options = ServeOptions { once: true, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        let at = server.address;
+        TcpStream::connect(at).unwrap().write_all(b"hello?\n").unwrap();
+        let options = push(&test.here("f"), at, b"");
+        run(test, &CopyOptions { token: token(2), ..options.clone() }).unwrap_err();
+        run(test, &options).unwrap();
+        server.join();
+        assert_same(&test.here("f"), &test.there("f"));
+        assert!(TcpStream::connect(at).is_err());
+    });
+}
+
+#[test]
+fn once_ends_with_the_status_of_the_transfer() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 100_000)).unwrap();
+        for (source, status) in [("here/f", 0), ("here/missing", 1)] {
+            let (server, at) = Program::serve(test, "127.0.0.1:0", &["--once"]);
+            let copy = Program::cp(test, &[source, &format!("lh://{at}/")]).end();
+            assert_eq!(copy.status, Some(status), "{copy:?}");
+            let served = server.end();
+            assert_eq!(served.signal, None, "{served:?}");
+            // A client that had nothing to copy was served all the same.
+            assert_eq!(served.status, Some(0), "{served:?}");
+        }
+    });
+}
+
+#[test]
+fn only_what_is_allowed_is_granted() {
+    limited(|test| {
+        fs::write(test.here("f"), b"x").unwrap();
+        fs::write(test.there("g"), b"y").unwrap();
+        for (allow_read, allow_write) in [(true, false), (false, true)] {
+            let options = serve_options(&test.path("there"));
+            let server = Server::with(test, ServeOptions { allow_read, allow_write, ..options });
+            let pushed = run(test, &push(&test.here("f"), server.address, b"pushed"));
+            let to = test.here("pulled");
+            let pulled = run(test, &crate::server::pull(server.address, b"g", &to));
+            for (result, allowed) in [(pushed, allow_write), (pulled, allow_read)] {
+                match result {
+                    Ok(_) => assert!(allowed),
+                    Err(CopyError::Refused { .. }) => assert!(!allowed),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    });
+}

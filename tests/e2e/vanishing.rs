@@ -1,0 +1,168 @@
+//! Peers that are killed, and paths that go silent, at every step.
+
+use std::fs;
+use std::time::Duration;
+
+use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, ServeOptions};
+use rustix::process::Signal;
+
+use crate::program::{Ended, Program};
+use crate::relay::Relay;
+use crate::server::{Copying, Server, pull, push, serve_options, slowly};
+use crate::test::{Test, limited, until};
+use crate::trees::{assert_nothing_half_done, assert_same, is_hidden, names, noise, record_len};
+
+#[test]
+fn a_killed_server_ends_a_push_which_then_goes_on() {
+    limited(|test| killed(test, Victim::Server, true, RATE));
+}
+
+#[test]
+fn a_killed_server_ends_a_pull_which_then_goes_on() {
+    limited(|test| killed(test, Victim::Server, false, RATE));
+}
+
+#[test]
+fn a_killed_client_ends_a_push_which_then_goes_on() {
+    limited(|test| killed(test, Victim::Client, true, RATE));
+}
+
+#[test]
+fn a_killed_client_ends_a_pull_which_then_goes_on() {
+    limited(|test| killed(test, Victim::Client, false, RATE));
+}
+
+#[test]
+fn tcp_copies_that_were_killed_go_on_too() {
+    limited(|test| {
+        for (victim, push) in [(Victim::Server, true), (Victim::Client, false)] {
+            killed(test, victim, push, &["--carrier", "tcp", "--rate", "60Mbps"]);
+            fs::remove_file(test.here("f")).unwrap();
+            fs::remove_file(test.there("f")).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_client_killed_while_it_knocks_leaves_nothing() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 2_000_000)).unwrap();
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let there = format!("lh://{at}/");
+        // Each dies a little later than the one before, the first before it has begun.
+        for step in 0..12u64 {
+            let client = Program::cp(test, &["here/f", &there]);
+            std::thread::sleep(Duration::from_millis(step * 4));
+            client.signal(Signal::KILL);
+            client.end();
+            assert_nothing_half_done(&test.path("here"), &test.path("there"));
+        }
+        until("the last one is given up", || {
+            let copy = Program::cp(test, &["here/f", &there]).end();
+            match copy.status {
+                Some(0) => Some(()),
+                _ => {
+                    assert!(copy.stderr.contains("under way already"), "{copy:?}");
+                    None
+                }
+            }
+        });
+        assert_same(&test.here("f"), &test.there("f"));
+        assert_eq!(names(&test.path("there")), ["f"]);
+        server.signal(Signal::TERM);
+        server.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn a_cut_path_is_noticed_by_both_ends_within_the_idle_timeout() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 30_000_000)).unwrap();
+        fs::write(test.there("g"), noise(2, 30_000_000)).unwrap();
+        for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
+            for pushed in [true, false] {
+                let idle_timeout = Duration::from_secs(2);
+                let serving = ServeOptions { idle_timeout, ..serve_options(&test.path("there")) };
+                let server = Server::with(test, serving);
+                let relay = Relay::paced(server.address, 60_000_000);
+                let options = match pushed {
+                    true => push(&test.here("f"), relay.address, b"f"),
+                    false => pull(relay.address, b"g", &test.here("g")),
+                };
+                let options = CopyOptions { carrier, idle_timeout, ..slowly(options) };
+                let copying = Copying::start(test, options);
+                copying.moved(1_000_000);
+                relay.cut();
+                let error = copying.end().unwrap_err();
+                let text = error.to_string();
+                assert!(matches!(error, CopyError::Lost { .. }), "{error:?}");
+                assert!(text.contains("run the same command again"), "{text}");
+                let reason = server.outcome().unwrap_err();
+                for text in [text, reason] {
+                    let parts = ["no sign of the peer", "nothing was heard from the peer"];
+                    assert!(parts.iter().any(|part| text.contains(part)), "{text}");
+                }
+                assert!(!test.there("f").exists() && !test.here("g").exists());
+            }
+        }
+    });
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Victim {
+    Server,
+    Client,
+}
+
+/// Kills one end of a copy that moves, expects the other to say so, and runs the copy again.
+fn killed(test: &Test, victim: Victim, push: bool, words: &[&str]) {
+    let (source, copy) = match push {
+        true => (test.here("f"), test.there("f")),
+        false => (test.there("f"), test.here("f")),
+    };
+    let root = copy.parent().unwrap();
+    fs::write(&source, noise(1, 40_000_000)).unwrap();
+    let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+    // Names are as they were, so that the second run knows the first: a relay keeps the port.
+    let relay = Relay::paced(at, 100_000_000);
+    let there = format!("lh://{}/f", relay.address);
+    let paths = if push { ["here/f", &there] } else { [&there, "here/f"] };
+    let words = [words, &paths].concat();
+    let client = Program::cp(test, &words);
+    let first = until("a record", || record_len(root).filter(|len| *len > 0));
+    until("something durable", || record_len(root).filter(|len| *len > first));
+
+    let (server, listen) = match victim {
+        Victim::Server => {
+            server.signal(Signal::KILL);
+            server.end();
+            let ended: Ended = client.end();
+            ended.assert_failed("run the same command again");
+            assert_eq!(ended.json()["verified"], false);
+            (None, at.to_string())
+        }
+        Victim::Client => {
+            client.signal(Signal::KILL);
+            client.end();
+            let mut server = server;
+            server.says("failed:");
+            (Some(server), at.to_string())
+        }
+    };
+    assert!(!copy.exists(), "half of it stands under its name");
+    assert!(names(root).iter().any(|name| is_hidden(name)), "nothing is kept");
+
+    let server = server.unwrap_or_else(|| Program::serve(test, &listen, &[]).0);
+    let again = Program::cp(test, &words).end();
+    again.assert_succeeded();
+    let json = again.json();
+    assert_eq!(json["verified"], true, "{json}");
+    assert!(json["resumed_bytes"].as_u64().unwrap() > 0, "{json}");
+    assert_same(&source, &copy);
+    assert_eq!(names(root), ["f"]);
+    server.signal(Signal::TERM);
+    server.end().assert_succeeded();
+}
+
+/// Slow enough to be killed on the way.
+const RATE: &[&str] = &["--carrier", "udp", "--rate", "60Mbps"];
