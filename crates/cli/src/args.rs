@@ -69,8 +69,9 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(override_usage = "longhaul cp [OPTIONS] SRC... DST", after_help = CP_EXAMPLES)]
 pub struct CpArgs {
-    /// What to copy, then where to; one side is lh://HOST[:PORT]/PATH
+    /// What to copy, then where to
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    #[arg(help = "What to copy, then where to; one side is lh://HOST[:PORT]/PATH")]
     pub paths: Vec<OsString>,
     /// Whole protocol: how losses are repaired, and what sets the rate
     #[arg(long, value_name = "NAME", default_value = "auto", help = profile_help())]
@@ -106,8 +107,8 @@ pub struct CpArgs {
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
-    /// Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Address to listen at, TCP and UDP
+    #[arg(long, value_name = "ADDR:PORT", help = LISTEN_HELP)]
     pub listen: Option<String>,
     /// Directory that is served
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -320,6 +321,9 @@ fn parse_load(text: &str) -> Result<f64, String> {
 const EXIT_STATUSES: &str = "\
 Exit status: 0 done and verified, 1 failed, 2 used wrongly.
 Start with `longhaul demo`, or with `longhaul serve` on one host and `longhaul cp` on the other.";
+
+const LISTEN_HELP: &str =
+    "Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]";
 
 const CP_EXAMPLES: &str = "\
 Examples:

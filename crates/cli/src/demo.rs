@@ -51,9 +51,9 @@ pub(crate) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
     let (mut server, relay, at) = Server::start(&root, &secret, &path)?;
     let copied = copy(&source, &secret, at, output, &stop);
     let relayed = relay.stop().map_err(cannot("run the emulated path"))?;
+    going_on(&stop)?;
     let copied = copied.map_err(|failure| server.explain(failure))?;
     server.finish();
-    going_on(&stop)?;
 
     output.say("comparing what arrived with what was sent, byte for byte");
     tree::compare(&source, &root.join("data"), &stop).map_err(Failure::failed)?;
