@@ -72,6 +72,8 @@ pub struct Lane {
     limited_below: u64,
     starved: bool,
     meter: DeliveryMeter,
+    /// Send time of the packet that the present delivery sample began with.
+    sample_sent: Option<u32>,
     one_way: OneWayMinimum,
     peer_causes: LossCounts,
     unattributed: LossCounts,
@@ -178,6 +180,7 @@ impl Lane {
             // Until the first object byte everything is limited by the application.
             starved: true,
             meter: DeliveryMeter::default(),
+            sample_sent: None,
             one_way: OneWayMinimum::default(),
             peer_causes: LossCounts::default(),
             unattributed: LossCounts::default(),

@@ -1,7 +1,9 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{DeliveryMeter, Feedback as Sample, LossCounts, ReceiverState};
-use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_rate_control::{
+    Delivery, DeliveryMeter, Feedback as Sample, LossCounts, ReceiverState,
+};
+use longhaul_units::{Duration, Instant, Rate, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::receive::Fault;
@@ -37,16 +39,17 @@ impl Lane {
         let before = self.reported_largest.is_none_or(|reported| reported < self.limited_below);
         if before && largest >= self.limited_below {
             self.meter = DeliveryMeter::default();
+            self.sample_sent = None;
         }
         let times = news.then(|| self.on_times(now, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let limited = largest < self.limited_below;
         let received = (feedback.bytes.get(), feedback.largest_received);
-        let delivery = news
-            .then(|| self.meter.on_feedback(received.0, received.1, limited))
-            .flatten()
+        let delivery =
+            news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
+        let delivery = self
+            .no_faster_than_sent(feedback.largest_sent, delivery)
             .map(|delivery| path.joined(now, self.config.lane, delivery));
-
         let mut sample = self.settle(path, feedback);
         sample.marked_packets = marked;
         sample.lost = self.attribute(feedback, sample.lost.network);
@@ -88,6 +91,20 @@ impl Lane {
         }
         let one_way = feedback.largest_received.wrapping_sub(feedback.largest_sent) as i32;
         (rtt, Some(self.one_way.above(now, i64::from(one_way))))
+    }
+
+    /// Bytes that were held up somewhere and then came in a lump arrived faster than the path goes;
+    /// in the long run they cannot arrive faster than they were sent.
+    fn no_faster_than_sent(&mut self, sent: u32, delivery: Option<Delivery>) -> Option<Delivery> {
+        let since = *self.sample_sent.get_or_insert(sent);
+        let delivery = delivery?;
+        self.sample_sent = Some(sent);
+        let took = Duration::from_micros(u64::from(sent.wrapping_sub(since)));
+        if took <= delivery.interval || took > RTT_MAX {
+            return Some(delivery);
+        }
+        let bytes = delivery.rate.bytes_in(delivery.interval);
+        Some(Delivery { rate: Rate::from_bytes_over(bytes, took), interval: took, ..delivery })
     }
 
     /// Applies the ranges to the ledger; network losses in the result are all losses.

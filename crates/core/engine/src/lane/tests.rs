@@ -3,12 +3,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use longhaul_pathsim::{Ecn, Link, PathConfig, Probability};
+use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
     Bound, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start,
 };
@@ -583,4 +585,54 @@ fn auto_fills_a_long_path_despite_loss() {
 fn repair_policies_are_those_of_their_profiles() {
     assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::BlastRounds);
     assert_eq!(Profile::by_name("auto").unwrap().repair, Repair::Continuous);
+}
+
+/// Sends at a rate and keeps the fastest delivery that it was told of.
+#[derive(Debug)]
+struct Recorder(Arc<AtomicU64>);
+
+impl Controller for Recorder {
+    fn name(&self) -> &'static str {
+        "recorder"
+    }
+    fn on_feedback(&mut self, _: &mut Context<'_>, feedback: &Feedback) {
+        let rate = feedback.delivery.map_or(0, |delivery| delivery.rate.as_bps());
+        self.0.fetch_max(rate, Ordering::Relaxed);
+    }
+    fn pacing(&self) -> Pacing {
+        Pacing { rate: Rate::from_mbps(500), burst: 15_000, window: None }
+    }
+    fn metrics(&self) -> Metrics {
+        Metrics {
+            state: "narrow",
+            bound: Bound::Network,
+            bandwidth: None,
+            min_rtt: None,
+            queue: Duration::ZERO,
+            random_loss_ppm: 0,
+        }
+    }
+}
+
+/// A host on the way that stalls, and then lets go of all it held at once, is no faster path.
+#[test]
+fn lumps_do_not_look_like_capacity() {
+    // The forwarder sleeps 60 ms in every 100, and then sends at 5 Gb/s.
+    let awake = Rate::from_gbps(5);
+    let naps = (1..100).fold(RateSchedule::constant(awake), |schedule, i| {
+        let at = Duration::from_millis(100 * i);
+        schedule.then(at, Rate::ZERO).then(at + Duration::from_millis(60), awake)
+    });
+    let mut options = gigabit(40);
+    options.up =
+        PathConfig::default().delay(Duration::from_millis(20)).rate(naps, Bytes::new(100_000_000));
+    let mut pair = Pair::new(&options);
+    let fastest = Arc::new(AtomicU64::new(0));
+    let recorder = Box::new(Recorder(fastest.clone()));
+    let (now, rtt) = (pair.now, Duration::from_millis(40));
+    pair.client.path = Path::new(now, recorder, Governor::new(now), rtt, 1);
+    pair.offer(1, 50_000_000);
+    pair.run_until(10, |pair| pair.client.delivered() == 50_000_000);
+    let fastest = Rate::from_bps(fastest.load(Ordering::Relaxed));
+    assert!(fastest > Rate::from_mbps(450) && fastest < Rate::from_mbps(600), "{fastest}");
 }
