@@ -45,7 +45,7 @@ fn a_server_for_all_addresses_answers_at_each() {
         let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
         let server = Server::with(test, options);
-        for host in ["127.0.0.1", "::1", "localhost"] {
+        for host in ["127.0.0.1", "127.9.9.9", "::1", "localhost"] {
             let port = server.address.port();
             let path = host.as_bytes().to_vec();
             let remote = Location::Remote { host: host.into(), port, path };

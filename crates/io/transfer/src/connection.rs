@@ -124,7 +124,7 @@ impl UdpLanes {
             config.idle_timeout = idle_timeout;
             let receiving = match &socket {
                 LaneSocket::Own(socket, _) => socket,
-                LaneSocket::Shared(socket) => socket,
+                LaneSocket::Shared(socket, _) => socket,
             };
             let buffer = receiving.receive_buffer().obtained;
             config.socket_buffer = Some(Bytes::new(buffer as u64));

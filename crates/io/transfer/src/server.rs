@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -171,13 +171,14 @@ impl Server<'_> {
     /// One TCP connection, to its end.
     fn attend(&self, stream: TcpStream, from: SocketAddr) {
         let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
+        let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
         match self.acceptor.accept(stream) {
             Ok(Accepted::Client(client)) => {
                 if self.connections.load(Ordering::Relaxed) > self.options.connections_max {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
                 }
-                let outcome = self.serve_client(*client, from);
+                let outcome = self.serve_client(*client, from, local);
                 (self.events)(ServeEvent::Ended { client: from, outcome });
                 if self.options.once {
                     self.served.request();
@@ -199,7 +200,12 @@ impl Server<'_> {
         id
     }
 
-    fn serve_client(&self, client: PendingClient, from: SocketAddr) -> Result<u64, String> {
+    fn serve_client(
+        &self,
+        client: PendingClient,
+        from: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<u64, String> {
         let text = |error: io::Error| error.to_string();
         let id = self.new_connection();
         let profile = client.client().hello().profile.as_deref().and_then(Profile::by_name);
@@ -229,7 +235,7 @@ impl Server<'_> {
             for (lane, mailbox) in boxes.iter().enumerate() {
                 lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
             }
-            let shared = || (LaneSocket::Shared(self.udp.clone()), None);
+            let shared = || (LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = boxes.iter().map(|_| shared()).collect();
             let path = path(profile, None, INITIAL_RTT)?;
             let (repair, hub) = (profile.repair, hub.clone());
@@ -339,6 +345,14 @@ impl Server<'_> {
                 }
             }
         }
+    }
+}
+
+/// An IPv4 address as one, also where an IPv6 socket took the connection.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
     }
 }
 

@@ -14,9 +14,10 @@ use longhaul_units::Instant;
 pub(crate) enum LaneSocket {
     /// Its own, connected to this peer: the kernel sorts its datagrams out.
     Own(UdpSocket, SocketAddr),
-    /// The server's, which passes on what comes for the lane. Used until the client's address is
+    /// The server's, which passes on what comes for the lane, and the address of this host that the
+    /// client knows: only what leaves from there reaches it. Used until the client's address is
     /// proven.
-    Shared(Arc<UdpSocket>),
+    Shared(Arc<UdpSocket>, SocketAddr),
 }
 
 impl LaneSocket {
@@ -25,7 +26,7 @@ impl LaneSocket {
         match self {
             Self::Own(socket, peer) if *peer == to => (socket, Route::CONNECTED),
             Self::Own(socket, _) => (socket, Route::to(to)),
-            Self::Shared(socket) => (socket, Route::to(to)),
+            Self::Shared(socket, local) => (socket, Route::to(to).from(Some(local.ip()))),
         }
     }
 
@@ -33,7 +34,7 @@ impl LaneSocket {
     pub fn own(&self) -> Option<&UdpSocket> {
         match self {
             Self::Own(socket, _) => Some(socket),
-            Self::Shared(_) => None,
+            Self::Shared(..) => None,
         }
     }
 
@@ -48,11 +49,11 @@ impl LaneSocket {
                 socket.connect(remote)?;
                 *peer = remote;
             }
-            Self::Shared(shared) => {
+            Self::Shared(_, local) => {
                 // A connected socket takes precedence over the server's on the same port.
                 let mut options = UdpOptions::default();
                 options.reuse_port = true;
-                let socket = UdpSocket::bind(shared.local_addr(), &options)?;
+                let socket = UdpSocket::bind(*local, &options)?;
                 socket.connect(remote)?;
                 *self = Self::Own(socket, remote);
             }
@@ -64,7 +65,7 @@ impl LaneSocket {
     pub fn wait(&self, waker: &Waker, deadline: Instant) -> io::Result<()> {
         match self {
             Self::Own(socket, _) => socket.wait_readable(Some(waker), Some(deadline)).map(drop),
-            Self::Shared(_) => {
+            Self::Shared(..) => {
                 wait::wait(&[(waker.as_fd(), Interest::Readable)], Some(deadline)).map(drop)
             }
         }
