@@ -168,7 +168,7 @@ fn two_copies_at_once_do_not_mix() {
 #[test]
 fn the_same_copy_twice_at_once_is_refused() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        fs::write(test.here("f"), noise(1, 60_000_000)).unwrap();
         let server = Server::start(test);
         let first = Copying::start(test, slowly(push(&test.here("f"), server.address, b"f")));
         first.moved(500_000);

@@ -140,7 +140,8 @@ fn tampering(forged: Option<usize>) -> impl FnMut(Way, &[u8]) -> Vec<Vec<u8>> + 
             10 => vec![datagram.to_vec(), datagram.to_vec()],
             _ => Vec::new(),
         };
-        if forged.is_none_or(|forged| count % 12 != 0 || count / 12 > forged) {
+        let forge = count.is_multiple_of(12) && forged.is_some_and(|forged| count / 12 <= forged);
+        if !forge {
             out.push(datagram.to_vec());
         }
         out

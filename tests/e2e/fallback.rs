@@ -5,7 +5,7 @@ use std::fs;
 use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions};
 
 use crate::program::Program;
-use crate::relay::Relay;
+use crate::relay::{Relay, Way};
 use crate::server::{Server, pull, push, run};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, noise};
@@ -26,6 +26,25 @@ fn tcp_takes_over_where_udp_is_blocked_and_says_so() {
         let report = run(test, &pull(relay.address, b"tree", &test.here("back"))).unwrap();
         assert_same(&test.here("tree"), &test.here("back"));
         assert_eq!(report.carrier, "tcp");
+    });
+}
+
+#[test]
+fn tcp_takes_over_where_udp_passes_in_one_direction() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        for lost in [Way::ToClient, Way::ToServer] {
+            let tap = move |way, datagram: &[u8]| match way == lost {
+                true => Vec::new(),
+                false => vec![datagram.to_vec()],
+            };
+            let relay = Relay::tapped(server.address, Box::new(tap));
+            let to = format!("{lost:?}");
+            let report = run(test, &push(&test.here("f"), relay.address, to.as_bytes())).unwrap();
+            assert_eq!(report.carrier, "tcp");
+            assert_same(&test.here("f"), &test.there(&to));
+        }
     });
 }
 

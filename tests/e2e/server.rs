@@ -67,10 +67,6 @@ impl Server {
         self.events.lock().unwrap().clone()
     }
 
-    pub fn request_stop(&self) {
-        self.stop.request();
-    }
-
     /// Waits until it has ended by itself.
     pub fn join(mut self) {
         self.thread.take().unwrap().join().unwrap().unwrap();

@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_named_and_the_rest_arrives() {
         fs::write(tree.join("large"), noise(2, 3_000_000)).unwrap();
         fs::write(tree.join("secret"), noise(3, 100_000)).unwrap();
         fs::write(tree.join("locked/f"), noise(4, 100_000)).unwrap();
-        let none = Permissions::from_mode(0);
+        let none = Permissions::from_mode(0o0);
         fs::set_permissions(tree.join("secret"), none.clone()).unwrap();
         fs::set_permissions(tree.join("locked"), none).unwrap();
         let (_server, at) = as_nobody(

@@ -250,6 +250,8 @@ struct Running {
     mailboxes: Vec<Arc<Mailbox>>,
     workers: Vec<JoinHandle<()>>,
     started: Instant,
+    /// Since when packets could come.
+    connected: Instant,
     notices: Vec<String>,
     rates: RateMeter,
 }
@@ -303,6 +305,7 @@ impl Running {
             mailboxes: boxes,
             workers,
             started: *started,
+            connected: clock::now(),
             notices,
             rates: RateMeter::new(*started),
         })
@@ -322,7 +325,7 @@ impl Running {
             if stop.is_requested() {
                 return End::Failed(CopyError::Stopped);
             }
-            if state.validated.is_none() && clock::now() - self.started > UDP_PATIENCE {
+            if state.validated.is_none() && clock::now() - self.connected > UDP_PATIENCE {
                 return End::Failed(CopyError::UdpBlocked { server });
             }
         }

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -165,8 +166,10 @@ impl Destination<'_> {
             };
             match record.try_lock() {
                 Ok(()) => {}
+                // An earlier run that was stopped a moment ago lets go when its last sync is over.
                 Err(std::fs::TryLockError::WouldBlock) => {
-                    return Err(DestinationError::Busy { path: self.shown() });
+                    std::thread::sleep(RACE_INTERVAL);
+                    continue;
                 }
                 // Some network file systems cannot lock; then nobody can.
                 Err(std::fs::TryLockError::Error(_)) => {}
@@ -301,3 +304,5 @@ const RECORD: &str = "record";
 
 /// Runs of the same transfer that may end while this one begins.
 const RACES_MAX: u32 = 100;
+/// Between looks at the lock of such a run: together, they make two seconds.
+const RACE_INTERVAL: Duration = Duration::from_millis(20);
