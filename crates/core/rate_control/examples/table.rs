@@ -24,9 +24,7 @@ fn main() {
 }
 
 fn completion() {
-    println!(
-        "1 GB over 1 Gb/s: excess over ideal, in RTT, without set-up (budget 8 with 3 % slack and 5 of set-up)"
-    );
+    println!("1 GB over 1 Gb/s: excess over ideal, in RTT, without set-up");
     for (rtt_ms, queue_pct) in [(100, 100), (100, 5), (100, 200), (50, 100), (150, 100), (20, 100)]
     {
         let rtt = Duration::from_millis(rtt_ms);

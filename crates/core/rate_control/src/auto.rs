@@ -43,7 +43,8 @@ enum State {
     Insist(Insist),
 }
 
-/// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer claims.
+/// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer
+/// claims.
 fn plausible(feedback: Feedback) -> Feedback {
     let packets = |count: u64| count.min(MOST_PACKETS);
     let rate = |rate: Rate| rate.min(MOST_RATE);
@@ -57,6 +58,7 @@ fn plausible(feedback: Feedback) -> Feedback {
         },
         marked_packets: packets(feedback.marked_packets),
         rtt: feedback.rtt.map(|rtt| rtt.min(MOST_TIME)),
+        one_way_delta: feedback.one_way_delta.map(|us| us.clamp(0, MOST_TIME.as_micros() as i64)),
         delivery: feedback.delivery.map(|delivery| Delivery {
             rate: rate(delivery.rate),
             interval: delivery.interval.min(MOST_TIME),
@@ -80,6 +82,10 @@ struct Rivals {
     last_overflow: Instant,
     window: u64,
     left: Instant,
+    /// Cuts that followed each other soon, since when, and the last.
+    cuts: u32,
+    cutting_since: Instant,
+    last_cut: Instant,
 }
 
 impl Rivals {
@@ -94,6 +100,24 @@ impl Rivals {
         let early = now - self.left < EARLY;
         let window = if early { flight.max(self.window) } else { flight };
         (window, self.overflows >= SURE_OVERFLOWS)
+    }
+
+    fn on_cut(&mut self, now: Instant, round_trip: Duration, marked: bool) {
+        if marked || now - self.last_cut > round_trip * CUTS_APART {
+            self.cuts = 0;
+            self.cutting_since = now;
+        }
+        self.cuts += 1;
+        self.last_cut = now;
+    }
+
+    /// Whether cuts follow each other so soon, and for so long, that nobody else can have made
+    /// room.
+    fn ignore_losses(&self, now: Instant, round_trip: Duration) -> bool {
+        let elapsed = now - self.cutting_since;
+        self.cuts >= MANY_CUTS
+            && elapsed > LONG.max(round_trip * LONG_ROUNDS)
+            && elapsed < round_trip * CUTS_SPACING * self.cuts
     }
 
     fn leave(&mut self, now: Instant, window: u64) {
@@ -146,12 +170,9 @@ impl Controller for Auto {
                     let (window, sure) = self.rivals.enter(cx.now, verdict, flight);
                     let mut compete = Compete::new(cx.now, self.packet, window, sure);
                     if verdict == Verdict::Overflow {
-                        compete.on_congestion(
-                            cx.now,
-                            round_trip,
-                            model,
-                            feedback.lost.network == 0,
-                        );
+                        let marked = feedback.lost.network == 0;
+                        compete.on_congestion(cx.now, model, marked);
+                        self.rivals.on_cut(cx.now, round_trip, marked);
                     }
                     self.state = State::Compete(compete);
                 }
@@ -163,14 +184,17 @@ impl Controller for Auto {
                 let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
                 if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
                     model.set_queue_full(model.queue_peak());
-                    compete.on_congestion(cx.now, round_trip, model, feedback.lost.network == 0);
+                    let marked = feedback.lost.network == 0;
+                    compete.on_congestion(cx.now, model, marked);
+                    self.rivals.on_cut(cx.now, round_trip, marked);
                 }
                 let alone =
                     round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
                 if alone {
                     self.rivals.leave(cx.now, compete.window);
                     self.state = State::Cruise(Cruise::new(cx.now));
-                } else if compete.is_ignored() {
+                } else if self.rivals.ignore_losses(cx.now, round_trip) {
+                    self.rivals.cuts = 0;
                     self.state = State::Insist(Insist::new(cx.now));
                 }
             }
@@ -330,5 +354,14 @@ const MOST_PACKETS: u64 = 1 << 24;
 const MOST_BYTES: u64 = 1 << 40;
 const MOST_RATE: Rate = Rate::from_gbps(10_000);
 const MOST_TIME: Duration = Duration::from_secs(60);
-/// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is there.
+/// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is
+/// there.
 const MOST_CHANCE: u32 = 5_000;
+/// Round trips after which a cut has nothing to do with the one before.
+const CUTS_APART: u32 = 16;
+/// Round trips between cuts on average: CUBIC and Reno need more to come back.
+const CUTS_SPACING: u32 = 12;
+const MANY_CUTS: u32 = 6;
+/// Start-ups of neighbours are over by then.
+const LONG: Duration = Duration::from_secs(1);
+const LONG_ROUNDS: u32 = 10;

@@ -8,8 +8,8 @@ use crate::{Bound, RttEstimator};
 
 /// Decides the sending rate of one path.
 ///
-/// Called per batch and per feedback frame, never per packet. Implementations keep integers only, so that a
-/// run is the same on every machine.
+/// Called per batch and per feedback frame, never per packet. Implementations keep integers only,
+/// so that a run is the same on every machine.
 pub trait Controller: Debug + Send {
     /// Name of the algorithm, for logs.
     fn name(&self) -> &'static str;
@@ -96,7 +96,8 @@ pub struct Feedback {
     pub in_flight: u64,
     /// Round trip of the newest packet reported, when this feedback measured one.
     pub rtt: Option<Duration>,
-    /// Microseconds by which the newest packet's one-way delay was above the least seen on its lane.
+    /// Microseconds by which the newest packet's one-way delay was above the least seen on its
+    /// lane.
     pub one_way_delta: Option<i64>,
     /// A new sample of the rate at which the receiver received.
     pub delivery: Option<Delivery>,

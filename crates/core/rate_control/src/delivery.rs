@@ -4,10 +4,10 @@ use crate::Delivery;
 
 /// Measures the rate at which the receiver received, from cumulative counters of FEEDBACK.
 ///
-/// Both ends of a sample come from the receiver: its byte counter and its clock at the arrival of the
-/// newest packet (docs/protocol.md 5.4). So neither the feedback path nor late feedback distorts it, and a
-/// lost report only makes the next sample longer. Under GRO a super-packet has one arrival time, which
-/// is why nothing shorter than a train of packets is measured.
+/// Both ends of a sample come from the receiver: its byte counter and its clock at the arrival of
+/// the newest packet (docs/protocol.md 5.4). So neither the feedback path nor late feedback
+/// distorts it, and a lost report only makes the next sample longer. Under GRO a super-packet has
+/// one arrival time, which is why nothing shorter than a train of packets is measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeliveryMeter {
     last: Option<Point>,
@@ -26,8 +26,8 @@ impl DeliveryMeter {
         Self { last: None, application_limited: false }
     }
 
-    /// Takes in the counters of one frame: `bytes`, `largest received` (microseconds modulo 2^32), and whether
-    /// what it acknowledges was sent while there was too little to send.
+    /// Takes in the counters of one frame: `bytes`, `largest received` (microseconds modulo 2^32),
+    /// and whether what it acknowledges was sent while there was too little to send.
     ///
     /// Frames out of order say nothing and are ignored.
     pub fn on_feedback(
@@ -126,7 +126,9 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_does_not_panic(frames in prop::collection::vec(any::<(u64, u32, bool)>(), 0..50)) {
+        fn nonsense_does_not_panic(
+            frames in prop::collection::vec(any::<(u64, u32, bool)>(), 0..50)
+        ) {
             let mut meter = DeliveryMeter::new();
             for (bytes, clock, limited) in frames {
                 meter.on_feedback(bytes, clock, limited);

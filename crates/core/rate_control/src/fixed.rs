@@ -6,8 +6,8 @@ use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pac
 
 /// One rate, whatever happens.
 ///
-/// RBUDP: "the sender transmits at a fixed rate, specified by the user". For dedicated capacity; on a shared
-/// path it is unfair and may waste the path.
+/// RBUDP: "the sender transmits at a fixed rate, specified by the user". For dedicated capacity; on
+/// a shared path it is unfair and may waste the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Fixed {
     name: &'static str,
@@ -58,7 +58,8 @@ impl ControllerConfig for FixedConfig {
     }
 }
 
-/// Makes a controller without any limit: the null member, for tests and for finding what the rest costs.
+/// Makes a controller without any limit: the null member, for tests and for finding what the rest
+/// costs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct UnlimitedConfig;
 

@@ -83,7 +83,8 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Takes the minimum of the controller's rate and all other bounds, and keeps account of which one it was.
+/// Takes the minimum of the controller's rate and all other bounds, and keeps account of which one
+/// it was.
 #[derive(Clone, Debug)]
 pub struct Governor {
     limits: [Option<Rate>; Bound::ALL.len()],
@@ -120,7 +121,8 @@ impl Governor {
         self.controller = bound;
     }
 
-    /// What may be sent, and which bound says so. At equal rates a limit that was set wins over the controller.
+    /// What may be sent, and which bound says so. At equal rates a limit that was set wins over the
+    /// controller.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bound) {
         let mut least = (controller.rate, self.controller);
         for (bound, limit) in Bound::ALL.iter().zip(&self.limits) {
@@ -134,10 +136,12 @@ impl Governor {
         (Pacing { rate: least.0, ..controller }, least.1)
     }
 
-    /// Books the time since the last call to the bound that was active, and makes `bound` the active one.
+    /// Books the time since the last call to the bound that was active, and makes `bound` the
+    /// active one.
     ///
-    /// `bound` is what [`Governor::allow`] named, or what the caller alone can see: [`Bound::Application`],
-    /// [`Bound::SenderDisk`], [`Bound::ReceiverDisk`] when there is no data or no credit.
+    /// `bound` is what [`Governor::allow`] named, or what the caller alone can see:
+    /// [`Bound::Application`], [`Bound::SenderDisk`], [`Bound::ReceiverDisk`] when there is no data
+    /// or no credit.
     pub fn account(&mut self, now: Instant, bound: Bound) {
         self.spent[self.active as usize] += now - self.since;
         self.since = now.max(self.since);

@@ -4,8 +4,8 @@ use crate::Pacing;
 
 /// Turns a rate into departure times: a token bucket that is counted as time.
 ///
-/// The bucket holds the burst, so a wake-up that comes late catches up by that much and no more, and
-/// times are absolute, so lateness does not add up.
+/// The bucket holds the burst, so a wake-up that comes late catches up by that much and no more,
+/// and times are absolute, so lateness does not add up.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     pacing: Pacing,
@@ -19,8 +19,8 @@ impl Pacer {
         Self { pacing, full: now }
     }
 
-    /// Changes the rate from now on. What was saved stays, up to the new burst, and what was overdrawn,
-    /// up to one large batch.
+    /// Changes the rate from now on. What was saved stays, up to the new burst, and what was
+    /// overdrawn, up to one large batch.
     pub fn set(&mut self, now: Instant, pacing: Pacing) {
         if pacing == self.pacing {
             return;
@@ -52,8 +52,8 @@ impl Pacer {
     }
 }
 
-/// A debt survives a change of rate up to this many bytes, the largest batch, so that a moment at a very
-/// low rate cannot stop the path for long afterwards.
+/// A debt survives a change of rate up to this many bytes, the largest batch, so that a moment at a
+/// very low rate cannot stop the path for long afterwards.
 const MAX_DEBT: u64 = 1 << 16;
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::model::{Model, Round};
 
-/// A window that grows and shrinks as TCP CUBIC's (RFC 9438), so that it takes what CUBIC would take.
+/// A window that grows and shrinks as TCP CUBIC's (RFC 9438), so that it takes what CUBIC would
+/// take.
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     packet: u64,
@@ -25,14 +26,12 @@ pub(super) struct Compete {
     sure: bool,
     /// Least queueing delay since the last cut.
     least_queue: Duration,
-    /// Cuts that followed the one before so soon that nobody else can have made room.
-    hasty_cuts: u32,
     dip: Option<Instant>,
     last_dip: Instant,
 }
 
-/// A round trip at slightly more than the rate before the last cut. If that brings a queue, nobody else had
-/// made room, so nobody else was there.
+/// A round trip at slightly more than the rate before the last cut. If that brings a queue, nobody
+/// else had made room, so nobody else was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pulse {
     Pending,
@@ -55,7 +54,6 @@ impl Compete {
             pulse: Pulse::Done,
             sure,
             least_queue: Duration::MAX,
-            hasty_cuts: 0,
             dip: None,
             last_dip: now,
         };
@@ -73,15 +71,7 @@ impl Compete {
     }
 
     /// Packets were lost or marked because the queue was full.
-    pub(super) fn on_congestion(
-        &mut self,
-        now: Instant,
-        round_trip: Duration,
-        model: &Model,
-        marked: bool,
-    ) {
-        let hasty = now - self.last_cut < round_trip * HASTY_ROUNDS;
-        self.hasty_cuts = if hasty && !marked { self.hasty_cuts + 1 } else { 0 };
+    pub(super) fn on_congestion(&mut self, now: Instant, model: &Model, marked: bool) {
         self.before_cut = model.recent();
         self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
         let packets = self.window / self.packet;
@@ -112,7 +102,7 @@ impl Compete {
         let cubic = i128::from(self.max) + offset * offset * offset * 4 / 10_000_000_000;
         let target = cubic.clamp(i128::from(packets), i128::from(packets) * 3 / 2) as u64;
         // 0.53 packets a round trip, RFC 9438 section 4.3.
-        self.friendly += (acked * 543 << 10) / self.friendly.max(1024);
+        self.friendly += ((acked * 543) << 10) / self.friendly.max(1024);
         let growth = (target - packets) * acked * self.packet / packets.max(1);
         self.window = (self.window + growth).max((self.friendly >> 10) * self.packet);
     }
@@ -164,11 +154,6 @@ impl Compete {
         now - self.last_cut < round_trip * 4 / 3
     }
 
-    /// Whether others take no notice of the losses that make us yield.
-    pub(super) fn is_ignored(&self) -> bool {
-        self.hasty_cuts >= HASTY_CUTS
-    }
-
     /// Whether the rate is raised on purpose, so that losses are our own.
     pub(super) fn is_pulsing(&self) -> bool {
         matches!(self.pulse, Pulse::Active(..))
@@ -203,5 +188,3 @@ fn cbrt(value: u64) -> u64 {
 }
 
 const DIP_EVERY: Duration = Duration::from_secs(8);
-const HASTY_ROUNDS: u32 = 12;
-const HASTY_CUTS: u32 = 6;

@@ -7,9 +7,9 @@ use crate::{Feedback, RttEstimator};
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.
 ///
-/// While there is no queue the rate rises in growing steps. Every few seconds, and when more is lost than
-/// usual, the rate is lowered for a round trip: that empties the queue, which refreshes the least round trip, and
-/// shows which losses do not depend on the rate.
+/// While there is no queue the rate rises in growing steps. Every few seconds, and when more is
+/// lost than usual, the rate is lowered for a round trip: that empties the queue, which refreshes
+/// the least round trip, and shows which losses do not depend on the rate.
 #[derive(Clone, Debug)]
 pub(super) struct Cruise {
     /// Present step above the delivered rate, parts per thousand.
@@ -86,7 +86,8 @@ impl Cruise {
                 MILLION + correction + i64::from(self.step) * 1_000
             }
         };
-        // What is lost by chance is sent on top, unless there is a queue: then it may not be chance.
+        // What is lost by chance is sent on top, unless there is a queue: then it may not be
+        // chance.
         let random = if self.is_draining(now) { 0 } else { i64::from(model.random_loss_ppm()) };
         let random = random * (target + error).clamp(0, target) / target.max(1);
         recent.scale(factor as u32, (MILLION - random) as u32)
@@ -213,8 +214,8 @@ impl Cruise {
         if self.is_crowded(model, round, target) { Verdict::Crowded } else { Verdict::Fine }
     }
 
-    /// Whether a queue stands that is not ours: far above the target and not falling, or above it for long
-    /// while our own share shrinks.
+    /// Whether a queue stands that is not ours: far above the target and not falling, or above it
+    /// for long while our own share shrinks.
     fn is_crowded(&mut self, model: &Model, round: &Round, target: Duration) -> bool {
         let least = round.queue_min.unwrap_or(Duration::ZERO);
         let ours = target * 2 + model.min_rtt / 16;

@@ -4,13 +4,15 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::model::{Model, Round};
 
-/// The rate that is delivered, a round trip above it and one below it in every eight, as BBR version 1
-/// does (Cardwell et al., 2016), which is what such flows are: neither can push the other out.
+/// The rate that is delivered, a round trip above it and one below it in every eight, as BBR
+/// version 1 does (Cardwell et al., 2016), which is what such flows are: neither can push the other
+/// out.
 #[derive(Clone, Debug)]
 pub(super) struct Insist {
     entered: Instant,
     phase: usize,
     phase_start: Instant,
+    rounds: u32,
     /// Rounds in a row without a queue.
     quiet: u32,
 }
@@ -27,7 +29,7 @@ pub(super) enum Outcome {
 
 impl Insist {
     pub(super) fn new(now: Instant) -> Self {
-        Self { entered: now, phase: 0, phase_start: now, quiet: 0 }
+        Self { entered: now, phase: 0, phase_start: now, rounds: 0, quiet: 0 }
     }
 
     pub(super) fn on_feedback(&mut self, now: Instant, round_time: Duration) {
@@ -38,11 +40,14 @@ impl Insist {
     }
 
     pub(super) fn on_round(&mut self, now: Instant, model: &Model, round: &Round) -> Outcome {
+        self.rounds += 1;
         let target = model.queue_target(model.recent());
         self.quiet = if round.queue_max < target { self.quiet + 1 } else { 0 };
         if self.quiet >= QUIET_ROUNDS {
             Outcome::Alone
-        } else if now - self.entered > MOST_TIME {
+        } else if now - self.entered > MOST_TIME
+            || self.rounds > GRACE_ROUNDS && model.recent_loss_ppm() > MOST_LOSS
+        {
             Outcome::TryAgain
         } else {
             Outcome::GoOn
@@ -57,7 +62,11 @@ impl Insist {
 }
 
 const GAINS: [u32; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
+/// The losses that led here are not counted, nor those of coming back.
+const GRACE_ROUNDS: u32 = 40;
 const QUIET_ROUNDS: u32 = 16;
+/// Parts per million; more, and all insist.
+const MOST_LOSS: u32 = 250_000;
 const MOST_TIME: Duration = Duration::from_secs(15);
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);

@@ -113,7 +113,8 @@ impl Model {
         (slice, Some(round))
     }
 
-    /// Length of a round: a round trip, but long enough for timers, batches and single packets not to matter.
+    /// Length of a round: a round trip, but long enough for timers, batches and single packets not
+    /// to matter.
     pub(super) fn round_time(&self, rtt: &RttEstimator) -> Duration {
         let packets = self.recent().time_for(ROUND_PACKETS * self.packet).min(MAX_PACKET_TIME);
         rtt.smoothed().max(MIN_ROUND).max(packets)
@@ -200,8 +201,8 @@ impl Model {
 
     /// The queueing delay to aim at for a flow of `rate`.
     ///
-    /// Long enough to keep the link busy, and falling with the rate, so that of several flows that see
-    /// the same queue the slower one gains (as the flow scaling of Swift, SIGCOMM 2020).
+    /// Long enough to keep the link busy, and falling with the rate, so that of several flows that
+    /// see the same queue the slower one gains (as the flow scaling of Swift, SIGCOMM 2020).
     pub(super) fn queue_target(&self, rate: Rate) -> Duration {
         let root = rate.as_bps().isqrt().max(1);
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));

@@ -7,9 +7,9 @@ use crate::{Delivery, Feedback, RttEstimator};
 
 /// Start-up: one train of packets to learn the order of magnitude, then steps.
 ///
-/// The spread of the first train is the time its bytes needed at the narrowest link. Half of that rate is
-/// tried next, then all of it, then more, a step each time that feedback shows the last step delivered without
-/// a queue.
+/// The spread of the first train is the time its bytes needed at the narrowest link. Half of that
+/// rate is tried next, then all of it, then more, a step each time that feedback shows the last
+/// step delivered without a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Startup {
     packet: u64,

@@ -1,7 +1,7 @@
 //! What `auto` makes of emulated paths: plans as data, figures as bounds.
 //!
-//! Everything is deterministic; `cargo run --release -p longhaul-rate-control --example table` prints the
-//! figures themselves.
+//! Everything is deterministic; `cargo run --release -p longhaul-rate-control --example table`
+//! prints the figures themselves.
 
 mod world;
 
@@ -266,7 +266,8 @@ fn shares_the_path() {
         (50, 20, &[None]),
         (50, 100, &[None]),
         (100, 200, &[None]),
-        (20, 100, &[None; 3]),
+        (50, 200, &[None; 3]),
+        (100, 100, &[Some(TcpKind::Bbr)]),
     ];
     let rate = Rate::from_mbps(100);
     for (rtt_ms, queue, neighbours) in plans {

@@ -1,4 +1,5 @@
-//! Neighbours: flows that behave like kernel TCP, acknowledged packet by packet, always with more to send.
+//! Neighbours: flows that behave like kernel TCP, acknowledged packet by packet, always with more
+//! to send.
 
 use std::collections::VecDeque;
 

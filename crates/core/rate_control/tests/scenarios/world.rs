@@ -1,8 +1,13 @@
 //! A deterministic world for controllers: flows over one bottleneck, packet by packet.
 //!
-//! All flows share the forward path, a [`longhaul_pathsim::Path`]; their way back is a delay. A Longhaul flow
-//! paces, keeps a ledger and gets feedback as docs/protocol.md 5.4 describes; a TCP flow stands for the neighbours.
-#![allow(dead_code, reason = "shared by tests and examples, each of which uses a part")]
+//! All flows share the forward path, a [`longhaul_pathsim::Path`]; their way back is a delay. A
+//! Longhaul flow paces, keeps a ledger and gets feedback as docs/protocol.md 5.4 describes; a TCP
+//! flow stands for the neighbours.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "shared by tests and examples, each of which uses a part"
+)]
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -117,7 +122,8 @@ impl World {
         pairs.map(|(flow, before)| Rate::from_bytes_over(flow.received() - before, time)).collect()
     }
 
-    /// Share of the link that all flows together receive over the next `time`, in tenths of a percent.
+    /// Share of the link that all flows together receive over the next `time`, in tenths of a
+    /// percent.
     pub fn utilisation(&mut self, time: Duration) -> u64 {
         let total: u64 = self.measure(time).iter().map(|rate| rate.as_bps()).sum();
         total * 1_000 / self.rate.as_bps()
