@@ -167,3 +167,37 @@ fn lost_datagrams_are_sent_again() {
         assert_same(&test.here("f"), &test.there("f"));
     });
 }
+
+#[test]
+fn a_stranger_with_a_stolen_datagram_gets_no_data() {
+    limited(|test| {
+        fs::write(test.there("f"), noise(1, 10_000_000)).unwrap();
+        let server = Server::start(test);
+        let stranger = UdpSocket::bind("127.88.0.1:0").unwrap();
+        stranger.set_nonblocking(true).unwrap();
+        let (thief, at) = (stranger.try_clone().unwrap(), server.address);
+        let stolen = Arc::new(Mutex::new(0));
+        let (mut count, taken) = (0usize, stolen.clone());
+        let tap = move |way, datagram: &[u8]| {
+            count += usize::from(way == Way::ToServer);
+            // True and fresh, but from elsewhere: as after a change of a NAT's mapping.
+            if way == Way::ToServer && (10..20).contains(&count) {
+                *taken.lock().unwrap() += datagram.len();
+                thief.send_to(datagram, at).unwrap();
+                return Vec::new();
+            }
+            vec![datagram.to_vec()]
+        };
+        let relay = Relay::tapped(server.address, Box::new(tap));
+        let options = pull(relay.address, b"f", &test.here("f"));
+        let report = Copying::start(test, options).end().unwrap();
+        assert!(report.verified);
+        assert_same(&test.there("f"), &test.here("f"));
+        let (mut received, mut bytes) = (0, [0; 65_536]);
+        while let Ok((len, _)) = stranger.recv_from(&mut bytes) {
+            received += len;
+        }
+        let stolen = *stolen.lock().unwrap();
+        assert!(stolen > 0 && received <= 3 * stolen, "{received} for {stolen}");
+    });
+}
