@@ -10,7 +10,8 @@
 //! use longhaul_bench::{BenchOptions, run, table};
 //!
 //! let options = BenchOptions::new("target/release/longhaul".into());
-//! let report = run(&options, &mut |step| eprintln!("{step}"))?;
+//! let stop = longhaul_transfer::Stop::default();
+//! let report = run(&options, &stop, &mut |step| eprintln!("{step}"))?;
 //! println!("{}", table::text(&report));
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -27,6 +28,8 @@ pub mod table;
 
 use std::io;
 use std::path::PathBuf;
+
+use longhaul_transfer::Stop;
 
 pub use self::rows::{Row, Sample, Speed, Unmeasured};
 
@@ -71,13 +74,14 @@ pub struct BenchReport {
     pub unmeasured: Vec<Unmeasured>,
 }
 
-/// Measures everything; tells `progress` what it is at.
+/// Measures everything; tells `progress` what it is at. Between two rows it heeds `stop`.
 ///
 /// # Errors
-/// No file system for the copies, or no memory. What fails in one row leaves the others and is in
+/// No file system for the copies, or no memory; `Interrupted` after a stop. What fails in one row leaves the others and is in
 /// [`BenchReport::unmeasured`].
 pub fn run(
     options: &BenchOptions,
+    stop: &Stop,
     progress: &mut dyn FnMut(&str),
 ) -> Result<BenchReport, io::Error> {
     let link = Link::new(options.mtu);
@@ -91,6 +95,9 @@ pub fn run(
         for (index, (row, method)) in rows.iter().enumerate() {
             if unmeasured.iter().any(|failed| failed.name == row.name) {
                 continue;
+            }
+            if stop.is_requested() {
+                return Err(io::ErrorKind::Interrupted.into());
             }
             progress(&format!("run {} of {}: {}", run + 1, options.runs.max(1), row.name));
             match method.measure(&link, options, &files) {

@@ -7,7 +7,7 @@ use crate::{BenchReport, Row};
 /// For people.
 pub fn text(report: &BenchReport) -> String {
     let mut text = format!(
-        "{}\n{}\n{} runs{}, interleaved, medians; load average {:.1} before, {:.1} after\n",
+        "{}\n{}\nRuns: {}{}, interleaved, medians; load average {:.1} before, {:.1} after\n",
         report.machine,
         report.link,
         report.options.runs.max(1),

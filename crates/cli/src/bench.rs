@@ -1,10 +1,12 @@
 //! `longhaul bench`.
 
 use longhaul_bench::{BenchOptions, table};
+use longhaul_transfer::Stop;
 
 use crate::args::BenchArgs;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::signals::{self, Again};
 
 pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<(), Failure> {
     let failed = |error| Failure::failed(format!("cannot measure: {error}"));
@@ -16,7 +18,12 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<(), Failure> {
         (None, true) => 1,
         (None, false) => options.runs,
     };
-    let report = longhaul_bench::run(&options, &mut |step| output.say(step)).map_err(failed)?;
+    let stop = Stop::default();
+    signals::install(&stop, Some(STOPPING), Again::Wait).map_err(failed)?;
+    let report =
+        longhaul_bench::run(&options, &stop, &mut |step| output.say(step)).map_err(failed)?;
     output.result(&table::json(&report), table::text(&report));
     Ok(())
 }
+
+const STOPPING: &str = "stopping after this row";
