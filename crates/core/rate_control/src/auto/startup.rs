@@ -71,6 +71,10 @@ impl Startup {
         feedback: &Feedback,
         slice: Option<Delivery>,
     ) -> bool {
+        if !self.started {
+            // Reports about what was said before the data tell nothing of the path's rate.
+            return false;
+        }
         self.acked += feedback.acked_bytes;
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
