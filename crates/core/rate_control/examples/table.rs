@@ -16,7 +16,9 @@ fn main() {
         steady();
     }
     if matches!(what, "all" | "fair") {
-        fairness();
+        let number =
+            |i: usize, default| args.get(i).map_or(default, |n| n.parse().expect("a number"));
+        fairness(number(1, 11), Rate::from_mbps(number(2, 100)));
     }
     if what == "trace" {
         trace(&args[1..]);
@@ -98,8 +100,10 @@ fn steady() {
     }
 }
 
-fn fairness() {
-    println!("share of the first flow in its fair share; utilisation; 100 Mb/s, last 60 of 120 s");
+fn fairness(seed: u64, rate: Rate) {
+    println!(
+        "share of the first flow in its fair share (utilisation), {rate}, seed {seed}, last 60 of 120 s"
+    );
     for rtt_ms in [20, 50, 100] {
         for queue_pct in [5, 20, 100, 200, 400] {
             print!("rtt {rtt_ms:3} queue {queue_pct:3} %:");
@@ -112,11 +116,10 @@ fn fairness() {
                 vec![None; 3],
             ] {
                 let rtt = Duration::from_millis(rtt_ms);
-                let rate = Rate::from_mbps(100);
                 let queue = rate.bytes_in(rtt) * queue_pct / 100;
                 let mut shares = Vec::new();
                 for first in [0, 10] {
-                    let mut world = World::new(&path(rate, rtt, queue, 0), rate, 11);
+                    let mut world = World::new(&path(rate, rtt, queue, 0), rate, seed);
                     let now = world.now;
                     world.add(
                         Duration::from_secs(first),
@@ -126,14 +129,16 @@ fn fairness() {
                         let after =
                             Duration::from_secs(10 - first) + Duration::from_millis(i as u64 * 300);
                         match kind {
-                            Some(kind) => world.add(after, Tcp::new(*kind, rtt, 100 + i as u64)),
+                            Some(kind) => {
+                                world.add(after, Tcp::new(*kind, rtt, seed + 100 + i as u64))
+                            }
                             None => world.add(
                                 after,
                                 Longhaul::new(
                                     controller("auto", now, None),
                                     rtt,
                                     Offer::Endless,
-                                    5 + i as u64,
+                                    seed + 5 + i as u64,
                                 ),
                             ),
                         };

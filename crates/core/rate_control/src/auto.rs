@@ -193,7 +193,9 @@ impl Controller for Auto {
                 if alone {
                     self.rivals.leave(cx.now, compete.window);
                     self.state = State::Cruise(Cruise::new(cx.now));
-                } else if self.rivals.ignore_losses(cx.now, round_trip) {
+                } else if model.recent() < model.capacity().scale(1, INSIST_BELOW)
+                    && self.rivals.ignore_losses(cx.now, round_trip)
+                {
                     self.rivals.cuts = 0;
                     self.state = State::Insist(Insist::new(cx.now));
                 }
@@ -364,4 +366,6 @@ const CUTS_SPACING: u32 = 12;
 const MANY_CUTS: u32 = 6;
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);
+/// Who has a quarter of the path is not pushed out.
+const INSIST_BELOW: u32 = 4;
 const LONG_ROUNDS: u32 = 10;

@@ -46,6 +46,7 @@ impl Insist {
         if self.quiet >= QUIET_ROUNDS {
             Outcome::Alone
         } else if now - self.entered > MOST_TIME
+            || model.recent() > model.capacity().scale(3, 5)
             || self.rounds > GRACE_ROUNDS && model.recent_loss_ppm() > MOST_LOSS
         {
             Outcome::TryAgain
@@ -66,7 +67,7 @@ const GAINS: [u32; 8] = [125, 75, 100, 100, 100, 100, 100, 100];
 const GRACE_ROUNDS: u32 = 40;
 const QUIET_ROUNDS: u32 = 16;
 /// Parts per million; more, and all insist.
-const MOST_LOSS: u32 = 250_000;
-const MOST_TIME: Duration = Duration::from_secs(15);
+const MOST_LOSS: u32 = 300_000;
+const MOST_TIME: Duration = Duration::from_secs(30);
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);

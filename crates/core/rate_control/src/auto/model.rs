@@ -12,6 +12,7 @@ pub(super) struct Model {
     recent: MaxFilter,
     /// Delivery rate of the last ten rounds.
     bandwidth: MaxFilter,
+    capacity: MaxFilter,
     slice: Slice,
     queue_floor: MinFilter,
     /// Present queueing delay, and the largest of the last rounds.
@@ -63,6 +64,7 @@ impl Model {
         Self {
             recent: MaxFilter::new(),
             bandwidth: MaxFilter::new(),
+            capacity: MaxFilter::new(),
             slice: Slice::default(),
             queue_floor: MinFilter::new(),
             queue: Duration::ZERO,
@@ -159,6 +161,7 @@ impl Model {
         }
         let rate = Rate::from_bytes_over(slice.bytes, slice.interval);
         self.round.limited |= slice.limited;
+        self.learn_capacity(now, rate);
         self.round.delivered = self.round.delivered.max(rate);
         // With too little to send the path shows less than it can; such samples only ever raise.
         if !slice.limited || rate >= self.recent() {
@@ -172,6 +175,16 @@ impl Model {
     /// Best delivery rate of the last two rounds; zero before the first sample.
     pub(super) fn recent(&self) -> Rate {
         Rate::from_bps(self.recent.get().unwrap_or(0))
+    }
+
+    /// The most that the path was ever seen to carry, of late.
+    pub(super) fn capacity(&self) -> Rate {
+        Rate::from_bps(self.capacity.get().unwrap_or(0))
+    }
+
+    /// Takes in what the spread of a train says of the narrowest link.
+    pub(super) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
+        self.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);
     }
 
     /// Best delivery rate of the last ten rounds.
@@ -207,8 +220,10 @@ impl Model {
         let root = rate.as_bps().isqrt().max(1);
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
         let target = self.queue_full.map_or(target, |full| target.min(full / 2));
+        let packet = self.capacity().time_for(self.packet).min(MAX_PACKET_TIME);
+        let target = target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(packet * 2));
         // One packet is no queue.
-        target.max(rate.time_for(self.packet).min(MAX_PACKET_TIME))
+        target.max(packet)
     }
 
     /// Time's worth of packets that may leave back to back without filling the queue.
@@ -272,6 +287,7 @@ impl Model {
 }
 
 const FULL_MEMORY: Duration = Duration::from_secs(30);
+const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// A standing queue is not taken for the path before neighbours had many chances to drain it.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.

@@ -79,7 +79,10 @@ impl Startup {
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
             match feedback.delivery {
-                Some(train) if train.interval < round_trip / 2 => self.first_train(now, train.rate),
+                Some(train) if train.interval < round_trip / 2 => {
+                    model.learn_capacity(now, train.rate);
+                    self.first_train(now, train.rate);
+                }
                 _ if now - self.since > round_trip * 9 / 8 => {
                     // Too fast for a train so short, or most of it lost: grow as slow start does.
                     let rate = Rate::from_bytes_over(self.acked, round_trip);
