@@ -56,6 +56,7 @@ fn plausible(feedback: Feedback) -> Feedback {
             socket: packets(feedback.lost.socket),
             host: packets(feedback.lost.host),
         },
+        lost_bytes: feedback.lost_bytes.min(MOST_BYTES),
         marked_packets: packets(feedback.marked_packets),
         rtt: feedback.rtt.map(|rtt| rtt.min(MOST_TIME)),
         one_way_delta: feedback.one_way_delta.map(|us| us.clamp(0, MOST_TIME.as_micros() as i64)),
