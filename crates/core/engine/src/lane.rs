@@ -11,7 +11,7 @@ use core::time::Duration;
 use longhaul_rate_control::{DeliveryMeter, LossCounts, ReceiverState, Repair};
 use longhaul_units::{Extent, Instant, PacketNumber, Rate, StreamId};
 use longhaul_wire::CloseCode;
-use longhaul_wire::{AEAD_TAG_LEN, HEADER_LEN, OBJECT_HEADER_LEN};
+use longhaul_wire::{AEAD_TAG_LEN, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -255,7 +255,7 @@ impl Lane {
         if !matches!(self.state, State::Open) {
             return;
         }
-        let reason = clip(reason, CLOSE_REASON_MAX).to_string();
+        let reason = clip(reason, MAX_REASON).to_string();
         self.events.push_back(Event::Closed(Closed {
             code,
             reason: reason.clone(),
@@ -444,7 +444,6 @@ fn clip(text: &str, max: usize) -> &str {
 const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
 const IPV6_UDP_HEADERS: u64 = 48;
-const CLOSE_REASON_MAX: usize = 1024;
 const CLOSE_REPEATS: u8 = 3;
 /// Bounds of the peer's feedback interval (protocol.md 5.4).
 const REPORT_MIN: Duration = Duration::from_micros(250);

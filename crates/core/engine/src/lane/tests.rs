@@ -417,14 +417,19 @@ impl Controller for Narrow {
     }
 
     fn metrics(&self) -> Metrics {
-        Metrics {
-            state: "narrow",
-            bound: Bound::Network,
-            bandwidth: None,
-            min_rtt: None,
-            queue: Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        no_estimates("narrow")
+    }
+}
+
+/// What a controller that estimates nothing has to show.
+fn no_estimates(state: &'static str) -> Metrics {
+    Metrics {
+        state,
+        bound: Bound::Network,
+        bandwidth: None,
+        min_rtt: None,
+        queue: Duration::ZERO,
+        random_loss_ppm: 0,
     }
 }
 
@@ -603,14 +608,7 @@ impl Controller for Recorder {
         Pacing { rate: Rate::from_mbps(500), burst: 15_000, window: None }
     }
     fn metrics(&self) -> Metrics {
-        Metrics {
-            state: "narrow",
-            bound: Bound::Network,
-            bandwidth: None,
-            min_rtt: None,
-            queue: Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        no_estimates("recorder")
     }
 }
 
