@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use longhaul_engine::Closed;
 use longhaul_objects::{GroupAssembly, ObjectTable};
@@ -148,6 +149,21 @@ impl Mailbox {
 
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.commands).is_empty()
+    }
+}
+
+/// Says goodbye on all threads of a carrier.
+pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &str) {
+    for mailbox in mailboxes {
+        mailbox.post(Command::Close(code, reason.into()));
+    }
+}
+
+/// Waits for threads to end.
+pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
+    for thread in threads.drain(..) {
+        // A panic there has been reported by the thread itself.
+        let _ = thread.join();
     }
 }
 

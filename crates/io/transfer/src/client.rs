@@ -17,7 +17,7 @@ use longhaul_units::{Bytes, Duration, Instant, Rate};
 use longhaul_wire::{Bottleneck, Carrier, CloseCode, Direction, ReceiveLimits, Request};
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
-use crate::carrier::{Hub, Mailbox};
+use crate::carrier::{Hub, Mailbox, join_all};
 use crate::connection::{Lanes, Totals, UdpLanes, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
@@ -433,10 +433,7 @@ impl Running {
             Side::Sink(sink) => sink.stop(),
         }
         self.lanes.join();
-        for worker in self.workers.drain(..) {
-            // A panic there has been reported by the thread itself.
-            let _ = worker.join();
-        }
+        join_all(&mut self.workers);
         match end {
             End::Done => Ok(self.report(elapsed, options)),
             End::Failed(error) => Err(error),

@@ -13,7 +13,7 @@ use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{Bottleneck, CloseCode};
 
 use crate::buffer::lock;
-use crate::carrier::{Command, Hub, Mailbox};
+use crate::carrier::{Hub, Mailbox, close_all, join_all};
 use crate::control::Control;
 use crate::hub::{Side, TransferHub};
 use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
@@ -147,17 +147,12 @@ impl UdpLanes {
 
     /// Says goodbye on all lanes.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        for mailbox in &self.mailboxes {
-            mailbox.post(Command::Close(code, reason.into()));
-        }
+        close_all(&self.mailboxes, code, reason);
     }
 
     /// Waits for the lanes to end; they do once closed.
     pub fn join(&mut self) {
-        for thread in self.threads.drain(..) {
-            // A panic there has been reported by the thread itself.
-            let _ = thread.join();
-        }
+        join_all(&mut self.threads);
     }
 
     /// Counters of all lanes together.

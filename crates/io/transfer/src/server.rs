@@ -22,7 +22,7 @@ use longhaul_wire::{
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox};
+use crate::carrier::{Hub, Mailbox, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
 use crate::connection::{Lanes, UdpLanes, mailboxes, start_side};
 use crate::control::{Accepted, Acceptor, PendingClient};
@@ -317,10 +317,7 @@ impl Server<'_> {
             Some(Side::Sink(sink)) => sink.stop(),
             None => {}
         }
-        for worker in workers {
-            // A panic there has been reported by the thread itself.
-            let _ = worker.join();
-        }
+        join_all(&mut workers);
         outcome
     }
 

@@ -20,7 +20,7 @@ use longhaul_units::Rate;
 use longhaul_wire::CloseCode;
 
 use crate::buffer::lock;
-use crate::carrier::{Command, Hub, Mailbox};
+use crate::carrier::{Hub, Mailbox, close_all, join_all};
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
 
@@ -90,17 +90,12 @@ impl TcpLanes {
 
     /// Says goodbye on all connections. What was not sent stays unsent.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        for mailbox in &self.mailboxes {
-            mailbox.post(Command::Close(code, reason.into()));
-        }
+        close_all(&self.mailboxes, code, reason);
     }
 
     /// Waits for the threads; they end within a second once closed.
     pub fn join(&mut self) {
-        for thread in self.threads.drain(..) {
-            // A panic there has been reported by the thread itself.
-            let _ = thread.join();
-        }
+        join_all(&mut self.threads);
     }
 
     /// All connections together.

@@ -20,7 +20,7 @@ use longhaul_wire::{
 use super::*;
 use crate::api::Stop;
 use crate::buffer::{Buffer, Pool, Reuse};
-use crate::carrier::Outgoing;
+use crate::carrier::{Command, Outgoing};
 use crate::control::{Accepted, Acceptor, Control, Dialed, dial};
 
 #[test]
