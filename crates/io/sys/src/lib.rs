@@ -1,5 +1,5 @@
 //! What Longhaul asks of the operating system below the standard library: batched datagrams,
-//! clocks, confined files, scheduler and host samplers, TCP options, network namespaces.
+//! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
 //! own that outlives a call, and its data path ([`udp`]) allocates nothing. Every facility that a
@@ -38,5 +38,6 @@ pub mod netns;
 pub mod siphash;
 mod sockopt;
 pub mod tcp;
+pub mod tun;
 pub mod udp;
 pub mod wait;

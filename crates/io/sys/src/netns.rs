@@ -4,6 +4,7 @@
 //! something inside is alive (a socket, a child), and the kernel removes it and its devices after
 //! that, also when the process is killed.
 
+mod device;
 mod netlink;
 
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+pub use self::device::{DeviceCount, DeviceCounters, Way};
 use self::netlink::{Link, Netlink};
 
 /// A network stack of its own: devices, addresses, routes, ports.

@@ -9,6 +9,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
 };
 
+use super::device::Way;
+
 /// A conversation with the kernel about the devices of the namespace that it was opened in.
 pub(super) struct Netlink {
     socket: OwnedFd,
@@ -49,6 +51,16 @@ impl Netlink {
                 });
             });
         });
+        self.ask(request)
+    }
+
+    /// Sets the largest packet of a device and how many may wait in it.
+    pub(super) fn resize(&mut self, name: &str, mtu: u32, queue: u32) -> io::Result<()> {
+        let index = self.index(name)?;
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, 0);
+        request.number(libc::IFLA_MTU, mtu);
+        request.number(libc::IFLA_TXQLEN, queue);
         self.ask(request)
     }
 
@@ -95,6 +107,29 @@ impl Netlink {
         request.bytes.extend([0, 0]);
         request.address(libc::NDA_DST, address);
         request.attribute(libc::NDA_LLADDR, &link);
+        self.ask(request)
+    }
+
+    /// Sends packets out through the device.
+    pub(super) fn add_route(&mut self, name: &str, way: &Way) -> io::Result<()> {
+        let index = self.index(name)?;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut request = Request::new(libc::RTM_NEWROUTE, flags);
+        let scope = if way.via.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+        // struct rtmsg: family, bits of destination and source, TOS, table, origin, scope, type.
+        request.bytes.extend([family(way.to), way.prefix, 0, 0, libc::RT_TABLE_MAIN]);
+        request.bytes.extend([libc::RTPROT_STATIC, scope, libc::RTN_UNICAST]);
+        // Neighbours are there for sure, whatever the addresses of the device say.
+        let flags = if way.via.is_some() { RTNH_F_ONLINK } else { 0 };
+        request.bytes.extend(flags.to_ne_bytes());
+        request.address(libc::RTA_DST, way.to);
+        request.number(libc::RTA_OIF, index);
+        if let Some(via) = way.via {
+            request.address(libc::RTA_GATEWAY, via);
+        }
+        if let Some(source) = way.source {
+            request.address(libc::RTA_PREFSRC, source);
+        }
         self.ask(request)
     }
 
@@ -195,6 +230,8 @@ impl Request {
 const HEADER: usize = 16;
 /// Of include/uapi/linux/veth.h.
 const VETH_INFO_PEER: u16 = 1;
+/// Of include/uapi/linux/rtnetlink.h.
+const RTNH_F_ONLINK: u32 = 4;
 /// Of the veth devices, past that of loopback.
 const FIRST_INDEX: u32 = 2;
 /// An error repeats the request, which is shorter than this.

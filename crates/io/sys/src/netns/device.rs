@@ -1,0 +1,134 @@
+//! Devices, addresses and routes of a [`Namespace`], and what keeps commands inside it together.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+
+use super::Namespace;
+use super::netlink::Netlink;
+use crate::tun::Tun;
+
+/// Where packets for some addresses go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// First of the addresses.
+    pub to: IpAddr,
+    /// Leading bits that they have in common.
+    pub prefix: u8,
+    /// The neighbour that takes them further, if any.
+    pub via: Option<IpAddr>,
+    /// The address that sockets here take for their own when they have none.
+    pub source: Option<IpAddr>,
+}
+
+impl Namespace {
+    /// Makes a TUN device with an MTU of `mtu` bytes, up. Up to `queue` packets or super-packets
+    /// wait until they are read; then the kernel drops, and counts in [`DeviceCounters`].
+    ///
+    /// # Errors
+    /// `NotFound` and `PermissionDenied` without access to /dev/net/tun, `Unsupported` before Linux
+    /// 6.2, and those of the kernel for a name that is wrong or taken.
+    pub fn add_tun(&self, name: &str, mtu: u32, queue: u32) -> io::Result<Tun> {
+        self.run(|| {
+            let tun = Tun::make(name)?;
+            let mut netlink = Netlink::open()?;
+            netlink.resize(name, mtu, queue)?;
+            netlink.set_up(name)?;
+            Ok(tun)
+        })?
+    }
+
+    /// Gives a device an address, usable at once.
+    pub fn add_address(&self, device: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
+        self.run(|| Netlink::open()?.add_address(device, address, prefix))?
+    }
+
+    /// Sends packets out through a device.
+    pub fn add_route(&self, device: &str, way: &Way) -> io::Result<()> {
+        self.run(|| Netlink::open()?.add_route(device, way))?
+    }
+
+    /// Sets a kernel parameter by its path below /proc/sys, like `net/ipv4/ip_forward`.
+    ///
+    /// # Errors
+    /// Those of writing it; the text names the parameter.
+    pub fn set(&self, parameter: &str, value: &str) -> io::Result<()> {
+        let written = self.run(|| std::fs::write(format!("/proc/sys/{parameter}"), value))?;
+        written.map_err(|error| io::Error::new(error.kind(), format!("{parameter}: {error}")))
+    }
+
+    /// Reads the counters of the devices here, now and later, from any thread.
+    pub fn counters(&self) -> io::Result<DeviceCounters> {
+        let file = self.run(|| File::open("/proc/thread-self/net/dev"))??;
+        Ok(DeviceCounters { file })
+    }
+}
+
+/// The kernel's counters of the devices of a namespace.
+#[derive(Debug)]
+pub struct DeviceCounters {
+    file: File,
+}
+
+/// What a device has done. A super-packet counts as one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCount {
+    /// Packets that the stack took.
+    pub received: u64,
+    /// Packets that came and were dropped: malformed, or no memory for them.
+    pub receive_dropped: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that found the device's queue full.
+    pub send_dropped: u64,
+}
+
+impl DeviceCounters {
+    /// The counters of `device`; `None` when there is none of that name.
+    pub fn of(&self, device: &str) -> io::Result<Option<DeviceCount>> {
+        let mut text = vec![0; TABLE_MAX];
+        let length = self.file.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        Ok(text.lines().find_map(|line| {
+            let (name, numbers) = line.split_once(':')?;
+            (name.trim() == device).then(|| count(numbers)).flatten()
+        }))
+    }
+}
+
+/// Receive: bytes packets errs drop fifo frame compressed multicast; transmit: bytes packets errs
+/// drop fifo colls carrier compressed (net/core/net-procfs.c).
+fn count(numbers: &str) -> Option<DeviceCount> {
+    let mut fields = [0; 16];
+    let mut words = numbers.split_whitespace();
+    for field in &mut fields {
+        *field = words.next()?.parse().ok()?;
+    }
+    Some(DeviceCount {
+        received: fields[1],
+        receive_dropped: fields[2] + fields[3],
+        sent: fields[9],
+        send_dropped: fields[10] + fields[11],
+    })
+}
+
+/// Some hundred devices.
+const TABLE_MAX: usize = 32 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_devices_is_read() {
+        let numbers = " 10 1 2 3 0 0 0 0 20 4 5 6 0 0 0 0";
+        let expected = DeviceCount { received: 1, receive_dropped: 5, sent: 4, send_dropped: 11 };
+        assert_eq!(count(numbers), Some(expected));
+        assert_eq!(count(" 10 1 2"), None);
+        let file = File::open("/proc/net/dev").unwrap();
+        let counters = DeviceCounters { file };
+        assert!(counters.of("lo").unwrap().is_some());
+        assert_eq!(counters.of("no such device").unwrap(), None);
+    }
+}
