@@ -4,6 +4,7 @@
 //! something inside is alive (a socket, a child), and the kernel removes it and its devices after
 //! that, also when the process is killed.
 
+mod command;
 mod device;
 mod netlink;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+pub use self::command::{become_root_of_own, die_with_starter};
 pub use self::device::{DeviceCount, DeviceCounters, Way};
 use self::netlink::{Link, Netlink};
 

@@ -105,6 +105,36 @@ fn commands_run_inside() {
 }
 
 #[test]
+fn commands_see_other_hosts() {
+    let Some(pair) = pair(1500) else { return };
+    let path = std::env::temp_dir().join(format!("longhaul-hosts-{}", std::process::id()));
+    std::fs::write(&path, "198.51.100.2 elsewhere\n").unwrap();
+    let text = std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            pair.side(Side::A).enter_with_hosts(&path).unwrap();
+            let mut command = Command::new("cat");
+            die_with_starter(command.arg("/etc/hosts").stdout(Stdio::piped()));
+            command.spawn().unwrap().wait_with_output().unwrap().stdout
+        });
+        inside.join().unwrap()
+    });
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(text, b"198.51.100.2 elsewhere\n");
+    assert_ne!(std::fs::read("/etc/hosts").unwrap(), text);
+}
+
+#[test]
+fn commands_die_with_their_starter() {
+    let child = std::thread::spawn(|| {
+        let mut command = Command::new("sleep");
+        die_with_starter(command.arg("60"));
+        command.spawn().unwrap()
+    });
+    let status = child.join().unwrap().wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
+}
+
+#[test]
 fn panics_and_results_pass_through() {
     let Some(pair) = pair(1280) else { return };
     assert_eq!(pair.run_in(Side::A, || 42).unwrap(), 42);

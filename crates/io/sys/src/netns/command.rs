@@ -1,0 +1,57 @@
+//! Commands inside a [`Namespace`], and namespaces for users without privileges.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::process::{Signal, getgid, getppid, getuid, set_parent_process_death_signal};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use super::Namespace;
+
+impl Namespace {
+    /// Moves the calling thread inside, for good, with a view of the file system in which `hosts`
+    /// stands for /etc/hosts. What the thread starts inherits both.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::enter`], and of the two mounts, which end with the last who sees them.
+    pub fn enter_with_hosts(&self, hosts: &Path) -> io::Result<()> {
+        self.enter()?;
+        // SAFETY: file descriptors stay shared; this thread gets mounts and a working directory of
+        // its own, which change nothing for the others.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        Ok(mount_bind(hosts, "/etc/hosts")?)
+    }
+}
+
+/// Has the kernel kill what `command` starts when the thread that starts it ends, also when the
+/// whole process is killed.
+pub fn die_with_starter(command: &mut Command) {
+    let starter = rustix::process::getpid();
+    let arm = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The starter may have gone in the meantime.
+        if getppid() == Some(starter) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    };
+    // SAFETY: between fork and exec this makes two system calls and neither allocates nor locks.
+    unsafe { command.pre_exec(arm) };
+}
+
+/// Gives this process a user namespace in which it is root and may make network namespaces. Files
+/// of others stay as unreachable as before.
+///
+/// # Errors
+/// `InvalidInput` once the process has more than one thread, and those of kernels that do not
+/// grant user namespaces to users.
+pub fn become_root_of_own() -> io::Result<()> {
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
+    // SAFETY: file descriptors stay shared; the process has one thread, or the kernel refuses.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
+    // The order is the kernel's condition for mapping a group (user_namespaces(7)).
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {group} 1"))
+}
