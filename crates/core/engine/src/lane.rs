@@ -345,7 +345,7 @@ impl Lane {
     /// When the next probe timeout falls, while something is unsettled.
     fn probe_timeout(&self, path: &Path) -> Option<Instant> {
         let interval = (path.rtt().smoothed() / 8).clamp(REPORT_MIN, REPORT_MAX);
-        let first = path.rtt().probe_timeout(interval);
+        let first = path.rtt().probe_timeout(interval).max(PROBE_TIMEOUT_MIN);
         let doubled = first * (1 << self.probe_timeouts.min(8));
         self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
     }
@@ -449,6 +449,8 @@ const CLOSE_REPEATS: u8 = 3;
 const REPORT_MIN: Duration = Duration::from_micros(250);
 const REPORT_MAX: Duration = Duration::from_millis(10);
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// A busy host runs a thread this much later than it should.
+const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// IP-layer bytes of a small CONTROL packet, for allowances.
 const CONTROL_MIN_WIRE: u64 = IPV6_UDP_HEADERS + (HEADER_LEN + AEAD_TAG_LEN) as u64 + 16;
 /// Streams that may be open at once (protocol.md 6).

@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub wire_bytes: u32,
     /// IP-layer bytes of the last packet.
     pub last_wire_bytes: u32,
+    /// They might have left earlier: this host was busy elsewhere.
+    pub late: bool,
     pub content: Content,
 }
 
@@ -225,6 +227,7 @@ mod tests {
             sent_at: Instant::ZERO + Duration::from_millis(at_ms),
             wire_bytes: 1100,
             last_wire_bytes: 600,
+            late: false,
             content: Content::Object {
                 object: ObjectId(7),
                 offset,

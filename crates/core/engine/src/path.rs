@@ -24,6 +24,10 @@ pub struct Path {
     rng: Xoshiro256PlusPlus,
     /// IP-layer bytes sent and not settled, over all lanes.
     in_flight: u64,
+    /// A full window held a batch back since feedback last came.
+    held: bool,
+    /// When feedback last opened a window that had been full.
+    opened: Instant,
     /// What the governor allows now.
     allowed: Pacing,
     bound: Bound,
@@ -56,6 +60,8 @@ impl Path {
             controller,
             governor,
             in_flight: 0,
+            held: false,
+            opened: now,
             allowed,
             bound,
             deliveries: Vec::new(),
@@ -107,9 +113,21 @@ impl Path {
         self.bound = bound;
     }
 
-    /// Bytes that make one batch at the allowed rate: the pacing quantum.
+    /// Bytes that make one batch at the allowed rate: the pacing quantum. The other half of the
+    /// burst is for catching up after timers that fire late.
     pub(crate) fn quantum(&self) -> u64 {
-        self.allowed.burst
+        self.allowed.burst / 2
+    }
+
+    /// A batch has to wait for feedback.
+    pub(crate) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Whether the sender is behind what was allowed, by its own fault: neither pacing nor window
+    /// held it, and it lost allowance.
+    pub(crate) fn is_sender_late(&self, now: Instant) -> bool {
+        !self.held && self.pacer.full_since().max(self.opened) + LATE < now
     }
 
     /// When `bytes` may be sent, `None` for now.
@@ -165,6 +183,9 @@ impl Path {
     pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
         let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
         self.controller.on_feedback(&mut cx, feedback);
+        if core::mem::take(&mut self.held) {
+            self.opened = now;
+        }
         self.renew(now);
     }
 
@@ -188,6 +209,9 @@ impl Path {
         }
     }
 }
+
+/// A batch this late shows in the delivery rate.
+const LATE: Duration = Duration::from_micros(50);
 
 #[cfg(test)]
 mod tests {

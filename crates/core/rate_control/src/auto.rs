@@ -29,8 +29,10 @@ pub struct Auto {
     state: State,
     pacing: Pacing,
     bound: Bound,
-    /// Probe timeouts without an answer; each halves the rate.
+    /// Long silences without an answer; each halves the rate.
     silence: u32,
+    /// When feedback last came.
+    heard: Instant,
     receiver: Receiver,
     rivals: Rivals,
 }
@@ -144,14 +146,15 @@ impl Controller for Auto {
         "auto"
     }
 
-    fn on_sent(&mut self, cx: &mut Context<'_>, _sent: &Sent) {
+    fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
         if let State::Startup(startup) = &mut self.state {
-            startup.on_sent(cx.now);
+            startup.on_sent(cx.now, sent);
         }
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         let feedback = &plausible(*feedback);
+        self.heard = cx.now;
         let (slice, round) = self.model.on_feedback(cx.now, cx.rtt, feedback);
         self.on_receiver(cx, feedback, round.as_ref());
         let round_trip = cx.rtt.smoothed();
@@ -222,6 +225,10 @@ impl Controller for Auto {
     }
 
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
+        // The window bounds what is sent into a silence; one that is short tells of a busy host.
+        if cx.now - self.heard < SILENCE.max(cx.rtt.smoothed() * 2) {
+            return;
+        }
         self.silence = (self.silence + 1).min(10);
         self.model.skip_next_slice();
         self.decide(cx.now, cx.rtt);
@@ -261,6 +268,7 @@ impl Auto {
             pacing,
             bound: Bound::Startup,
             silence: 0,
+            heard: start.now,
             receiver: Receiver {
                 buffer: None,
                 share: 384,
@@ -292,7 +300,7 @@ impl Auto {
 
     fn decide(&mut self, now: Instant, rtt: &RttEstimator) {
         let model = &self.model;
-        let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + 2 * MAX_BURST;
+        let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + WINDOW_SLACK;
         let (mut rate, mut window, mut bound) = match &self.state {
             State::Startup(startup) => (startup.rate, startup.window, Bound::Startup),
             State::Cruise(cruise) => {
@@ -349,7 +357,9 @@ impl ControllerConfig for AutoConfig {
 
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
-const MAX_BURST: u64 = 128 << 10;
+const MAX_BURST: u64 = 256 << 10;
+const WINDOW_SLACK: u64 = 256 << 10;
+const SILENCE: Duration = Duration::from_millis(100);
 const RIVALS_MEMORY: Duration = Duration::from_secs(30);
 const SURE_OVERFLOWS: u32 = 2;
 const EARLY: Duration = Duration::from_secs(5);

@@ -29,7 +29,10 @@ impl Pacer {
         let saved = self.pacing.burst.saturating_sub(missing);
         let debt = missing.saturating_sub(self.pacing.burst).min(MAX_DEBT);
         let missing = pacing.burst.saturating_sub(saved) + debt;
-        self.full = now + pacing.rate.time_for(missing);
+        self.full = match missing {
+            0 => self.full.min(now),
+            _ => now + pacing.rate.time_for(missing),
+        };
         self.pacing = pacing;
     }
 
@@ -44,6 +47,11 @@ impl Pacer {
         }
         let at = self.full.before(rate.time_for(burst.saturating_sub(bytes)));
         (at > now).then_some(at)
+    }
+
+    /// Since when allowance is lost because the bucket is full; in the future while it fills.
+    pub fn full_since(&self) -> Instant {
+        self.full
     }
 
     /// Records that `bytes` left.

@@ -74,6 +74,8 @@ pub enum Command {
 pub struct Mailbox {
     commands: Mutex<VecDeque<Command>>,
     waker: Waker,
+    /// The thread has to look at the hub once more before it sleeps.
+    look: AtomicBool,
     /// The thread sleeps, or is about to: it has to be woken.
     sleeping: AtomicBool,
     /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
@@ -86,6 +88,7 @@ impl Mailbox {
         Ok(Self {
             commands: Mutex::new(VecDeque::new()),
             waker: Waker::new()?,
+            look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
         })
@@ -112,6 +115,7 @@ impl Mailbox {
 
     /// Makes the thread look at the hub.
     pub fn wake(&self) {
+        self.look.store(true, Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
@@ -130,25 +134,25 @@ impl Mailbox {
         &self.waker
     }
 
-    /// Takes everything out; `true` if there was anything.
+    /// Takes everything out; `true` if there was anything. Called before the thread looks at the
+    /// hub.
     pub(crate) fn drain(&self, into: &mut VecDeque<Command>) -> bool {
+        self.look.store(false, Ordering::SeqCst);
         let mut commands = lock(&self.commands);
         into.append(&mut commands);
         !into.is_empty()
     }
 
-    /// Announces sleep: what is posted from here on wakes. Look into the box once more after it.
-    pub(crate) fn announce_sleep(&self) {
+    /// Announces sleep: what is posted from here on wakes. `false` if something came since
+    /// [`Mailbox::drain`]: no time to sleep.
+    pub(crate) fn announce_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
+        !self.look.load(Ordering::SeqCst)
     }
 
     pub(crate) fn end_sleep(&self) {
         self.sleeping.store(false, Ordering::SeqCst);
         self.waker.clear();
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.commands).is_empty()
     }
 }
 

@@ -132,7 +132,7 @@ impl TransferHub {
                 match opener(&request) {
                     Ok(side) => {
                         let _ = self.side.set(side);
-                        self.changed.notify_all();
+                        self.change(|_| ());
                     }
                     Err(refused) => {
                         let mut bytes = Vec::new();
@@ -157,7 +157,7 @@ impl TransferHub {
             (Message::Source(message), Some(Side::Sink(sink)), _) => sink.handle(message),
             (Message::Sink(message), Some(Side::Source(source)), _) => {
                 source.handle(message)?;
-                self.changed.notify_all();
+                self.change(|_| ());
                 Ok(())
             }
             _ => Err("a message that is not for this side, or not now".into()),
@@ -208,7 +208,13 @@ impl Hub for TransferHub {
         drop(first);
         match self.side.get() {
             Some(Side::Source(source)) => source.next_message(out),
-            Some(Side::Sink(sink)) => sink.next_message(out),
+            Some(Side::Sink(sink)) => {
+                let any = sink.next_message(out);
+                if any && sink.is_done() {
+                    self.change(|_| ());
+                }
+                any
+            }
             None => false,
         }
     }

@@ -310,11 +310,11 @@ impl LaneThread {
     }
 
     fn sleep(&mut self) {
-        self.mailbox.announce_sleep();
+        let may_sleep = self.mailbox.announce_sleep();
         let now = clock::now();
         let due = self.lane.next_timeout(now, &lock(&self.path));
         let deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
-        if self.mailbox.is_empty() && deadline > now {
+        if may_sleep && deadline > now {
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
             if self.socket.wait(self.mailbox.waker(), deadline).is_err() {
                 std::thread::sleep(Duration::from_millis(1));

@@ -146,7 +146,10 @@ impl SourceDriver {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
+    /// Something that workers wait for has changed.
     fn notify(&self) {
+        // Whoever has looked and is about to wait holds the lock.
+        drop(lock(&self.source));
         self.work.notify_all();
     }
 

@@ -43,14 +43,14 @@ impl Lane {
         }
         let times = news.then(|| self.on_times(now, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
-        let limited = largest < self.limited_below;
+        let (mut sample, late) = self.settle(path, feedback);
+        let limited = largest < self.limited_below || late;
         let received = (feedback.bytes.get(), feedback.largest_received);
         let delivery =
             news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
         let delivery = self
             .no_faster_than_sent(feedback.largest_sent, delivery)
             .map(|delivery| path.joined(now, self.config.lane, delivery));
-        let mut sample = self.settle(path, feedback);
         sample.marked_packets = marked;
         sample.lost = self.attribute(feedback, sample.lost.network);
         sample.rtt = rtt;
@@ -107,8 +107,9 @@ impl Lane {
         Some(Delivery { rate: Rate::from_bytes_over(bytes, took), interval: took, ..delivery })
     }
 
-    /// Applies the ranges to the ledger; network losses in the result are all losses.
-    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> Sample {
+    /// Applies the ranges to the ledger, and says whether any of what arrived had left late;
+    /// network losses in the result are all losses.
+    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
         if let Some(sent_at) = self.ledger.sent_at(largest) {
@@ -122,7 +123,7 @@ impl Lane {
             .ending
             .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
             .map(|ending| ending.end);
-        let mut sample = Sample::default();
+        let (mut sample, mut late) = (Sample::default(), false);
         let Self { ledger, outbox, streams, mtu, events, .. } = self;
         ledger.apply(
             Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
@@ -139,6 +140,7 @@ impl Lane {
                     return;
                 }
                 path.on_settled(settled + lost);
+                late |= outcome.entry.late && outcome.acked != 0;
                 sample.acked_bytes += settled;
                 sample.acked_packets += u64::from(outcome.acked.count_ones());
                 sample.lost_bytes += lost;
@@ -169,7 +171,7 @@ impl Lane {
             let most = (path.rtt().smoothed() / 2).max(self.config.reordering);
             self.reordering = (reordering * 2).min(most);
         }
-        sample
+        (sample, late)
     }
 
     /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops

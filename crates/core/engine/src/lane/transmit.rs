@@ -138,6 +138,7 @@ impl Lane {
                 sent_at: now,
                 wire_bytes: wire as u32,
                 last_wire_bytes: wire as u32,
+                late: false,
                 content,
             });
         }
@@ -386,7 +387,13 @@ impl Lane {
     }
 
     /// Packets that pacing and window allow now, 0 being `None`.
-    fn batch_size(&self, now: Instant, path: &Path, packets_max: u64, wire: u64) -> Option<u64> {
+    fn batch_size(
+        &self,
+        now: Instant,
+        path: &mut Path,
+        packets_max: u64,
+        wire: u64,
+    ) -> Option<u64> {
         let datagram = wire - self.ip_overhead();
         let most = packets_max.min(ENTRY_PACKETS).min(BATCH_BYTES_MAX / datagram);
         let mut packets = (path.quantum() / wire).clamp(1, most);
@@ -396,6 +403,7 @@ impl Lane {
             let window = path.window().unwrap_or(u64::MAX);
             let worth = (packets * wire).min(window / 4).max(1);
             if room < worth && path.in_flight() > 0 {
+                path.hold();
                 return None;
             }
             packets = packets.min((room / wire).max(1));
@@ -446,6 +454,7 @@ impl Lane {
         plan: &Plan,
     ) -> Transmit {
         let first = self.next_number;
+        let late = path.is_sender_late(now);
         let wire = payload + overhead;
         let (mut packets, mut total) = (0, 0);
         for run in &plan.runs {
@@ -458,6 +467,7 @@ impl Lane {
                 sent_at: now,
                 wire_bytes: wire as u32,
                 last_wire_bytes: (last + overhead) as u32,
+                late,
                 content: Content::Object {
                     object: run.extent.object,
                     offset: run.extent.offset,

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{Model, Round};
+use super::model::{MIN_ROUND, Model, Round};
 use crate::{Feedback, RttEstimator};
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.
@@ -81,7 +81,7 @@ impl Cruise {
         let factor = match &self.drain {
             Some(drain) if self.is_draining(now) => drain.factor,
             _ => {
-                let span = model.min_rtt.as_nanos().max(1) as i64;
+                let span = model.min_rtt.max(MIN_ROUND).as_nanos() as i64;
                 let correction = (error * GAIN / span).clamp(MIN_CORRECTION, MAX_CORRECTION);
                 MILLION + correction + i64::from(self.step) * 1_000
             }
@@ -262,7 +262,7 @@ impl Cruise {
 }
 
 const MILLION: i64 = 1_000_000;
-/// Share of the queue's error that is worked off per round trip, parts per million of the rate.
+/// Share of the queue's error that is worked off per round, parts per million of the rate.
 const GAIN: i64 = 300_000;
 const MIN_CORRECTION: i64 = -500_000;
 const MAX_CORRECTION: i64 = 250_000;

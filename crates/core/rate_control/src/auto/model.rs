@@ -291,7 +291,7 @@ const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// A standing queue is not taken for the path before neighbours had many chances to drain it.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.
-const MIN_ROUND: Duration = Duration::from_millis(4);
+pub(super) const MIN_ROUND: Duration = Duration::from_millis(4);
 /// A timer fires up to half a millisecond late; the burst makes up for it.
 const BURST_TIME: Duration = Duration::from_micros(500);
 const ROUND_PACKETS: u64 = 16;

@@ -3,7 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::model::Model;
-use crate::{Delivery, Feedback, RttEstimator};
+use crate::{Delivery, Feedback, RttEstimator, Sent};
 
 /// Start-up: one train of packets to learn the order of magnitude, then steps.
 ///
@@ -20,6 +20,8 @@ pub(super) struct Startup {
     /// When the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
+    /// Bytes of the first train that have left.
+    train: u64,
     started: bool,
     acked: u64,
     /// When the window was last widened.
@@ -40,6 +42,7 @@ impl Startup {
             hint: None,
             since: now,
             sustained: Rate::ZERO,
+            train: 0,
             started: false,
             acked: 0,
             limited: now,
@@ -54,9 +57,14 @@ impl Startup {
         self.hint.is_none().then_some(FIRST_TRAIN * self.packet)
     }
 
-    /// The clock of the first train starts when it leaves.
-    pub(super) fn on_sent(&mut self, now: Instant) {
-        if !self.started {
+    /// The clock of the first train starts when most of it has left. A train that the application
+    /// cuts short is none: its end would be taken for a slow path.
+    pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent) {
+        if self.started {
+            return;
+        }
+        self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };
+        if self.train >= FIRST_TRAIN * self.packet * 3 / 4 {
             self.started = true;
             self.since = now;
         }
@@ -72,7 +80,7 @@ impl Startup {
         slice: Option<Delivery>,
     ) -> bool {
         if !self.started {
-            // Reports about what was said before the data tell nothing of the path's rate.
+            // Reports about what was said before tell nothing of the path's rate.
             return false;
         }
         self.acked += feedback.acked_bytes;
@@ -136,12 +144,11 @@ impl Startup {
             self.since = now;
             return false;
         }
-        if !slice.application_limited
-            && now - self.since.max(self.limited) > round_trip * 3 / 2 + SETTLE
-        {
-            return true;
-        }
-        false
+        let patience = match slice.application_limited {
+            false => round_trip * 3 / 2 + SETTLE,
+            true => round_trip * 16 + SETTLE,
+        };
+        now - self.since.max(self.limited) > patience
     }
 
     fn first_train(&mut self, now: Instant, rate: Rate) {

@@ -387,7 +387,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, now: Instant, progress: Progress) -> io::Result<()> {
-        self.mailbox.announce_sleep();
+        let may_sleep = self.mailbox.announce_sleep();
         let mut deadline = now + SLEEP_MAX;
         if !self.outgoing.is_empty() && self.rate.is_some() && self.paced_until > now {
             deadline = deadline.min(self.paced_until);
@@ -404,8 +404,7 @@ impl Worker {
             sources[count] = (self.link.stream.as_fd(), Interest::Writable);
             count += 1;
         }
-        let waited =
-            if self.mailbox.is_empty() { wait(&sources[..count], Some(deadline)) } else { Ok(0) };
+        let waited = if may_sleep { wait(&sources[..count], Some(deadline)) } else { Ok(0) };
         self.mailbox.end_sleep();
         waited.map(drop)
     }
