@@ -1,5 +1,6 @@
 mod change;
 mod error;
+mod modify;
 mod replan;
 #[cfg(test)]
 mod tests;
@@ -144,6 +145,30 @@ impl Book {
     pub fn book(&mut self, request: &Request, paths: &[Path]) -> Result<BookingId, PlanError> {
         let plan = self.links.plan(request, paths)?;
         Ok(self.enter(*request, plan))
+    }
+
+    /// Plans and books several requests, all or none: the occurrences of a recurring booking. The
+    /// error tells which is refused first.
+    pub fn book_all(
+        &mut self,
+        requests: &[Request],
+        paths: &[Path],
+    ) -> Result<Vec<BookingId>, (usize, PlanError)> {
+        let first = self.next;
+        let mut made = Vec::with_capacity(requests.len());
+        for (index, request) in requests.iter().enumerate() {
+            match self.book(request, paths) {
+                Ok(id) => made.push(id),
+                Err(error) => {
+                    for booking in self.bookings.split_off(&first).into_values() {
+                        self.links.give(&booking.path, booking.vector.merged());
+                    }
+                    self.next = first;
+                    return Err((index, error));
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// Books a plan made earlier for this request, if it is all still free.

@@ -15,4 +15,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod ledger;
 pub mod simulate;
+pub mod store;

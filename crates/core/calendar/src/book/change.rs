@@ -109,7 +109,7 @@ impl Book {
     }
 
     /// Notes a changed request, and the promise that goes with the finish it now has.
-    fn enter_request(&mut self, id: BookingId, request: Request) {
+    pub(super) fn enter_request(&mut self, id: BookingId, request: Request) {
         let Some(finish) = self.bookings.get(&id).map(Booking::finish) else { return };
         let promise = self.promise(&request, finish);
         if let Some(booking) = self.bookings.get_mut(&id) {
@@ -152,7 +152,11 @@ impl Book {
     }
 
     /// Plans what a lifted booking does not carry yet, by the policy of `file`.
-    fn remainder(&self, id: BookingId, file: &FileRequest) -> Result<Vec<Allocation>, PlanError> {
+    pub(super) fn remainder(
+        &self,
+        id: BookingId,
+        file: &FileRequest,
+    ) -> Result<Vec<Allocation>, PlanError> {
         let booking = self.bookings.get(&id).ok_or(PlanError::NoRoom)?;
         let left = file.volume - booking.vector.delivered().min(file.volume);
         if left == 0 {

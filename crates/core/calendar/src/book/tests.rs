@@ -1,3 +1,4 @@
+use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -16,20 +17,13 @@ fn book_of(links: usize, config: BookConfig) -> (Book, Vec<LinkId>) {
     (book, ids)
 }
 
-/// Free plus booked is the capacity at every tick of every link, every booking keeps its rates,
-/// its volume and its promise, and nothing lies beyond the horizon.
+/// Capacity is kept, every booking keeps its rates, its volume and its promise, and nothing lies
+/// beyond the horizon.
 fn check(book: &Book) {
     let now = book.now();
     let end = book.iter().map(|(_, b)| b.finish()).max().unwrap_or(now);
-    for (index, profile) in book.links().profiles().iter().enumerate() {
-        let link = LinkId(index as u32);
-        let mut expected = Profile::new(CAPACITY, now);
-        for (_, booking) in book.iter().filter(|(_, b)| b.path.links().contains(&link)) {
-            for r in booking.vector.ranges().iter().filter(|r| r.end > now) {
-                expected.reserve(r.start.max(now), r.end, r.rate).expect("never overbooked");
-            }
-        }
-        assert_eq!(*profile, expected);
+    check_capacity(book);
+    for profile in book.links().profiles() {
         assert_eq!(profile.free_at(end), CAPACITY);
     }
     let guarded = book.config().guard > 0;
@@ -59,12 +53,30 @@ fn check(book: &Book) {
     }
 }
 
+/// Free plus booked is the capacity at every tick of every link.
+fn check_capacity(book: &Book) {
+    for (index, profile) in book.links().profiles().iter().enumerate() {
+        let mut expected = Profile::new(CAPACITY, book.now());
+        for (_, booking) in book.iter() {
+            if booking.path.links().contains(&LinkId(index as u32)) {
+                for r in booking.vector.ranges().iter().filter(|r| r.end > book.now()) {
+                    expected
+                        .reserve(r.start.max(book.now()), r.end, r.rate)
+                        .expect("never overbooked");
+                }
+            }
+        }
+        assert_eq!(*profile, expected);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     File { volume: u64, rate: u32, wait: u64, window: Option<u64>, policy: u8, paths: u8 },
     Hold { duration: u64, min: u32, more: u32, wait: u64, paths: u8 },
     Release { which: usize },
     Extend { which: usize, by: u64 },
+    Modify { which: usize, by: u64, paths: u8 },
     Replan(bool),
     Advance(u64),
 }
@@ -81,6 +93,8 @@ fn step() -> impl Strategy<Value = Step> {
             }),
         3 => any::<usize>().prop_map(|which| Step::Release { which }),
         3 => (any::<usize>(), 1u64..40).prop_map(|(which, by)| Step::Extend { which, by }),
+        3 => (any::<usize>(), 1u64..40, any::<u8>())
+            .prop_map(|(which, by, paths)| Step::Modify { which, by, paths }),
         2 => any::<bool>().prop_map(Step::Replan),
         4 => (0u64..15).prop_map(Step::Advance),
     ]
@@ -135,6 +149,28 @@ fn apply(book: &mut Book, links: &[LinkId], step: &Step) {
                     Request::File(_) => book.extend_file(id, by),
                     Request::Hold(_) => book.extend_hold(id, by),
                 };
+                if result.is_err() {
+                    assert_eq!(book.get(id), Some(&before));
+                }
+            }
+        }
+        Step::Modify { which, by, paths } => {
+            if let Some(id) = nth(book, which) {
+                let before = book.get(id).unwrap().clone();
+                let request = match before.request {
+                    Request::File(file) => Request::File(FileRequest {
+                        volume: file.volume + by,
+                        max_rate: file.max_rate + by as u32 % 3,
+                        deadline: file.deadline.map(|deadline| deadline + by),
+                        ..file
+                    }),
+                    Request::Hold(hold) => {
+                        Request::Hold(HoldRequest { duration: hold.duration + by, ..hold })
+                    }
+                };
+                let result = book.modify(id, &request, &paths_of(links, paths));
+                let expected = if result.is_ok() { request } else { before.request };
+                assert_eq!(book.get(id).unwrap().request, expected);
                 if result.is_err() {
                     assert_eq!(book.get(id), Some(&before));
                 }
@@ -284,4 +320,51 @@ fn a_fixed_rate_is_extended_at_that_rate() {
     assert_eq!(book.extend_hold(id, 4), Err(BookError::WrongKind));
     let holders: Vec<_> = book.holders(links[0], 12, 13).map(|(id, _)| id).collect();
     assert_eq!(holders, [BookingId(1)]);
+}
+
+#[test]
+fn several_are_booked_or_none() {
+    let (mut book, links) = book_of(1, BookConfig::default());
+    let path = [Path::single(links[0])];
+    let by =
+        |start| Request::File(FileRequest::new(100, 10, start).by(start + 10, Policy::Earliest));
+    book.book(&earliest(10, 1, 20), &path).unwrap();
+    let before = book.clone();
+    let refused = book.book_all(&[by(0), by(20)], &path);
+    assert_eq!(refused, Err((1, PlanError::NoRoom)));
+    assert_eq!(book.links().profiles(), before.links().profiles());
+    assert_eq!(book.len(), 1);
+    assert_eq!(book.book_all(&[by(0), by(30)], &path), Ok(vec![BookingId(1), BookingId(2)]));
+}
+
+#[test]
+fn a_change_keeps_what_has_passed_and_plans_the_rest() {
+    let (mut book, links) = book_of(2, BookConfig::default());
+    let paths = [Path::single(links[0]), Path::single(links[1])];
+    let id = book.book(&earliest(100, 5, 0), &paths).unwrap();
+    book.advance(4);
+    // Less to carry and faster: 20 have passed, 40 are left.
+    book.modify(id, &earliest(60, 10, 0), &paths).unwrap();
+    assert_eq!(alloc::format!("{:?}", book.get(id).unwrap().vector), "{(0, 4, 5), (4, 8, 10)}");
+    check_capacity(&book);
+    let late = Request::File(FileRequest::new(60, 10, 0).by(3, Policy::Earliest));
+    let before = book.get(id).cloned();
+    assert_eq!(book.modify(id, &late, &paths), Err(BookError::Plan(PlanError::NoRoom)));
+    let wrong = Request::Hold(HoldRequest {
+        duration: 5,
+        min_rate: 1,
+        max_rate: 1,
+        earliest: 9,
+        latest_start: None,
+    });
+    assert_eq!(book.modify(id, &wrong, &paths), Err(BookError::WrongKind));
+    assert_eq!(book.get(id).cloned(), before);
+    // One that has not begun may move to another path, but not into the past.
+    let next = book.book(&earliest(40, 10, 6), &paths[..1]).unwrap();
+    assert_eq!(book.get(next).unwrap().finish(), 12);
+    book.modify(next, &earliest(40, 10, 6), &paths).unwrap();
+    assert_eq!(book.get(next).unwrap().path, paths[1]);
+    let past = book.modify(next, &earliest(40, 10, 2), &paths);
+    assert_eq!(past, Err(BookError::Plan(PlanError::Past(4))));
+    check_capacity(&book);
 }

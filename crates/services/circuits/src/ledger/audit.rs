@@ -1,0 +1,125 @@
+//! Checking a log: that it decides itself again, word for word, and that what was held never
+//! exceeded a link.
+
+use std::collections::BTreeMap;
+
+use super::Ledger;
+use super::apply::Corrupt;
+use super::decide::Decision;
+use super::order::{Event, Id, Outcome, Ranges, Record, Route};
+
+/// What [`verify`] found.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Summary {
+    /// Records in the log.
+    pub records: u64,
+    /// Bookings that were made.
+    pub booked: u64,
+    /// Orders that were refused.
+    pub refused: u64,
+    /// Largest part of a link that was ever held, in parts per million.
+    pub peak_ppm: u64,
+}
+
+/// Replays a log twice: once by applying its events, once by deciding its orders anew. Both must
+/// agree with the log and with each other, and no link may have carried more than it can.
+///
+/// # Errors
+/// The first record that contradicts the others.
+pub fn verify(records: &[Record]) -> Result<Summary, Corrupt> {
+    let mut summary = Summary::default();
+    let Some(first) = records.first() else { return Ok(summary) };
+    let mut applied = Ledger::founded(first)?;
+    let mut decided = applied.clone();
+    let mut held = BTreeMap::new();
+    let mut keys = BTreeMap::new();
+    summary.records = records.len() as u64;
+    for record in &records[1..] {
+        let wrong = |why: String| Corrupt::new(record.seq, why);
+        let ended = applied.apply(record)?;
+        note(&applied, ended, &mut held);
+        match decided.decide(record.tick, record.order.clone()).0 {
+            Decision::Logged(again) if *again == *record => {}
+            Decision::Logged(again) => {
+                return Err(wrong(format!("decided anew it gives {:?}", again.outcome)));
+            }
+            Decision::Repeated(_) => return Err(wrong("it repeats an earlier key".into())),
+        }
+        match &record.outcome {
+            Outcome::Refused(_) => summary.refused += 1,
+            Outcome::Done(events) => {
+                let ends = |event: &Event| {
+                    matches!(event, Event::Released { .. } | Event::Cancelled { .. })
+                };
+                note(&applied, events.iter().filter(|e| ends(e)).filter_map(id), &mut held);
+                let booked = events.iter().filter(|e| matches!(e, Event::Booked { .. })).count();
+                summary.booked += booked as u64;
+                if let Some((key, _)) = record.order.key.as_ref().filter(|_| booked > 0) {
+                    let used = (record.order.project.clone(), key.clone());
+                    let life = applied.rules().key_life;
+                    let before = keys.insert(used, record.tick);
+                    if before.is_some_and(|before| record.tick < before + life) {
+                        return Err(wrong(format!("the key {key} booked before")));
+                    }
+                }
+            }
+        }
+    }
+    if !applied.same(&decided) {
+        let last = records.len() as u64;
+        return Err(Corrupt::new(last, "events and orders lead to different ledgers"));
+    }
+    for (id, _, booking) in applied.iter() {
+        held.insert(id, (Route::of(&booking.path), Ranges::of(&booking.vector)));
+    }
+    summary.peak_ppm = peak(&applied, held.values())?;
+    Ok(summary)
+}
+
+fn id(event: &Event) -> Option<Id> {
+    super::decide::ids(std::slice::from_ref(event)).first().copied()
+}
+
+/// Notes what bookings that ended have held.
+fn note(
+    ledger: &Ledger,
+    ended: impl IntoIterator<Item = Id>,
+    held: &mut BTreeMap<Id, (Route, Ranges)>,
+) {
+    for id in ended {
+        if let Some(closed) = ledger.closed(id) {
+            held.insert(id, (closed.path.clone(), closed.ranges.clone()));
+        }
+    }
+}
+
+/// The largest part of a link that is held at any time, by a plain sum over all changes.
+fn peak<'a>(
+    ledger: &Ledger,
+    held: impl Iterator<Item = &'a (Route, Ranges)>,
+) -> Result<u64, Corrupt> {
+    let mut changes: Vec<BTreeMap<u64, i64>> = vec![BTreeMap::new(); ledger.links().len()];
+    for (route, ranges) in held {
+        for link in &route.0 {
+            let Some(changes) = changes.get_mut(*link as usize) else { continue };
+            for (start, end, rate) in &ranges.0 {
+                *changes.entry(*start).or_default() += i64::from(*rate);
+                *changes.entry(*end).or_default() -= i64::from(*rate);
+            }
+        }
+    }
+    let mut peak = 0;
+    for (spec, changes) in ledger.links().iter().zip(changes) {
+        let mut sum = 0;
+        for (tick, change) in changes {
+            sum += change;
+            if sum > i64::from(spec.capacity) {
+                let (name, capacity) = (&spec.name, spec.capacity);
+                let why = format!("{sum} of {capacity} channels of {name} are held at {tick}");
+                return Err(Corrupt::new(ledger.seq(), why));
+            }
+            peak = peak.max(sum.unsigned_abs() * 1_000_000 / u64::from(spec.capacity).max(1));
+        }
+    }
+    Ok(peak)
+}

@@ -1,0 +1,352 @@
+//! Deciding orders.
+
+use longhaul_calendar::{Booking, BookingId, Order as Priority, Path, Plan, Request};
+
+use super::order::{
+    Ask, Command, Event, Id, Order, Outcome, Place, Quota, Ranges, Record, Refusal, Route,
+};
+use super::usage::Ending;
+use super::{Entry, Ledger};
+
+/// What [`Ledger::decide`] decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Something that belongs into the log.
+    Logged(Box<Record>),
+    /// The same order came before under this key, and made or changed these bookings.
+    Repeated(Vec<Id>),
+}
+
+impl Ledger {
+    /// Decides an order at `tick`, which must not lie before [`Ledger::now`] (it is taken for now
+    /// if it does), and carries it out. What was refused has changed nothing but the log.
+    /// Also returns the bookings that ended meanwhile.
+    pub fn decide(&mut self, tick: u64, order: Order) -> (Decision, Vec<Id>) {
+        let tick = tick.max(self.now());
+        let ended = self.advance(tick);
+        if let Some((key, fingerprint)) = &order.key
+            && let Some((known, ids)) = self.keys.get(&(order.project.clone(), key.clone()))
+        {
+            if known == fingerprint {
+                return (Decision::Repeated(ids.clone()), ended);
+            }
+            let record = self.log(tick, order, Outcome::Refused(Refusal::KeyReused));
+            return (record, ended);
+        }
+        let outcome = match self.carry_out(&order) {
+            Ok(events) => {
+                self.remember(&order, tick, ids(&events));
+                Outcome::Done(events)
+            }
+            Err(refusal) => Outcome::Refused(refusal),
+        };
+        (self.log(tick, order, outcome), ended)
+    }
+
+    fn log(&mut self, tick: u64, order: Order, outcome: Outcome) -> Decision {
+        self.seq += 1;
+        Decision::Logged(Box::new(Record { seq: self.seq, tick, order, outcome }))
+    }
+
+    fn carry_out(&mut self, order: &Order) -> Result<Vec<Event>, Refusal> {
+        let for_operators =
+            matches!(order.command, Command::Found(_) | Command::SetProjects { .. })
+                || matches!(order.command, Command::AddLink(_) | Command::Replan);
+        if for_operators && !order.operator {
+            return Err(Refusal::NotAllowed);
+        }
+        match &order.command {
+            Command::Found(_) => Err(Refusal::Unsound { why: "founded already".into() }),
+            Command::SetProjects { projects } => {
+                self.projects.clone_from(projects);
+                Ok(vec![Event::Set])
+            }
+            Command::AddLink(spec) => {
+                if self.links.iter().any(|link| link.name == spec.name) {
+                    return Err(Refusal::LinkExists { name: spec.name.clone() });
+                }
+                let link = self.book.add_link(spec.capacity);
+                self.links.push(spec.clone());
+                Ok(vec![Event::LinkAdded { link: link.0 }])
+            }
+            Command::Book { requests, paths, held_until, .. } => {
+                self.book(order, requests, paths, *held_until)
+            }
+            Command::Take { request, path, ranges, .. } => self.take(order, request, path, ranges),
+            Command::Commit { id } => {
+                let entry = self.own(order, *id)?;
+                if entry.held_until.is_none() {
+                    return Err(Refusal::NotHeld { id: *id });
+                }
+                self.committed(*id);
+                Ok(vec![Event::Committed { id: *id }])
+            }
+            Command::Modify { id, request, paths, .. } => {
+                self.own(order, *id)?;
+                let old = self.booking(*id)?.clone();
+                let quota = self.quota(&order.project)?;
+                let request = self.within(&quota, *request)?;
+                let held =
+                    |link| if old.path.links().contains(&link) { old.vector.area() } else { 0 };
+                let paths = self.affordable(order, &quota, paths, asked(&request), held)?;
+                let request: Request = request.into();
+                self.book
+                    .modify(BookingId(*id), &request, &paths)
+                    .map_err(|error| Refusal::of_book(error, *id))?;
+                self.changed(*id, &order.command, old);
+                Ok(vec![Event::Modified { id: *id, place: self.place(*id)? }])
+            }
+            Command::Extend { id, by, .. } => self.extend(order, *id, *by),
+            Command::Release { id } => {
+                self.own(order, *id)?;
+                self.end(*id, Ending::Released);
+                Ok(self.with_replan(vec![Event::Released { id: *id }]))
+            }
+            Command::Cancel { id, series } => self.cancel(order, *id, *series),
+            Command::Replan => Ok(vec![self.replan()]),
+        }
+    }
+
+    fn book(
+        &mut self,
+        order: &Order,
+        requests: &[Ask],
+        paths: &[Route],
+        held_until: Option<u64>,
+    ) -> Result<Vec<Event>, Refusal> {
+        let quota = self.quota(&order.project)?;
+        let requests = requests
+            .iter()
+            .map(|request| self.within(&quota, *request))
+            .collect::<Result<Vec<_>, _>>()?;
+        let asked = requests.iter().map(asked).fold(0, u64::saturating_add);
+        let paths = self.affordable(order, &quota, paths, asked, |_| 0)?;
+        let requests: Vec<Request> = requests.into_iter().map(Request::from).collect();
+        let made = self
+            .book
+            .book_all(&requests, &paths)
+            .map_err(|(occurrence, error)| Refusal::of_plan(error, occurrence))?;
+        let first = made.first().map(|id| id.0);
+        let series = first.filter(|_| made.len() > 1);
+        made.into_iter().map(|id| self.booked(order, id.0, series, held_until)).collect()
+    }
+
+    fn take(
+        &mut self,
+        order: &Order,
+        request: &Ask,
+        path: &Route,
+        ranges: &Ranges,
+    ) -> Result<Vec<Event>, Refusal> {
+        let quota = self.quota(&order.project)?;
+        let request = self.within(&quota, *request)?;
+        let paths = [path.clone()];
+        let mut paths = self.affordable(order, &quota, &paths, asked(&request), |_| 0)?;
+        let vector = ranges.vector(self.rules.guard);
+        let (Some(path), Some(vector)) = (paths.pop(), vector) else {
+            return Err(Refusal::Unsound { why: "the plan holds nothing".into() });
+        };
+        let request: Request = request.into();
+        let id = self
+            .book
+            .commit(&request, Plan { path, vector })
+            .map_err(|error| Refusal::of_book(error, 0))?;
+        Ok(vec![self.booked(order, id.0, None, None)?])
+    }
+
+    /// Notes a booking that was just made.
+    fn booked(
+        &mut self,
+        order: &Order,
+        id: Id,
+        series: Option<Id>,
+        held_until: Option<u64>,
+    ) -> Result<Event, Refusal> {
+        let note = match &order.command {
+            Command::Book { note, .. } | Command::Take { note, .. } => note.clone(),
+            _ => Default::default(),
+        };
+        let (project, actor) = (order.project.clone(), order.actor.clone());
+        self.enter(id, Entry { project, actor, note, series, held_until, made: self.now() });
+        Ok(Event::Booked { id, series, held_until, place: self.place(id)? })
+    }
+
+    fn extend(&mut self, order: &Order, id: Id, by: u64) -> Result<Vec<Event>, Refusal> {
+        self.own(order, id)?;
+        let old = self.booking(id)?.clone();
+        let quota = self.quota(&order.project)?;
+        let more = match old.request {
+            Request::File(_) => by,
+            Request::Hold(hold) => by.saturating_mul(u64::from(hold.max_rate)),
+        };
+        self.affordable(order, &quota, &[Route::of(&old.path)], more, |_| 0)?;
+        let extended = match old.request {
+            Request::File(_) => self.book.extend_file(BookingId(id), by),
+            Request::Hold(_) => self.book.extend_hold(BookingId(id), by),
+        };
+        extended.map_err(|error| Refusal::of_book(error, id))?;
+        self.changed(id, &order.command, old);
+        Ok(vec![Event::Extended { id, place: self.place(id)? }])
+    }
+
+    fn cancel(&mut self, order: &Order, id: Id, series: bool) -> Result<Vec<Event>, Refusal> {
+        let ids: Vec<Id> = match self.series.get(&id).filter(|_| series) {
+            Some(open) => open.iter().copied().collect(),
+            None => vec![id],
+        };
+        for id in &ids {
+            self.own(order, *id)?;
+        }
+        for id in &ids {
+            self.end(*id, Ending::Cancelled);
+        }
+        let events = ids.into_iter().map(|id| Event::Cancelled { id }).collect();
+        Ok(self.with_replan(events))
+    }
+
+    /// Adds a re-planning if capacity was freed and the rules ask for it.
+    fn with_replan(&mut self, mut events: Vec<Event>) -> Vec<Event> {
+        if self.book.len() <= self.rules.replan_up_to {
+            let event = self.replan();
+            if !matches!(&event, Event::Replanned { moved } if moved.is_empty()) {
+                events.push(event);
+            }
+        }
+        events
+    }
+
+    fn replan(&mut self) -> Event {
+        let before: Vec<(BookingId, Booking)> =
+            self.book.iter().map(|(id, booking)| (id, booking.clone())).collect();
+        self.book.replan(Priority::ShortestFirst);
+        let mut moved = Vec::new();
+        for (id, old) in before {
+            let new = self.book.get(id).map(|booking| &booking.vector);
+            if let Some(new) = new.filter(|new| **new != old.vector) {
+                moved.push((id.0, Ranges::of(new)));
+                self.changed(id.0, &Command::Replan, old);
+            }
+        }
+        Event::Replanned { moved }
+    }
+
+    /// The open booking `id`, if whoever gives the order may touch it.
+    fn own(&self, order: &Order, id: Id) -> Result<&Entry, Refusal> {
+        let may = |project: &str| order.operator || order.project == project;
+        if let Some(entry) = self.entries.get(&id).filter(|entry| may(&entry.project)) {
+            return Ok(entry);
+        }
+        match self.closed.get(&id).filter(|closed| may(&closed.entry.project)) {
+            Some(closed) => Err(Refusal::Closed { id, state: closed.ending.name().into() }),
+            None => Err(Refusal::UnknownBooking { id }),
+        }
+    }
+
+    fn booking(&self, id: Id) -> Result<&Booking, Refusal> {
+        self.book.get(BookingId(id)).ok_or(Refusal::UnknownBooking { id })
+    }
+
+    fn place(&self, id: Id) -> Result<Place, Refusal> {
+        let booking = self.booking(id)?;
+        Ok(Place {
+            request: booking.request.into(),
+            path: Route::of(&booking.path),
+            ranges: Ranges::of(&booking.vector),
+            promise: booking.promise,
+        })
+    }
+
+    fn quota(&self, project: &str) -> Result<Quota, Refusal> {
+        self.projects.get(project).copied().ok_or(Refusal::UnknownProject)
+    }
+
+    /// The request within the rate and the horizon of a project. A horizon short of the book's
+    /// bounds the deadline, or the latest start.
+    fn within(&self, quota: &Quota, ask: Ask) -> Result<Ask, Refusal> {
+        let request: Request = ask.into();
+        if request.max_rate() > quota.max_rate {
+            return Err(Refusal::RateQuota { max_rate: quota.max_rate });
+        }
+        if quota.horizon >= self.rules.horizon {
+            return Ok(ask);
+        }
+        let until = self.now().saturating_add(quota.horizon);
+        let beyond = Refusal::HorizonQuota { until };
+        Ok(match ask {
+            Ask::File { volume, max_rate, earliest, deadline, policy } => {
+                if deadline.is_some_and(|by| by > until) || earliest >= until {
+                    return Err(beyond);
+                }
+                let deadline = Some(deadline.unwrap_or(until));
+                Ask::File { volume, max_rate, earliest, deadline, policy }
+            }
+            Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
+                let length = duration.saturating_add(self.rules.guard);
+                let last = until.checked_sub(length).filter(|last| *last >= earliest);
+                let last = last.ok_or(beyond)?;
+                let latest_start = Some(latest_start.unwrap_or(last).min(last));
+                Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
+            }
+        })
+    }
+
+    /// Those of the paths on whose links the project's share has room for `asked` channel ticks
+    /// in place of what is `held` already.
+    fn affordable(
+        &self,
+        order: &Order,
+        quota: &Quota,
+        paths: &[Route],
+        asked: u64,
+        held: impl Fn(longhaul_calendar::LinkId) -> u64,
+    ) -> Result<Vec<Path>, Refusal> {
+        let mut found = Vec::with_capacity(paths.len());
+        let mut refusal = None;
+        for route in paths {
+            let Some(path) = route.path() else { continue };
+            let over = path.links().iter().find_map(|link| {
+                let spec = self.links.get(link.0 as usize)?;
+                let horizon = u128::from(quota.horizon.min(self.rules.horizon));
+                let limit = horizon * u128::from(spec.capacity) * u128::from(quota.share_ppm);
+                let limit = u64::try_from(limit / 1_000_000).unwrap_or(u64::MAX);
+                let area = self.areas.get(&(order.project.clone(), link.0)).copied();
+                let area = area.unwrap_or(0).saturating_sub(held(*link));
+                (area.saturating_add(asked) > limit).then_some(Refusal::ShareQuota {
+                    link: link.0,
+                    held: area,
+                    limit,
+                })
+            });
+            match over {
+                None => found.push(path),
+                Some(over) => refusal = refusal.or(Some(over)),
+            }
+        }
+        match refusal.filter(|_| found.is_empty()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(found),
+        }
+    }
+}
+
+/// The bookings that events made, ended or changed at the owner's wish.
+pub(super) fn ids(events: &[Event]) -> Vec<Id> {
+    let id = |event: &Event| match event {
+        Event::Booked { id, .. }
+        | Event::Committed { id }
+        | Event::Modified { id, .. }
+        | Event::Extended { id, .. }
+        | Event::Released { id }
+        | Event::Cancelled { id } => Some(*id),
+        Event::Set | Event::LinkAdded { .. } | Event::Replanned { .. } => None,
+    };
+    events.iter().filter_map(id).collect()
+}
+
+/// Channel ticks that a request may come to hold.
+fn asked(ask: &Ask) -> u64 {
+    match *ask {
+        Ask::File { volume, .. } => volume,
+        Ask::Hold { duration, max_rate, .. } => duration.saturating_mul(u64::from(max_rate)),
+    }
+}

@@ -1,0 +1,165 @@
+//! Where the log is kept.
+//!
+//! A store keeps records in order and makes them durable in groups: [`Store::append`] returns when
+//! the whole group is, or fails and keeps none of it (when the connection broke in the middle it
+//! may keep all of it: read again). One process at a time leads; the epoch that [`Store::lead`]
+//! draws is checked by every append, so that a leader that was thought dead can do no harm.
+
+mod postgres;
+mod sqlite;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sqlx::error::{DatabaseError, Error};
+
+pub use self::postgres::Postgres;
+pub use self::sqlite::Sqlite;
+use crate::ledger::{Order, Outcome, Record};
+
+/// A durable log of records.
+pub trait Store: Send {
+    /// Takes the lead, or goes on leading; returns the epoch.
+    fn lead(&mut self) -> Result<u64, StoreError>;
+
+    /// Says that the leader lives. To be called more often than the lease lasts.
+    fn renew(&mut self) -> Result<(), StoreError>;
+
+    /// Up to `limit` records after position `after`, in order.
+    fn read(&mut self, after: u64, limit: u32) -> Result<Vec<Record>, StoreError>;
+
+    /// Makes records durable, all or none.
+    fn append(&mut self, records: &[Record]) -> Result<(), StoreError>;
+
+    /// Gives up the lead, so that others need not wait for the lease to end.
+    fn resign(&mut self);
+}
+
+/// Why a store did not do what it should.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No room is left.
+    #[error("the store is full")]
+    Full,
+    /// It can be read only.
+    #[error("the store is read-only")]
+    ReadOnly,
+    /// Another process leads.
+    #[error("{node} leads")]
+    Led {
+        /// Who.
+        node: String,
+        /// Where it serves.
+        url: String,
+    },
+    /// Another process has taken the lead.
+    #[error("another node has taken the lead")]
+    Fenced,
+    /// What it holds is no log.
+    #[error("the store holds something that is no log: {0}")]
+    Corrupt(String),
+    /// It cannot be reached, or reports a fault of its own.
+    #[error("the store fails: {0}")]
+    Failed(String),
+}
+
+/// Where to find a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A file of this machine.
+    Sqlite {
+        /// Its path; it is made if it does not exist.
+        path: PathBuf,
+        /// Bytes that it may take.
+        max_bytes: Option<u64>,
+    },
+    /// A PostgreSQL database.
+    Postgres {
+        /// `postgres://...`
+        url: String,
+        /// How long a leader that gives no sign of life is waited for.
+        lease: Duration,
+    },
+}
+
+/// Opens a store; makes its tables if there are none.
+///
+/// `node` and `url` tell others who leads, and where.
+pub fn open(location: &Location, node: &str, url: &str) -> Result<Box<dyn Store>, StoreError> {
+    Ok(match location {
+        Location::Sqlite { path, max_bytes } => Box::new(Sqlite::open(path, *max_bytes)?),
+        Location::Postgres { url: database, lease } => {
+            Box::new(Postgres::open(database, *lease, node, url)?)
+        }
+    })
+}
+
+/// All records of a store, in order.
+pub fn read_all(store: &mut dyn Store) -> Result<Vec<Record>, StoreError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let after = records.last().map_or(0, |record| record.seq);
+        let page = store.read(after, PAGE)?;
+        if page.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page);
+    }
+}
+
+/// A runtime for one connection, used from one thread.
+fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    built.map_err(|error| StoreError::Failed(error.to_string()))
+}
+
+/// A group of records as one JSON text, which a single statement takes apart again.
+fn encode(records: &[Record]) -> Result<String, StoreError> {
+    #[derive(serde::Serialize)]
+    struct Row<'a> {
+        seq: i64,
+        tick: i64,
+        project: &'a str,
+        actor: &'a str,
+        order: &'a Order,
+        outcome: &'a Outcome,
+    }
+    let mut rows = Vec::with_capacity(records.len());
+    for record in records {
+        let number = |n: u64| i64::try_from(n).map_err(|_| StoreError::Corrupt(n.to_string()));
+        rows.push(Row {
+            seq: number(record.seq)?,
+            tick: number(record.tick)?,
+            project: &record.order.project,
+            actor: &record.order.actor,
+            order: &record.order,
+            outcome: &record.outcome,
+        });
+    }
+    serde_json::to_string(&rows).map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
+/// A record from the columns seq, tick, order, outcome.
+fn decode((seq, tick, order, outcome): (i64, i64, String, String)) -> Result<Record, StoreError> {
+    let wrong = |why: String| StoreError::Corrupt(format!("record {seq}: {why}"));
+    Ok(Record {
+        seq: u64::try_from(seq).map_err(|error| wrong(error.to_string()))?,
+        tick: u64::try_from(tick).map_err(|error| wrong(error.to_string()))?,
+        order: serde_json::from_str(&order).map_err(|error| wrong(error.to_string()))?,
+        outcome: serde_json::from_str(&outcome).map_err(|error| wrong(error.to_string()))?,
+    })
+}
+
+/// What a database's error means, by the codes that mean a full and a read-only store.
+fn explain(error: &Error, full: &[&str], read_only: &[&str]) -> StoreError {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    match code.as_deref() {
+        Some(code) if full.contains(&code) => StoreError::Full,
+        Some(code) if read_only.contains(&code) => StoreError::ReadOnly,
+        _ => StoreError::Failed(error.to_string()),
+    }
+}
+
+/// Records that are read at once.
+const PAGE: u32 = 10_000;

@@ -1,0 +1,136 @@
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection};
+use tokio::runtime::Runtime;
+
+use super::{Store, StoreError, decode, encode, explain, runtime};
+use crate::ledger::Record;
+
+/// The embedded store: one file, written ahead (WAL) and synced once per group.
+///
+/// Another process that opens it is turned away; the lock dies with the process that held it.
+#[derive(Debug)]
+pub struct Sqlite {
+    runtime: Runtime,
+    connection: SqliteConnection,
+    epoch: i64,
+    /// Held while the store is open.
+    _lock: File,
+}
+
+impl Sqlite {
+    /// Opens or makes the file at `path`, which may grow to `max_bytes`.
+    pub fn open(path: &Path, max_bytes: Option<u64>) -> Result<Self, StoreError> {
+        let lock = lock(path)?;
+        let runtime = runtime()?;
+        let mut options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .locking_mode(SqliteLockingMode::Normal)
+            .disable_statement_logging();
+        if let Some(bytes) = max_bytes {
+            options = options.pragma("max_page_count", (bytes / PAGE_BYTES).max(1).to_string());
+        }
+        let connection = runtime.block_on(async {
+            let mut connection = SqliteConnection::connect_with(&options).await?;
+            sqlx::raw_sql(SCHEMA).execute(&mut connection).await?;
+            Ok(connection)
+        });
+        let connection = connection.map_err(failed)?;
+        Ok(Self { runtime, connection, epoch: 0, _lock: lock })
+    }
+}
+
+impl Store for Sqlite {
+    fn lead(&mut self) -> Result<u64, StoreError> {
+        let next = sqlx::query_scalar("UPDATE leader SET epoch = epoch + 1 RETURNING epoch");
+        self.epoch = self.runtime.block_on(next.fetch_one(&mut self.connection)).map_err(failed)?;
+        Ok(self.epoch.unsigned_abs())
+    }
+
+    fn renew(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn read(&mut self, after: u64, limit: u32) -> Result<Vec<Record>, StoreError> {
+        let rows = sqlx::query_as(READ).bind(i64::try_from(after).unwrap_or(i64::MAX)).bind(limit);
+        let rows: Vec<_> =
+            self.runtime.block_on(rows.fetch_all(&mut self.connection)).map_err(failed)?;
+        rows.into_iter().map(decode).collect()
+    }
+
+    fn append(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let rows = encode(records)?;
+        let (connection, epoch) = (&mut self.connection, self.epoch);
+        let written = self.runtime.block_on(async {
+            // One statement is one transaction: all rows or none, one sync.
+            let insert = sqlx::query(APPEND).bind(epoch).bind(rows);
+            insert.execute(connection).await.map(|done| done.rows_affected())
+        });
+        match written.map_err(failed)? {
+            0 if !records.is_empty() => Err(StoreError::Fenced),
+            _ => Ok(()),
+        }
+    }
+
+    fn resign(&mut self) {}
+}
+
+/// Keeps other processes out as long as the file is open.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let shown = Path::new(&name).display();
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
+    let file = file.map_err(|error| match error.kind() {
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+            StoreError::ReadOnly
+        }
+        std::io::ErrorKind::StorageFull => StoreError::Full,
+        _ => StoreError::Failed(format!("{shown}: {error}")),
+    })?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Led {
+            node: format!("another process, which uses {},", path.display()),
+            url: String::new(),
+        }),
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(StoreError::Failed(format!("{shown}: {error}")))
+        }
+    }
+}
+
+fn failed(error: sqlx::Error) -> StoreError {
+    // Primary and extended codes: SQLITE_FULL, and SQLITE_READONLY with its kinds.
+    explain(&error, &["13"], &["8", "264", "520", "776", "1032", "1288", "1544"])
+}
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS booking_event (
+    seq INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    tick INTEGER NOT NULL,
+    project TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    \"order\" TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS leader (id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL) STRICT;
+INSERT OR IGNORE INTO leader VALUES (1, 0);
+";
+const READ: &str =
+    "SELECT seq, tick, \"order\", outcome FROM booking_event WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+const APPEND: &str = "
+INSERT INTO booking_event (seq, epoch, tick, project, actor, \"order\", outcome)
+SELECT value ->> 'seq', ?1, value ->> 'tick', value ->> 'project', value ->> 'actor',
+       value -> 'order', value -> 'outcome'
+FROM json_each(?2) WHERE (SELECT epoch FROM leader) = ?1";
+/// SQLite's own default.
+const PAGE_BYTES: u64 = 4096;
