@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 pub use self::machine::Machine;
-pub use self::threads::{allowed_cpus, name_thread, pin_thread};
+pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first};
 
 /// How the scheduler treated a thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

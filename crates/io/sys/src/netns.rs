@@ -60,6 +60,11 @@ impl Namespace {
         self.run(|| command.spawn())?
     }
 
+    /// The same namespace once more; it lives until both are dropped.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { handle: self.handle.try_clone()? })
+    }
+
     /// Moves the calling thread inside, for good.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.handle.as_fd(), Some(LinkNameSpaceType::Network))?)

@@ -1,0 +1,141 @@
+//! Links between pairs of devices: a thread moves packets, `longhaul-pathsim` says when and which.
+
+mod lateness;
+mod line;
+mod log;
+mod stats;
+mod store;
+mod worker;
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use longhaul_pathsim::DuplexConfig;
+use longhaul_sys::clock;
+use longhaul_sys::netns::DeviceCounters;
+use longhaul_sys::tun::Tun;
+
+pub use self::lateness::LatenessSummary;
+use self::line::{Line, LineConfig, LineError};
+pub use self::log::Loss;
+pub use self::stats::{DirectionStats, LinkStats};
+use self::worker::{Stop, Worker};
+
+/// What an [`Emulator`] is to do with one link.
+#[derive(Debug)]
+pub(crate) struct LinkSetup {
+    pub(crate) path: DuplexConfig,
+    /// Whether what exceeds the path's MTU is answered with ICMP.
+    pub(crate) answers: bool,
+    pub(crate) seed: u64,
+    /// Bytes that may be under way and in the queue, forward and backward.
+    pub(crate) memory: [usize; 2],
+    /// The two ends.
+    pub(crate) ends: [End; 2],
+}
+
+/// One end of a link.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) tun: Tun,
+    /// Of the namespace of the device, and the name that it has there.
+    pub(crate) counters: DeviceCounters,
+    pub(crate) device: String,
+}
+
+/// A thread that carries the packets of some links until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Emulator {
+    links: Vec<Arc<Link>>,
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// A link in operation.
+#[derive(Debug)]
+struct Link {
+    ends: [End; 2],
+    /// Forward: read from the first end, written to the second. Backward: the reverse.
+    lines: [Mutex<Line>; 2],
+}
+
+impl Emulator {
+    /// Starts the thread. Schedules of all paths begin now.
+    pub(crate) fn start(setups: Vec<LinkSetup>, log: usize) -> io::Result<Self> {
+        let start = clock::now();
+        let link = |setup: LinkSetup| {
+            let line = |path, direction: usize| {
+                let config = LineConfig {
+                    path,
+                    seed: setup.seed.wrapping_mul(2).wrapping_add(direction as u64),
+                    answers: setup.answers,
+                    memory: setup.memory[direction],
+                    log,
+                };
+                Line::new(&config, start).map(Mutex::new).map_err(|error| match error {
+                    LineError::Path(error) => io::Error::new(io::ErrorKind::InvalidInput, error),
+                    LineError::Memory(error) => error,
+                })
+            };
+            let lines = [line(setup.path.forward, 0)?, line(setup.path.backward, 1)?];
+            Ok::<_, io::Error>(Arc::new(Link { ends: setup.ends, lines }))
+        };
+        let links = setups.into_iter().map(link).collect::<io::Result<Vec<_>>>()?;
+        let stop = Arc::new(Stop::new()?);
+        let worker = Worker::new(links.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("path".into()).spawn(|| worker.run())?;
+        Ok(Self { links, stop, thread: Some(thread) })
+    }
+
+    /// Counters of a link, by the order in which they were given.
+    pub(crate) fn stats(&self, link: usize) -> io::Result<LinkStats> {
+        let link = &self.links[link];
+        let direction = |index: usize| {
+            let mut stats = lock(&link.lines[index]).stats(clock::now());
+            let sent = &link.ends[index];
+            let received = &link.ends[1 - index];
+            stats.device_full = sent.count()?.send_dropped;
+            stats.refused += received.count()?.receive_dropped;
+            Ok::<_, io::Error>(stats)
+        };
+        Ok(LinkStats { forward: direction(0)?, backward: direction(1)? })
+    }
+
+    /// Losses of a link's direction since the last call, and how many more the log had no room for.
+    pub(crate) fn take_log(&self, link: usize, direction: usize) -> (Vec<Loss>, u64) {
+        lock(&self.links[link].lines[direction]).take_log()
+    }
+
+    /// Whether the thread still carries packets; it ends early only when a device fails.
+    pub(crate) fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Stops the thread and tells what ended it, if it was not this call.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.stop.request();
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Whoever wants to know calls `stop`.
+            let _ = self.stop();
+        }
+    }
+}
+
+impl End {
+    fn count(&self) -> io::Result<longhaul_sys::netns::DeviceCount> {
+        self.counters.of(&self.device)?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    // Counters after a panic are as good as before.
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,279 @@
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use longhaul_pathsim::{ConfigError, Fate, Flip, Path, PathConfig, Train};
+use longhaul_sys::clock;
+use longhaul_sys::tun::{PACKET_MAX, Tun};
+use longhaul_units::Instant;
+
+use super::lateness::Lateness;
+use super::log::{Loss, LossLog};
+use super::stats::DirectionStats;
+use super::store::Store;
+use crate::packet::{Cut, Part, Shape, corrupted, stays_on_link, too_big};
+
+/// One direction: packets from one device, decided about, kept, and written to another.
+#[derive(Debug)]
+pub(super) struct Line {
+    path: Path,
+    store: Store,
+    /// Sorted by time; nearly everything is here.
+    in_order: VecDeque<Flight>,
+    /// What was held back or copied, or arrives before something that was sent earlier.
+    strays: BinaryHeap<Reverse<Flight>>,
+    next_sequence: u64,
+    /// Answer with ICMP when a packet exceeds this, the path's MTU.
+    too_big: Option<u32>,
+    flights: Vec<Flight>,
+    scratch: Vec<u8>,
+    log: LossLog,
+    stats: DirectionStats,
+    lateness: Lateness,
+}
+
+/// Segments of one packet that arrive together.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    at: Instant,
+    /// Breaks ties of time.
+    sequence: u64,
+    slot: u32,
+    part: Part,
+    flip: Option<Flip>,
+    /// Out of order with its neighbours, or soon to be.
+    stray: bool,
+}
+
+/// What a direction is made from.
+#[derive(Clone, Debug)]
+pub(super) struct LineConfig {
+    pub(super) path: PathConfig,
+    pub(super) seed: u64,
+    /// Answer with ICMP what exceeds the path's MTU.
+    pub(super) answers: bool,
+    /// Bytes that may be under way and in the queue.
+    pub(super) memory: usize,
+    /// Losses that may wait in the log.
+    pub(super) log: usize,
+}
+
+impl Line {
+    pub(super) fn new(config: &LineConfig, start: Instant) -> Result<Self, LineError> {
+        Ok(Self {
+            path: Path::new(&config.path, config.seed, start)?,
+            store: Store::new(config.memory)?,
+            in_order: VecDeque::new(),
+            strays: BinaryHeap::new(),
+            next_sequence: 0,
+            too_big: config.path.mtu.filter(|_| config.answers),
+            flights: Vec::new(),
+            scratch: Vec::with_capacity(PACKET_MAX),
+            log: LossLog::new(config.log),
+            stats: DirectionStats::default(),
+            lateness: Lateness::default(),
+        })
+    }
+
+    /// Reads one packet and decides about it; false when there is none.
+    pub(super) fn take(&mut self, from: &Tun) -> io::Result<bool> {
+        let Some(room) = self.store.room() else {
+            self.scratch.resize(PACKET_MAX, 0);
+            let read = from.read(&mut self.scratch)?;
+            self.stats.overrun += u64::from(read.is_some());
+            return Ok(read.is_some());
+        };
+        let Some(len) = from.read(room)? else { return Ok(false) };
+        let now = clock::now();
+        let packet = self.store.fresh(len);
+        if stays_on_link(packet) {
+            self.stats.kept_on_link += 1;
+            return Ok(true);
+        }
+        self.stats.packets_read += 1;
+        let Some(shape) = Shape::parse(packet) else {
+            self.stats.malformed += 1;
+            return Ok(true);
+        };
+        if let Some(mtu) = self.too_big.filter(|mtu| shape.segment_len() > *mtu)
+            && let Some(answer) = too_big(&shape, packet, mtu)
+        {
+            self.stats.too_big_sent += 1;
+            if from.write(&[IoSlice::new(&answer)]).is_err() {
+                self.stats.refused += 1;
+            }
+        }
+        self.decide(now, shape, len);
+        Ok(true)
+    }
+
+    /// Asks the path about each segment, and plans a flight for each run of segments that fare alike.
+    fn decide(&mut self, now: Instant, shape: Shape, len: usize) {
+        let train = Train {
+            count: shape.segments.into(),
+            segment_len: shape.segment_len(),
+            last_len: shape.last_len(),
+            ecn: shape.ecn,
+        };
+        let number = self.path.next_number();
+        let Self { path, flights, log, .. } = self;
+        let mut run: Option<(Flight, Instant)> = None;
+        path.offer_train(now, train, |index, fate| {
+            let arrival = match fate {
+                Fate::Deliver(arrival) => arrival,
+                Fate::Drop(reason) => {
+                    flights.extend(run.take().map(|(flight, _)| flight));
+                    let bytes =
+                        if index + 1 == train.count { train.last_len } else { train.segment_len };
+                    let number = number + u64::from(index);
+                    log.add(|| Loss { at: now, number, reason, bytes, flow: shape.flow });
+                    return;
+                }
+            };
+            let alone = arrival.reordered || arrival.corrupted.is_some();
+            let stray = alone || arrival.duplicate.is_some();
+            if let Some((flight, first_at)) = &mut run {
+                let together = !stray
+                    && flight.part.marked == arrival.marked
+                    && arrival.at.since(*first_at) <= COALESCE;
+                if together {
+                    flight.part.count += 1;
+                    flight.at = flight.at.max(arrival.at);
+                    return;
+                }
+                flights.push(*flight);
+            }
+            let part = Part { first: index as u16, count: 1, marked: arrival.marked };
+            let flight = Flight {
+                at: arrival.at,
+                sequence: 0,
+                slot: 0,
+                part,
+                flip: arrival.corrupted,
+                stray,
+            };
+            run = None;
+            if stray {
+                flights.push(flight);
+                flights.extend(arrival.duplicate.map(|at| Flight { at, ..flight }));
+            } else {
+                run = Some((flight, arrival.at));
+            }
+        });
+        flights.extend(run.map(|(flight, _)| flight));
+        if self.flights.is_empty() {
+            return;
+        }
+        let slot = self.store.keep(len, shape, self.flights.len() as u32);
+        for index in 0..self.flights.len() {
+            let flight = Flight { slot, sequence: self.next_sequence, ..self.flights[index] };
+            self.next_sequence += 1;
+            let follows = self.in_order.back().is_none_or(|last| last.at <= flight.at);
+            if follows && !flight.stray {
+                self.in_order.push_back(flight);
+            } else {
+                self.strays.push(Reverse(flight));
+            }
+        }
+        self.flights.clear();
+    }
+
+    /// Writes one flight that is due; false when there is none.
+    pub(super) fn deliver(&mut self, to: &Tun, now: Instant) -> bool {
+        let Some(flight) = self.next_due(now) else { return false };
+        let (shape, packet) = self.store.get(flight.slot);
+        let whole = flight.part.count == shape.segments && !flight.part.marked;
+        let written = if let Some(flip) = flight.flip {
+            let cut = Cut::new(shape, packet, flight.part);
+            corrupted(shape, packet, &cut, flip, &mut self.scratch);
+            to.write(&[IoSlice::new(&self.scratch)])
+        } else if whole {
+            to.write(&[IoSlice::new(packet)])
+        } else {
+            let cut = Cut::new(shape, packet, flight.part);
+            let payload = &packet[cut.payload.clone()];
+            to.write(&[IoSlice::new(cut.headers()), IoSlice::new(payload)])
+        };
+        self.stats.packets_written += 1;
+        if written.is_err() {
+            self.stats.refused += u64::from(flight.part.count);
+        }
+        self.lateness.add(now.since(flight.at));
+        self.store.release(flight.slot);
+        true
+    }
+
+    fn next_due(&mut self, now: Instant) -> Option<Flight> {
+        let regular = self.in_order.front().map(Flight::key);
+        let stray = self.strays.peek().map(|flight| flight.0.key());
+        let stray_first = match (regular, stray) {
+            (Some(regular), Some(stray)) => stray < regular,
+            (regular, _) => regular.is_none(),
+        };
+        let (at, _) = if stray_first { stray? } else { regular? };
+        if at > now {
+            return None;
+        }
+        if stray_first { Some(self.strays.pop()?.0) } else { self.in_order.pop_front() }
+    }
+
+    /// When the next flight is due.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let regular = self.in_order.front().map(|flight| flight.at);
+        let stray = self.strays.peek().map(|flight| flight.0.at);
+        regular.into_iter().chain(stray).min()
+    }
+
+    pub(super) fn stats(&mut self, now: Instant) -> DirectionStats {
+        let mut stats = self.stats;
+        stats.path = *self.path.stats();
+        stats.queue = self.path.queue_stats();
+        stats.queue_bytes = self.path.queue_backlog(now);
+        stats.lateness = self.lateness.summary();
+        stats
+    }
+
+    pub(super) fn take_log(&mut self) -> (Vec<Loss>, u64) {
+        self.log.take()
+    }
+}
+
+/// Why a direction cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LineError {
+    #[error(transparent)]
+    Path(#[from] ConfigError),
+    #[error("no memory for what is under way: {0}")]
+    Memory(#[from] io::Error),
+}
+
+impl Flight {
+    fn key(&self) -> (Instant, u64) {
+        (self.at, self.sequence)
+    }
+}
+
+impl PartialEq for Flight {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Flight {}
+
+impl PartialOrd for Flight {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flight {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Segments that arrive within this time are delivered together when the last is there, as
+/// receivers with interrupt moderation and GRO see them.
+const COALESCE: Duration = Duration::from_micros(100);

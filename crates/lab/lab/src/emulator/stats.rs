@@ -1,0 +1,64 @@
+use longhaul_pathsim::{DropReason, PathStats, QueueStats};
+use longhaul_units::Bytes;
+
+use super::lateness::LatenessSummary;
+
+/// What one direction of a link has done since its start.
+///
+/// Every packet sent is delivered, or counted in `path` with the reason, or, if something was wrong
+/// with the emulation itself, in one of the counters of [`DirectionStats::unasked`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DirectionStats {
+    /// Segments offered to the path, delivered and dropped, with reasons.
+    pub path: PathStats,
+    /// The bottleneck's queue.
+    pub queue: QueueStats,
+    /// IP-layer bytes in that queue now.
+    pub queue_bytes: Bytes,
+    /// Packets and super-packets that came from the sender's stack.
+    pub packets_read: u64,
+    /// Packets and super-packets that went to the receiver's stack.
+    pub packets_written: u64,
+    /// ICMP errors sent for packets above the path's MTU.
+    pub too_big_sent: u64,
+    /// Multicast and link-local packets, which routers do not forward: in no other counter.
+    pub kept_on_link: u64,
+    /// How late deliveries were.
+    pub lateness: LatenessSummary,
+    /// Super-packets that the sender's device dropped because the emulator was too slow, or the
+    /// sender faster than any network card.
+    pub device_full: u64,
+    /// Super-packets dropped for want of memory in the emulator.
+    pub overrun: u64,
+    /// Packets that the receiver's stack or device refused.
+    pub refused: u64,
+    /// What was no IP packet, or a super-packet of an unknown kind.
+    pub malformed: u64,
+}
+
+impl DirectionStats {
+    /// Drops that nobody asked for, by name: a run in which one is not zero measures the emulator.
+    pub fn unasked(&self) -> [(&'static str, u64); 4] {
+        [
+            ("device", self.device_full),
+            ("overrun", self.overrun),
+            ("refused", self.refused),
+            ("malformed", self.malformed),
+        ]
+    }
+
+    /// Everything that did not arrive, by name, without what is zero.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let asked = DropReason::ALL.map(|reason| (reason.name(), self.path.dropped(reason)));
+        asked.into_iter().chain(self.unasked()).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Both directions of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkStats {
+    /// From the first end to the second.
+    pub forward: DirectionStats,
+    /// From the second end to the first.
+    pub backward: DirectionStats,
+}

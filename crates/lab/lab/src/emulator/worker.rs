@@ -1,0 +1,88 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use longhaul_sys::wait::{Interest, Waker, wait};
+use longhaul_sys::{clock, host};
+use longhaul_units::Instant;
+
+use super::{Link, lock};
+
+/// The loop of an emulator's thread.
+pub(super) struct Worker {
+    links: Vec<Arc<Link>>,
+    stop: Arc<Stop>,
+}
+
+/// Ends a worker.
+#[derive(Debug)]
+pub(super) struct Stop {
+    requested: AtomicBool,
+    waker: Waker,
+}
+
+impl Stop {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { requested: AtomicBool::new(false), waker: Waker::new()? })
+    }
+
+    pub(super) fn request(&self) {
+        self.requested.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+impl Worker {
+    pub(super) fn new(links: Vec<Arc<Link>>, stop: Arc<Stop>) -> Self {
+        Self { links, stop }
+    }
+
+    /// Carries packets until it is stopped.
+    pub(super) fn run(self) -> io::Result<()> {
+        // Where that is not possible packets are some 50 us later, which the lateness shows.
+        let _ = clock::use_precise_timers();
+        // A network does not wait for the hosts' schedulers. Without the privilege it does, and
+        // the lateness shows that too.
+        let _ = host::run_first();
+        let mut sources: Vec<(BorrowedFd<'_>, Interest)> =
+            vec![(self.stop.waker.as_fd(), Interest::Readable)];
+        for end in self.links.iter().flat_map(|link| &link.ends) {
+            sources.push((end.tun.as_fd(), Interest::Readable));
+        }
+        while !self.stop.requested.load(Ordering::Relaxed) {
+            let mut worked = false;
+            let mut next: Option<Instant> = None;
+            for link in &self.links {
+                for direction in 0..2 {
+                    let (moved, timeout) = carry(link, direction)?;
+                    worked |= moved;
+                    next = next.into_iter().chain(timeout).min();
+                }
+            }
+            if !worked {
+                wait(&sources, next)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One turn of one direction: whether anything was moved, and when the next packet is due.
+fn carry(link: &Link, direction: usize) -> io::Result<(bool, Option<Instant>)> {
+    let (from, to) = (&link.ends[direction].tun, &link.ends[1 - direction].tun);
+    let mut line = lock(&link.lines[direction]);
+    let mut moved = false;
+    for _ in 0..TURN {
+        let taken = line.take(from)?;
+        let delivered = line.deliver(to, clock::now());
+        moved |= taken | delivered;
+        if !(taken | delivered) {
+            break;
+        }
+    }
+    Ok((moved, line.next_timeout()))
+}
+
+/// Packets of one direction before the others have their turn.
+const TURN: usize = 16;

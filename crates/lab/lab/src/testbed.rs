@@ -1,0 +1,316 @@
+//! A topology in operation.
+
+mod addresses;
+mod error;
+mod keeper;
+mod leftovers;
+
+use std::io;
+use std::net::IpAddr;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use longhaul_pathsim::Direction;
+use longhaul_sys::netns::{Namespace, Way};
+
+pub use self::error::TestbedError;
+use self::keeper::Keeper;
+pub use self::leftovers::{Cleaned, clean_up};
+use self::leftovers::{Registration, TAG};
+use crate::emulator::{Emulator, End, LinkSetup, LinkStats, Loss};
+use crate::topology::{LinkSpec, Topology};
+
+/// A network stack per node, an emulated path per link, until it is dropped.
+///
+/// Nodes are network namespaces without a mount; the kernel removes them and their devices when
+/// the process ends, however that happens. Commands started inside are killed with the testbed;
+/// what they leave running after a `kill -9` is found and killed by the next [`clean_up`].
+#[derive(Debug)]
+pub struct Testbed {
+    // Fields are dropped in this order: processes inside end before their network does.
+    registration: Registration,
+    hosts: Vec<Host>,
+    emulator: Emulator,
+    topology: Topology,
+}
+
+/// What a testbed needs beyond its topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestbedOptions {
+    /// Of everything random.
+    pub seed: u64,
+    /// Losses of a direction that may wait for [`Testbed::take_losses`]; 0 keeps none.
+    pub log: usize,
+}
+
+impl Default for TestbedOptions {
+    fn default() -> Self {
+        Self { seed: 1, log: 0 }
+    }
+}
+
+/// A node of a testbed.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    number: usize,
+    ipv6: bool,
+    // Ends before the namespace that it lives in.
+    keeper: Keeper,
+    namespace: Namespace,
+}
+
+impl Testbed {
+    /// Makes everything that `topology` describes. Schedules of rates and outages begin now.
+    ///
+    /// # Errors
+    /// Impossible topologies, missing privileges, kernels without what is needed: in words that say
+    /// what helps. Nothing stays behind.
+    pub fn new(topology: &Topology, options: &TestbedOptions) -> Result<Self, TestbedError> {
+        topology.validate()?;
+        let step = |step: &'static str| move |error| TestbedError::System { step, error };
+        let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
+        let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        let mut namespaces = Vec::new();
+        for node in &topology.nodes {
+            let namespace = Namespace::new().map_err(step("make a network namespace"))?;
+            let tcp_buffer = node.tcp_buffer.map_or(TCP_BUFFER, |buffer| buffer.get());
+            configure(&namespace, ipv6, tcp_buffer).map_err(step("set up a network namespace"))?;
+            namespaces.push(namespace);
+        }
+        let mut setups = Vec::new();
+        for (number, link) in topology.links.iter().enumerate() {
+            let nodes = topology.ends(number);
+            let setup = make_link(link, number, nodes, &namespaces, options.seed, ipv6)?;
+            setups.push(setup);
+        }
+        for (node, namespace) in namespaces.iter().enumerate() {
+            add_routes(topology, node, namespace, ipv6).map_err(step("lay routes"))?;
+        }
+        let emulator = Emulator::start(setups, options.log).map_err(step("start the emulator"))?;
+        let names: Vec<&str> = topology.nodes.iter().map(|node| node.name.as_str()).collect();
+        let file = addresses::hosts_file(&names, ipv6).map_err(step("write a list of hosts"))?;
+        let mut hosts = Vec::new();
+        for (number, namespace) in namespaces.into_iter().enumerate() {
+            let name = names[number].to_owned();
+            let keeper = Keeper::new(&namespace, file.path()).map_err(step("enter a namespace"))?;
+            registration.name(&name, &namespace).map_err(step("name a network namespace"))?;
+            hosts.push(Host { name, number, ipv6, keeper, namespace });
+        }
+        Ok(Self { registration, hosts, emulator, topology: topology.clone() })
+    }
+
+    /// What it was made from.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// All nodes, in the order of the topology.
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The node of that name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+
+    /// The name under which `ip netns exec` knows a node, where it does: not without root.
+    pub fn netns_name(&self, host: &Host) -> Option<String> {
+        self.registration.netns_name(&host.name)
+    }
+
+    /// Starts `command` at a host. It finds the other nodes under their names (/etc/hosts), and is
+    /// killed when the testbed ends.
+    ///
+    /// # Errors
+    /// Those of starting a process.
+    pub fn spawn(&self, host: &Host, mut command: Command) -> io::Result<Child> {
+        command.env(TAG, self.registration.tag());
+        host.keeper.spawn(command)
+    }
+
+    /// Counters of a link since the start, by its place in the topology.
+    ///
+    /// # Errors
+    /// Those of reading the devices' counters.
+    ///
+    /// # Panics
+    /// When there is no such link.
+    pub fn stats(&self, link: usize) -> io::Result<LinkStats> {
+        self.emulator.stats(link)
+    }
+
+    /// Packets lost in one direction of a link since the last call, and how many more the log had
+    /// no room for. See [`TestbedOptions::log`].
+    ///
+    /// # Panics
+    /// When there is no such link.
+    pub fn take_losses(&self, link: usize, direction: Direction) -> (Vec<Loss>, u64) {
+        self.emulator.take_log(link, (direction == Direction::Backward).into())
+    }
+
+    /// Whether packets are still carried; when not, [`Testbed::close`] says why.
+    pub fn is_running(&self) -> bool {
+        self.emulator.is_running()
+    }
+
+    /// Ends the testbed and tells whether packets were carried until now.
+    ///
+    /// # Errors
+    /// What ended the emulator early.
+    pub fn close(mut self) -> io::Result<()> {
+        self.registration.kill_inside();
+        self.emulator.stop()
+    }
+}
+
+impl Host {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its own IPv4 address, of the range for documentation, reached over whatever link is shortest.
+    pub fn ipv4(&self) -> IpAddr {
+        addresses::node_v4(self.number)
+    }
+
+    /// Its own IPv6 address; `None` on kernels without IPv6.
+    pub fn ipv6(&self) -> Option<IpAddr> {
+        self.ipv6.then(|| addresses::node_v6(self.number))
+    }
+
+    /// Its IPv4 address on a link that it is an end of, to reach it over that link and no other:
+    /// `end` is 0 for the first node of the link and 1 for the second.
+    pub fn ipv4_on(&self, link: usize, end: usize) -> IpAddr {
+        addresses::link_v4(link, end)
+    }
+
+    /// Calls `work` on a thread inside. Sockets made there stay there, whoever uses them.
+    ///
+    /// # Errors
+    /// Those of starting the thread.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        self.namespace.run(work)
+    }
+}
+
+fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: u64) -> io::Result<()> {
+    // Answers come back by the way the routes say, whatever the kernel expects.
+    namespace.set("net/ipv4/conf/all/rp_filter", "0")?;
+    namespace.set("net/ipv4/conf/default/rp_filter", "0")?;
+    namespace.set("net/ipv4/ip_forward", "1")?;
+    // What one connection learns must not change the next: runs are to be repeatable.
+    namespace.set("net/ipv4/tcp_no_metrics_save", "1")?;
+    let default = tcp_buffer.min(TCP_BUFFER_START);
+    for parameter in ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"] {
+        let least = default.min(4096);
+        namespace.set(parameter, &format!("{least} {default} {tcp_buffer}"))?;
+    }
+    if ipv6 {
+        // Nothing but what the hosts send crosses a link.
+        namespace.set("net/ipv6/conf/default/router_solicitations", "0")?;
+        namespace.set("net/ipv6/conf/default/addr_gen_mode", "1")?;
+        namespace.set("net/ipv6/conf/all/forwarding", "1")?;
+    }
+    Ok(())
+}
+
+fn make_link(
+    link: &LinkSpec,
+    number: usize,
+    nodes: [usize; 2],
+    namespaces: &[Namespace],
+    seed: u64,
+    ipv6: bool,
+) -> Result<LinkSetup, TestbedError> {
+    let step = |step: &'static str| move |error| TestbedError::System { step, error };
+    let path = link.paths()?;
+    let end = |end: usize| {
+        let (namespace, device) = (&namespaces[nodes[end]], device(number));
+        let tun = namespace
+            .add_tun(&device, link.mtu, DEVICE_QUEUE)
+            .map_err(step("make a TUN device"))?;
+        let address = |address, prefix| namespace.add_address(&device, address, prefix);
+        address(addresses::link_v4(number, end), addresses::LINK_V4)
+            .map_err(step("give a device an address"))?;
+        if ipv6 {
+            address(addresses::link_v6(number, end), addresses::LINK_V6)
+                .map_err(step("give a device an address"))?;
+        }
+        let counters = namespace.counters().map_err(step("read the devices' counters"))?;
+        Ok::<_, TestbedError>(End { tun, counters, device })
+    };
+    let ends = [end(0)?, end(1)?];
+    let memory = [&path.forward, &path.backward].map(memory);
+    // Links differ in what is random, also with equal conditions.
+    let seed = seed.wrapping_add((number as u64) << 32);
+    Ok(LinkSetup { path, answers: !link.black_hole, seed, memory, ends })
+}
+
+fn add_routes(
+    topology: &Topology,
+    node: usize,
+    namespace: &Namespace,
+    ipv6: bool,
+) -> io::Result<()> {
+    namespace.add_address("lo", addresses::node_v4(node), addresses::NODE_V4)?;
+    if ipv6 {
+        namespace.add_address("lo", addresses::node_v6(node), addresses::NODE_V6)?;
+    }
+    for (other, link) in topology.next_hops(node).into_iter().enumerate() {
+        let Some(link) = link.filter(|_| other != node) else { continue };
+        let far = usize::from(topology.ends(link)[0] == node);
+        let way =
+            |to, prefix, via, source| Way { to, prefix, via: Some(via), source: Some(source) };
+        let v4 = way(
+            addresses::node_v4(other),
+            addresses::NODE_V4,
+            addresses::link_v4(link, far),
+            addresses::node_v4(node),
+        );
+        namespace.add_route(&device(link), &v4)?;
+        if ipv6 {
+            let v6 = way(
+                addresses::node_v6(other),
+                addresses::NODE_V6,
+                addresses::link_v6(link, far),
+                addresses::node_v6(node),
+            );
+            namespace.add_route(&device(link), &v6)?;
+        }
+    }
+    Ok(())
+}
+
+fn device(link: usize) -> String {
+    format!("link{link}")
+}
+
+/// Bytes that a direction may have under way: what its rate puts on the line in its delay, what may
+/// be held back, and its queue.
+fn memory(path: &longhaul_pathsim::PathConfig) -> usize {
+    let Some(bottleneck) = &path.bottleneck else { return MEMORY_MAX };
+    let changes = bottleneck.rate.changes.iter().map(|change| change.1);
+    let fastest = changes.chain([bottleneck.rate.initial]).max().unwrap_or_default();
+    let held_back = path.reordering.map_or(Duration::ZERO, |late| late.extra)
+        + path.duplication.map_or(Duration::ZERO, |copy| copy.lag);
+    let under_way = fastest.bytes_in(path.delay + held_back + SLACK);
+    let bytes = under_way.saturating_add(bottleneck.queue.get()).saturating_mul(2);
+    usize::try_from(bytes).unwrap_or(MEMORY_MAX).min(MEMORY_MAX)
+}
+
+/// 256 MiB; see [`crate::topology::Node::tcp_buffer`].
+const TCP_BUFFER: u64 = 256 << 20;
+/// What a connection begins with.
+const TCP_BUFFER_START: u64 = 128 << 10;
+/// Super-packets that may wait for the emulator: its longest stalls at 10 Gb/s.
+const DEVICE_QUEUE: u32 = 8192;
+/// For jitter, and for deliveries that are late.
+const SLACK: Duration = Duration::from_millis(200);
+/// Address space that is taken only as far as it is used.
+const MEMORY_MAX: usize = 4 << 30;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! What keeps testbeds from leaving anything behind: their commands bear a mark in the environment
+//! that names the process that owns the testbed, and so do the names of their namespaces. Whatever
+//! bears the mark of a process that is gone is removed.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longhaul_sys::netns::Namespace;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The mark of a testbed: its owner and a number.
+#[derive(Debug)]
+pub(super) struct Registration {
+    owner: Owner,
+    number: u64,
+}
+
+/// A process; the start time tells it from later ones of the same number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    pid: u32,
+    /// In clock ticks since the start of the machine.
+    started: u64,
+}
+
+/// What [`clean_up`] removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Processes killed.
+    pub processes: usize,
+    /// Names of namespaces removed.
+    pub names: usize,
+}
+
+/// Kills the processes and removes the names that testbeds of dead processes have left behind.
+/// Their namespaces, devices and addresses end with that.
+///
+/// # Errors
+/// Those of listing processes. What belongs to other users is left alone.
+pub fn clean_up() -> io::Result<Cleaned> {
+    let mut cleaned = Cleaned::default();
+    let orphaned = |mark: &str| parse(mark).is_some_and(|(owner, _)| !owner.is_alive());
+    cleaned.processes = kill_marked(orphaned)?;
+    let Ok(entries) = fs::read_dir(NAMES) else { return Ok(cleaned) };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let mark = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if mark.is_some_and(orphaned) && fs::remove_file(entry.path()).is_ok() {
+            cleaned.names += 1;
+        }
+    }
+    Ok(cleaned)
+}
+
+impl Registration {
+    pub(super) fn new() -> io::Result<Self> {
+        static TESTBEDS: AtomicU64 = AtomicU64::new(0);
+        let pid = std::process::id();
+        let owner = Owner { pid, started: started(pid)? };
+        Ok(Self { owner, number: TESTBEDS.fetch_add(1, Ordering::Relaxed) })
+    }
+
+    /// What the environment of commands bears under [`TAG`].
+    pub(super) fn tag(&self) -> String {
+        format!("{}-{}-{}", self.owner.pid, self.owner.started, self.number)
+    }
+
+    /// Lets `ip netns exec` find a namespace: by a link to a descriptor of this process, which is
+    /// worth nothing when that has ended. Without root there is no such name.
+    pub(super) fn name(&self, host: &str, namespace: &Namespace) -> io::Result<()> {
+        if fs::create_dir_all(NAMES).is_err() {
+            return Ok(());
+        }
+        let target = format!("/proc/{}/fd/{}", self.owner.pid, namespace.as_fd().as_raw_fd());
+        match std::os::unix::fs::symlink(target, self.path(host)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            done => done,
+        }
+    }
+
+    pub(super) fn netns_name(&self, host: &str) -> Option<String> {
+        let path = self.path(host);
+        fs::symlink_metadata(&path).ok()?;
+        Some(path.file_name()?.to_str()?.to_owned())
+    }
+
+    fn path(&self, host: &str) -> PathBuf {
+        Path::new(NAMES).join(format!("{PREFIX}{}-{host}", self.tag()))
+    }
+
+    /// Kills what still runs inside the testbed.
+    pub(super) fn kill_inside(&self) {
+        let tag = self.tag();
+        // Without a list of processes, those started directly still die with the keepers.
+        let _ = kill_marked(|mark| mark == tag);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.kill_inside();
+        let prefix = format!("{PREFIX}{}-", self.tag());
+        let Ok(entries) = fs::read_dir(NAMES) else { return };
+        for entry in entries.flatten() {
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+                // A name that stays is worth nothing, and the next start removes it.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Owner {
+    fn is_alive(self) -> bool {
+        started(self.pid).is_ok_and(|started| started == self.started)
+    }
+}
+
+/// Reads `pid-started` and what follows a further hyphen.
+fn parse(mark: &str) -> Option<(Owner, &str)> {
+    let mut parts = mark.splitn(3, '-');
+    let owner = Owner { pid: parts.next()?.parse().ok()?, started: parts.next()?.parse().ok()? };
+    Some((owner, parts.next()?))
+}
+
+/// Field 22 of /proc/PID/stat, `starttime` (proc(5)). The second field, in parentheses, is the name
+/// of the program and may hold anything.
+fn started(pid: u32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    let started = field.and_then(|field| field.parse().ok());
+    started.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
+    let mut killed = 0;
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let Some(pid) = pid.filter(|pid| *pid != std::process::id() as i32) else { continue };
+        // Not readable: another user's, or gone.
+        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
+        let marked = environment.split(|byte| *byte == 0).any(|variable| {
+            let text = std::str::from_utf8(variable).unwrap_or_default();
+            text.strip_prefix(TAG).and_then(|rest| rest.strip_prefix('=')).is_some_and(&wanted)
+        });
+        if marked
+            && let Some(pid) = Pid::from_raw(pid)
+            && kill_process(pid, Signal::KILL).is_ok()
+        {
+            killed += 1;
+        }
+    }
+    Ok(killed)
+}
+
+/// The variable that marks commands.
+pub(super) const TAG: &str = "LONGHAUL_LAB";
+/// Where `ip netns` looks.
+const NAMES: &str = "/run/netns";
+const PREFIX: &str = "longhaul-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_back() {
+        let registration = Registration::new().unwrap();
+        let (owner, _) = parse(&registration.tag()).unwrap();
+        assert_eq!(owner, registration.owner);
+        assert!(owner.is_alive());
+        assert!(!Owner { started: owner.started + 1, ..owner }.is_alive());
+        for wrong in ["", "1", "1-2", "x-2-3", "1-x-3", "-1-2-3"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_ne!(Registration::new().unwrap().tag(), registration.tag());
+    }
+}

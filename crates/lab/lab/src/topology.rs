@@ -1,0 +1,326 @@
+//! Testbeds as data: nodes, links between them, and what each direction of a link does to packets.
+
+mod builtin;
+mod conditions;
+mod quantity;
+
+use std::time::Duration;
+
+use longhaul_pathsim::{ConfigError, DuplexConfig};
+use longhaul_units::{Bytes, Rate};
+use serde::Deserialize;
+
+pub use self::builtin::Builtin;
+pub use self::conditions::{
+    BurstLoss, Conditions, Duplicate, JitterSpec, Marking, Outage, PolicerSpec, RateChange, Reorder,
+};
+pub use self::quantity::parse_time;
+
+/// Nodes and links. Read from TOML, or put together in code.
+///
+/// ```
+/// use longhaul_lab::Topology;
+///
+/// let topology = Topology::parse(
+///     r#"
+///     name = "transatlantic"
+///
+///     [[node]]
+///     name = "host"
+///     [[node]]
+///     name = "peer"
+///
+///     [[link]]
+///     name = "cable"
+///     between = ["host", "peer"]
+///     both = { delay = "40ms", rate = "1Gbps", queue = "10MB" }
+///     forward = { loss = "0.01%" }
+///     "#,
+/// )?;
+/// assert_eq!(topology.links[0].both.delay, Some(std::time::Duration::from_millis(40)));
+/// # Ok::<(), longhaul_lab::TopologyError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Its name in reports.
+    pub name: String,
+    /// What it is for, in a sentence.
+    #[serde(default)]
+    pub about: String,
+    /// Hosts, gateways, routers: each a network stack of its own. Those with more than one link
+    /// forward. Commands run on the first unless told otherwise.
+    #[serde(rename = "node")]
+    pub nodes: Vec<Node>,
+    /// What joins them.
+    #[serde(rename = "link")]
+    pub links: Vec<LinkSpec>,
+}
+
+/// A network stack.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Its name, also as a host name within the testbed: letters, digits and hyphens.
+    pub name: String,
+    /// The most that TCP may buffer for a connection and direction; 256 MiB unless told, so that
+    /// buffers do not limit what controllers can show.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub tcp_buffer: Option<Bytes>,
+}
+
+/// Two nodes joined, with an emulated path each way.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// Its name in reports.
+    pub name: String,
+    /// The nodes; forward is from the first to the second.
+    pub between: [String; 2],
+    /// Largest packet of the devices at its ends, in bytes; 1500 unless told.
+    #[serde(default = "mtu")]
+    pub mtu: u32,
+    /// Packets above `path_mtu` vanish without an answer, as behind a firewall that drops ICMP.
+    #[serde(default)]
+    pub black_hole: bool,
+    /// Both directions alike.
+    #[serde(default)]
+    pub both: Conditions,
+    /// What is different forward.
+    #[serde(default)]
+    pub forward: Conditions,
+    /// What is different backward.
+    #[serde(default)]
+    pub backward: Conditions,
+}
+
+/// Why a topology cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TopologyError {
+    /// Not the TOML of a topology; the text shows the line and names the key.
+    #[error("{0}")]
+    Malformed(String),
+    /// There is nobody to talk to.
+    #[error("a topology needs two nodes or more, and at most {NODES_MAX}")]
+    Nodes,
+    /// More than addresses allow.
+    #[error("a topology has at most {LINKS_MAX} links")]
+    Links,
+    /// A name that cannot be a host's.
+    #[error("{0:?} is no name: 1 to 30 letters, digits and hyphens, beginning with a letter")]
+    Name(String),
+    /// Two nodes, or two links, of one name.
+    #[error("there are two of the name {0:?}")]
+    Twice(String),
+    /// A link with an end that does not exist.
+    #[error("link {link:?} leads to {node:?}, but there is no such node")]
+    NoSuchNode {
+        /// The link.
+        link: String,
+        /// The missing node.
+        node: String,
+    },
+    /// A link with both ends at one node.
+    #[error("link {0:?} leads from a node to itself")]
+    Loop(String),
+    /// No way between two nodes.
+    #[error("no link leads from {0:?} to {1:?}, not even through others")]
+    Apart(String, String),
+    /// Smaller than IPv6 allows, or larger than IP can carry.
+    #[error("link {link:?}: an MTU is {MTU_MIN} to {MTU_MAX} bytes, not {mtu}")]
+    Mtu {
+        /// The link.
+        link: String,
+        /// What was asked for.
+        mtu: u32,
+    },
+    /// A rate at which not one packet leaves in a round trip.
+    #[error(
+        "link {link:?}: at {rate} not one packet of {mtu} bytes leaves in a round trip of {rtt:?}"
+    )]
+    TooSlow {
+        /// The link.
+        link: String,
+        /// Its rate.
+        rate: Rate,
+        /// Its MTU.
+        mtu: u32,
+        /// Its round trip.
+        rtt: Duration,
+    },
+    /// Something needs a rate.
+    #[error("link {link:?}: {what} needs a rate")]
+    NeedsRate {
+        /// The link.
+        link: String,
+        /// What does.
+        what: &'static str,
+    },
+    /// What the emulation itself refuses.
+    #[error("link {link:?}: {error}")]
+    Path {
+        /// The link.
+        link: String,
+        /// Why.
+        error: ConfigError,
+    },
+}
+
+impl Topology {
+    /// Reads a topology and checks it.
+    ///
+    /// # Errors
+    /// The first fault found, in words that show where it is.
+    pub fn parse(text: &str) -> Result<Self, TopologyError> {
+        let topology: Self = toml::from_str(text)
+            .map_err(|error| TopologyError::Malformed(error.to_string().trim_end().to_owned()))?;
+        topology.validate()?;
+        Ok(topology)
+    }
+
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    /// The first fault found.
+    pub fn validate(&self) -> Result<(), TopologyError> {
+        if !(2..=NODES_MAX).contains(&self.nodes.len()) {
+            return Err(TopologyError::Nodes);
+        }
+        if self.links.len() > LINKS_MAX {
+            return Err(TopologyError::Links);
+        }
+        check_names(self.nodes.iter().map(|node| &node.name))?;
+        check_names(self.links.iter().map(|link| &link.name))?;
+        for link in &self.links {
+            for node in &link.between {
+                self.node(node).ok_or_else(|| TopologyError::NoSuchNode {
+                    link: link.name.clone(),
+                    node: node.clone(),
+                })?;
+            }
+            if link.between[0] == link.between[1] {
+                return Err(TopologyError::Loop(link.name.clone()));
+            }
+            link.paths()?;
+        }
+        let hops = self.next_hops(0);
+        match (1..self.nodes.len()).find(|&node| hops[node].is_none()) {
+            None => Ok(()),
+            Some(node) => {
+                let name = |index: usize| self.nodes[index].name.clone();
+                Err(TopologyError::Apart(name(0), name(node)))
+            }
+        }
+    }
+
+    /// Index of the node of that name.
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// Index of the link of that name.
+    pub fn link(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    /// The ends of a link as indexes of nodes. The topology is valid.
+    pub(crate) fn ends(&self, link: usize) -> [usize; 2] {
+        let node = |name: &String| self.node(name).expect("the topology was validated");
+        [node(&self.links[link].between[0]), node(&self.links[link].between[1])]
+    }
+
+    /// The first link on the shortest way from a node to each other one, of equal ways the one by
+    /// earlier links.
+    pub(crate) fn next_hops(&self, from: usize) -> Vec<Option<usize>> {
+        let mut first: Vec<Option<usize>> = vec![None; self.nodes.len()];
+        let mut frontier = vec![from];
+        while !frontier.is_empty() {
+            let mut reached = Vec::new();
+            for &node in &frontier {
+                for link in 0..self.links.len() {
+                    let [a, b] = self.ends(link);
+                    let Some(next) = (a == node).then_some(b).or((b == node).then_some(a)) else {
+                        continue;
+                    };
+                    if next != from && first[next].is_none() {
+                        first[next] = Some(first[node].unwrap_or(link));
+                        reached.push(next);
+                    }
+                }
+            }
+            frontier = reached;
+        }
+        first
+    }
+}
+
+impl LinkSpec {
+    /// What each direction does, in the terms of the emulation.
+    ///
+    /// # Errors
+    /// Those of impossible links.
+    pub fn paths(&self) -> Result<DuplexConfig, TopologyError> {
+        let link = || self.name.clone();
+        if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
+            return Err(TopologyError::Mtu { link: link(), mtu: self.mtu });
+        }
+        let [forward, backward] =
+            [&self.forward, &self.backward].map(|own| self.both.clone().overlaid(own));
+        let rtt = forward.delay.unwrap_or_default() + backward.delay.unwrap_or_default();
+        let path = |conditions: &Conditions| {
+            let config = conditions.config(rtt, self.mtu).map_err(|error| match error {
+                conditions::Fault::NeedsRate(what) => {
+                    TopologyError::NeedsRate { link: link(), what }
+                }
+                conditions::Fault::Path(error) => TopologyError::Path { link: link(), error },
+            })?;
+            match conditions.rate {
+                Some(rate) if !rtt.is_zero() && rate.bytes_in(rtt) < u64::from(self.mtu) => {
+                    Err(TopologyError::TooSlow { link: link(), rate, mtu: self.mtu, rtt })
+                }
+                _ => Ok(config),
+            }
+        };
+        Ok(DuplexConfig { forward: path(&forward)?, backward: path(&backward)? })
+    }
+
+    /// Both ways together, without queues and jitter.
+    pub fn rtt(&self) -> Duration {
+        let delay = |own: &Conditions| own.delay.or(self.both.delay).unwrap_or_default();
+        delay(&self.forward) + delay(&self.backward)
+    }
+}
+
+fn check_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), TopologyError> {
+    let mut seen: Vec<&String> = Vec::new();
+    for name in names {
+        let valid = name.starts_with(|c: char| c.is_ascii_alphabetic())
+            && name.len() <= NAME_MAX
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        if !valid {
+            return Err(TopologyError::Name(name.clone()));
+        }
+        if seen.contains(&name) {
+            return Err(TopologyError::Twice(name.clone()));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn mtu() -> u32 {
+    1500
+}
+
+/// Addresses of the range for documentation.
+const NODES_MAX: usize = 250;
+/// Two descriptors each in one wait, and one to end it.
+const LINKS_MAX: usize = 7;
+const NAME_MAX: usize = 30;
+/// What IPv6 needs (RFC 8200 section 5).
+const MTU_MIN: u32 = 1280;
+const MTU_MAX: u32 = 65_535;
+
+#[cfg(test)]
+mod tests;
