@@ -1,1 +1,309 @@
+//! Real sockets over emulated links, as root; without privileges these say so and pass.
 
+use std::collections::BTreeSet;
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket as StdSocket};
+use std::process::Stdio;
+
+use longhaul_pathsim::DropReason;
+use longhaul_sys::clock;
+use longhaul_sys::udp::{Route, UdpOptions, UdpSocket, Wait};
+
+use super::*;
+use crate::topology::Builtin;
+
+#[test]
+fn data_arrives_whole_over_a_path_that_does_everything_wrong() {
+    let conditions = r#"delay = "1ms", loss = "1%", burst_loss = { begin = "0.3%", mean = 3 },
+        jitter = { max = "1ms" }, reorder = { probability = "0.5%", by = "2ms" },
+        duplicate = { probability = "0.5%", by = "1ms" }, corrupt = "0.5%",
+        rate = "400Mbps", queue = "200kB", ecn = { from = "50kB" }"#;
+    let Some(testbed) = two_hosts(conditions) else { return };
+    let data: Vec<u8> =
+        (0..3_000_000u32).map(|index| (index.wrapping_mul(7919) >> 7) as u8).collect();
+    for address in addresses_of(&testbed.hosts()[1]) {
+        let listener = testbed.hosts()[1].run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let received = std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let mut received = Vec::new();
+                stream.read_to_end(&mut received).unwrap();
+                received
+            });
+            let stream = testbed.hosts()[0].run(|| TcpStream::connect_timeout(&target, PATIENCE));
+            stream.unwrap().unwrap().write_all(&data).unwrap();
+            receiver.join().unwrap()
+        });
+        assert!(received == data, "over {address}");
+    }
+    let forward = testbed.stats(0).unwrap().forward;
+    let path = forward.path;
+    assert!(path.dropped(DropReason::Random) > 0 && path.dropped(DropReason::Burst) > 0);
+    assert!(path.reordered > 0 && path.duplicated > 0 && path.corrupted > 0);
+    assert_eq!(forward.unasked().map(|(_, count)| count), [0; 4]);
+    testbed.close().unwrap();
+}
+
+#[test]
+fn every_missing_datagram_is_in_the_log() {
+    let conditions = r#"delay = "1ms", loss = "3%", rate = "2Gbps", queue = "60kB""#;
+    let Some(testbed) = two_hosts(conditions) else { return };
+    for address in addresses_of(&testbed.hosts()[1]) {
+        let (sender, receiver) = sockets(&testbed, address);
+        let count = 44 * 200;
+        let before = testbed.stats(0).unwrap().forward.path;
+        testbed.take_losses(0, Direction::Forward);
+        // 44 datagrams a call, with their numbers.
+        for first in (0..count).step_by(44) {
+            send_train(&sender, receiver.local_addr(), first..first + 44, 1000);
+        }
+        let arrived = receive(&receiver);
+        let path = testbed.stats(0).unwrap().forward.path;
+        let (losses, left_out) = testbed.take_losses(0, Direction::Forward);
+        assert_eq!(left_out, 0);
+        assert_eq!(path.offered - before.offered, u64::from(count));
+        assert_eq!(path.total_dropped() - before.total_dropped(), losses.len() as u64);
+        let lost: BTreeSet<u32> =
+            losses.iter().map(|loss| (loss.number - before.offered) as u32).collect();
+        assert!(losses.iter().any(|loss| loss.reason == DropReason::Random));
+        assert!(
+            losses.iter().all(|loss| loss.flow.destination_port == receiver.local_addr().port())
+        );
+        let missing = (0..count).filter(|number| !arrived.contains(number)).collect();
+        assert_eq!(lost, missing, "over {address}");
+    }
+}
+
+#[test]
+fn order_changes_only_when_asked() {
+    for (conditions, ordered) in [
+        (r#"jitter = { max = "2ms", hold = "0ms" }, loss = "1%""#, true),
+        (r#"reorder = { probability = "2%", by = "1ms" }, rate = "500Mbps", queue = "9MB""#, false),
+    ] {
+        let Some(testbed) = two_hosts(conditions) else { return };
+        let (sender, receiver) = sockets(&testbed, testbed.hosts()[1].ipv4());
+        for first in (0..44 * 100).step_by(44) {
+            send_train(&sender, receiver.local_addr(), first..first + 44, 1000);
+        }
+        assert_eq!(receive(&receiver).is_sorted(), ordered, "{conditions}");
+        let reordered = testbed.stats(0).unwrap().forward.path.reordered;
+        assert_eq!(reordered == 0, ordered);
+    }
+}
+
+#[test]
+fn a_path_mtu_is_learned_unless_answers_are_filtered() {
+    for (link, learned) in [("", true), ("black_hole = true\n", false)] {
+        let text = format!("{link}both = {{ path_mtu = 1300 }}");
+        let Some(testbed) = testbed(&link_of(&text)) else { return };
+        for address in addresses_of(&testbed.hosts()[1]) {
+            let (sender, receiver) = sockets(&testbed, address);
+            sender.connect(receiver.local_addr()).unwrap();
+            assert_eq!(sender.device_mtu().unwrap(), 1500);
+            send_train(&sender, receiver.local_addr(), 0..1, 1400);
+            assert_eq!(receive(&receiver), []);
+            let known = if learned { 1300 } else { 1500 };
+            assert_eq!(sender.device_mtu().unwrap(), known, "{address}");
+        }
+        let stats = testbed.stats(0).unwrap().forward;
+        assert!(stats.path.dropped(DropReason::Mtu) > 0);
+        assert_eq!(stats.too_big_sent > 0, learned);
+    }
+}
+
+#[test]
+fn marks_reach_the_receiver() {
+    let conditions = r#"rate = "100Mbps", queue = "5MB", ecn = { from = "100kB" }"#;
+    let Some(testbed) = two_hosts(conditions) else { return };
+    for address in addresses_of(&testbed.hosts()[1]) {
+        let (sender, receiver) = sockets(&testbed, address);
+        let before = testbed.stats(0).unwrap().forward.path.marked;
+        for first in (0..44 * 20).step_by(44) {
+            send_train(&sender, receiver.local_addr(), first..first + 44, 1000);
+        }
+        let mut marked = 0;
+        let mut memory = vec![0; 65536];
+        let mut left = 44 * 20;
+        while left > 0 {
+            let got = receive_one(&receiver, &mut memory).expect("nothing is lost");
+            marked += if got.ecn() == 3 { got.datagrams() as u64 } else { 0 };
+            left -= got.datagrams();
+        }
+        let expected = testbed.stats(0).unwrap().forward.path.marked - before;
+        assert!(expected > 0);
+        assert_eq!(marked, expected, "over {address}");
+    }
+}
+
+#[test]
+fn gateways_forward_and_links_have_addresses() {
+    let Some(testbed) = testbed(&Builtin::find("phoebus").unwrap().topology()) else { return };
+    let (host, peer) = (testbed.host("host").unwrap(), testbed.host("peer").unwrap());
+    for address in addresses_of(peer) {
+        let listener = peer.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let client = host.run(|| TcpStream::connect_timeout(&target, PATIENCE)).unwrap().unwrap();
+        let (_, from) = listener.accept().unwrap();
+        assert_eq!(from.ip(), client.local_addr().unwrap().ip());
+        assert!(addresses_of(host).contains(&from.ip()));
+    }
+    for link in 0..3 {
+        assert!(testbed.stats(link).unwrap().forward.packets_written > 0);
+    }
+    let Some(testbed) = super::tests::testbed(&Builtin::find("circuit").unwrap().topology()) else {
+        return;
+    };
+    let (host, peer) = (&testbed.hosts()[0], &testbed.hosts()[1]);
+    let bind = |host: &Host, address| host.run(|| StdSocket::bind((address, 0))).unwrap().unwrap();
+    for (link, to) in [(0, peer.ipv4()), (0, peer.ipv4_on(0, 1)), (1, peer.ipv4_on(1, 1))] {
+        let before = testbed.stats(link).unwrap().forward.path.offered;
+        let receiver = bind(peer, to);
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        let sender = bind(host, std::net::Ipv4Addr::UNSPECIFIED.into());
+        sender.send_to(b"x", receiver.local_addr().unwrap()).unwrap();
+        receiver.recv(&mut [0]).unwrap();
+        assert_eq!(testbed.stats(link).unwrap().forward.path.offered, before + 1);
+    }
+}
+
+#[test]
+fn commands_know_the_others_and_end_with_the_testbed() {
+    let Some(testbed) = two_hosts("") else { return };
+    let host = testbed.host("host").unwrap();
+    let mut command = Command::new("cat");
+    command.arg("/etc/hosts").stdout(Stdio::piped());
+    let output = testbed.spawn(host, command).unwrap().wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("198.51.100.2 peer\n") && text.contains("127.0.0.1 localhost"), "{text}");
+    if let Some(name) = testbed.netns_name(host) {
+        assert!(std::path::Path::new("/run/netns").join(name).exists());
+    }
+    // A child, and a child of a child that nobody waits for.
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 300 & echo $!; exec sleep 300"]).stdout(Stdio::piped());
+    let mut child = testbed.spawn(host, command).unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(child.stdout.as_mut().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    let orphan = std::path::Path::new("/proc").join(line.trim());
+    assert!(orphan.exists());
+    let names: Vec<_> =
+        testbed.hosts().iter().filter_map(|host| testbed.netns_name(host)).collect();
+    drop(testbed);
+    assert!(!child.wait().unwrap().success());
+    wait_until(|| !is_running(&orphan));
+    for name in names {
+        assert!(std::fs::symlink_metadata(std::path::Path::new("/run/netns").join(name)).is_err());
+    }
+}
+
+#[test]
+fn what_a_killed_testbed_left_is_removed() {
+    // The owner is a process that has ended.
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let mark = format!("{}-1-0", ended.id());
+    let mut left = Command::new("sleep").arg("300").env(TAG, &mark).spawn().unwrap();
+    let mut other = Command::new("sleep").arg("300").env(TAG, "not a mark").spawn().unwrap();
+    let link = std::path::PathBuf::from(format!("/run/netns/longhaul-{mark}-host"));
+    let named = std::os::unix::fs::symlink("/proc/1/fd/999", &link).is_ok();
+    // Between fork and exec the child does not bear its own environment yet.
+    let environment = format!("/proc/{}/environ", left.id());
+    wait_until(|| std::fs::read(&environment).unwrap().windows(4).any(|part| part == b"LAB="));
+    clean_up().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(9));
+    assert!(!named || std::fs::symlink_metadata(&link).is_err());
+    assert_eq!(other.try_wait().unwrap(), None);
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = clock::now() + PATIENCE;
+    while !condition() {
+        assert!(clock::now() < deadline, "waited in vain");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Not gone and not waiting to be reaped.
+fn is_running(process: &std::path::Path) -> bool {
+    std::fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn two_hosts(conditions: &str) -> Option<Testbed> {
+    testbed(&link_of(&format!("both = {{ {} }}", conditions.replace('\n', " "))))
+}
+
+fn link_of(text: &str) -> Topology {
+    let head = "name = \"t\"\n[[node]]\nname = \"host\"\n[[node]]\nname = \"peer\"\n[[link]]\n";
+    let text = format!("{head}name = \"l\"\nbetween = [\"host\", \"peer\"]\n{text}\n");
+    Topology::parse(&text).unwrap()
+}
+
+fn testbed(topology: &Topology) -> Option<Testbed> {
+    match Testbed::new(topology, &TestbedOptions { log: 100_000, ..Default::default() }) {
+        Ok(testbed) => Some(testbed),
+        Err(TestbedError::System { step, error }) => {
+            println!("skipped: cannot {step}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn addresses_of(host: &Host) -> Vec<IpAddr> {
+    [Some(host.ipv4()), host.ipv6()].into_iter().flatten().collect()
+}
+
+/// A sender at the first host with ECT(0), and a receiver at the second at `address`.
+fn sockets(testbed: &Testbed, address: IpAddr) -> (UdpSocket, UdpSocket) {
+    let mut options = UdpOptions::default();
+    options.traffic_class = 2;
+    options.receive_buffer = 16 << 20;
+    let (host, peer) = (&testbed.hosts()[0], &testbed.hosts()[1]);
+    let own = if address.is_ipv4() { host.ipv4() } else { host.ipv6().unwrap() };
+    let bind = |host: &Host, address| {
+        host.run(|| UdpSocket::bind(SocketAddr::new(address, 0), &options)).unwrap().unwrap()
+    };
+    (bind(host, own), bind(peer, address))
+}
+
+/// Datagrams of `size` bytes that begin with their numbers, in one call.
+fn send_train(sender: &UdpSocket, to: SocketAddr, numbers: std::ops::Range<u32>, size: usize) {
+    let mut payload = Vec::new();
+    for number in numbers {
+        payload.extend(number.to_be_bytes());
+        payload.resize(payload.len() + size - 4, 0);
+    }
+    let slices = [IoSlice::new(&payload)];
+    let sent = sender.send(&Route::to(to), &slices, Some(size as u16), Wait::UntilReady).unwrap();
+    assert_eq!(sent, payload.len());
+}
+
+/// Numbers of the datagrams that arrive, until a while after the last.
+fn receive(receiver: &UdpSocket) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    let mut memory = vec![0; 65536];
+    while let Some(got) = receive_one(receiver, &mut memory) {
+        for datagram in memory[..got.len].chunks(got.segment.into()) {
+            numbers.push(u32::from_be_bytes(*datagram.first_chunk().unwrap()));
+        }
+    }
+    numbers
+}
+
+fn receive_one(receiver: &UdpSocket, memory: &mut [u8]) -> Option<longhaul_sys::udp::Received> {
+    let deadline = clock::now() + QUIET;
+    receiver.wait_readable(None, Some(deadline)).unwrap();
+    receiver.recv(&mut [IoSliceMut::new(memory)], Wait::No).unwrap()
+}
+
+/// Longer than any delay here, and than a busy machine stalls.
+const QUIET: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(30);
