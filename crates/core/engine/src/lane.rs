@@ -74,6 +74,8 @@ pub struct Lane {
     meter: DeliveryMeter,
     /// Send time of the packet that the present delivery sample began with.
     sample_sent: Option<u32>,
+    /// Packets of that sample left late.
+    sample_late: bool,
     one_way: OneWayMinimum,
     peer_causes: LossCounts,
     unattributed: LossCounts,
@@ -181,6 +183,7 @@ impl Lane {
             starved: true,
             meter: DeliveryMeter::default(),
             sample_sent: None,
+            sample_late: false,
             one_way: OneWayMinimum::default(),
             peer_causes: LossCounts::default(),
             unattributed: LossCounts::default(),

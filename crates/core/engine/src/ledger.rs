@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub wire_bytes: u32,
     /// IP-layer bytes of the last packet.
     pub last_wire_bytes: u32,
-    /// They might have left earlier: this host was busy elsewhere.
+    /// The first might have left earlier: this host was busy elsewhere.
     pub late: bool,
     pub content: Content,
 }

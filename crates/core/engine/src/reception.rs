@@ -17,6 +17,11 @@ const INTERVAL_MIN: Duration = Duration::from_micros(250);
 const BULK_INTERVAL: Duration = Duration::from_micros(50);
 /// IP-layer bytes that bring a report on early.
 const BULK_BYTES: u64 = 512 << 10;
+/// As [`BULK_BYTES`] at first, while the sender learns the rate of the path from the spread of a
+/// train of packets.
+const EARLY_BULK_BYTES: u64 = 16 << 10;
+/// IP-layer bytes that count as the first.
+const EARLY_BYTES: u64 = 512 << 10;
 /// Interval until the peer has told its round trip.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
 
@@ -173,7 +178,8 @@ impl Reception {
             return None;
         }
         let Some(last) = self.last_report else { return Some(Instant::ZERO) };
-        Some(if self.urgent || self.unreported_bytes >= BULK_BYTES {
+        let bulk = if self.bytes < EARLY_BYTES { EARLY_BULK_BYTES } else { BULK_BYTES };
+        Some(if self.urgent || self.unreported_bytes >= bulk {
             last + BULK_INTERVAL
         } else {
             last + self.interval()

@@ -40,16 +40,17 @@ impl Lane {
         if before && largest >= self.limited_below {
             self.meter = DeliveryMeter::default();
             self.sample_sent = None;
+            self.sample_late = false;
         }
         let times = news.then(|| self.on_times(now, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late) = self.settle(path, feedback);
-        let limited = largest < self.limited_below || late;
+        let limited = largest < self.limited_below;
         let received = (feedback.bytes.get(), feedback.largest_received);
         let delivery =
             news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
         let delivery = self
-            .no_faster_than_sent(feedback.largest_sent, delivery)
+            .as_sent(feedback.largest_sent, late, delivery)
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         sample.marked_packets = marked;
         sample.lost = self.attribute(feedback, sample.lost.network);
@@ -93,13 +94,19 @@ impl Lane {
         (rtt, Some(self.one_way.above(now, i64::from(one_way))))
     }
 
+    /// Sets how the bytes of a sample were sent beside how they arrived.
+    ///
     /// Bytes that were held up somewhere and then came in a lump arrived faster than the path goes;
-    /// in the long run they cannot arrive faster than they were sent.
-    fn no_faster_than_sent(&mut self, sent: u32, delivery: Option<Delivery>) -> Option<Delivery> {
+    /// in the long run they cannot arrive faster than they were sent. And where this host was late,
+    /// the sample tells of the path only if the path took longer still.
+    fn as_sent(&mut self, sent: u32, late: bool, delivery: Option<Delivery>) -> Option<Delivery> {
         let since = *self.sample_sent.get_or_insert(sent);
-        let delivery = delivery?;
+        self.sample_late |= late;
+        let mut delivery = delivery?;
         self.sample_sent = Some(sent);
+        let late = core::mem::take(&mut self.sample_late);
         let took = Duration::from_micros(u64::from(sent.wrapping_sub(since)));
+        delivery.application_limited |= late && took * 4 > delivery.interval * 3;
         if took <= delivery.interval || took > RTT_MAX {
             return Some(delivery);
         }
@@ -140,7 +147,7 @@ impl Lane {
                     return;
                 }
                 path.on_settled(settled + lost);
-                late |= outcome.entry.late && outcome.acked != 0;
+                late |= outcome.entry.late && outcome.acked & 1 != 0;
                 sample.acked_bytes += settled;
                 sample.acked_packets += u64::from(outcome.acked.count_ones());
                 sample.lost_bytes += lost;

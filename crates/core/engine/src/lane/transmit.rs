@@ -454,7 +454,8 @@ impl Lane {
         plan: &Plan,
     ) -> Transmit {
         let first = self.next_number;
-        let late = path.is_sender_late(now);
+        // After a time without anything to send nothing could have left earlier.
+        let late = first != self.limited_below && path.is_sender_late(now);
         let wire = payload + overhead;
         let (mut packets, mut total) = (0, 0);
         for run in &plan.runs {

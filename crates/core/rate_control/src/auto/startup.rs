@@ -20,10 +20,13 @@ pub(super) struct Startup {
     /// When the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
-    /// Bytes of the first train that have left.
+    /// Bytes that have left back to back, and when the last of them did.
     train: u64,
+    train_end: Instant,
     started: bool,
     acked: u64,
+    /// What was delivered of the first train, and in what time.
+    spread: (u64, Duration),
     /// When the window was last widened.
     limited: Instant,
     /// Growth of the next step, parts per hundred.
@@ -38,13 +41,15 @@ impl Startup {
         Self {
             packet,
             rate: Rate::from_gbps(100),
-            window: FIRST_TRAIN * packet,
+            window: FIRST_WINDOW * packet,
             hint: None,
             since: now,
             sustained: Rate::ZERO,
             train: 0,
+            train_end: now,
             started: false,
             acked: 0,
+            spread: (0, Duration::ZERO),
             limited: now,
             growth: FIRST_GROWTH,
             past_train: false,
@@ -63,6 +68,10 @@ impl Startup {
         if self.started {
             return;
         }
+        if now - self.train_end > TRAIN_GAP {
+            self.train = 0;
+        }
+        self.train_end = now;
         self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };
         if self.train >= FIRST_TRAIN * self.packet * 3 / 4 {
             self.started = true;
@@ -86,10 +95,10 @@ impl Startup {
         self.acked += feedback.acked_bytes;
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
-            match feedback.delivery {
-                Some(train) if train.interval < round_trip / 2 => {
-                    model.learn_capacity(now, train.rate);
-                    self.first_train(now, train.rate);
+            match self.train_rate(feedback) {
+                Some(rate) if self.spread.1 < round_trip / 2 => {
+                    model.learn_capacity(now, rate);
+                    self.first_train(now, rate);
                 }
                 _ if now - self.since > round_trip * 9 / 8 => {
                     // Too fast for a train so short, or most of it lost: grow as slow start does.
@@ -151,6 +160,15 @@ impl Startup {
         now - self.since.max(self.limited) > patience
     }
 
+    /// The rate at which the first half of the first train arrived, once it has.
+    fn train_rate(&mut self, feedback: &Feedback) -> Option<Rate> {
+        let sample = feedback.delivery.filter(|sample| !sample.application_limited)?;
+        let (bytes, time) = self.spread;
+        self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
+        let (bytes, time) = self.spread;
+        (bytes >= FIRST_TRAIN * self.packet / 2).then(|| Rate::from_bytes_over(bytes, time))
+    }
+
     fn first_train(&mut self, now: Instant, rate: Rate) {
         self.hint = Some(rate);
         self.rate = rate.scale(1, 2);
@@ -161,6 +179,10 @@ impl Startup {
 
 /// Packets: long enough for its spread to be measured up to 15 Gb/s, short enough for slow paths.
 const FIRST_TRAIN: u64 = 64;
+/// Packets that may be in flight at first: a train, and what small objects and messages left.
+const FIRST_WINDOW: u64 = 2 * FIRST_TRAIN;
+/// What leaves so soon after what came before belongs to the same train.
+const TRAIN_GAP: Duration = Duration::from_micros(250);
 /// Packets in flight before any rate was seen sustained.
 const SECOND_FLIGHT: u64 = 64 * FIRST_TRAIN;
 const MAX_FLIGHT: u64 = 8 << 20;
