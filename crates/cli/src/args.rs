@@ -9,6 +9,8 @@ use longhaul_pathsim::Probability;
 use longhaul_rate_control::Profile;
 use longhaul_units::{Bytes, Rate};
 
+use crate::lab::args::LabArgs;
+
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
 #[derive(Debug, Parser)]
@@ -50,6 +52,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// What this machine can carry, and what Longhaul makes of it
     Bench(BenchArgs),
+    /// Emulated long paths between hosts on this machine, for any program
+    Lab(LabArgs),
     /// Circuits: bandwidth booked as it varies over time
     Circuits(CircuitsArgs),
     /// Write the manual pages

@@ -1,9 +1,9 @@
-//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `bench`, `circuits`.
+//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
-//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-circuits`), shows progress, and says how it
-//! went: for people on standard error, for scripts as one JSON object on standard output. It holds
-//! no protocol; the only path it emulates is that of the demo ([`demo::relay`]).
+//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`), shows progress, and
+//! says how it went: for people on standard error, for scripts as one JSON object on standard output.
+//! It holds no protocol; the only path it emulates itself is that of the demo ([`demo::relay`]).
 //!
 //! Exit statuses, JSON fields and files are described in docs/operating.md and kept stable.
 //!
@@ -24,6 +24,7 @@ mod cp;
 pub mod demo;
 mod failure;
 mod keys;
+pub mod lab;
 pub mod location;
 mod man;
 mod output;
@@ -58,6 +59,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Keys(args) => keys::run(args, &output),
         Command::Demo(args) => demo::run(args, &output),
         Command::Bench(args) => bench::run(args, &output),
+        Command::Lab(args) => match lab::run(args, &output) {
+            Ok(status) => return status,
+            Err(failure) => Err(failure),
+        },
         Command::Circuits(args) => circuits::run(args, &output),
         Command::Man(args) => man::run(args),
     };

@@ -3,6 +3,7 @@
 mod lateness;
 mod line;
 mod log;
+mod record;
 mod stats;
 mod store;
 mod worker;
@@ -19,6 +20,7 @@ use longhaul_sys::tun::Tun;
 pub use self::lateness::LatenessSummary;
 use self::line::{Line, LineConfig, LineError};
 pub use self::log::Loss;
+pub use self::record::{DirectionRecord, LinkRecord};
 pub use self::stats::{DirectionStats, LinkStats};
 use self::worker::{Stop, Worker};
 

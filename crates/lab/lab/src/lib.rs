@@ -33,7 +33,10 @@ mod packet;
 pub mod testbed;
 pub mod topology;
 
-pub use emulator::{DirectionStats, LatenessSummary, LinkStats, Loss};
+pub use emulator::{DirectionRecord, DirectionStats, LatenessSummary, LinkRecord, LinkStats, Loss};
 pub use packet::Flow;
 pub use testbed::{Cleaned, Host, Testbed, TestbedError, TestbedOptions, clean_up};
-pub use topology::{Builtin, Conditions, LinkSpec, Node, Topology, TopologyError, parse_time};
+pub use topology::{
+    Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LinkSpec, Marking, Node, Outage,
+    PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time,
+};

@@ -2,6 +2,7 @@
 
 mod builtin;
 mod conditions;
+mod describe;
 mod quantity;
 
 use std::time::Duration;

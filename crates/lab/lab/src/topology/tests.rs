@@ -82,6 +82,20 @@ fn a_queue_holds_a_round_trip_unless_told() {
 }
 
 #[test]
+fn links_are_described_in_a_line() {
+    let describe = |link: &str| Topology::parse(&with_link(link)).unwrap().links[0].describe();
+    assert_eq!(describe(""), "0 ms round trip");
+    assert_eq!(
+        describe(r#"both = { delay = "12.5ms", rate = "1Gbps", queue = "12MB", loss = "0.1%" }"#),
+        "25 ms round trip; 1.00 Gb/s, queue 12.0 MB, 0.1% lost"
+    );
+    assert_eq!(
+        describe("both = { delay = \"1ms\" }\nbackward = { loss = \"1%\" }"),
+        "2 ms round trip; from a to b: nothing else; back: 1% lost"
+    );
+}
+
+#[test]
 fn faults_say_what_and_where() {
     let faults: [(&str, &str); 16] = [
         ("mtu = 1200", "link \"l\": an MTU is 1280 to 65535 bytes, not 1200"),

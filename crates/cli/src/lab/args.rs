@@ -1,0 +1,176 @@
+//! The words of `longhaul lab`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use longhaul_lab::{BurstLoss, Reorder, parse_time};
+use longhaul_pathsim::Probability;
+use longhaul_units::{Bytes, Rate};
+
+/// `longhaul lab`.
+#[derive(Args, Debug)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What `longhaul lab` does.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Run commands with an emulated path between them
+    Path(Box<PathArgs>),
+    /// List the topologies that come with the program, or show one
+    Topologies {
+        /// The one to show, as a file for `lab path --topology`
+        name: Option<String>,
+    },
+}
+
+/// `longhaul lab path`.
+///
+/// Makes two hosts, `host` and `peer`, that reach each other over an emulated path only, and runs
+/// COMMAND (or a shell) at `host`. Any program works: the hosts are network namespaces with real
+/// sockets, and know each other by name. The exit status is that of COMMAND; what the path did to
+/// the packets is told at the end. Needs root, or user namespaces and access to /dev/net/tun.
+#[derive(Args, Debug)]
+#[command(after_help = PATH_EXAMPLES)]
+pub struct PathArgs {
+    /// Round trip without queues
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
+    pub rtt: Duration,
+    /// Rate of the narrowest link, IP-layer bits with headers [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<Rate>,
+    /// Bytes that may wait for that link [default: what it carries in a round trip]
+    #[arg(long, value_name = "SIZE", requires = "rate")]
+    pub queue: Option<Bytes>,
+    /// Mark packets of ECN-capable senders that find more than SIZE bytes in the queue
+    #[arg(long, value_name = "SIZE", requires = "rate")]
+    pub ecn: Option<Bytes>,
+    /// Packets lost at random
+    #[arg(long, value_name = "PART")]
+    pub loss: Option<Probability>,
+    /// Losses in a row: the part of packets at which a burst begins, and its mean length
+    #[arg(long, value_name = "PART,PACKETS", value_parser = parse_burst)]
+    pub burst_loss: Option<BurstLoss>,
+    /// Delay that varies, from nothing up to TIME more
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub jitter: Option<Duration>,
+    /// Packets held back behind later ones, and for how long
+    #[arg(long, value_name = "PART,TIME", value_parser = parse_reorder)]
+    pub reorder: Option<Reorder>,
+    /// Packets that arrive twice
+    #[arg(long, value_name = "PART")]
+    pub duplicate: Option<Probability>,
+    /// Packets that arrive with a wrong bit
+    #[arg(long, value_name = "PART")]
+    pub corrupt: Option<Probability>,
+    /// Largest packet of the hosts' devices, in bytes
+    #[arg(long, value_name = "N", default_value_t = 1500)]
+    pub mtu: u32,
+    /// Largest packet that passes on the way; larger ones are answered with ICMP
+    #[arg(long, value_name = "N")]
+    pub path_mtu: Option<u32>,
+    /// Do not answer packets above --path-mtu
+    #[arg(long, requires = "path_mtu")]
+    pub black_hole: bool,
+    /// Impair only what host sends to peer; the way back keeps delay, rate and queue
+    #[arg(long)]
+    pub one_way: bool,
+    /// A topology by name or from a file, instead of two hosts and the options above
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = PATH_OPTIONS)]
+    pub topology: Option<String>,
+    /// Node at which COMMAND runs [default: the first, host]
+    #[arg(long, value_name = "NODE")]
+    pub at: Option<String>,
+    /// Command line for a shell at `peer`, started first and ended with COMMAND
+    #[arg(long, value_name = "COMMAND")]
+    pub peer: Option<String>,
+    /// The same at any node; may be repeated
+    #[arg(long, value_name = "NODE=COMMAND", value_parser = parse_run)]
+    pub run: Vec<(String, String)>,
+    /// Of everything random: the same seed loses the same packets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write every lost packet to a file, a line of comma-separated values each
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
+    /// Write the state of all links to a file, as a line of JSON every 100 ms
+    #[arg(long, value_name = "FILE")]
+    pub series: Option<PathBuf>,
+    /// What to run [default: the shell of SHELL]
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+fn parse_burst(text: &str) -> Result<BurstLoss, String> {
+    let (begin, mean) = pair(text, "0.01%,20")?;
+    let begin = begin.parse().map_err(|error| format!("{begin}: {error}"))?;
+    let mean = mean.parse().ok().filter(|mean| *mean > 0);
+    Ok(BurstLoss { begin, mean: mean.ok_or("a burst has a mean length of 1 or more packets")? })
+}
+
+fn parse_reorder(text: &str) -> Result<Reorder, String> {
+    let (probability, by) = pair(text, "1%,2ms")?;
+    let probability = probability.parse().map_err(|error| format!("{probability}: {error}"))?;
+    Ok(Reorder { probability, by: parse_time(by)? })
+}
+
+fn pair<'a>(text: &'a str, example: &str) -> Result<(&'a str, &'a str), String> {
+    text.split_once(',').ok_or_else(|| format!("expected two values, like {example}"))
+}
+
+fn parse_run(text: &str) -> Result<(String, String), String> {
+    let (node, command) = text.split_once('=').ok_or("expected NODE=COMMAND")?;
+    Ok((node.to_owned(), command.to_owned()))
+}
+
+/// What a topology says itself.
+const PATH_OPTIONS: [&str; 15] = [
+    "rtt",
+    "rate",
+    "queue",
+    "ecn",
+    "loss",
+    "burst_loss",
+    "jitter",
+    "reorder",
+    "duplicate",
+    "corrupt",
+    "mtu",
+    "path_mtu",
+    "black_hole",
+    "one_way",
+    "peer",
+];
+
+const PATH_EXAMPLES: &str = "\
+Examples:
+  longhaul lab path --rtt 150ms --rate 1Gbps --loss 0.01% --peer 'iperf3 -s' -- iperf3 -c peer
+  longhaul lab path --rtt 100ms --rate 500Mbps --queue 1MB      a shell; `ip netns` shows the peer
+  longhaul lab path --topology phoebus --run 'peer=iperf3 -s' -- iperf3 -c peer -C cubic
+  longhaul lab topologies phoebus > mine.toml; longhaul lab path --topology mine.toml";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_read_or_refused_with_an_example() {
+        let burst = BurstLoss { begin: Probability::from_ppm(100), mean: 20 };
+        assert_eq!(parse_burst("0.01%,20"), Ok(burst));
+        let reorder =
+            Reorder { probability: Probability::from_percent(1), by: Duration::from_millis(2) };
+        assert_eq!(parse_reorder("1%,2ms"), Ok(reorder));
+        assert_eq!(parse_run("peer=a=b"), Ok(("peer".into(), "a=b".into())));
+        for wrong in ["", "1%", "2,3", "1%,0", "1%,-1"] {
+            assert!(parse_burst(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["1%", "1%,2", "x,2ms"] {
+            assert!(parse_reorder(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_run("peer").is_err());
+    }
+}
