@@ -25,7 +25,7 @@ pub use self::order::{
     Ask, Command, Event, Id, LinkSpec, Note, Order, Outcome, Place, Placing, Quota, Ranges, Record,
     Refusal, Route, Rules,
 };
-pub use self::usage::{Closed, Ending, Totals};
+pub use self::usage::{Closed, Ending, Totals, price};
 
 /// What the ledger knows of an open booking beside what the calendar does.
 #[derive(Clone, PartialEq, Eq, Debug)]

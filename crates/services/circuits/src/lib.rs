@@ -1,8 +1,14 @@
 //! Circuit reservations around the pure calendar of `longhaul-calendar`.
 //!
-//! [`simulate`] runs the experiments of the VBLS paper with the production calendar and [`mod@bench`]
-//! measures how fast that calendar decides. Neither opens a file or a socket: they take options
-//! and return results that serialise. `docs/circuits.md` explains both and states the results.
+//! The service: a pure [`ledger`] decides, a [`store`] keeps its log, [`service`] binds the two on
+//! one thread and carries bookings out through [`drivers`], [`server`] offers it as REST in the
+//! words of [`api`], and [`client`] asks for it. Beside it, [`simulate`] runs the experiments of
+//! the VBLS paper with the production calendar and [`mod@bench`] measures how fast that calendar
+//! decides; these two open no file and no socket. `docs/circuits.md` explains all of it.
+//!
+//! The contract: a booking that was acknowledged is durable, capacity is never exceeded, promised
+//! finish times only ever improve, and whatever is refused has changed nothing. The crate does not
+//! move data and does not end TLS.
 //!
 //! ```
 //! use longhaul_circuits::simulate::{self, Options};
@@ -14,7 +20,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod bench;
+pub mod client;
+mod clock;
+pub mod drivers;
 pub mod ledger;
+pub mod server;
+pub mod service;
 pub mod simulate;
 pub mod store;

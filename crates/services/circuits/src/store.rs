@@ -36,7 +36,7 @@ pub trait Store: Send {
 }
 
 /// Why a store did not do what it should.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// No room is left.

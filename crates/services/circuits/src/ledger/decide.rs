@@ -263,6 +263,7 @@ impl Ledger {
     /// The request within the rate and the horizon of a project. A horizon short of the book's
     /// bounds the deadline, or the latest start.
     fn within(&self, quota: &Quota, ask: Ask) -> Result<Ask, Refusal> {
+        let ask = ask.at_once(self.now());
         let request: Request = ask.into();
         if request.max_rate() > quota.max_rate {
             return Err(Refusal::RateQuota { max_rate: quota.max_rate });

@@ -67,7 +67,7 @@ pub enum Ask {
         volume: u64,
         /// Rmax.
         max_rate: u32,
-        /// Treq.
+        /// Treq; 0 for as soon as possible.
         earliest: u64,
         /// One past the last tick.
         deadline: Option<u64>,
@@ -82,7 +82,7 @@ pub enum Ask {
         min_rate: u32,
         /// Rmax.
         max_rate: u32,
-        /// Treq.
+        /// Treq; 0 for as soon as possible.
         earliest: u64,
         /// Last tick at which it may start.
         latest_start: Option<u64>,
@@ -122,6 +122,21 @@ impl From<Policy> for Placing {
             Policy::Latest => Self::Latest,
             Policy::LeastPeak => Self::LeastPeak,
             Policy::Fixed => Self::Fixed,
+        }
+    }
+}
+
+impl Ask {
+    /// The request with `now` as its start if it is to start as soon as possible.
+    pub const fn at_once(self, now: u64) -> Self {
+        match self {
+            Self::File { volume, max_rate, earliest: 0, deadline, policy } => {
+                Self::File { volume, max_rate, earliest: now, deadline, policy }
+            }
+            Self::Hold { duration, min_rate, max_rate, earliest: 0, latest_start } => {
+                Self::Hold { duration, min_rate, max_rate, earliest: now, latest_start }
+            }
+            ask => ask,
         }
     }
 }
@@ -468,7 +483,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub(super) fn of_plan(error: PlanError, occurrence: usize) -> Self {
+    pub(crate) fn of_plan(error: PlanError, occurrence: usize) -> Self {
         match error {
             PlanError::NoRoom => Self::NoRoom { occurrence },
             PlanError::Past(now) => Self::Past { now },

@@ -1,0 +1,54 @@
+//! What carries bookings out.
+//!
+//! The service calls a [`Driver`] of a link at every boundary of a booking on it: a range begins,
+//! ends, or changes its rate. Between calls nothing is asked of it. Adapters for other control
+//! planes (OSCARS, NSI, SENSE) implement the same two calls, or are programs behind
+//! [`Command`]; `docs/circuits.md` describes the exchange.
+
+mod command;
+mod htb;
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+pub use self::command::Command;
+pub use self::htb::Htb;
+use crate::ledger::Id;
+
+/// Switches the bookings of one link.
+pub trait Driver: Send {
+    /// The link carries no bookings: whatever was left behind is taken away. Called before all
+    /// else, and when another node takes over.
+    ///
+    /// # Errors
+    /// In words, for the operator.
+    fn reset(&mut self) -> Result<(), String>;
+
+    /// From now on a booking has this rate; with rate 0 it ends or pauses.
+    ///
+    /// # Errors
+    /// In words, for the operator. The service goes on with the next change.
+    fn set(&mut self, switch: &Switch) -> Result<(), String>;
+}
+
+/// A change of rate that is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Switch {
+    /// The link, by name.
+    pub link: String,
+    /// The booking.
+    pub booking: Id,
+    /// Its project.
+    pub project: String,
+    /// What it says about itself.
+    pub label: String,
+    /// Its rate from now on, in bits per second.
+    pub rate_bps: u64,
+    /// When this was due, in nanoseconds since 1970.
+    pub due_nanos: u64,
+    /// When the rate changes next, in nanoseconds since 1970; `None` when the booking is over.
+    pub until_nanos: Option<u64>,
+    /// Destination address of the traffic.
+    pub destination: Option<IpAddr>,
+}

@@ -1,0 +1,163 @@
+//! REST, described by OpenAPI 3.1 at `/openapi.json`.
+//!
+//! Handlers translate times and names to ticks and numbers, have the [`Service`] decide, and read
+//! its view. None holds the view across an await.
+
+mod auth;
+mod bookings;
+mod feeds;
+mod input;
+mod network;
+mod planning;
+mod problem;
+mod recur;
+mod routes;
+mod translate;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+
+pub use self::auth::Doors;
+use self::problem::Failure;
+use crate::service::Service;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Site {
+    service: Service,
+    doors: Arc<Doors>,
+    quotes: Arc<Mutex<HashMap<String, planning::Quoted>>>,
+    /// True once those who watch must go.
+    closing: watch::Receiver<bool>,
+}
+
+/// Serves until `stop` resolves, then answers what has begun.
+///
+/// # Errors
+/// The listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    service: Service,
+    doors: Doors,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let (doors, quotes) = (Arc::new(doors), Arc::default());
+    let (close, closing) = watch::channel(false);
+    let site = Site { service, doors, quotes, closing };
+    let stop = async move {
+        stop.await;
+        close.send_replace(true);
+    };
+    axum::serve(listener, router(site)).with_graceful_shutdown(stop).await
+}
+
+fn router(site: Site) -> Router {
+    Router::new()
+        .route("/v1/health", get(network::health))
+        .route("/v1/topology", get(network::topology))
+        .route("/v1/links", post(network::add_link))
+        .route("/v1/links/{name}/availability", get(network::availability))
+        .route("/v1/plan", post(planning::plan))
+        .route("/v1/bookings", get(bookings::list).post(bookings::book))
+        .route(
+            "/v1/bookings/{id}",
+            get(bookings::show).patch(bookings::modify).delete(bookings::cancel),
+        )
+        .route("/v1/bookings/{id}/commit", post(bookings::commit))
+        .route("/v1/bookings/{id}/extend", post(bookings::extend))
+        .route("/v1/bookings/{id}/release", post(bookings::release))
+        .route("/v1/bookings/{id}/explain", get(planning::explain))
+        .route("/v1/quotes/take", post(bookings::take))
+        .route("/v1/series/{id}", delete(bookings::cancel_series))
+        .route("/v1/replan", post(bookings::replan))
+        .route("/v1/watch", get(feeds::watch))
+        .route("/v1/usage", get(feeds::usage))
+        .route("/v1/audit", get(feeds::audit))
+        .route("/v1/calendar.ics", get(feeds::calendar))
+        .route("/metrics", get(feeds::metrics))
+        .route("/openapi.json", get(openapi))
+        .fallback(nothing)
+        .method_not_allowed_fallback(not_so)
+        .layer(from_fn_with_state(site.clone(), timed))
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(site)
+}
+
+async fn timed(State(site): State<Site>, request: Request, next: Next) -> Response {
+    let begin = Instant::now();
+    let response = next.run(request).await;
+    site.service.metrics().answered(begin.elapsed());
+    response
+}
+
+async fn nothing() -> Failure {
+    Failure::not_found("no-such-page", "there is nothing here; /openapi.json tells what is where")
+}
+
+async fn not_so() -> Failure {
+    let detail = "this address does not take this method; /openapi.json tells which it takes";
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
+}
+
+async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
+    axum::Json(document())
+}
+
+/// The OpenAPI document.
+pub fn document() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    document
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Longhaul circuits",
+        description = "Books bandwidth as it varies over time (VBLS). Send the header \
+            `Idempotency-Key` with whatever may be sent twice; errors are problems as in RFC 9457."
+    ),
+    paths(
+        network::health,
+        network::topology,
+        network::add_link,
+        network::availability,
+        planning::plan,
+        planning::explain,
+        bookings::book,
+        bookings::take,
+        bookings::list,
+        bookings::show,
+        bookings::modify,
+        bookings::commit,
+        bookings::extend,
+        bookings::release,
+        bookings::cancel,
+        bookings::cancel_series,
+        bookings::replan,
+        feeds::watch,
+        feeds::usage,
+        feeds::audit,
+        feeds::calendar,
+        feeds::metrics,
+    ),
+    components(schemas(crate::api::Problem)),
+    security(("token" = []))
+)]
+struct Document;
+
+/// The largest request is a path of sixteen links with names.
+const BODY_MAX: usize = 64 * 1024;

@@ -1,0 +1,361 @@
+//! Making, changing and ending bookings.
+
+use std::ops::Bound;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::auth::Caller;
+use super::input::{Body, Filter, Which, key};
+use super::problem::Failure;
+use super::{Site, planning, translate};
+use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, Problem, TakeQuote};
+use crate::ledger::{Command, Id, Order, Refusal};
+use crate::service::config::Role;
+use crate::service::{Open, ServiceError, View};
+
+type Answer<T> = Result<T, Failure>;
+
+/// Books; a recurring request gives several bookings, all or none.
+#[utoipa::path(post, path = "/v1/bookings", request_body = BookRequest, responses(
+    (status = 201, body = Bookings), (status = 200, description = "the key came before", body = Bookings),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn book(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Body { value, fingerprint }: Body<BookRequest>,
+) -> Answer<(StatusCode, Json<Bookings>)> {
+    caller.must_be(Role::User)?;
+    let key = key(&headers, &fingerprint)?;
+    let asked = translate::request(&site.service.view(), &value)?;
+    let held_until = match value.hold_for_seconds {
+        None => None,
+        Some(seconds) if (1..=HOLD_MAX).contains(&seconds) => {
+            let view = site.service.view();
+            let ticks = view.grid.ticks(std::time::Duration::from_secs(seconds.into()));
+            Some(view.now().saturating_add(ticks))
+        }
+        Some(_) => {
+            return Err(Failure::invalid(format!("hold_for_seconds: expected 1 to {HOLD_MAX}")));
+        }
+    };
+    let translate::Asked { requests, paths, note } = asked.clone();
+    let command = Command::Book { requests, paths, held_until, note };
+    match site.service.decide(order(&caller, key, command)).await {
+        Ok(decided) => Ok((created(decided.repeated), Json(made(&site, &decided.ids)))),
+        Err(error) => {
+            let view = site.service.view();
+            let explanation = match &error {
+                ServiceError::Refused(Refusal::NoRoom { occurrence }) => {
+                    planning::why(&view, &asked, *occurrence)
+                }
+                _ => None,
+            };
+            Err(Failure::of(&view, &error).explained(explanation))
+        }
+    }
+}
+
+/// Books a plan as it was quoted.
+#[utoipa::path(post, path = "/v1/quotes/take", request_body = TakeQuote, responses(
+    (status = 201, body = Bookings),
+    (status = 409, description = "stale", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn take(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Body { value, fingerprint }: Body<TakeQuote>,
+) -> Answer<(StatusCode, Json<Bookings>)> {
+    caller.must_be(Role::User)?;
+    let key = key(&headers, &fingerprint)?;
+    let command = planning::quoted(&site, &caller, &value.quote)?;
+    let decided = site.service.decide(order(&caller, key, command)).await;
+    let decided = decided.map_err(|error| match &error {
+        // It was good when it was given: the time to take it has passed.
+        ServiceError::Refused(Refusal::Past { .. }) => planning::stale(),
+        _ => Failure::of(&site.service.view(), &error),
+    })?;
+    Ok((created(decided.repeated), Json(made(&site, &decided.ids))))
+}
+
+/// Which bookings to list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListFilter {
+    /// Only of this project.
+    project: Option<String>,
+    /// Only over this link.
+    link: Option<String>,
+    /// Only those that hold anything after this.
+    from: Option<Timestamp>,
+    /// Only those that hold anything before this.
+    to: Option<Timestamp>,
+    /// Those that ended too.
+    #[serde(default)]
+    all: bool,
+    /// Only of higher identifiers.
+    after: Option<Id>,
+    /// No more than so many, up to 1000.
+    limit: Option<usize>,
+}
+
+/// Lists bookings: those of the token's project, or everybody's for an operator.
+#[utoipa::path(get, path = "/v1/bookings", params(ListFilter), responses(
+    (status = 200, body = Bookings)))]
+pub(super) async fn list(
+    State(site): State<Site>,
+    caller: Caller,
+    Filter(filter): Filter<ListFilter>,
+) -> Answer<Json<Bookings>> {
+    let view = site.service.view();
+    let link = filter.link.as_ref().map(|name| translate::link(&view, name)).transpose()?;
+    let tick = |time: Option<Timestamp>, name| -> Answer<Option<u64>> {
+        let instant = time.map(|time| translate::instant(name, time)).transpose()?;
+        Ok(instant.map(|instant| view.grid.tick_by(instant)))
+    };
+    let (from, to) = (tick(filter.from, "from")?, tick(filter.to, "to")?);
+    let limit = filter.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let after = filter.after.map_or(Bound::Unbounded, Bound::Excluded);
+    let wanted = |project: &str, links: &[u32], start: u64, finish: u64| {
+        caller.sees(project)
+            && filter.project.as_ref().is_none_or(|only| only == project)
+            && link.is_none_or(|link| links.contains(&link))
+            && from.is_none_or(|from| finish > from)
+            && to.is_none_or(|to| start < to)
+    };
+    let open = view.open.range((after, Bound::Unbounded)).filter(|(_, open)| {
+        let booking = &open.booking;
+        let links: Vec<u32> = booking.path.links().iter().map(|link| link.0).collect();
+        let start = booking.vector.start().unwrap_or(0);
+        wanted(&open.entry.project, &links, start, booking.finish())
+    });
+    let mut found: Vec<api::Booking> =
+        open.take(limit + 1).map(|(id, open)| translate::open(&view, *id, open)).collect();
+    if filter.all {
+        let closed = view.closed.range((after, Bound::Unbounded)).filter(|(_, closed)| {
+            let start = closed.ranges.0.first().map_or(0, |range| range.0);
+            let finish = closed.ranges.0.last().map_or(0, |range| range.1);
+            wanted(&closed.entry.project, &closed.path.0, start, finish)
+        });
+        let closed = closed.take(limit + 1);
+        found.extend(closed.map(|(id, closed)| translate::closed(&view, *id, closed)));
+        found.sort_by_key(|booking| booking.id);
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let more_after = found.last().map(|booking| booking.id).filter(|_| more);
+    Ok(Json(Bookings { bookings: found, more_after }))
+}
+
+/// Shows a booking.
+#[utoipa::path(get, path = "/v1/bookings/{id}", params(("id" = u64, Path,)), responses(
+    (status = 200, body = api::Booking),
+    (status = 404, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(site): State<Site>,
+    caller: Caller,
+    Which(id): Which,
+) -> Answer<Json<api::Booking>> {
+    let view = site.service.view();
+    let booking = find(&view, id).filter(|booking| caller.sees(&booking.project));
+    booking.map(Json).ok_or_else(|| unknown(&view, id))
+}
+
+/// Changes what a booking is for. What is ahead of it is planned anew, or nothing changes.
+#[utoipa::path(patch, path = "/v1/bookings/{id}", params(("id" = u64, Path,)),
+    request_body = ModifyRequest, responses((status = 200, body = Bookings),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn modify(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+    Body { value, fingerprint }: Body<ModifyRequest>,
+) -> Answer<Json<Bookings>> {
+    caller.must_be(Role::User)?;
+    if value == ModifyRequest::default() {
+        return Err(Failure::invalid("nothing to change"));
+    }
+    let key = key(&headers, &fingerprint)?;
+    let command = {
+        let view = site.service.view();
+        let open = own(&view, &caller, id)?;
+        let (request, bytes) = translate::modified(&view, open, &value)?;
+        let paths = vec![crate::ledger::Route::of(&open.booking.path)];
+        Command::Modify { id, request, paths, bytes }
+    };
+    change(&site, order(&caller, key, command)).await
+}
+
+/// Adds bytes to a file, or time to a hold.
+#[utoipa::path(post, path = "/v1/bookings/{id}/extend", params(("id" = u64, Path,)),
+    request_body = ExtendRequest, responses((status = 200, body = Bookings),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn extend(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+    Body { value, fingerprint }: Body<ExtendRequest>,
+) -> Answer<Json<Bookings>> {
+    caller.must_be(Role::User)?;
+    let key = key(&headers, &fingerprint)?;
+    let command = {
+        let view = site.service.view();
+        let open = own(&view, &caller, id)?;
+        let by = match (open.booking.request, value.bytes, value.duration_ms) {
+            (longhaul_calendar::Request::File(_), Some(bytes), None) => {
+                translate::volume(&view, "bytes", bytes, open.entry.note.margin_ppm)?
+            }
+            (longhaul_calendar::Request::Hold(_), None, Some(time)) => {
+                translate::ticks(&view, "duration_ms", time)?
+            }
+            _ => {
+                let detail = "a file is extended by bytes, a hold by duration_ms";
+                return Err(Failure::invalid(detail));
+            }
+        };
+        Command::Extend { id, by, bytes: value.bytes }
+    };
+    change(&site, order(&caller, key, command)).await
+}
+
+/// Commits a booking that is held.
+#[utoipa::path(post, path = "/v1/bookings/{id}/commit", params(("id" = u64, Path,)), responses(
+    (status = 200, body = Bookings),
+    (status = 409, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn commit(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+) -> Answer<Json<Bookings>> {
+    act(&site, &caller, &headers, Command::Commit { id }).await
+}
+
+/// Ends a booking whose work is done: what is ahead of it is free for others.
+#[utoipa::path(post, path = "/v1/bookings/{id}/release", params(("id" = u64, Path,)), responses(
+    (status = 200, body = Bookings),
+    (status = 409, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn release(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+) -> Answer<Json<Bookings>> {
+    act(&site, &caller, &headers, Command::Release { id }).await
+}
+
+/// Cancels a booking.
+#[utoipa::path(delete, path = "/v1/bookings/{id}", params(("id" = u64, Path,)), responses(
+    (status = 200, body = Bookings),
+    (status = 409, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn cancel(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+) -> Answer<Json<Bookings>> {
+    act(&site, &caller, &headers, Command::Cancel { id, series: false }).await
+}
+
+/// Cancels what is left of a series.
+#[utoipa::path(delete, path = "/v1/series/{id}", params(("id" = u64, Path,)), responses(
+    (status = 200, body = Bookings),
+    (status = 409, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn cancel_series(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+    Which(id): Which,
+) -> Answer<Json<Bookings>> {
+    act(&site, &caller, &headers, Command::Cancel { id, series: true }).await
+}
+
+/// Plans all that may move anew, within promises. For operators.
+#[utoipa::path(post, path = "/v1/replan", responses(
+    (status = 200, description = "those that moved", body = Bookings)))]
+pub(super) async fn replan(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+) -> Answer<Json<Bookings>> {
+    caller.must_be(Role::Operator)?;
+    act(&site, &caller, &headers, Command::Replan).await
+}
+
+async fn act(
+    site: &Site,
+    caller: &Caller,
+    headers: &HeaderMap,
+    command: Command,
+) -> Answer<Json<Bookings>> {
+    caller.must_be(Role::User)?;
+    let fingerprint = format!("{command:?}");
+    let key = key(headers, &fingerprint)?;
+    change(site, order(caller, key, command)).await
+}
+
+async fn change(site: &Site, order: Order) -> Answer<Json<Bookings>> {
+    let decided = site.service.decide(order).await;
+    let decided = decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
+    Ok(Json(made(site, &decided.ids)))
+}
+
+fn order(caller: &Caller, key: Option<(String, String)>, command: Command) -> Order {
+    Order {
+        actor: caller.name.clone(),
+        project: caller.project.clone(),
+        operator: caller.role == Role::Operator,
+        key,
+        command,
+    }
+}
+
+fn created(repeated: bool) -> StatusCode {
+    if repeated { StatusCode::OK } else { StatusCode::CREATED }
+}
+
+/// The bookings with these identifiers as they are now.
+fn made(site: &Site, ids: &[Id]) -> Bookings {
+    let view = site.service.view();
+    let bookings = ids.iter().filter_map(|id| find(&view, *id)).collect();
+    Bookings { bookings, more_after: None }
+}
+
+/// A booking, open or ended.
+pub(super) fn find(view: &View, id: Id) -> Option<api::Booking> {
+    match view.open.get(&id) {
+        Some(open) => Some(translate::open(view, id, open)),
+        None => view.closed.get(&id).map(|closed| translate::closed(view, id, closed)),
+    }
+}
+
+/// An open booking that the caller may touch.
+fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Answer<&'a Open> {
+    if let Some(open) = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)) {
+        return Ok(open);
+    }
+    let closed = view.closed.get(&id).filter(|closed| caller.sees(&closed.entry.project));
+    Err(match closed {
+        Some(closed) => {
+            let state = closed.ending.name().into();
+            Failure::refused(view, &Refusal::Closed { id, state })
+        }
+        None => unknown(view, id),
+    })
+}
+
+pub(super) fn unknown(view: &View, id: Id) -> Failure {
+    Failure::refused(view, &Refusal::UnknownBooking { id })
+}
+
+/// Longest time that a booking may be held: a quarter of an hour, as in OSCARS.
+const HOLD_MAX: u32 = 900;
+const PAGE: usize = 100;
+const PAGE_MAX: usize = 1000;

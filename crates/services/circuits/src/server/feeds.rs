@@ -1,0 +1,258 @@
+//! What is read rather than asked: changes as they happen, usage, the log, a calendar, metrics.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::IntoParams;
+
+use super::auth::Caller;
+use super::input::Filter;
+use super::problem::Failure;
+use super::{Site, bookings, translate};
+use crate::api::{
+    AuditRecord, Booking, Problem, ProjectUsage, State as Stand, UsageRecord, UsageReport,
+};
+use crate::service::config::Role;
+
+/// Changes of bookings as they happen, as server-sent events: the event is what happened (booked,
+/// held, committed, modified, extended, released, cancelled, replanned, finished, lapsed), its
+/// data the booking. `reset` means that some were missed: list again. `Last-Event-ID` resumes.
+#[utoipa::path(get, path = "/v1/watch", responses(
+    (status = 200, content_type = "text/event-stream", body = Booking)))]
+pub(super) async fn watch(
+    State(site): State<Site>,
+    caller: Caller,
+    headers: HeaderMap,
+) -> impl IntoResponse {
+    let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let last = resumed.and_then(|text| text.parse().ok());
+    let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
+    let mut changes = site.service.changes();
+    let mut closing = site.closing.clone();
+    let mut last: u64 = last.unwrap_or_else(|| site.service.view().latest_change());
+    tokio::spawn(async move {
+        loop {
+            let events = news(&site, &caller, &mut last);
+            for event in events {
+                if sender.send(Ok::<_, Infallible>(event)).await.is_err() {
+                    return;
+                }
+            }
+            let gone = sender.closed();
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = gone => return,
+                _ = closing.wait_for(|closing| *closing) => return,
+            }
+        }
+    });
+    Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default())
+}
+
+/// The changes after number `last` that the caller may see.
+fn news(site: &Site, caller: &Caller, last: &mut u64) -> Vec<Event> {
+    let view = site.service.view();
+    let Some(changes) = view.changes_after(*last) else {
+        *last = view.latest_change();
+        return vec![Event::default().event("reset").id(last.to_string()).data("{}")];
+    };
+    let mut events = Vec::new();
+    for change in changes.filter(|change| caller.sees(&change.project)) {
+        let booking = bookings::find(&view, change.id);
+        let data = serde_json::to_string(&booking).unwrap_or_default();
+        events.push(Event::default().event(change.what).id(change.number.to_string()).data(data));
+    }
+    *last = view.latest_change();
+    events
+}
+
+/// What projects have used: the token's own, or all for an operator.
+#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = UsageReport)))]
+pub(super) async fn usage(State(site): State<Site>, caller: Caller) -> Json<UsageReport> {
+    let view = site.service.view();
+    let projects = view.totals.iter().filter(|(project, _)| caller.sees(project));
+    let records = view.closed.iter().filter(|(_, closed)| caller.sees(&closed.entry.project));
+    Json(UsageReport {
+        currency: site.service.config().currency.clone(),
+        projects: projects
+            .map(|(project, totals)| ProjectUsage {
+                project: project.clone(),
+                bookings: totals.bookings,
+                used_bytes: totals.used_bytes,
+                returned_bytes: totals.returned_bytes,
+                price_micros: totals.price_micros,
+            })
+            .collect(),
+        records: records
+            .map(|(id, closed)| UsageRecord {
+                id: *id,
+                project: closed.entry.project.clone(),
+                label: closed.entry.note.label.clone(),
+                ending: closed.ending,
+                used_bytes: closed.used_bytes,
+                returned_bytes: closed.returned_bytes,
+                price_micros: closed.price_micros,
+            })
+            .collect(),
+    })
+}
+
+/// Which part of the log.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Part {
+    /// After this position.
+    #[serde(default)]
+    after: u64,
+    /// No more than so many, up to 1000.
+    limit: Option<u32>,
+}
+
+/// The log of all decisions, which can be replayed exactly. For operators.
+#[utoipa::path(get, path = "/v1/audit", params(Part), responses(
+    (status = 200, body = [AuditRecord]),
+    (status = 403, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn audit(
+    State(site): State<Site>,
+    caller: Caller,
+    Filter(part): Filter<Part>,
+) -> Result<Json<Vec<AuditRecord>>, Failure> {
+    caller.must_be(Role::Operator)?;
+    let limit = part.limit.unwrap_or(LOG_PAGE).min(LOG_PAGE);
+    let records = site.service.records(part.after, limit).await;
+    let records = records.map_err(|error| Failure::of(&site.service.view(), &error))?;
+    let value = |record: crate::ledger::Record| AuditRecord {
+        seq: record.seq,
+        tick: record.tick,
+        order: serde_json::to_value(&record.order).unwrap_or_default(),
+        outcome: serde_json::to_value(&record.outcome).unwrap_or_default(),
+    };
+    Ok(Json(records.into_iter().map(value).collect()))
+}
+
+/// A token in the address, for calendars that can send no header.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Feed {
+    /// The token. It stands in logs of proxies: give a viewer's.
+    token: String,
+}
+
+/// Open bookings as an iCalendar feed (RFC 5545).
+#[utoipa::path(get, path = "/v1/calendar.ics", params(Feed), responses(
+    (status = 200, content_type = "text/calendar", body = String)), security(()))]
+pub(super) async fn calendar(
+    State(site): State<Site>,
+    Filter(feed): Filter<Feed>,
+) -> Result<Response, Failure> {
+    let caller = site.doors.caller(&feed.token)?;
+    let view = site.service.view();
+    let mut text =
+        String::from("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//Longhaul//circuits//EN\r\n");
+    for (id, open) in view.open.iter().filter(|(_, open)| caller.sees(&open.entry.project)) {
+        let booking = translate::open(&view, *id, open);
+        for (number, range) in booking.ranges.iter().enumerate() {
+            let rate = longhaul_units::Rate::from_bps(range.rate_bps);
+            let name = if booking.label.is_empty() { &booking.project } else { &booking.label };
+            let held = if booking.state == Stand::Held { "TENTATIVE" } else { "CONFIRMED" };
+            line(&mut text, "BEGIN:VEVENT");
+            line(&mut text, &format!("UID:booking-{id}-{number}@longhaul"));
+            line(&mut text, &format!("DTSTAMP:{}", stamp(booking.made)));
+            line(&mut text, &format!("DTSTART:{}", stamp(range.start)));
+            line(&mut text, &format!("DTEND:{}", stamp(range.end)));
+            line(&mut text, &format!("SUMMARY:{}", escape(&format!("{name}: {rate}"))));
+            line(&mut text, &format!("LOCATION:{}", escape(&booking.links.join(", "))));
+            line(&mut text, &format!("STATUS:{held}"));
+            line(&mut text, "END:VEVENT");
+        }
+    }
+    text.push_str("END:VCALENDAR\r\n");
+    Ok(([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], text).into_response())
+}
+
+/// Metrics for Prometheus; need no token.
+#[utoipa::path(get, path = "/metrics", responses(
+    (status = 200, content_type = "text/plain", body = String)), security(()))]
+pub(super) async fn metrics(State(site): State<Site>) -> Response {
+    let ready = site.service.status().ready;
+    let text = site.service.metrics().text(&site.service.view(), ready);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// A content line, folded so that none is longer than 75 bytes (RFC 5545, section 3.1).
+fn line(out: &mut String, content: &str) {
+    let mut length = 0;
+    for letter in content.chars() {
+        if length + letter.len_utf8() > 75 {
+            out.push_str("\r\n ");
+            length = 1;
+        }
+        out.push(letter);
+        length += letter.len_utf8();
+    }
+    out.push_str("\r\n");
+}
+
+/// Text as a value (RFC 5545, section 3.3.11).
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' | ';' | ',' => {
+                out.push('\\');
+                out.push(letter);
+            }
+            '\n' => out.push_str("\\n"),
+            letter if letter.is_control() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// A time in UTC, to the second.
+fn stamp(time: Timestamp) -> String {
+    let t = time.to_zoned(TimeZone::UTC);
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(
+        out,
+        "{:04}{:02}{:02}T{:02}{:02}{:02}Z",
+        t.year(),
+        t.month(),
+        t.day(),
+        t.hour(),
+        t.minute(),
+        t.second()
+    );
+    out
+}
+
+/// Events that may wait for a slow watcher.
+const WATCH_QUEUE: usize = 256;
+const LOG_PAGE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calendar_lines_are_folded_and_escaped() {
+        let mut out = String::new();
+        line(&mut out, &"ä".repeat(50));
+        assert!(out.split("\r\n").all(|line| line.len() <= 75), "{out}");
+        assert_eq!(out.replace("\r\n ", "").trim_end(), "ä".repeat(50));
+        assert_eq!(escape("a;b,c\\d\ne\r"), "a\\;b\\,c\\\\d\\ne");
+        assert_eq!(stamp("2026-11-21T09:05:07.9Z".parse().unwrap()), "20261121T090507Z");
+    }
+}

@@ -1,0 +1,81 @@
+//! Bodies, queries and keys of requests.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::{HeaderMap, request::Parts};
+use serde::de::DeserializeOwned;
+
+use super::Site;
+use super::problem::Failure;
+use crate::ledger::Id;
+
+/// A JSON body, and its fingerprint.
+pub(super) struct Body<T> {
+    pub(super) value: T,
+    pub(super) fingerprint: String,
+}
+
+impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, site: &Site) -> Result<Self, Failure> {
+        let path = request.uri().path().to_owned();
+        let bytes = Bytes::from_request(request, site).await;
+        let bytes = bytes.map_err(|error| Failure::malformed(error.body_text()))?;
+        // A body that is not there asks for nothing in particular.
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let mut reader = serde_json::Deserializer::from_slice(text);
+        let value = serde_path_to_error::deserialize(&mut reader)
+            .map_err(|error| Failure::malformed(format!("the body: {error}")))?;
+        reader.end().map_err(|error| Failure::malformed(format!("the body: {error}")))?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(path.as_bytes()).update(&[0]).update(&bytes);
+        let fingerprint = hasher.finalize().to_hex()[..32].to_owned();
+        Ok(Self { value, fingerprint })
+    }
+}
+
+/// The identifier in the path.
+pub(super) struct Which(pub(super) Id);
+
+impl FromRequestParts<Site> for Which {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        let Path(id) = Path::<Id>::from_request_parts(parts, site)
+            .await
+            .map_err(|error| Failure::malformed(error.body_text()))?;
+        Ok(Self(id))
+    }
+}
+
+/// What stands behind the question mark.
+pub(super) struct Filter<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Site> for Filter<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        let Query(value) = Query::<T>::from_request_parts(parts, site)
+            .await
+            .map_err(|error| Failure::malformed(error.body_text()))?;
+        Ok(Self(value))
+    }
+}
+
+/// The idempotency key of a request, with the fingerprint of its body.
+pub(super) fn key(
+    headers: &HeaderMap,
+    fingerprint: &str,
+) -> Result<Option<(String, String)>, Failure> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=KEY_MAX).contains(&text.len()));
+    match text {
+        Some(text) => Ok(Some((text.to_owned(), fingerprint.to_owned()))),
+        None => {
+            Err(Failure::malformed(format!("Idempotency-Key: expected 1 to {KEY_MAX} letters")))
+        }
+    }
+}
+
+const KEY_MAX: usize = 200;

@@ -1,0 +1,130 @@
+//! Links and how the service is.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use longhaul_calendar::LinkId;
+use longhaul_units::Rate;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::auth::Caller;
+use super::input::{Body, Filter};
+use super::problem::Failure;
+use super::{Site, planning, translate};
+use crate::api::{Availability, Health, Link, Problem, Topology};
+use crate::ledger::{Command, LinkSpec, Order};
+use crate::service::config::{Role, name_is_sound};
+
+/// How the service is; needs no token.
+#[utoipa::path(get, path = "/v1/health", responses(
+    (status = 200, body = Health), (status = 503, description = "takes no bookings", body = Health)),
+    security(()))]
+pub(super) async fn health(State(site): State<Site>) -> (StatusCode, Json<Health>) {
+    let status = site.service.status();
+    let view = site.service.view();
+    let health = Health {
+        ready: status.ready,
+        status: status.text,
+        seq: view.seq,
+        now: translate::timestamp(&view, view.now()),
+        clock_ahead_seconds: view.clock.ahead_of_wall() as f64 / 1e9,
+        bookings: view.open.len(),
+    };
+    let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(health))
+}
+
+/// The network.
+#[utoipa::path(get, path = "/v1/topology", responses((status = 200, body = Topology)))]
+pub(super) async fn topology(State(site): State<Site>, _: Caller) -> Json<Topology> {
+    let view = site.service.view();
+    let mut nodes: Vec<String> =
+        view.links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
+    nodes.sort();
+    nodes.dedup();
+    let link = |spec: &LinkSpec| Link {
+        name: spec.name.clone(),
+        from: spec.from.clone(),
+        to: spec.to.clone(),
+        capacity_bps: translate::bps(&view, spec.capacity),
+        price_micros_per_tb: spec.price_micros,
+    };
+    Json(Topology {
+        nodes,
+        links: view.links.iter().map(link).collect(),
+        tick_nanos: view.rules.tick_nanos,
+        channel_bps: view.rules.channel_bps,
+        guard_ticks: view.rules.guard,
+        currency: site.service.config().currency.clone(),
+    })
+}
+
+/// Adds a link. For operators.
+#[utoipa::path(post, path = "/v1/links", request_body = Link, responses(
+    (status = 201, body = Link),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn add_link(
+    State(site): State<Site>,
+    caller: Caller,
+    Body { value, .. }: Body<Link>,
+) -> Result<(StatusCode, Json<Link>), Failure> {
+    caller.must_be(Role::Operator)?;
+    for name in [&value.name, &value.from, &value.to] {
+        name_is_sound(name).map_err(Failure::invalid)?;
+    }
+    let capacity = site.service.view().grid.channels_within(Rate::from_bps(value.capacity_bps));
+    if capacity == 0 {
+        return Err(Failure::invalid("capacity_bps: less than the smallest step of rate"));
+    }
+    let Link { name, from, to, price_micros_per_tb: price_micros, .. } = value.clone();
+    let spec = LinkSpec { name, from, to, capacity, price_micros };
+    let order = Order {
+        actor: caller.name,
+        project: caller.project,
+        operator: true,
+        key: None,
+        command: Command::AddLink(spec),
+    };
+    let decided = site.service.decide(order).await;
+    decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
+    Ok((StatusCode::CREATED, Json(value)))
+}
+
+/// Of which time to show what is free.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Window {
+    /// From then; now without it.
+    from: Option<Timestamp>,
+    /// Until then; a day later without it.
+    to: Option<Timestamp>,
+}
+
+/// What is free of a link.
+#[utoipa::path(get, path = "/v1/links/{name}/availability",
+    params(("name" = String, Path,), Window), responses((status = 200, body = Availability),
+    (status = 404, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn availability(
+    State(site): State<Site>,
+    _: Caller,
+    Path(name): Path<String>,
+    Filter(window): Filter<Window>,
+) -> Result<Json<Availability>, Failure> {
+    let view = site.service.view().without_bookings();
+    let link = LinkId(translate::link(&view, &name)?);
+    let tick = |time: Option<Timestamp>, name| -> Result<Option<u64>, Failure> {
+        let instant = time.map(|time| translate::instant(name, time)).transpose()?;
+        Ok(instant.map(|instant| view.grid.tick_by(instant)))
+    };
+    let from = tick(window.from, "from")?.unwrap_or_else(|| view.now()).max(view.now());
+    let day = view.grid.ticks(std::time::Duration::from_secs(86_400));
+    let to = tick(window.to, "to")?.unwrap_or_else(|| from.saturating_add(day));
+    if to <= from {
+        return Err(Failure::invalid("to: it lies before from, or has passed"));
+    }
+    let free = planning::availability(&view, link, from, to);
+    let gone = || Failure::not_found("unknown-link", format!("there is no link {name:?}"));
+    free.map(Json).ok_or_else(gone)
+}

@@ -1,0 +1,319 @@
+//! Previews, quotes and explanations: made on a snapshot, so that no booking waits for them.
+
+use std::sync::PoisonError;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use longhaul_calendar::{
+    Alternative, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
+};
+
+use super::auth::Caller;
+use super::bookings::unknown;
+use super::input::{Body, Which};
+use super::problem::Failure;
+use super::{Site, translate};
+use crate::api::{self, Availability, BookRequest, Explanation, Preview, Problem, Quote};
+use crate::ledger::{Ask, Command, Note, Ranges, Refusal, Route};
+use crate::service::View;
+
+/// A plan that was quoted.
+#[derive(Clone, Debug)]
+pub(crate) struct Quoted {
+    project: String,
+    /// The tick up to which it is good.
+    until: u64,
+    request: Ask,
+    path: Route,
+    ranges: Ranges,
+    note: Note,
+}
+
+/// What would come of a request: plan, quote, explanation, alternatives, what is free.
+#[utoipa::path(post, path = "/v1/plan", request_body = BookRequest, responses(
+    (status = 200, body = Preview),
+    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn plan(
+    State(site): State<Site>,
+    caller: Caller,
+    Body { value, .. }: Body<BookRequest>,
+) -> Result<Json<Preview>, Failure> {
+    if value.recurring.is_some() {
+        return Err(Failure::invalid("recurring: a plan is for one occurrence; book it to try"));
+    }
+    // The snapshot is cheap; nobody waits for what follows.
+    let view = site.service.view().without_bookings();
+    let mut asked = translate::request(&view, &value)?;
+    let Some(ask) = asked.requests.pop() else { return Err(Failure::invalid("no request")) };
+    // A quote must not begin before it can be taken.
+    let good = view.grid.ticks(site.service.config().quote);
+    let until = view.now().saturating_add(good).min(view.capacity.horizon().saturating_sub(1));
+    let ask = match ask {
+        Ask::File { earliest, volume, max_rate, deadline, policy } => {
+            Ask::File { earliest: earliest.max(until), volume, max_rate, deadline, policy }
+        }
+        Ask::Hold { earliest, duration, min_rate, max_rate, latest_start } => {
+            Ask::Hold { earliest: earliest.max(until), duration, min_rate, max_rate, latest_start }
+        }
+    };
+    let (request, paths) = (Request::from(ask), paths(&asked.paths));
+    let explanation = explanation(&view, &view.capacity, &request, &paths)
+        .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
+    let best = view.capacity.plan(&request, &paths).ok();
+    let mut preview = Preview {
+        plan: best
+            .as_ref()
+            .map(|plan| translate::plan(&view, &Route::of(&plan.path), &plan.vector)),
+        quote: None,
+        explanation,
+        alternatives: alternatives(&view, &request, &paths, best.as_ref()),
+        availability: Vec::new(),
+    };
+    let shown = best.as_ref().map_or(paths.first(), |plan| Some(&plan.path));
+    let until_shown = best.as_ref().map_or(until, |plan| plan.finish());
+    for link in shown.iter().flat_map(|path| path.links()) {
+        let free = availability(&view, *link, request.earliest(), until_shown.max(until + 1));
+        preview.availability.extend(free);
+    }
+    if let Some(plan) = best {
+        let quoted = Quoted {
+            project: caller.project.clone(),
+            until,
+            request: ask,
+            path: Route::of(&plan.path),
+            ranges: translate::recorded(&plan.vector),
+            note: asked.note,
+        };
+        let id = remember(&site, &view, quoted)?;
+        preview.quote = Some(Quote { id, valid_until: translate::timestamp(&view, until) });
+    }
+    Ok(Json(preview))
+}
+
+/// Explains why a booking does not finish sooner.
+#[utoipa::path(get, path = "/v1/bookings/{id}/explain", params(("id" = u64, Path,)), responses(
+    (status = 200, body = Explanation),
+    (status = 404, body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn explain(
+    State(site): State<Site>,
+    caller: Caller,
+    Which(id): Which,
+) -> Result<Json<Explanation>, Failure> {
+    let (view, open) = {
+        let view = site.service.view();
+        let open = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)).cloned();
+        (view.without_bookings(), open)
+    };
+    let open = open.ok_or_else(|| unknown(&view, id))?;
+    // As if it were asked for now, with what it holds counted as taken by others.
+    let ask = match Ask::from(open.booking.request) {
+        Ask::File { volume, max_rate, earliest, deadline, policy } => {
+            let earliest = earliest.max(view.now());
+            Ask::File { volume, max_rate, earliest, deadline, policy }
+        }
+        Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
+            let earliest = earliest.max(view.now());
+            Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
+        }
+    };
+    let paths = [open.booking.path.clone()];
+    let mut found = explanation(&view, &view.capacity, &ask.into(), &paths)
+        .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
+    found.finish = Some(translate::timestamp(&view, open.booking.finish()));
+    found.summary = format!(
+        "Booking {id} finishes at {}. Asked for again beside itself: {}",
+        translate::timestamp(&view, open.booking.finish()),
+        found.summary
+    );
+    Ok(Json(found))
+}
+
+/// Why a request was refused for lack of room.
+pub(super) fn why(view: &View, asked: &translate::Asked, occurrence: usize) -> Option<Explanation> {
+    let ask = asked.requests.get(occurrence)?.at_once(view.now());
+    explanation(view, &view.capacity, &ask.into(), &paths(&asked.paths)).ok()
+}
+
+/// The command that books a quote.
+pub(super) fn quoted(site: &Site, caller: &Caller, id: &str) -> Result<Command, Failure> {
+    let quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = quotes.get(id).filter(|quoted| quoted.project == caller.project).cloned();
+    drop(quotes);
+    let quoted = found.ok_or_else(stale)?;
+    if quoted.until < site.service.view().now() {
+        return Err(stale());
+    }
+    let Quoted { request, path, ranges, note, .. } = quoted;
+    Ok(Command::Take { request, path, ranges, note })
+}
+
+/// The quote can no longer be taken.
+pub(super) fn stale() -> Failure {
+    let detail = "this quote is not known or no longer good; ask for a new plan";
+    Failure::new(StatusCode::CONFLICT, "stale-quote", "The quote is stale", detail)
+}
+
+fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<String, Failure> {
+    let mut random = [0; 16];
+    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+    if filled != Ok(random.len()) {
+        let detail = "the operating system gives no randomness for a quote";
+        return Err(Failure::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "The service fails",
+            detail,
+        ));
+    }
+    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
+    if quotes.len() >= QUOTES_MAX {
+        let now = view.now();
+        quotes.retain(|_: &String, quoted| quoted.until >= now);
+    }
+    if quotes.len() >= QUOTES_MAX {
+        let (title, detail) = ("Too much to do", "too many quotes are open; try again in a moment");
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", title, detail));
+    }
+    quotes.insert(id.clone(), quoted);
+    Ok(id)
+}
+
+/// What explanations say, with times and names.
+fn explanation(
+    view: &View,
+    capacity: &LinkSet,
+    request: &Request,
+    paths: &[Path],
+) -> Result<Explanation, PlanError> {
+    let found = capacity.explain(request, paths)?;
+    let time = |tick| translate::timestamp(view, tick);
+    let binding = found.binding.map(|binding| api::Binding {
+        link: translate::names(view, &Route(vec![binding.link.0])).concat(),
+        range: api::Range {
+            start: time(binding.start),
+            end: time(binding.end),
+            rate_bps: translate::bps(view, binding.free),
+        },
+    });
+    let seconds = view.grid.tick().as_secs_f64();
+    let changes: Vec<String> = found
+        .alternatives
+        .iter()
+        .map(|change| match *change {
+            Alternative::Deadline(tick) => format!("a deadline of {}", time(tick)),
+            Alternative::Volume(volume) => format!("no more than {}", view.grid.bytes(volume)),
+            Alternative::MaxRate(rate) => format!("a maximum rate of {}", view.grid.rate(rate)),
+            Alternative::VaryingRate => "a varying rate".into(),
+            Alternative::LatestStart(tick) => format!("a start as late as {}", time(tick)),
+            Alternative::Duration(ticks) => format!("no longer than {} s", ticks as f64 * seconds),
+            Alternative::MinRate(rate) => format!("a least rate of {}", view.grid.rate(rate)),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    let bound = match &binding {
+        Some(api::Binding { link, range }) => format!(
+            "; link {link} holds it up most: it has {} from {} to {}",
+            longhaul_units::Rate::from_bps(range.rate_bps),
+            range.start,
+            range.end
+        ),
+        None => "; no link holds it up".into(),
+    };
+    let summary = match found.finish {
+        Some(finish) if finish <= found.unimpeded => "it finishes as if the links were idle".into(),
+        Some(finish) => format!(
+            "it finishes {:.3} s later than on idle links{bound}",
+            finish.saturating_sub(found.unimpeded) as f64 * seconds
+        ),
+        None if changes.is_empty() => format!("it is refused{bound}; no single change helps"),
+        None => {
+            format!("it is refused{bound}; it would be accepted with {}", changes.join(", or "))
+        }
+    };
+    Ok(Explanation {
+        summary,
+        unimpeded_finish: Some(time(found.unimpeded)),
+        finish: found.finish.map(time),
+        binding,
+        changes,
+    })
+}
+
+/// Other ways to carry a request, by finish.
+fn alternatives(
+    view: &View,
+    request: &Request,
+    paths: &[Path],
+    best: Option<&longhaul_calendar::Plan>,
+) -> Vec<api::Alternative> {
+    let mut ways: Vec<(String, Request, &[Path])> = Vec::new();
+    for path in paths.iter().filter(|path| best.is_none_or(|best| best.path != **path)) {
+        let names = translate::names(view, &Route::of(path)).join(", ");
+        ways.push((format!("over {names}"), *request, std::slice::from_ref(path)));
+    }
+    if let Request::File(file) = *request {
+        let with = |policy| Request::File(FileRequest { policy, ..file });
+        if file.policy != Policy::Fixed {
+            ways.push(("at the maximum rate throughout".into(), with(Policy::Fixed), paths));
+        }
+        if file.policy != Policy::Earliest {
+            ways.push(("as early as possible".into(), with(Policy::Earliest), paths));
+        }
+        if file.deadline.is_some() {
+            ways.push(("as late as possible".into(), with(Policy::Latest), paths));
+            ways.push(("with the lowest peak".into(), with(Policy::LeastPeak), paths));
+        }
+        if file.max_rate > 1 {
+            let half = FileRequest { max_rate: file.max_rate.div_ceil(2), ..file };
+            let rate = view.grid.rate(half.max_rate);
+            ways.push((format!("at no more than {rate}"), Request::File(half), paths));
+        }
+    }
+    if let (None, Ok(found)) = (best, view.capacity.explain(request, paths)) {
+        for change in found.alternatives {
+            ways.push((format!("changed: {change:?}"), change.apply(request), paths));
+        }
+    }
+    let mut found: Vec<(u64, api::Alternative)> = Vec::new();
+    for (what, request, paths) in ways {
+        let Ok(plan) = view.capacity.plan(&request, paths) else { continue };
+        if best.is_none_or(|best| *best != plan) {
+            let shown = translate::plan(view, &Route::of(&plan.path), &plan.vector);
+            found.push((plan.finish(), api::Alternative { what, plan: shown }));
+        }
+    }
+    found.sort_by_key(|(finish, _)| *finish);
+    found.into_iter().map(|(_, alternative)| alternative).take(ALTERNATIVES_MAX).collect()
+}
+
+/// What is free of a link in `[from, to)`.
+pub(super) fn availability(view: &View, link: LinkId, from: u64, to: u64) -> Option<Availability> {
+    let profile = view.capacity.profile(link)?;
+    let spec = view.links.get(link.0 as usize)?;
+    let mut free: Vec<api::Range> = Vec::new();
+    let mut truncated = false;
+    for segment in profile.segments(from, to) {
+        if free.len() == SEGMENTS_MAX {
+            truncated = true;
+            break;
+        }
+        free.push(api::Range {
+            start: translate::timestamp(view, segment.start),
+            end: translate::timestamp(view, segment.end),
+            rate_bps: translate::bps(view, segment.free),
+        });
+    }
+    let capacity_bps = translate::bps(view, spec.capacity);
+    Some(Availability { link: spec.name.clone(), capacity_bps, free, truncated })
+}
+
+fn paths(routes: &[Route]) -> Vec<Path> {
+    routes.iter().filter_map(Route::path).collect()
+}
+
+/// Quotes that may be open at a time, some hundred bytes each.
+const QUOTES_MAX: usize = 100_000;
+const ALTERNATIVES_MAX: usize = 8;
+const SEGMENTS_MAX: usize = 10_000;

@@ -1,0 +1,475 @@
+//! What an operator writes: a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_units::Rate;
+use serde::Deserialize;
+
+use crate::ledger::{LinkSpec, Quota, Rules};
+use crate::store::Location;
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the log is.
+    pub store: Location,
+    /// Name of this node, for the others.
+    pub node: String,
+    /// Where clients reach this node.
+    pub url: String,
+    /// How the ledger plans.
+    pub rules: Rules,
+    /// The links.
+    pub links: Vec<LinkSpec>,
+    /// What carries bookings out, by link.
+    pub drivers: BTreeMap<String, DriverSpec>,
+    /// Who may book how much.
+    pub projects: BTreeMap<String, Quota>,
+    /// Which tokens are let in.
+    pub access: Vec<Access>,
+    /// How long a quote is good.
+    pub quote: Duration,
+    /// Currency of prices.
+    pub currency: String,
+}
+
+/// What carries the bookings of a link out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriverSpec {
+    /// HTB classes on an interface of this machine.
+    Htb {
+        /// Its name.
+        interface: String,
+    },
+    /// A program of the operator.
+    Command {
+        /// Its path.
+        program: PathBuf,
+    },
+}
+
+/// Tokens and what they may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// File with tokens, one a line.
+    pub token_file: PathBuf,
+    /// The project that they act for.
+    pub project: String,
+    /// What they may.
+    pub role: Role,
+}
+
+/// What a token may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// See the bookings of its project.
+    Viewer,
+    /// And book.
+    User,
+    /// And touch everybody's, add links, read the log.
+    Operator,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {why}")]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something that makes no sense; the message says where.
+    pub fn read(file: &Path) -> Result<Self, ConfigError> {
+        let wrong = |why: String| ConfigError { file: file.display().to_string(), why };
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        Self::parse(&text).map_err(wrong)
+    }
+
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// It says something that makes no sense.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        file.check()
+    }
+
+    /// Where the log is, in words.
+    pub fn place(&self) -> String {
+        match &self.store {
+            Location::Sqlite { path, .. } => path.display().to_string(),
+            // The URL may hold a password.
+            Location::Postgres { .. } => "the PostgreSQL database".into(),
+        }
+    }
+
+    /// How long a leader that gives no sign of life leads.
+    pub fn lease(&self) -> Duration {
+        match &self.store {
+            Location::Sqlite { .. } => Duration::MAX,
+            Location::Postgres { lease, .. } => *lease,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    store: Option<String>,
+    store_max_bytes: Option<u64>,
+    #[serde(default = "default_lease")]
+    lease: String,
+    node: Option<String>,
+    #[serde(default)]
+    url: String,
+    #[serde(default = "default_quote")]
+    quote: String,
+    #[serde(default = "default_currency")]
+    currency: String,
+    #[serde(default)]
+    rules: FileRules,
+    #[serde(default)]
+    link: Vec<FileLink>,
+    #[serde(default)]
+    project: Vec<FileProject>,
+    #[serde(default)]
+    access: Vec<FileAccess>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FileRules {
+    tick: String,
+    channel: String,
+    guard: String,
+    horizon: String,
+    slack: f64,
+    replan_up_to: usize,
+    key_life: String,
+}
+
+impl Default for FileRules {
+    fn default() -> Self {
+        Self {
+            tick: "1ms".into(),
+            channel: "1Mbps".into(),
+            guard: "0ms".into(),
+            horizon: "30d".into(),
+            slack: 0.0,
+            replan_up_to: 0,
+            key_life: "24h".into(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileLink {
+    name: String,
+    from: String,
+    to: String,
+    capacity: String,
+    #[serde(default)]
+    price_per_tb: f64,
+    #[serde(default = "no_driver")]
+    driver: String,
+    interface: Option<String>,
+    command: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileProject {
+    name: String,
+    #[serde(default = "whole")]
+    share: f64,
+    horizon: Option<String>,
+    max_rate: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAccess {
+    token_file: PathBuf,
+    project: String,
+    role: Role,
+}
+
+impl File {
+    fn check(self) -> Result<Config, String> {
+        let rules = self.rules.check()?;
+        let store = match self.store {
+            Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Location::Postgres { url, lease: time("lease", &self.lease)? }
+            }
+            path => Location::Sqlite {
+                path: path.map_or_else(super::default_store, PathBuf::from),
+                max_bytes: self.store_max_bytes,
+            },
+        };
+        let mut links = Vec::new();
+        let mut drivers = BTreeMap::new();
+        for link in self.link {
+            if links.iter().any(|other: &LinkSpec| other.name == link.name) {
+                return Err(format!("there are two links {}", link.name));
+            }
+            if let Some(driver) = link.driver()? {
+                drivers.insert(link.name.clone(), driver);
+            }
+            links.push(link.check(&rules)?);
+        }
+        let mut projects = BTreeMap::new();
+        for project in self.project {
+            let quota = project.check(&rules)?;
+            if projects.insert(project.name.clone(), quota).is_some() {
+                return Err(format!("there are two projects {}", project.name));
+            }
+        }
+        let mut access = Vec::new();
+        for entry in self.access {
+            if entry.role != Role::Operator && !projects.contains_key(&entry.project) {
+                return Err(format!("access names project {}, which is not there", entry.project));
+            }
+            let FileAccess { token_file, project, role } = entry;
+            access.push(Access { token_file, project, role });
+        }
+        Ok(Config {
+            store,
+            node: self.node.unwrap_or_else(node),
+            url: self.url,
+            rules,
+            links,
+            drivers,
+            projects,
+            access,
+            quote: time("quote", &self.quote)?,
+            currency: self.currency,
+        })
+    }
+}
+
+impl FileRules {
+    fn check(&self) -> Result<Rules, String> {
+        let tick = time("tick", &self.tick)?;
+        let tick_nanos = u64::try_from(tick.as_nanos()).unwrap_or(0);
+        if tick_nanos == 0 || tick > Duration::from_secs(3600) {
+            return Err("tick: expected more than nothing, and no more than an hour".into());
+        }
+        let channel_bps = rate("channel", &self.channel)?;
+        let ticks = |name: &str, text: &str| -> Result<u64, String> {
+            let ticks = time(name, text)?.as_nanos().div_ceil(u128::from(tick_nanos));
+            u64::try_from(ticks).map_err(|_| format!("{name}: {text} is too long"))
+        };
+        Ok(Rules {
+            tick_nanos,
+            channel_bps,
+            guard: ticks("guard", &self.guard)?,
+            horizon: ticks("horizon", &self.horizon)?.max(1),
+            slack_ppm: parts("slack", self.slack)?,
+            replan_up_to: self.replan_up_to,
+            key_life: ticks("key_life", &self.key_life)?,
+        })
+    }
+}
+
+impl FileLink {
+    fn driver(&self) -> Result<Option<DriverSpec>, String> {
+        let name = &self.name;
+        match (self.driver.as_str(), &self.interface, &self.command) {
+            ("none", None, None) => Ok(None),
+            ("htb", Some(interface), None) => {
+                let letters = interface.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
+                if interface.is_empty() || interface.len() > 15 || !letters {
+                    return Err(format!("link {name}: {interface} is no name of an interface"));
+                }
+                Ok(Some(DriverSpec::Htb { interface: interface.clone() }))
+            }
+            ("command", None, Some(program)) => {
+                Ok(Some(DriverSpec::Command { program: program.clone() }))
+            }
+            _ => Err(format!(
+                "link {name}: expected driver = \"none\", driver = \"htb\" with interface, or \
+                 driver = \"command\" with command"
+            )),
+        }
+    }
+
+    fn check(self, rules: &Rules) -> Result<LinkSpec, String> {
+        let capacity = channels("capacity", &self.capacity, rules)?;
+        if !(0.0..=1e9).contains(&self.price_per_tb) {
+            return Err(format!("link {}: price_per_tb must be 0 to 10^9", self.name));
+        }
+        let price_micros = (self.price_per_tb * 1e6).round() as u64;
+        let Self { name, from, to, .. } = self;
+        for text in [&name, &from, &to] {
+            name_is_sound(text)?;
+        }
+        Ok(LinkSpec { name, from, to, capacity, price_micros })
+    }
+}
+
+impl FileProject {
+    fn check(&self, rules: &Rules) -> Result<Quota, String> {
+        name_is_sound(&self.name)?;
+        let horizon = match &self.horizon {
+            None => rules.horizon,
+            Some(text) => {
+                let ticks = time("horizon", text)?.as_nanos() / u128::from(rules.tick_nanos);
+                u64::try_from(ticks).unwrap_or(u64::MAX)
+            }
+        };
+        let max_rate = match &self.max_rate {
+            None => u32::MAX,
+            Some(text) => channels("max_rate", text, rules)?,
+        };
+        Ok(Quota { share_ppm: parts("share", self.share)?, horizon, max_rate })
+    }
+}
+
+/// Whether a name can stand in a URL, a log and a table.
+pub(crate) fn name_is_sound(name: &str) -> Result<(), String> {
+    let sound = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/>".contains(&b));
+    if name.is_empty() || name.len() > 64 || !sound {
+        return Err(format!("{name:?} is no name: expected letters, digits and - _ . : / >"));
+    }
+    Ok(())
+}
+
+fn parts(name: &str, part: f64) -> Result<u32, String> {
+    match (0.0..=1000.0).contains(&part) {
+        true => Ok((part * 1e6).round() as u32),
+        false => Err(format!("{name}: expected a part like 0.25")),
+    }
+}
+
+fn rate(name: &str, text: &str) -> Result<u64, String> {
+    let rate: Rate = text.parse().map_err(|error| format!("{name}: {text}: {error}"))?;
+    match rate.as_bps() {
+        0 => Err(format!("{name}: a rate of zero")),
+        bps => Ok(bps),
+    }
+}
+
+fn channels(name: &str, text: &str, rules: &Rules) -> Result<u32, String> {
+    let channels = rate(name, text)? / rules.channel_bps;
+    match u32::try_from(channels) {
+        Ok(0) => Err(format!("{name}: {text} is less than a channel ({} b/s)", rules.channel_bps)),
+        Ok(channels) => Ok(channels),
+        Err(_) => Err(format!("{name}: {text} is more than 2^32 channels: choose wider channels")),
+    }
+}
+
+/// Reads `10ms`, `90s`, `2h`, `30d`.
+pub fn time(name: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{name}: expected a time like 10ms, 90s, 2h or 30d, not {text:?}");
+    let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(at);
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let nanos: u64 = match unit.trim_start() {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => return Err(wrong()),
+    };
+    number.checked_mul(nanos).map(Duration::from_nanos).ok_or_else(wrong)
+}
+
+/// The name of this machine, and of this process, which is what leads.
+fn node() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{name}:{}", std::process::id())
+}
+
+fn default_lease() -> String {
+    "5s".into()
+}
+
+fn default_quote() -> String {
+    "10s".into()
+}
+
+fn default_currency() -> String {
+    "EUR".into()
+}
+
+fn no_driver() -> String {
+    "none".into()
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        store = "/var/lib/longhaul/circuits.db"
+        [rules]
+        tick = "10ms"
+        horizon = "7d"
+        [[link]]
+        name = "gva-chi"
+        from = "gva"
+        to = "chi"
+        capacity = "100Gbps"
+        price_per_tb = 1.5
+        driver = "htb"
+        interface = "eth1"
+        [[project]]
+        name = "astro"
+        share = 0.5
+        horizon = "1d"
+        max_rate = "40Gbps"
+        [[access]]
+        token_file = "/etc/longhaul/astro"
+        project = "astro"
+        role = "user"
+    "#;
+
+    #[test]
+    fn a_configuration() {
+        let config = Config::parse(TEXT).unwrap();
+        assert_eq!(config.links[0].capacity, 100_000);
+        assert_eq!(config.links[0].price_micros, 1_500_000);
+        let quota = Quota { share_ppm: 500_000, horizon: 8_640_000, max_rate: 40_000 };
+        assert_eq!(config.projects["astro"], quota);
+        assert_eq!(config.rules.horizon, 60_480_000);
+        assert_eq!(config.access[0].role, Role::User);
+        let postgres = Config::parse("store = \"postgres://book@db/book\"").unwrap();
+        assert_eq!(postgres.lease(), Duration::from_secs(5));
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        for (from, to, expected) in [
+            ("\"10ms\"", "\"0ms\"", "tick"),
+            ("\"100Gbps\"", "\"1kbps\"", "less than a channel"),
+            ("\"htb\"", "\"hbt\"", "expected driver"),
+            ("eth1", "no/thing", "no name of an interface"),
+            ("\"7d\"", "\"a week\"", "horizon: expected a time"),
+            ("project = \"astro\"", "project = \"bio\"", "which is not there"),
+            ("share = 0.5", "share = -1", "share"),
+            ("share", "shore", "shore"),
+            ("\"gva-chi\"", "\"gva chi\"", "no name"),
+            ("\"user\"", "\"root\"", "root"),
+        ] {
+            let error = Config::parse(&TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

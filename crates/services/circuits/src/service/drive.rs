@@ -1,0 +1,302 @@
+//! Carrying bookings out: one thread per driven link, which sleeps until the next boundary.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_calendar::{Allocation, Booking};
+
+use super::config::DriverSpec;
+use super::{Shared, StartError};
+use crate::clock::Clock;
+use crate::drivers::{Command, Driver, Htb, Switch};
+use crate::ledger::{Entry, Event, Id, Ledger};
+
+/// The threads of all driven links.
+pub(super) struct Drive {
+    links: Vec<Lane>,
+}
+
+struct Lane {
+    /// Its name in the ledger.
+    link: String,
+    tasks: Sender<Task>,
+    thread: Option<JoinHandle<()>>,
+}
+
+enum Task {
+    /// Begin anew, by this clock.
+    Reset(Clock),
+    /// Forget everything and touch nothing: another node leads.
+    Forget,
+    /// This is what a booking holds.
+    Hold(Id, Carried),
+    /// A booking has ended.
+    End(Id),
+}
+
+/// What a thread knows of a booking.
+struct Carried {
+    project: String,
+    label: String,
+    destination: Option<std::net::IpAddr>,
+    ranges: Vec<Allocation>,
+    /// The rate that the driver was told, in channels.
+    told: u32,
+}
+
+impl Drive {
+    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StartError> {
+        let mut links = Vec::new();
+        for (link, spec) in &shared.config.drivers {
+            let driver: Box<dyn Driver> = match spec {
+                DriverSpec::Htb { interface } => {
+                    let own = shared.config.links.iter().find(|spec| spec.name == *link);
+                    let channels = own.map_or(0, |spec| u64::from(spec.capacity));
+                    let capacity = channels.saturating_mul(shared.config.rules.channel_bps);
+                    Box::new(Htb::new(interface, capacity).map_err(StartError::Driver)?)
+                }
+                DriverSpec::Command { program } => {
+                    Box::new(Command::new(link, program).map_err(StartError::Driver)?)
+                }
+            };
+            let (tasks, inbox) = channel();
+            let switcher = Switcher {
+                link: link.clone(),
+                driver,
+                shared: shared.clone(),
+                clock: None,
+                carried: BTreeMap::new(),
+                due: BTreeSet::new(),
+            };
+            let thread = std::thread::Builder::new()
+                .name(format!("drive {link}"))
+                .spawn(move || switcher.run(&inbox))?;
+            links.push(Lane { link: link.clone(), tasks, thread: Some(thread) });
+        }
+        Ok(Self { links })
+    }
+
+    /// Begins with all that a ledger holds.
+    pub(super) fn reset(&self, ledger: &Ledger, clock: Clock) {
+        self.tell_all(|| Task::Reset(clock));
+        for (id, entry, booking) in ledger.iter() {
+            self.hold(ledger, id, entry, booking);
+        }
+    }
+
+    /// Follows what events did.
+    pub(super) fn changed(&self, ledger: &Ledger, events: &[Event]) {
+        if self.links.is_empty() {
+            return;
+        }
+        for event in events {
+            match event {
+                Event::Booked { id, .. }
+                | Event::Committed { id }
+                | Event::Modified { id, .. }
+                | Event::Extended { id, .. } => self.follow(ledger, *id),
+                Event::Replanned { moved } => {
+                    moved.iter().for_each(|(id, _)| self.follow(ledger, *id));
+                }
+                Event::Released { id } | Event::Cancelled { id } => {
+                    self.tell_all(|| Task::End(*id));
+                }
+                Event::Set | Event::LinkAdded { .. } => {}
+            }
+        }
+    }
+
+    pub(super) fn ended(&self, ids: &[Id]) {
+        ids.iter().for_each(|id| self.tell_all(|| Task::End(*id)));
+    }
+
+    /// Carries nothing out: another node does.
+    pub(super) fn idle(&self) {
+        self.tell_all(|| Task::Forget);
+    }
+
+    /// Leaves the links as they are and ends.
+    pub(super) fn stop(&mut self) {
+        for mut lane in self.links.drain(..) {
+            drop(lane.tasks);
+            if let Some(thread) = lane.thread.take() {
+                // A thread that panicked has said so.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    fn follow(&self, ledger: &Ledger, id: Id) {
+        if let Some((entry, booking)) = ledger.get(id) {
+            // It may have moved to another path.
+            self.tell_others(ledger, booking, id);
+            self.hold(ledger, id, entry, booking);
+        }
+    }
+
+    fn hold(&self, ledger: &Ledger, id: Id, entry: &Entry, booking: &Booking) {
+        if entry.held_until.is_some() {
+            return;
+        }
+        for lane in &self.links {
+            if on(ledger, booking, &lane.link) {
+                let carried = Carried {
+                    project: entry.project.clone(),
+                    label: entry.note.label.clone(),
+                    destination: entry.note.destination,
+                    ranges: booking.vector.merged().collect(),
+                    told: 0,
+                };
+                // A thread that is gone has said so.
+                let _ = lane.tasks.send(Task::Hold(id, carried));
+            }
+        }
+    }
+
+    fn tell_others(&self, ledger: &Ledger, booking: &Booking, id: Id) {
+        for lane in self.links.iter().filter(|lane| !on(ledger, booking, &lane.link)) {
+            let _ = lane.tasks.send(Task::End(id));
+        }
+    }
+
+    fn tell_all(&self, task: impl Fn() -> Task) {
+        for lane in &self.links {
+            let _ = lane.tasks.send(task());
+        }
+    }
+}
+
+/// Whether a booking takes a link.
+fn on(ledger: &Ledger, booking: &Booking, link: &str) -> bool {
+    let name = |id: &longhaul_calendar::LinkId| ledger.links().get(id.0 as usize);
+    booking.path.links().iter().filter_map(name).any(|spec| spec.name == link)
+}
+
+/// The thread of one link.
+struct Switcher {
+    link: String,
+    driver: Box<dyn Driver>,
+    shared: Arc<Shared>,
+    clock: Option<Clock>,
+    carried: BTreeMap<Id, Carried>,
+    /// Boundaries to come, in ticks.
+    due: BTreeSet<(u64, Id)>,
+}
+
+impl Switcher {
+    fn run(mut self, inbox: &Receiver<Task>) {
+        loop {
+            let wait = self.wait();
+            match inbox.recv_timeout(wait) {
+                Ok(task) => self.take(task),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.switch();
+        }
+    }
+
+    /// How long until the next boundary.
+    fn wait(&self) -> Duration {
+        let (Some(clock), Some((tick, _))) = (self.clock, self.due.first()) else { return LONG };
+        let at = tick.saturating_mul(self.tick_nanos());
+        Duration::from_nanos(at.saturating_sub(clock.nanos())).min(LONG)
+    }
+
+    fn tick_nanos(&self) -> u64 {
+        self.shared.config.rules.tick_nanos
+    }
+
+    fn take(&mut self, task: Task) {
+        match task {
+            Task::Reset(clock) => {
+                self.clock = Some(clock);
+                self.carried.clear();
+                self.due.clear();
+                let done = self.driver.reset();
+                self.report(done);
+            }
+            Task::Forget => {
+                self.clock = None;
+                self.carried.clear();
+                self.due.clear();
+            }
+            Task::Hold(id, mut carried) => {
+                let ranges = std::mem::take(&mut carried.ranges);
+                carried.told = self.carried.remove(&id).map_or(0, |old| old.told);
+                self.due.retain(|(_, other)| *other != id);
+                for range in &ranges {
+                    self.due.extend([(range.start, id), (range.end, id)]);
+                }
+                carried.ranges = ranges;
+                self.carried.insert(id, carried);
+                // What it holds now may have changed too.
+                self.due.insert((0, id));
+            }
+            Task::End(id) => {
+                if let Some(carried) = self.carried.get_mut(&id) {
+                    carried.ranges.clear();
+                    self.due.retain(|(_, other)| *other != id);
+                    self.due.insert((0, id));
+                }
+            }
+        }
+    }
+
+    /// Does what is due, giving before taking, so that the link is never promised twice.
+    fn switch(&mut self) {
+        let Some(clock) = self.clock else { return };
+        let now = clock.nanos() / self.tick_nanos();
+        let mut changes = Vec::new();
+        while let Some((tick, id)) = self.due.first().copied().filter(|(tick, _)| *tick <= now) {
+            self.due.remove(&(tick, id));
+            let Some(carried) = self.carried.get_mut(&id) else { continue };
+            let range = carried.ranges.iter().find(|r| r.start <= now && now < r.end);
+            let rate = range.map_or(0, |range| range.rate);
+            let next = carried.ranges.iter().flat_map(|r| [r.start, r.end]).find(|at| *at > now);
+            if rate != carried.told {
+                let from = std::mem::replace(&mut carried.told, rate);
+                let nanos = |tick: u64| tick.saturating_mul(self.shared.config.rules.tick_nanos);
+                let channel = self.shared.config.rules.channel_bps;
+                changes.push((
+                    rate > from,
+                    Switch {
+                        link: self.link.clone(),
+                        booking: id,
+                        project: carried.project.clone(),
+                        label: carried.label.clone(),
+                        rate_bps: channel.saturating_mul(u64::from(rate)),
+                        due_nanos: nanos(tick),
+                        until_nanos: next.map(nanos),
+                        destination: carried.destination,
+                    },
+                ));
+            }
+            if next.is_none() {
+                self.carried.remove(&id);
+            }
+        }
+        changes.sort_by_key(|(more, _)| *more);
+        for (_, switch) in changes {
+            let done = self.driver.set(&switch);
+            let late = clock.nanos().saturating_sub(switch.due_nanos);
+            if switch.due_nanos > 0 {
+                self.shared.metrics.switched(Duration::from_nanos(late));
+            }
+            self.report(done);
+        }
+    }
+
+    fn report(&self, done: Result<(), String>) {
+        if let Err(why) = done {
+            self.shared.metrics.driver_failed();
+            (self.shared.notice)(&format!("link {}: {why}", self.link));
+        }
+    }
+}
+
+/// Sleep when nothing is planned.
+const LONG: Duration = Duration::from_secs(3600);

@@ -1,0 +1,126 @@
+//! Becoming the one that decides: rebuild the ledger, bring it in line with the configuration.
+
+use std::fmt;
+
+use super::clock_from;
+use super::config::Config;
+use super::scheduler::{Leading, own};
+use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Outcome, Record, Refusal};
+use crate::store::{Store, StoreError};
+
+pub(super) enum Failure {
+    Store(StoreError),
+    Log(Corrupt),
+    Config(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Log(error) => error.fmt(f),
+            Self::Config(error) => f.write_str(error),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Corrupt> for Failure {
+    fn from(error: Corrupt) -> Self {
+        Self::Log(error)
+    }
+}
+
+/// Takes the lead of a store and rebuilds its ledger.
+pub(super) fn take(store: &mut dyn Store, config: &Config) -> Result<Leading, Failure> {
+    store.lead()?;
+    let mut ledger: Option<Ledger> = None;
+    loop {
+        let page = store.read(ledger.as_ref().map_or(0, Ledger::seq), PAGE)?;
+        if page.is_empty() {
+            break;
+        }
+        for record in page {
+            match &mut ledger {
+                Some(ledger) => drop(ledger.apply(&record)?),
+                None => ledger = Ledger::replay([record])?,
+            }
+        }
+    }
+    let mut ledger = match ledger {
+        Some(ledger) => ledger,
+        None => found(store, config)?,
+    };
+    if *ledger.rules() != config.rules {
+        return Err(Failure::Config(format!(
+            "{} was founded with other rules, which do not change: {:?}. Take them into the \
+             configuration, or name another store",
+            config.place(),
+            ledger.rules()
+        )));
+    }
+    let clock = clock_from(ledger.now(), config.rules.tick_nanos);
+    settle(&mut ledger, store, config, clock.nanos() / config.rules.tick_nanos)?;
+    Ok(Leading { ledger, clock })
+}
+
+fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, Failure> {
+    let clock = clock_from(0, config.rules.tick_nanos);
+    let record = Record {
+        seq: 1,
+        tick: clock.nanos() / config.rules.tick_nanos,
+        order: own(Command::Found(config.rules.clone())),
+        outcome: Outcome::Done(vec![Event::Set]),
+    };
+    store.append(std::slice::from_ref(&record))?;
+    Ledger::replay([record])?.ok_or_else(|| Failure::Config("the log stays empty".into()))
+}
+
+/// Enters projects and links of the configuration that the ledger does not have.
+fn settle(
+    ledger: &mut Ledger,
+    store: &mut dyn Store,
+    config: &Config,
+    tick: u64,
+) -> Result<(), Failure> {
+    let mut commands = Vec::new();
+    if *ledger.projects() != config.projects {
+        commands.push(Command::SetProjects { projects: config.projects.clone() });
+    }
+    for wanted in &config.links {
+        match ledger.links().iter().find(|link| link.name == wanted.name) {
+            None => commands.push(Command::AddLink(wanted.clone())),
+            Some(known) if known == wanted => {}
+            Some(known) => {
+                return Err(Failure::Config(format!(
+                    "link {} is in {} as {known:?}: a link does not change. Give the changed one \
+                     another name",
+                    wanted.name,
+                    config.place()
+                )));
+            }
+        }
+    }
+    let mut records = Vec::new();
+    for command in commands {
+        if let (Decision::Logged(record), _) = ledger.decide(tick, own(command)) {
+            if let Outcome::Refused(refusal) = &record.outcome {
+                let refusal: &Refusal = refusal;
+                return Err(Failure::Config(refusal.to_string()));
+            }
+            records.push(*record);
+        }
+    }
+    if !records.is_empty() {
+        store.append(&records)?;
+    }
+    Ok(())
+}
+
+/// Records that are read at once.
+const PAGE: u32 = 10_000;

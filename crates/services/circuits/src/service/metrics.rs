@@ -1,0 +1,166 @@
+//! What Prometheus reads.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longhaul_calendar::{Capacity, Request};
+
+use super::view::View;
+use crate::ledger::{Event, Ledger, Outcome, Record};
+
+/// Counters since the service started.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    store_failures: AtomicU64,
+    driver_failures: AtomicU64,
+    switches: Histogram,
+    requests: Histogram,
+    commits: Histogram,
+    commit_records: AtomicU64,
+    /// Time from requested start to planned finish of files, in nanoseconds.
+    planned: AtomicU64,
+    /// The same if links had been idle.
+    ideal: AtomicU64,
+}
+
+/// Times by exponential buckets.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BOUNDS_MICROS.len()],
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Histogram {
+    fn add(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BOUNDS_MICROS.partition_point(|bound| *bound < micros);
+        if let Some(bucket) = self.buckets.get(bucket) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn write(&self, out: &mut String, name: &str, help: &str) {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
+        let mut sum = 0;
+        for (bound, bucket) in BOUNDS_MICROS.iter().zip(&self.buckets) {
+            sum += bucket.load(Ordering::Relaxed);
+            let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {sum}", *bound as f64 / 1e6);
+        }
+        let count = self.count.load(Ordering::Relaxed);
+        let seconds = self.micros.load(Ordering::Relaxed) as f64 / 1e6;
+        let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(out, "{name}_sum {seconds}\n{name}_count {count}");
+    }
+}
+
+impl Metrics {
+    /// A request was answered.
+    pub fn answered(&self, time: Duration) {
+        self.requests.add(time);
+    }
+
+    pub(super) fn committed(&self, records: &[Record], time: Duration) {
+        self.commits.add(time);
+        self.commit_records.fetch_add(records.len() as u64, Ordering::Relaxed);
+        let refused =
+            records.iter().filter(|r| matches!(r.outcome, Outcome::Refused(_))).count() as u64;
+        self.refused.fetch_add(refused, Ordering::Relaxed);
+        self.accepted.fetch_add(records.len() as u64 - refused, Ordering::Relaxed);
+    }
+
+    pub(super) fn store_failed(&self) {
+        self.store_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A rate was changed, `late` after its boundary.
+    pub(super) fn switched(&self, late: Duration) {
+        self.switches.add(late);
+    }
+
+    pub(super) fn driver_failed(&self) {
+        self.driver_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts how long files are to take, and how long they would on idle links.
+    pub(super) fn booked(&self, ledger: &Ledger, events: &[Event]) {
+        for event in events {
+            let Event::Booked { id, .. } = event else { continue };
+            let Some((_, booking)) = ledger.get(*id) else { continue };
+            let Request::File(file) = booking.request else { continue };
+            let widest = ledger.capacity().path(&booking.path).capacity();
+            let ideal = file.volume.div_ceil(u64::from(file.max_rate.min(widest).max(1)));
+            let planned = booking.finish().saturating_sub(file.earliest);
+            let nanos = ledger.rules().tick_nanos;
+            self.ideal.fetch_add(ideal.saturating_mul(nanos), Ordering::Relaxed);
+            self.planned.fetch_add(planned.saturating_mul(nanos), Ordering::Relaxed);
+        }
+    }
+
+    /// The text that Prometheus reads.
+    pub fn text(&self, view: &View, ready: bool) -> String {
+        let mut out = String::new();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut one = |name: &str, kind: &str, help: &str, value: f64| {
+            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+        };
+        let seconds = |counter: &AtomicU64| count(counter) as f64 / 1e9;
+        let (accepted, refused) = (count(&self.accepted) as f64, count(&self.refused) as f64);
+        let used: u64 = view.totals.values().map(|t| t.used_bytes).sum();
+        let returned: u64 = view.totals.values().map(|t| t.returned_bytes).sum();
+        let ahead = view.clock.ahead_of_wall() as f64 / 1e9;
+        one(&metric("ready"), "gauge", "Whether bookings are taken.", f64::from(u8::from(ready)));
+        one(&metric("accepted_total"), "counter", "Orders carried out.", accepted);
+        one(&metric("refused_total"), "counter", "Orders refused.", refused);
+        let failures = count(&self.store_failures) as f64;
+        one(&metric("store_failures_total"), "counter", "Groups that were not kept.", failures);
+        let failures = count(&self.driver_failures) as f64;
+        one(&metric("driver_failures_total"), "counter", "Switches that failed.", failures);
+        let records = count(&self.commit_records) as f64;
+        one(&metric("records_total"), "counter", "Records made durable.", records);
+        one(
+            &metric("open_bookings"),
+            "gauge",
+            "Bookings to come or begun.",
+            view.open.len() as f64,
+        );
+        one(&metric("log_records"), "gauge", "Position of the log's last record.", view.seq as f64);
+        let help = "Time from requested start to planned finish of booked files.";
+        one(&metric("planned_seconds_total"), "counter", help, seconds(&self.planned));
+        let help = "The same on idle links; the gap to the ideal is the difference.";
+        one(&metric("ideal_seconds_total"), "counter", help, seconds(&self.ideal));
+        one(&metric("used_bytes_total"), "counter", "Bytes that ended bookings held.", used as f64);
+        let help = "Bytes that ended bookings gave back: margin that was not needed.";
+        one(&metric("returned_bytes_total"), "counter", help, returned as f64);
+        one(&metric("clock_ahead_seconds"), "gauge", "Service time less wall time.", ahead);
+        let help = "From request to answer.";
+        self.requests.write(&mut out, &metric("request_seconds"), help);
+        let help = "From a boundary to the end of its switch.";
+        self.switches.write(&mut out, &metric("switch_seconds"), help);
+        self.commits.write(&mut out, &metric("commit_seconds"), "Deciding and keeping a group.");
+        let name = metric("link_booked_ratio");
+        let _ = writeln!(out, "# HELP {name} Part of the link booked now.\n# TYPE {name} gauge");
+        let now = view.now();
+        for (spec, profile) in view.links.iter().zip(view.capacity.profiles()) {
+            let free = f64::from(profile.free_at(now.max(profile.floor())));
+            let booked = 1.0 - free / f64::from(spec.capacity.max(1));
+            let _ = writeln!(out, "{name}{{link=\"{}\"}} {booked}", spec.name);
+        }
+        out
+    }
+}
+
+fn metric(name: &str) -> String {
+    format!("longhaul_circuits_{name}")
+}
+
+/// Upper bounds of the buckets.
+const BOUNDS_MICROS: [u64; 16] = [
+    100, 250, 500, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000, 50_000, 100_000, 250_000,
+    500_000, 1_000_000, 5_000_000,
+];

@@ -1,0 +1,270 @@
+//! The thread that decides.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::drive::Drive;
+use super::{Decided, Message, ServiceError, Shared, StartError, lead};
+use crate::clock::Clock;
+use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Outcome, Record};
+use crate::store::{Store, StoreError};
+
+pub(super) struct Scheduler {
+    shared: Arc<Shared>,
+    store: Box<dyn Store>,
+    messages: Receiver<Message>,
+    drive: Drive,
+    /// `None` while another node leads or the store fails.
+    leading: Option<Leading>,
+    /// Why not.
+    trouble: StoreError,
+    /// When to try again to lead, and how long to wait then.
+    retry: (Instant, Duration),
+    renewed: Instant,
+}
+
+pub(super) struct Leading {
+    pub(super) ledger: Ledger,
+    pub(super) clock: Clock,
+}
+
+type Reply = oneshot::Sender<Result<Decided, ServiceError>>;
+
+impl Scheduler {
+    /// Leads at once if it can. That another node leads is no error if the store is shared.
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        store: Box<dyn Store>,
+        messages: Receiver<Message>,
+        drive: Drive,
+    ) -> Result<Self, StartError> {
+        let now = Instant::now();
+        let retry = (now, RETRY_FIRST);
+        let mut this = Self {
+            shared,
+            store,
+            messages,
+            drive,
+            leading: None,
+            trouble: StoreError::Failed("not started".into()),
+            retry,
+            renewed: now,
+        };
+        match lead::take(this.store.as_mut(), &this.shared.config) {
+            Ok(leading) => this.begin(leading),
+            Err(lead::Failure::Store(StoreError::Led { node, url })) => this.follow(&node, url),
+            Err(lead::Failure::Store(error)) => {
+                return Err(StartError::Store { place: this.shared.config.place(), error });
+            }
+            Err(lead::Failure::Log(error)) => return Err(error.into()),
+            Err(lead::Failure::Config(error)) => return Err(StartError::Config(error)),
+        }
+        Ok(this)
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            let mut next = match self.messages.recv_timeout(BEAT) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let mut batch = Vec::new();
+            let mut stop = false;
+            while let Some(message) = next {
+                match message {
+                    Message::Decide(order, reply) => batch.push((order, reply)),
+                    Message::Read { after, limit, reply } => {
+                        // Whoever asked may have gone.
+                        let _ = reply.send(self.store.read(after, limit));
+                    }
+                    Message::Stop => stop = true,
+                }
+                next = if batch.len() < BATCH_MAX && !stop {
+                    self.messages.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            self.turn(batch);
+            if stop {
+                break;
+            }
+        }
+        self.drive.stop();
+        if self.leading.is_some() {
+            self.store.resign();
+        }
+    }
+
+    /// One turn: time passes, orders are decided, made durable and answered.
+    fn turn(&mut self, batch: Vec<(Box<Order>, Reply)>) {
+        if self.leading.is_none() && self.retry.0 <= Instant::now() {
+            self.try_to_lead();
+        }
+        let Some(leading) = &mut self.leading else {
+            for (_, reply) in batch {
+                let _ = reply.send(Err(self.unavailable()));
+            }
+            return;
+        };
+        let started = Instant::now();
+        let tick = leading.clock.nanos() / leading.ledger.rules().tick_nanos.max(1);
+        let mut ended: Vec<Id> = leading.ledger.advance(tick);
+        let mut records: Vec<Record> = Vec::with_capacity(batch.len());
+        let mut replies = Vec::with_capacity(batch.len());
+        for (order, reply) in batch {
+            let (decision, more) = leading.ledger.decide(tick, *order);
+            ended.extend(more);
+            let result = match decision {
+                Decision::Repeated(ids) => Ok(Decided { ids, repeated: true }),
+                Decision::Logged(record) => {
+                    let result = match &record.outcome {
+                        Outcome::Done(events) => Ok(decided(events)),
+                        Outcome::Refused(refusal) => Err(ServiceError::Refused(refusal.clone())),
+                    };
+                    records.push(*record);
+                    result
+                }
+            };
+            replies.push((reply, result));
+        }
+        if !records.is_empty() {
+            if let Err(error) = self.store.append(&records) {
+                self.fail(error, replies);
+                return;
+            }
+            self.renewed = Instant::now();
+            self.shared.metrics.committed(&records, started.elapsed());
+        } else if self.renewed.elapsed() > self.shared.config.lease() / 3 {
+            self.renewed = Instant::now();
+            if let Err(error) = self.store.renew() {
+                self.fail(error, replies);
+                return;
+            }
+        }
+        self.publish(&records, &ended);
+        for (reply, result) in replies {
+            // Whoever asked may have gone; what was done stays done.
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Shows what is durable now.
+    fn publish(&mut self, records: &[Record], ended: &[Id]) {
+        let Some(leading) = &self.leading else { return };
+        if records.is_empty() && ended.is_empty() {
+            return;
+        }
+        let ledger = &leading.ledger;
+        self.shared.show(|view| {
+            for record in records {
+                if let Outcome::Done(events) = &record.outcome {
+                    events.iter().for_each(|event| view.happened(ledger, event));
+                }
+            }
+            for id in ended {
+                let what = ledger.closed(*id).map_or("finished", |closed| closed.ending.name());
+                view.update(ledger, *id, what);
+            }
+            view.refresh(ledger);
+        });
+        for record in records {
+            if let Outcome::Done(events) = &record.outcome {
+                self.shared.metrics.booked(ledger, events);
+                self.drive.changed(ledger, events);
+            }
+        }
+        self.drive.ended(ended);
+    }
+
+    fn begin(&mut self, leading: Leading) {
+        self.shared.show(|view| view.reset(&leading.ledger, leading.clock));
+        self.drive.reset(&leading.ledger, leading.clock);
+        self.shared.set_status(true, "leading", None);
+        self.retry.1 = RETRY_FIRST;
+        self.renewed = Instant::now();
+        self.leading = Some(leading);
+    }
+
+    fn try_to_lead(&mut self) {
+        match lead::take(self.store.as_mut(), &self.shared.config) {
+            Ok(leading) => self.begin(leading),
+            Err(lead::Failure::Store(StoreError::Led { node, url })) => self.follow(&node, url),
+            Err(failure) => {
+                self.shared.set_status(false, failure.to_string(), None);
+                self.trouble = match failure {
+                    lead::Failure::Store(error) => error,
+                    other => StoreError::Corrupt(other.to_string()),
+                };
+                self.wait();
+            }
+        }
+    }
+
+    fn follow(&mut self, node: &str, url: String) {
+        self.drive.idle();
+        self.trouble = StoreError::Led { node: node.into(), url: url.clone() };
+        let leader = (!url.is_empty()).then_some(url);
+        self.shared.set_status(false, format!("standing by: {node} leads"), leader);
+        self.retry = (Instant::now() + RETRY_FIRST, RETRY_FIRST);
+    }
+
+    fn wait(&mut self) {
+        self.retry.0 = Instant::now() + self.retry.1;
+        self.retry.1 = (self.retry.1 * 2).min(RETRY_LAST);
+    }
+
+    /// Nothing of this turn is durable: forget it, and tell everybody.
+    fn fail(&mut self, error: StoreError, replies: Vec<(Reply, Result<Decided, ServiceError>)>) {
+        self.leading = None;
+        self.shared.metrics.store_failed();
+        self.shared.set_status(false, error.to_string(), None);
+        if matches!(error, StoreError::Fenced) {
+            self.drive.idle();
+        }
+        self.trouble = error.clone();
+        self.wait();
+        for (reply, _) in replies {
+            let _ = reply.send(Err(ServiceError::Unavailable(error.clone())));
+        }
+    }
+
+    fn unavailable(&self) -> ServiceError {
+        ServiceError::Unavailable(self.trouble.clone())
+    }
+}
+
+fn decided(events: &[Event]) -> Decided {
+    let id = |event: &Event| match event {
+        Event::Booked { id, .. }
+        | Event::Committed { id }
+        | Event::Modified { id, .. }
+        | Event::Extended { id, .. }
+        | Event::Released { id }
+        | Event::Cancelled { id } => vec![*id],
+        Event::Replanned { moved } => moved.iter().map(|(id, _)| *id).collect(),
+        Event::Set | Event::LinkAdded { .. } => Vec::new(),
+    };
+    // Those that a release moved are told to those who watch, not to who released.
+    let asked = events.first().map(std::mem::discriminant);
+    let events = events.iter().filter(|event| Some(std::mem::discriminant(*event)) == asked);
+    Decided { ids: events.flat_map(id).collect(), repeated: false }
+}
+
+/// An order of the service itself.
+pub(super) fn own(command: Command) -> Order {
+    let (actor, project) = ("service".to_owned(), String::new());
+    Order { actor, project, operator: true, key: None, command }
+}
+
+/// How often time passes when nothing is asked.
+const BEAT: Duration = Duration::from_millis(50);
+/// Orders that are decided together: what a few milliseconds bring.
+const BATCH_MAX: usize = 1024;
+/// First and longest pause after a store failed.
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_LAST: Duration = Duration::from_secs(30);

@@ -1,0 +1,201 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use longhaul_calendar::{Booking, Grid, LinkSet};
+use longhaul_units::{Duration, Rate};
+
+use super::config::Config;
+use crate::clock::Clock;
+use crate::ledger::{self, Closed, Entry, Event, Id, Ledger, LinkSpec, Quota, Rules, Totals};
+
+/// An open booking.
+#[derive(Clone, Debug)]
+pub struct Open {
+    /// What the ledger knows.
+    pub entry: Entry,
+    /// What the calendar knows.
+    pub booking: Booking,
+}
+
+/// Something that happened to a booking.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Counted from 1 at each start of the service.
+    pub number: u64,
+    /// The booking.
+    pub id: Id,
+    /// In a word: booked, held, committed, modified, extended, released, cancelled, replanned,
+    /// finished, lapsed.
+    pub what: &'static str,
+    /// Whose it is.
+    pub project: String,
+}
+
+/// What is durable, for everybody to read.
+#[derive(Debug)]
+pub struct View {
+    /// Position of the log's last record.
+    pub seq: u64,
+    /// The rules.
+    pub rules: Rules,
+    /// Units.
+    pub grid: Grid,
+    /// The links, by number.
+    pub links: Vec<LinkSpec>,
+    /// The projects.
+    pub projects: BTreeMap<String, Quota>,
+    /// The free capacity. Cloning it is cheap.
+    pub capacity: LinkSet,
+    /// Open bookings.
+    pub open: BTreeMap<Id, Arc<Open>>,
+    /// Bookings that ended last.
+    pub closed: BTreeMap<Id, Arc<Closed>>,
+    /// What each project has used in all.
+    pub totals: BTreeMap<String, Totals>,
+    /// The service's time.
+    pub clock: Clock,
+    changes: VecDeque<Change>,
+    latest: u64,
+}
+
+impl View {
+    /// Nothing, under the rules of a configuration.
+    pub(super) fn empty(config: &Config) -> Self {
+        let rules = config.rules.clone();
+        let least = Grid::new(Duration::from_millis(1), Rate::from_mbps(1));
+        // The configuration was checked to make a grid; the other exists by its own numbers.
+        let grid = ledger::grid(&rules).or(least).expect("a millisecond and a megabit make a grid");
+        Self {
+            seq: 0,
+            capacity: LinkSet::new(rules.guard),
+            rules,
+            grid,
+            links: Vec::new(),
+            projects: BTreeMap::new(),
+            open: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            clock: Clock::start(0),
+            changes: VecDeque::new(),
+            latest: 0,
+        }
+    }
+
+    /// The view without its bookings: a cheap snapshot for plans.
+    pub fn without_bookings(&self) -> Self {
+        Self {
+            seq: self.seq,
+            rules: self.rules.clone(),
+            grid: self.grid,
+            links: self.links.clone(),
+            projects: self.projects.clone(),
+            capacity: self.capacity.clone(),
+            open: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            totals: BTreeMap::new(),
+            clock: self.clock,
+            changes: VecDeque::new(),
+            latest: self.latest,
+        }
+    }
+
+    /// The tick that is now.
+    pub fn now(&self) -> u64 {
+        self.clock.nanos() / self.rules.tick_nanos.max(1)
+    }
+
+    /// Number of the latest change.
+    pub const fn latest_change(&self) -> u64 {
+        self.latest
+    }
+
+    /// The changes after number `after`; `None` if some of them are forgotten.
+    pub fn changes_after(&self, after: u64) -> Option<impl Iterator<Item = &Change>> {
+        let first = self.changes.front().map_or(self.latest + 1, |change| change.number);
+        let known = after + 1 >= first && after <= self.latest;
+        known.then(|| self.changes.iter().filter(move |change| change.number > after))
+    }
+
+    /// Shows a ledger as it is.
+    pub(super) fn reset(&mut self, ledger: &Ledger, clock: Clock) {
+        if let Some(grid) = ledger.grid() {
+            self.grid = grid;
+        }
+        self.rules = ledger.rules().clone();
+        self.clock = clock;
+        self.open = ledger
+            .iter()
+            .map(|(id, entry, booking)| {
+                (id, Arc::new(Open { entry: entry.clone(), booking: booking.clone() }))
+            })
+            .collect();
+        self.closed =
+            ledger.all_closed().map(|(id, closed)| (id, Arc::new(closed.clone()))).collect();
+        self.refresh(ledger);
+        self.projects.clone_from(ledger.projects());
+        self.totals.clone_from(ledger.totals());
+        // What came between is not known: whoever watches must look at everything again.
+        self.latest += 1;
+        self.changes.clear();
+    }
+
+    /// Takes over what changes with every decision.
+    pub(super) fn refresh(&mut self, ledger: &Ledger) {
+        self.seq = ledger.seq();
+        self.capacity = ledger.capacity().clone();
+        if self.links.len() != ledger.links().len() {
+            self.links = ledger.links().to_vec();
+        }
+    }
+
+    /// Shows what became of a booking.
+    pub(super) fn update(&mut self, ledger: &Ledger, id: Id, what: &'static str) {
+        let project = if let Some((entry, booking)) = ledger.get(id) {
+            let open = Open { entry: entry.clone(), booking: booking.clone() };
+            self.open.insert(id, Arc::new(open));
+            entry.project.clone()
+        } else if let Some(closed) = ledger.closed(id) {
+            self.open.remove(&id);
+            self.closed.insert(id, Arc::new(closed.clone()));
+            while self.closed.len() > ledger::CLOSED_MAX {
+                self.closed.pop_first();
+            }
+            let project = closed.entry.project.clone();
+            if let Some(totals) = ledger.totals().get(&project) {
+                self.totals.insert(project.clone(), *totals);
+            }
+            project
+        } else {
+            self.open.remove(&id);
+            return;
+        };
+        self.latest += 1;
+        self.changes.push_back(Change { number: self.latest, id, what, project });
+        if self.changes.len() > CHANGES_MAX {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Shows what an event did.
+    pub(super) fn happened(&mut self, ledger: &Ledger, event: &Event) {
+        match event {
+            Event::Set => self.projects.clone_from(ledger.projects()),
+            Event::LinkAdded { .. } => self.links = ledger.links().to_vec(),
+            Event::Booked { id, held_until: Some(_), .. } => self.update(ledger, *id, "held"),
+            Event::Booked { id, .. } => self.update(ledger, *id, "booked"),
+            Event::Committed { id } => self.update(ledger, *id, "committed"),
+            Event::Modified { id, .. } => self.update(ledger, *id, "modified"),
+            Event::Extended { id, .. } => self.update(ledger, *id, "extended"),
+            Event::Released { id } => self.update(ledger, *id, "released"),
+            Event::Cancelled { id } => self.update(ledger, *id, "cancelled"),
+            Event::Replanned { moved } => {
+                for (id, _) in moved {
+                    self.update(ledger, *id, "replanned");
+                }
+            }
+        }
+    }
+}
+
+/// Changes that late watchers can still be told.
+const CHANGES_MAX: usize = 10_000;

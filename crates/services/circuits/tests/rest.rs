@@ -1,0 +1,453 @@
+//! The service over REST: a booking's life, and everything that must be refused.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/site.rs"]
+mod site;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use longhaul_circuits::api::{
+    BookRequest, Booking, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Problem,
+    Recurring, State,
+};
+use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::ledger::audit;
+use longhaul_circuits::store;
+use serde_json::{Value, json};
+use site::{ASTRO, BIO, OPERATOR, Site, VIEWER};
+
+const GBPS: u64 = 1_000_000_000;
+const GB: u64 = 1_000_000_000;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+fn file(bytes: u64, max_rate_bps: u64) -> BookRequest {
+    BookRequest {
+        from: Some("a".into()),
+        to: Some("b".into()),
+        file: Some(FileWant { bytes, max_rate_bps, ..FileWant::default() }),
+        ..BookRequest::default()
+    }
+}
+
+fn after(seconds: i64) -> jiff::Timestamp {
+    jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() + seconds).unwrap()
+}
+
+fn one(made: longhaul_circuits::api::Bookings) -> Booking {
+    assert_eq!(made.bookings.len(), 1);
+    made.bookings.into_iter().next().unwrap()
+}
+
+fn problem<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Problem {
+    match result {
+        Err(ClientError::Problem(problem)) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A request as it is written, and the answer's status, head and body.
+fn raw(site: &Site, text: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), body.to_owned())
+}
+
+fn send(site: &Site, method: &str, path: &str, token: u8, body: &str) -> (u16, String, String) {
+    let (token, length) = (site::token(token), body.len());
+    raw(
+        site,
+        &format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer \
+         {token}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        ),
+    )
+}
+
+#[test]
+fn a_booking_is_made_changed_extended_and_released() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let mut request = file(10 * GB, 8 * GBPS);
+    request.start = Some(after(100));
+    request.label = "run 17".into();
+    let made = one(client.book(&request, None).unwrap());
+    assert_eq!((made.state, made.links.as_slice()), (State::Scheduled, &["a-b".to_owned()][..]));
+    assert_eq!(made.finish.duration_since(made.start).as_secs(), 10);
+    assert_eq!(made.ranges[0].rate_bps, 8 * GBPS);
+    assert_eq!((made.bytes, made.price_micros), (Some(10 * GB), 20_000));
+    assert_eq!(client.show(made.id).unwrap(), made);
+
+    let change = ModifyRequest { bytes: Some(5 * GB), ..ModifyRequest::default() };
+    let changed = one(client.modify(made.id, &change).unwrap());
+    assert_eq!(changed.finish.duration_since(changed.start).as_secs(), 5);
+    let more = ExtendRequest { bytes: Some(GB), ..ExtendRequest::default() };
+    let extended = one(client.extend(made.id, &more, Some("k")).unwrap());
+    assert_eq!((extended.bytes, extended.booked_bytes), (Some(6 * GB), 6 * GB));
+    let again = one(client.extend(made.id, &more, Some("k")).unwrap());
+    assert_eq!(again, extended, "the same key extends once");
+
+    assert!(client.explain(made.id).unwrap().summary.contains("finishes"));
+    let released = one(client.release(made.id).unwrap());
+    assert_eq!((released.state, released.ranges.len()), (State::Released, 0));
+    assert!(client.list(false, None).unwrap().bookings.is_empty());
+    assert_eq!(client.list(true, None).unwrap().bookings.len(), 1);
+    let usage = client.usage().unwrap();
+    assert_eq!((usage.projects[0].used_bytes, usage.projects[0].returned_bytes), (0, 6 * GB));
+
+    let gone = problem(client.cancel(made.id));
+    assert_eq!((gone.status, gone.kind.as_str()), (409, "urn:longhaul:circuits:ended"));
+    assert_eq!(gone.detail, format!("booking {} is released already", made.id));
+    assert_eq!(problem(client.show(99)).status, 404);
+}
+
+#[test]
+fn a_plan_is_explained_quoted_and_taken() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let mut request = file(100 * GB, 10 * GBPS);
+    request.to = Some("c".into());
+    let preview = client.plan(&request).unwrap();
+    let plan = preview.plan.unwrap();
+    assert_eq!(plan.links, ["a-b", "b-c"], "ten times as wide as the direct link");
+    assert_eq!(preview.alternatives.last().unwrap().what, "over a-c");
+    assert_eq!(preview.availability.len(), 2);
+    assert!(preview.explanation.summary.contains("as if the links were idle"));
+    assert!(client.list(true, None).unwrap().bookings.is_empty(), "a plan books nothing");
+    let quote = preview.quote.unwrap().id;
+    let taken = one(client.take(&quote, None).unwrap());
+    assert_eq!((taken.start, taken.finish), (plan.start, plan.finish));
+    let stale = problem(client.take(&quote, None));
+    assert_eq!((stale.status, stale.kind.as_str()), (409, "urn:longhaul:circuits:stale-quote"));
+    assert_eq!(problem(client.take("nonsense", None)).status, 409);
+    // A quote is the project's own, and is good for two seconds here.
+    let quote = client.plan(&file(GB, GBPS)).unwrap().quote.unwrap().id;
+    assert_eq!(problem(site.client(BIO).take(&quote, None)).status, 409);
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(problem(client.take(&quote, None)).kind, "urn:longhaul:circuits:stale-quote");
+}
+
+#[test]
+fn a_refusal_explains_itself_and_its_proposals_are_accepted() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let hold = |start, min: u64| BookRequest {
+        links: Some(vec!["a-b".into()]),
+        hold: Some(HoldWant {
+            duration_ms: 100_000,
+            min_rate_bps: min * GBPS,
+            max_rate_bps: min * GBPS,
+            latest_start: Some(start),
+        }),
+        start: Some(start),
+        ..BookRequest::default()
+    };
+    let start = after(1000);
+    client.book(&hold(start, 6), None).unwrap();
+    let refused = problem(client.book(&hold(start, 5), None));
+    assert_eq!((refused.status, refused.kind.as_str()), (409, "urn:longhaul:circuits:no-room"));
+    let why = refused.explanation.unwrap();
+    let binding = why.binding.unwrap();
+    assert_eq!((binding.link.as_str(), binding.range.rate_bps), ("a-b", 4 * GBPS));
+    assert!(why.changes.contains(&"a least rate of 4.00 Gb/s".to_owned()), "{:?}", why.changes);
+    let accepted = one(client.book(&hold(start, 4), None).unwrap());
+    assert_eq!(accepted.ranges[0].rate_bps, 4 * GBPS);
+    let free = client.availability("a-b").unwrap();
+    assert_eq!(free.free.iter().map(|range| range.rate_bps).min(), Some(0));
+}
+
+#[test]
+fn held_bookings_are_committed_or_lapse() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let mut request = file(GB, GBPS);
+    request.start = Some(after(1000));
+    request.hold_for_seconds = Some(1);
+    let (first, second) =
+        (one(client.book(&request, None).unwrap()), one(client.book(&request, None).unwrap()));
+    assert_eq!(first.state, State::Held);
+    assert_eq!(one(client.commit(second.id).unwrap()).state, State::Scheduled);
+    assert_eq!(problem(client.commit(second.id)).kind, "urn:longhaul:circuits:not-held");
+    let mut lapsed = None;
+    client
+        .watch(None, |news| {
+            lapsed = Some(news);
+            false
+        })
+        .unwrap();
+    let lapsed = lapsed.unwrap();
+    assert_eq!((lapsed.what.as_str(), lapsed.booking.unwrap().id), ("lapsed", first.id));
+    assert_eq!(problem(client.commit(first.id)).detail, "booking 0 is lapsed already");
+}
+
+#[test]
+fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let nightly = |zone: &str, count| {
+        let mut request = file(40 * GB, 10 * GBPS);
+        request.recurring = Some(Recurring {
+            at: "02:30".into(),
+            by: Some("06:00".into()),
+            time_zone: zone.into(),
+            on: Vec::new(),
+            first: None,
+            count,
+        });
+        request
+    };
+    let made = client.book(&nightly("Europe/Zurich", 5), None).unwrap().bookings;
+    assert_eq!(made.len(), 5);
+    assert!(made.iter().all(|booking| booking.series == Some(made[0].id)));
+    let calendar = format!("/v1/calendar.ics?token={}", site::token(VIEWER));
+    let (status, head, body) = send(&site, "GET", &calendar, OPERATOR, "");
+    assert_eq!(status, 200);
+    assert!(head.contains("text/calendar") && body.matches("BEGIN:VEVENT").count() == 5, "{body}");
+    // All or none: the last would lie beyond the horizon.
+    assert_eq!(problem(client.book(&nightly("Europe/Zurich", 60), None)).status, 422);
+    assert_eq!(client.list(false, None).unwrap().bookings.len(), 5);
+    let wrong = problem(client.book(&nightly("Europe/Atlantis", 1), None));
+    assert_eq!((wrong.status, wrong.detail.contains("no zone")), (422, true));
+    assert_eq!(client.cancel_series(made[0].id).unwrap().bookings.len(), 5);
+    assert!(client.list(false, None).unwrap().bookings.is_empty());
+}
+
+#[test]
+fn bad_input_is_told_and_changes_nothing() {
+    let folder = folder();
+    let path = folder.path().join("book.db");
+    let site = Site::of_file(&path);
+    let good = json!({ "from": "a", "to": "b", "file": { "bytes": GB, "max_rate_bps": GBPS } });
+    let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
+    assert_eq!(status, 201);
+    let before = (site.client(OPERATOR).list(true, None).unwrap(), capacity(&site));
+    let with = |pointer: &str, value: Value| {
+        let mut bad = good.clone();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        bad.pointer_mut(parent).unwrap()[field] = value;
+        bad
+    };
+    let hold = |duration: Value, min: Value, max: Value| {
+        json!({ "from": "a", "to": "b", "hold": {
+            "duration_ms": duration, "min_rate_bps": min, "max_rate_bps": max } })
+    };
+    let nightly = |field: &str, value: Value| {
+        let mut recurring = json!({ "at": "22:00", "time_zone": "Europe/Zurich", "count": 2 });
+        recurring[field] = value;
+        with("/recurring", recurring)
+    };
+    for (body, status, expected) in [
+        // Sizes and rates.
+        (with("/file/bytes", json!(-5)), 400, "`-5`, expected u64"),
+        (with("/file/bytes", json!(0)), 422, "nothing to carry"),
+        (with("/file/bytes", json!(u64::MAX)), 422, "more than an exabyte"),
+        (with("/file/bytes", json!(1e30)), 400, "expected u64"),
+        (with("/file/bytes", json!("5 GB")), 400, "expected u64"),
+        (with("/file/max_rate_bps", json!(-1)), 400, "expected u64"),
+        (with("/file/max_rate_bps", json!(0)), 422, "rate of zero"),
+        (with("/file/max_rate_bps", json!(999_999)), 422, "smallest step"),
+        (with("/file/max_rate_bps", json!(u64::MAX)), 422, "petabit"),
+        (with("/file/margin_ppm", json!(2_000_000)), 422, "margin"),
+        (hold(json!(0), json!(GBPS), json!(GBPS)), 422, "no time"),
+        (hold(json!(u64::MAX), json!(GBPS), json!(GBPS)), 422, "longer than"),
+        (hold(json!(1000), json!(0), json!(GBPS)), 422, "rate of zero"),
+        (hold(json!(1000), json!(2 * GBPS), json!(GBPS)), 422, "above max_rate_bps"),
+        (hold(json!(1000), json!(20 * GBPS), json!(20 * GBPS)), 409, "not enough"),
+        // Times.
+        (with("/start", json!("2020-01-01T00:00:00Z")), 422, "has passed"),
+        (with("/start", json!("1950-01-01T00:00:00Z")), 422, "not a time"),
+        (with("/start", json!("9000-01-01T00:00:00Z")), 422, ""),
+        (with("/start", json!("tomorrow")), 400, "the body: start:"),
+        (with("/start", json!("2030-01-01T00:00:00")), 400, "start"),
+        (with("/start", json!(after(31 * 86_400).to_string())), 422, "beyond the horizon"),
+        (with("/file/deadline", json!("2020-01-01T00:00:00Z")), 422, "deadline"),
+        (with("/file/policy", json!("latest")), 422, "needs a deadline"),
+        (with("/file/policy", json!("whenever")), 400, "unknown variant"),
+        (nightly("time_zone", json!("Middle/Earth")), 422, "no zone"),
+        (nightly("time_zone", json!("+25:00")), 422, "no zone"),
+        (nightly("at", json!("24:61")), 422, "local time"),
+        (nightly("count", json!(0)), 422, "count"),
+        (nightly("first", json!("2027-02-29")), 422, "expected a day"),
+        // Places.
+        (with("/from", json!("nowhere")), 404, "no link at nowhere"),
+        (with("/to", json!("a")), 404, "no path"),
+        (json!({ "links": ["x"], "file": good["file"] }), 404, "no link \"x\""),
+        (json!({ "links": ["a-b", "a-b"], "file": good["file"] }), 422, "different links"),
+        (json!({ "links": [], "file": good["file"] }), 422, "different links"),
+        (json!({ "links": ["a-b"], "from": "a", "file": good["file"] }), 422, "from and to"),
+        // Shape.
+        (json!({ "from": "a", "to": "b" }), 422, "one of file and hold"),
+        (with("/colour", json!("red")), 400, "unknown field"),
+        (with("/label", json!("x".repeat(201))), 422, "label"),
+        (with("/hold_for_seconds", json!(100_000)), 422, "hold_for_seconds"),
+        (with("/destination", json!("somewhere")), 400, "IP address"),
+        (json!([1, 2, 3]), 400, "the body"),
+        (json!(null), 400, "the body"),
+    ] {
+        let (got, head, text) = send(&site, "POST", "/v1/bookings", ASTRO, &body.to_string());
+        assert_eq!(got, status, "{body} gave {text}");
+        assert!(head.contains("application/problem+json"), "{head}");
+        let problem: Problem = serde_json::from_str(&text).unwrap();
+        assert!(problem.detail.contains(expected), "{body} gave {text}");
+        assert_eq!(problem.status, status);
+    }
+    for text in ["{", "{\"from\":", "\u{1F600}", "{\"file\":{}}", "[[[[[[[[[[[["] {
+        let (status, _, text) = send(&site, "POST", "/v1/bookings", ASTRO, text);
+        assert_eq!((status, text.contains("malformed")), (400, true), "{text}");
+    }
+    let deep = "[".repeat(60_000);
+    assert_eq!(send(&site, "POST", "/v1/bookings", ASTRO, &deep).0, 400);
+    let long = format!("{{\"label\":\"{}\"}}", "x".repeat(70_000));
+    assert_eq!(send(&site, "POST", "/v1/bookings", ASTRO, &long).0, 400);
+    assert_eq!(send(&site, "GET", "/v1/bookings/minus-one", ASTRO, "").0, 400);
+    assert_eq!(send(&site, "GET", "/v1/bookings?limit=x", ASTRO, "").0, 400);
+    assert_eq!(send(&site, "GET", "/v1/nothing", ASTRO, "").0, 404);
+    assert_eq!(send(&site, "PUT", "/v1/bookings", ASTRO, "").0, 405);
+    assert_eq!(send(&site, "PATCH", "/v1/bookings/0", ASTRO, "{}").0, 422);
+    assert_eq!(send(&site, "PATCH", "/v1/bookings/0", ASTRO, "{\"duration_ms\":5}").0, 422);
+    assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"duration_ms\":5}").0, 422);
+    assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"bytes\":0}").0, 422);
+    assert_eq!((site.client(OPERATOR).list(true, None).unwrap(), capacity(&site)), before);
+    drop(site);
+    checked(&path);
+}
+
+#[test]
+fn tokens_roles_and_quotas() {
+    let folder = folder();
+    let path = folder.path().join("book.db");
+    let site = Site::of_file(&path);
+    let nobody = Client::new(&site.url(), &site::token(99).to_string()).unwrap();
+    assert_eq!(problem(nobody.list(false, None)).status, 401);
+    let bare = "GET /v1/bookings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert!(raw(&site, bare).1.contains("www-authenticate: bearer"));
+    let (viewer, bio) = (site.client(VIEWER), site.client(BIO));
+    assert_eq!(problem(viewer.book(&file(GB, GBPS), None)).status, 403);
+    let booked = one(site.client(ASTRO).book(&file(100 * GB, GBPS), None).unwrap());
+    assert_eq!(viewer.show(booked.id).unwrap().id, booked.id);
+    assert_eq!(problem(viewer.cancel(booked.id)).status, 403);
+    assert_eq!(problem(bio.show(booked.id)).status, 404, "others' bookings are not seen");
+    assert_eq!(problem(bio.cancel(booked.id)).status, 404);
+    assert!(bio.list(true, None).unwrap().bookings.is_empty());
+
+    let rate = problem(bio.book(&file(GB, 6 * GBPS), None));
+    assert_eq!((rate.status, rate.detail.contains("at most 5.00 Gb/s")), (403, true));
+    let mut far = file(GB, GBPS);
+    far.start = Some(after(2 * 86_400));
+    assert!(problem(bio.book(&far, None)).detail.contains("project's horizon"));
+    // A thousandth of 10 Gb/s for a day is 108 GB.
+    bio.book(&file(100 * GB, GBPS), None).unwrap();
+    let share = problem(bio.book(&file(9 * GB, GBPS), None));
+    assert_eq!((share.status, share.detail.contains("share of a link")), (403, true));
+    assert_eq!(send(&site, "GET", "/v1/audit", ASTRO, "").0, 403);
+    assert_eq!(send(&site, "POST", "/v1/replan", ASTRO, "").0, 403);
+
+    let link = json!({ "name": "c-d", "from": "c", "to": "d", "capacity_bps": GBPS }).to_string();
+    assert_eq!(send(&site, "POST", "/v1/links", ASTRO, &link).0, 403);
+    assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 201);
+    assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 409);
+    assert_eq!(site.client(ASTRO).topology().unwrap().nodes, ["a", "b", "c", "d"]);
+    assert_eq!(send(&site, "DELETE", &format!("/v1/bookings/{}", booked.id), OPERATOR, "").0, 200);
+    let (_, _, log) = send(&site, "GET", "/v1/audit?limit=1000", OPERATOR, "");
+    let log: Vec<Value> = serde_json::from_str(&log).unwrap();
+    assert_eq!(log.last().unwrap()["outcome"][0]["event"], "cancelled");
+    drop(site);
+    checked(&path);
+}
+
+#[test]
+fn a_key_books_once_even_over_a_restart() {
+    let folder = folder();
+    let path = folder.path().join("book.db");
+    let site = Site::of_file(&path);
+    let made = site.client(ASTRO).book(&file(GB, GBPS), Some("key")).unwrap();
+    drop(site);
+    let site = Site::of_file(&path);
+    let again = site.client(ASTRO).book(&file(GB, GBPS), Some("key")).unwrap();
+    assert_eq!(made.bookings[0].id, again.bookings[0].id);
+    let other = problem(site.client(ASTRO).book(&file(2 * GB, GBPS), Some("key")));
+    assert_eq!((other.status, other.kind.as_str()), (422, "urn:longhaul:circuits:key-reused"));
+    // Another project's key is another key.
+    site.client(BIO).book(&file(GB, GBPS), Some("key")).unwrap();
+    assert_eq!(site.client(OPERATOR).list(true, None).unwrap().bookings.len(), 2);
+}
+
+#[test]
+fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let client = site.client(ASTRO);
+    let start = after(1000);
+    let mut request = file(10 * GB, 10 * GBPS);
+    request.start = Some(start);
+    request.file.as_mut().unwrap().deadline = Some(start + jiff::SignedDuration::from_secs(80));
+    request.file.as_mut().unwrap().policy = Placing::LeastPeak;
+    assert_eq!(one(client.book(&request, None).unwrap()).ranges[0].rate_bps, GBPS);
+    let mut hold = BookRequest { start: Some(start), file: None, ..request.clone() };
+    hold.hold = Some(HoldWant {
+        duration_ms: 160_000,
+        min_rate_bps: GBPS,
+        max_rate_bps: 20 * GBPS,
+        latest_start: None,
+    });
+    let rates: Vec<u64> =
+        one(client.book(&hold, None).unwrap()).ranges.iter().map(|r| r.rate_bps).collect();
+    assert_eq!(rates, [9 * GBPS, 10 * GBPS]);
+}
+
+#[test]
+fn the_description_is_openapi_3_1_and_metrics_are_counted() {
+    let folder = folder();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    site.client(ASTRO).book(&file(GB, GBPS), None).unwrap();
+    let (_, _, text) = send(&site, "GET", "/openapi.json", ASTRO, "");
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() >= 17 && paths.contains_key("/v1/bookings/{id}/extend"), "{paths:?}");
+    let (_, _, metrics) = send(&site, "GET", "/metrics", ASTRO, "");
+    for expected in [
+        "longhaul_circuits_ready 1",
+        "longhaul_circuits_open_bookings 1",
+        "longhaul_circuits_link_booked_ratio{link=\"a-b\"} ",
+        "longhaul_circuits_request_seconds_bucket{le=\"+Inf\"} ",
+        "longhaul_circuits_planned_seconds_total 8",
+    ] {
+        assert!(metrics.contains(expected), "{expected} in {metrics}");
+    }
+    assert!(site.client(ASTRO).health().unwrap().ready);
+}
+
+/// What is free of every link.
+fn capacity(site: &Site) -> Vec<Value> {
+    let client = site.client(OPERATOR);
+    let names = client.topology().unwrap().links.into_iter().map(|link| link.name);
+    let free = |name: String| {
+        // The first range begins now, which moves.
+        let free = client.availability(&name).unwrap().free;
+        serde_json::to_value(free.iter().map(|r| (r.end, r.rate_bps)).next().map(|r| r.1)).unwrap()
+    };
+    names.map(free).collect()
+}
+
+/// The log decides itself again.
+fn checked(path: &std::path::Path) {
+    let location = store::Location::Sqlite { path: path.into(), max_bytes: None };
+    let mut store = store::open(&location, "checker", "").unwrap();
+    let records = store::read_all(store.as_mut()).unwrap();
+    audit::verify(&records).unwrap();
+}
