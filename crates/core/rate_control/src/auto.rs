@@ -357,7 +357,7 @@ impl ControllerConfig for AutoConfig {
 
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
-const MAX_BURST: u64 = 256 << 10;
+const MAX_BURST: u64 = 512 << 10;
 const WINDOW_SLACK: u64 = 256 << 10;
 const SILENCE: Duration = Duration::from_millis(100);
 const RIVALS_MEMORY: Duration = Duration::from_secs(30);

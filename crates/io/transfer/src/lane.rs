@@ -74,6 +74,8 @@ struct LaneThread {
     end_told: bool,
     credit_told: u64,
     view_due: Instant,
+    /// Much arrived since the thread last slept.
+    flooded: bool,
 }
 
 /// Bytes that make it worth telling a waiting peer of new credit.
@@ -107,6 +109,7 @@ impl LaneThread {
             end_told: false,
             credit_told: 0,
             view_due: now,
+            flooded: false,
         }
     }
 
@@ -181,6 +184,7 @@ impl LaneThread {
             match self.receiving.receive(socket) {
                 Ok(Some(mut batch)) => {
                     any = true;
+                    self.flooded |= batch.is_large();
                     self.receiving.take_buffered(
                         &mut self.lane,
                         &self.path,
@@ -313,10 +317,18 @@ impl LaneThread {
         let may_sleep = self.mailbox.announce_sleep();
         let now = clock::now();
         let due = self.lane.next_timeout(now, &lock(&self.path));
-        let deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
+        let mut deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
+        let soon = now + MODERATION;
+        // Waking for each datagram costs more than handling it. What comes before something is due
+        // anyway, or in the wake of a flood, waits in the socket.
+        let deaf = (deadline <= soon || self.flooded) && self.socket.is_roomy();
+        if deaf {
+            deadline = deadline.min(soon);
+        }
+        self.flooded = false;
         if may_sleep && deadline > now {
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
-            if self.socket.wait(self.mailbox.waker(), deadline).is_err() {
+            if self.socket.wait(self.mailbox.waker(), deadline, deaf).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -335,5 +347,7 @@ impl LaneThread {
 
 /// The stream that carries messages.
 const STREAM: StreamId = StreamId(0);
+/// How long datagrams may wait in the socket: as long as the shortest interval of feedback.
+const MODERATION: Duration = Duration::from_micros(250);
 /// The hub is looked at at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);

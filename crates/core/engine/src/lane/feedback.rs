@@ -18,6 +18,7 @@ impl Lane {
     pub(super) fn on_feedback(
         &mut self,
         now: Instant,
+        arrived: Instant,
         path: &mut Path,
         feedback: &Feedback<'_>,
     ) -> Result<(), Fault> {
@@ -42,7 +43,7 @@ impl Lane {
             self.sample_sent = None;
             self.sample_late = false;
         }
-        let times = news.then(|| self.on_times(now, path, feedback));
+        let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late) = self.settle(path, feedback);
         let limited = largest < self.limited_below;
@@ -70,15 +71,17 @@ impl Lane {
         Ok(())
     }
 
-    /// RTT and one-way delay from the packet that the report is about.
+    /// RTT and one-way delay from the packet that the report is about; the report `arrived` before
+    /// this host came to it.
     fn on_times(
         &mut self,
         now: Instant,
+        arrived: Instant,
         path: &mut Path,
         feedback: &Feedback<'_>,
     ) -> (Option<Duration>, Option<i64>) {
         self.reported_largest = Some(feedback.largest.get());
-        let round = u64::from(now.as_wire_micros().wrapping_sub(feedback.largest_sent));
+        let round = u64::from(arrived.as_wire_micros().wrapping_sub(feedback.largest_sent));
         let delay = u64::try_from(feedback.delay.as_micros()).unwrap_or(u64::MAX);
         // A time that does not fit the echo is no sample: the delay is longer than the whole
         // round, or the round longer than any path's.

@@ -441,7 +441,9 @@ impl Lane {
         if room < bytes.min(window / 4).max(1) && path.in_flight() > 0 {
             return None;
         }
-        Some(path.earliest(now, bytes.min(room.max(wire))).unwrap_or(now))
+        // Rather a few batches at once than a wake-up for each.
+        let worth = path.quantum().min(self.outbox.backlog_bytes()).max(bytes);
+        Some(path.earliest(now, worth.min(room.max(wire))).unwrap_or(now))
     }
 
     fn objects(

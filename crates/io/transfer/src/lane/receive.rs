@@ -30,6 +30,11 @@ pub(super) struct Batch<'b> {
 }
 
 impl<'b> Batch<'b> {
+    /// Whether more than feedback or a single packet came.
+    pub fn is_large(&self) -> bool {
+        self.len > 4 * self.segment
+    }
+
     pub fn single(from: SocketAddr, at: Instant, bytes: &'b mut [u8]) -> Self {
         let len = bytes.len();
         let segment = len.max(1);
