@@ -1,6 +1,7 @@
 //! `longhaul lab`.
 
 pub mod args;
+mod check;
 mod path;
 mod summary;
 
@@ -17,6 +18,7 @@ use crate::output::Output;
 pub(crate) fn run(args: &LabArgs, output: &Output) -> Result<ExitCode, Failure> {
     match &args.command {
         LabCommand::Path(args) => path::run(args, output),
+        LabCommand::Check(args) => check::run(args, output).map(|()| ExitCode::SUCCESS),
         LabCommand::Topologies { name } => {
             topologies(name.as_deref(), output).map(|()| ExitCode::SUCCESS)
         }

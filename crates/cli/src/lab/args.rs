@@ -21,6 +21,8 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// Run commands with an emulated path between them
     Path(Box<PathArgs>),
+    /// Measure whether the emulated paths do what they promise
+    Check(CheckArgs),
     /// List the topologies that come with the program, or show one
     Topologies {
         /// The one to show, as a file for `lab path --topology`
@@ -105,6 +107,20 @@ pub struct PathArgs {
     pub command: Vec<std::ffi::OsString>,
 }
 
+/// `longhaul lab check`.
+///
+/// Builds paths, sends packets over them through real sockets, and compares what was measured with
+/// what was asked for: round trip, loss, rate, queue, order, marks, path MTU, TCP, and what the
+/// machine can carry. Exit status 1 when something is off. Needs what `lab path` needs, and a
+/// machine that does little else.
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub struct CheckArgs {
+    /// Only the checks of these names [default: all]
+    #[arg(value_name = "NAME")]
+    pub only: Vec<String>,
+}
+
 fn parse_burst(text: &str) -> Result<BurstLoss, String> {
     let (begin, mean) = pair(text, "0.01%,20")?;
     let begin = begin.parse().map_err(|error| format!("{begin}: {error}"))?;
@@ -152,6 +168,12 @@ Examples:
   longhaul lab path --rtt 100ms --rate 500Mbps --queue 1MB      a shell; `ip netns` shows the peer
   longhaul lab path --topology phoebus --run 'peer=iperf3 -s' -- iperf3 -c peer -C cubic
   longhaul lab topologies phoebus > mine.toml; longhaul lab path --topology mine.toml";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  longhaul lab check                     about a minute
+  longhaul lab check loss rate
+  longhaul lab check --json | jq '.checks[] | select(.ok | not)'";
 
 #[cfg(test)]
 mod tests {

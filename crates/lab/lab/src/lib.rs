@@ -28,6 +28,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod emulator;
 mod packet;
 pub mod testbed;

@@ -1,0 +1,258 @@
+//! Traffic to measure a path with: datagrams that carry a number and a time, and kernel TCP.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
+use std::time::Duration;
+
+use longhaul_sys::tcp::TcpOptions;
+use longhaul_sys::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
+use longhaul_sys::{clock, host};
+use longhaul_units::{Instant, Rate};
+
+use crate::testbed::{Host, Testbed};
+
+/// Datagrams to send from the first host to the second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) ipv6: bool,
+    /// In all.
+    pub(super) count: u32,
+    /// IP-layer bytes of each.
+    pub(super) size: u16,
+    /// Sent in one call.
+    pub(super) train: u32,
+    /// IP-layer bits per second.
+    pub(super) rate: Rate,
+    /// How long the path may keep the last ones.
+    pub(super) linger: Duration,
+}
+
+/// What became of them.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// From the first call to the last.
+    pub(super) sending: Duration,
+    /// In the order of arrival.
+    pub(super) arrivals: Vec<Arrival>,
+    /// Port that they were sent to.
+    pub(super) port: u16,
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) number: u32,
+    pub(super) at: Instant,
+    /// From the call that sent it to the call that received it.
+    pub(super) delay: Duration,
+    /// Congestion Experienced.
+    pub(super) marked: bool,
+}
+
+/// Sends and receives; all datagrams are ECN-capable.
+pub(super) fn stream(testbed: &Testbed, spec: &Stream) -> io::Result<Outcome> {
+    let (sender, receiver) = sockets(testbed, spec.ipv6)?;
+    let to = receiver.local_addr();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&receiver, spec, &done));
+        let sending = send(&sender, to, spec);
+        done.store(true, Ordering::Release);
+        let arrivals = join(receiving)?;
+        Ok(Outcome { sending: sending?, arrivals, port: to.port() })
+    })
+}
+
+/// Round trips of `count` datagrams, sent at intervals of `interval`.
+pub(super) fn echoes(
+    testbed: &Testbed,
+    ipv6: bool,
+    count: u32,
+    interval: Duration,
+    linger: Duration,
+) -> io::Result<Vec<Duration>> {
+    let (near, far) = sockets(testbed, ipv6)?;
+    let done = AtomicBool::new(false);
+    let to = far.local_addr();
+    std::thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            attend();
+            let mut memory = [0; PROBE];
+            while !done.load(Ordering::Acquire) {
+                if let Some(got) = receive_once(&far, &mut memory)? {
+                    let route = Route::to(got.from);
+                    far.send(&route, &[IoSlice::new(&memory[..got.len])], None, Wait::UntilReady)?;
+                }
+            }
+            Ok::<_, io::Error>(())
+        });
+        let listen = scope.spawn(|| {
+            attend();
+            let (mut trips, mut memory) = (Vec::new(), [0; PROBE]);
+            while !done.load(Ordering::Acquire) {
+                if receive_once(&near, &mut memory)?.is_some() {
+                    let now = clock::now();
+                    trips.push(now.since(Instant::from_nanos(u64::from_be_bytes(memory))));
+                }
+            }
+            Ok::<_, io::Error>(trips)
+        });
+        let sent = (0..count).try_for_each(|_| {
+            let now = clock::now();
+            let probe = now.as_nanos().to_be_bytes();
+            near.send(&Route::to(to), &[IoSlice::new(&probe)], None, Wait::UntilReady)?;
+            clock::sleep_until(now + interval);
+            Ok::<_, io::Error>(())
+        });
+        std::thread::sleep(linger);
+        done.store(true, Ordering::Release);
+        join(echo)?;
+        let trips = join(listen)?;
+        sent.map(|()| trips)
+    })
+}
+
+/// Goodput of one TCP connection from the first host to the second, from the time `settle` after
+/// its start until `length` later. The congestion control is named, whatever the host's default.
+pub(super) fn tcp(
+    testbed: &Testbed,
+    congestion_control: &str,
+    settle: Duration,
+    length: Duration,
+) -> io::Result<Rate> {
+    let (from, to) = (&testbed.hosts()[0], &testbed.hosts()[1]);
+    let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
+    let target = listener.local_addr()?;
+    let stream = from.run(|| TcpStream::connect_timeout(&target, PATIENCE))??;
+    let (accepted, _) = listener.accept()?;
+    let mut options = TcpOptions::default();
+    options.congestion_control = Some(congestion_control.to_owned());
+    options.apply(&stream)?;
+    // Nobody answers when a path loses everything.
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (received, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let block = vec![0x5a; BLOCK];
+            while !done.load(Ordering::Relaxed) {
+                (&stream).write_all(&block)?;
+            }
+            Ok::<_, io::Error>(())
+        });
+        let receiving = scope.spawn(|| {
+            let mut block = vec![0; BLOCK];
+            loop {
+                match (&accepted).read(&mut block)? {
+                    0 => return Ok::<_, io::Error>(()),
+                    length => received.fetch_add(length as u64, Ordering::Relaxed),
+                };
+            }
+        });
+        std::thread::sleep(settle);
+        let (start, before) = (clock::now(), received.load(Ordering::Relaxed));
+        std::thread::sleep(length);
+        let bytes = received.load(Ordering::Relaxed) - before;
+        let goodput = Rate::from_bytes_over(bytes, clock::now() - start);
+        done.store(true, Ordering::Relaxed);
+        join(sending)?;
+        // What is still under way is of no interest.
+        accepted.shutdown(Shutdown::Read)?;
+        join(receiving)?;
+        Ok(goodput)
+    })
+}
+
+/// The path is to be measured, not how busy the machine is. Without the privilege it is both.
+fn attend() {
+    let _ = host::run_first();
+}
+
+/// At the first host and at the second.
+pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, UdpSocket)> {
+    let mut options = UdpOptions::default();
+    options.receive_buffer = BUFFER;
+    options.traffic_class = ECT0;
+    let bind = |host: &Host| {
+        let address = if ipv6 { host.ipv6() } else { Some(host.ipv4()) };
+        let address: IpAddr = address.ok_or(io::ErrorKind::Unsupported)?;
+        host.run(|| UdpSocket::bind(SocketAddr::new(address, 0), &options))?
+    };
+    Ok((bind(&testbed.hosts()[0])?, bind(&testbed.hosts()[1])?))
+}
+
+fn send(socket: &UdpSocket, to: SocketAddr, spec: &Stream) -> io::Result<Duration> {
+    clock::use_precise_timers()?;
+    let size = usize::from(spec.size - if spec.ipv6 { 48 } else { 28 });
+    let start = clock::now();
+    let mut payload = vec![0; size * spec.train as usize];
+    for first in (0..spec.count).step_by(spec.train as usize) {
+        let due = start + spec.rate.time_for(u64::from(first) * u64::from(spec.size));
+        // Behind its time it sends at once, several times if need be.
+        if due > clock::now() {
+            clock::sleep_until(due);
+        }
+        let now = clock::now().as_nanos().to_be_bytes();
+        let numbers = first..spec.count.min(first + spec.train);
+        let length = size * numbers.len();
+        for (datagram, number) in payload.chunks_exact_mut(size).zip(numbers) {
+            datagram[..4].copy_from_slice(&number.to_be_bytes());
+            datagram[4..12].copy_from_slice(&now);
+        }
+        let slices = [IoSlice::new(&payload[..length])];
+        loop {
+            match socket.send(&Route::to(to), &slices, Some(size as u16), Wait::UntilReady) {
+                Ok(_) => break,
+                Err(SendError::NoBuffers) => std::thread::yield_now(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(clock::now() - start)
+}
+
+fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<Vec<Arrival>> {
+    let mut arrivals = Vec::with_capacity(spec.count as usize);
+    let mut memory = vec![0; 65536];
+    let mut quiet_since = clock::now();
+    while !done.load(Ordering::Acquire) || clock::now() < quiet_since + spec.linger {
+        let Some(got) = receive_once(socket, &mut memory)? else { continue };
+        let at = clock::now();
+        quiet_since = at;
+        let marked = got.ecn() == 3;
+        for datagram in memory[..got.len].chunks(got.segment.max(1).into()) {
+            let (Some(number), Some(sent)) =
+                (datagram.first_chunk(), datagram.get(4..).and_then(|rest| rest.first_chunk()))
+            else {
+                continue;
+            };
+            let sent = Instant::from_nanos(u64::from_be_bytes(*sent));
+            let number = u32::from_be_bytes(*number);
+            arrivals.push(Arrival { number, at, delay: at.since(sent), marked });
+        }
+    }
+    Ok(arrivals)
+}
+
+/// One super-packet, or nothing for a short while.
+fn receive_once(
+    socket: &UdpSocket,
+    memory: &mut [u8],
+) -> io::Result<Option<longhaul_sys::udp::Received>> {
+    socket.wait_readable(None, Some(clock::now() + GLANCE))?;
+    socket.recv(&mut [IoSliceMut::new(memory)], Wait::No)
+}
+
+pub(super) fn join<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// A time, alone.
+const PROBE: usize = 8;
+const ECT0: u8 = 2;
+const BLOCK: usize = 256 << 10;
+/// Nothing is to be lost in a socket.
+const BUFFER: usize = 64 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+const GLANCE: Duration = Duration::from_millis(20);

@@ -1,0 +1,68 @@
+//! The kernel's TCP over emulated paths, and what the machine can carry.
+
+use std::time::Duration;
+
+use longhaul_units::Rate;
+
+use super::flows::{Stream, stream, tcp};
+use super::times::stream_of;
+use super::{CheckError, Report};
+
+/// Reno under random loss gets what Mathis and others foresaw (1997): a window of sqrt(3/2p), here
+/// without delayed acknowledgements' part, as Linux counts acknowledged segments.
+pub(super) fn reno(report: &mut Report<'_>) -> Result<(), CheckError> {
+    let testbed = report.testbed("both = { delay = \"5ms\" }\nforward = { loss = \"0.2%\" }")?;
+    let window = (1.5_f64 / 0.002).sqrt();
+    let expected = window * PAYLOAD * 8.0 / 0.010 / 1e6;
+    let goodput = tcp(&testbed, "reno", Duration::from_secs(2), Duration::from_secs(12))
+        .map_err(|error| report.system(error))?;
+    let what = "Reno at 10 ms, 0.2 % loss";
+    report.near(what, "Mb/s", expected, 0.25 * expected, megabits(goodput));
+    report.close(testbed)?;
+    Ok(())
+}
+
+/// CUBIC fills a path without loss whose queue holds a round trip.
+pub(super) fn cubic(report: &mut Report<'_>) -> Result<(), CheckError> {
+    let testbed = report.testbed("both = { delay = \"10ms\", rate = \"1Gbps\" }")?;
+    let expected = 1_000.0 * PAYLOAD / 1500.0;
+    let goodput = tcp(&testbed, "cubic", Duration::from_secs(2), Duration::from_secs(4))
+        .map_err(|error| report.system(error))?;
+    let what = "CUBIC at 1 Gb/s, 20 ms, no loss";
+    report.near(what, "Mb/s", expected, 0.02 * expected, megabits(goodput));
+    report.close(testbed)?;
+    Ok(())
+}
+
+/// One path carries 5 Gb/s of TCP and 8 Gb/s of UDP on two cores.
+pub(super) fn capacity(report: &mut Report<'_>) -> Result<(), CheckError> {
+    let testbed = report.testbed("both = { delay = \"1ms\", rate = \"10Gbps\" }")?;
+    let goodput = tcp(&testbed, "cubic", Duration::from_secs(1), Duration::from_secs(3))
+        .map_err(|error| report.system(error))?;
+    at_least(report, "one CUBIC connection, 2 ms, 10 Gb/s", 5_000.0, megabits(goodput));
+    report.close(testbed)?;
+
+    let testbed = report.testbed("both = { delay = \"1ms\" }")?;
+    let rate = Rate::from_gbps(10);
+    let spec = Stream { rate, ..stream_of(1_600_000, 1500, 43) };
+    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let bytes = outcome.arrivals.len() as u64 * u64::from(spec.size);
+    let (first, last) = (outcome.arrivals.first(), outcome.arrivals.last());
+    let taken = first.zip(last).map_or(Duration::ZERO, |(first, last)| last.at.since(first.at));
+    let carried = Rate::from_bytes_over(bytes, taken);
+    at_least(report, "UDP super-packets, IP layer", 8_000.0, megabits(carried));
+    report.close(testbed)?;
+    Ok(())
+}
+
+fn at_least(report: &mut Report<'_>, what: &str, least: f64, measured: f64) {
+    let expected = format!("{least:.0} Mb/s or more");
+    report.row(what, expected, format!("{measured:.0} Mb/s"), measured >= least);
+}
+
+fn megabits(rate: Rate) -> f64 {
+    rate.as_bps() as f64 / 1e6
+}
+
+/// Bytes of a segment at MTU 1500 with time stamps.
+const PAYLOAD: f64 = 1448.0;
