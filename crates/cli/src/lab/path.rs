@@ -141,6 +141,17 @@ fn introduce(testbed: &Testbed, at: &str, output: &Output) {
         let enter = testbed.netns_name(host).map(|name| format!(", ip netns exec {name} COMMAND"));
         output.say(format!("{}: {}{}", host.name(), host.ipv4(), enter.unwrap_or_default()));
     }
+    // Where links lie side by side, each has its own address of the other end.
+    let links = &testbed.topology().links;
+    for (number, link) in links.iter().enumerate() {
+        let beside = links.iter().filter(|other| other.between == link.between).count() > 1;
+        let near = link.between.iter().position(|node| node == at).filter(|_| beside);
+        let far = near.and_then(|near| Some((1 - near, testbed.host(&link.between[1 - near])?)));
+        if let Some((end, host)) = far {
+            let address = host.ipv4_on(number, end);
+            output.say(format!("{} over {}: {address}", host.name(), link.name));
+        }
+    }
 }
 
 fn command(args: &PathArgs) -> (OsString, Command) {

@@ -10,6 +10,7 @@ use std::io;
 
 use serde::Serialize;
 
+use self::flows::{Outcome, Stream};
 use crate::emulator::LinkStats;
 use crate::testbed::{Testbed, TestbedError, TestbedOptions};
 use crate::topology::{Topology, TopologyError};
@@ -95,6 +96,15 @@ impl Report<'_> {
 
     fn system(&self, error: io::Error) -> CheckError {
         CheckError::System { check: self.check, error }
+    }
+
+    /// Sends datagrams. What the receiver loses would be taken for the path's, so it is told.
+    fn stream(&mut self, testbed: &Testbed, spec: &Stream) -> Result<Outcome, CheckError> {
+        let outcome = flows::stream(testbed, spec).map_err(|error| self.system(error))?;
+        if outcome.overflow > 0 {
+            self.equal("dropped by the receiver's full socket", 0, outcome.overflow.into());
+        }
+        Ok(outcome)
     }
 
     fn row(&mut self, what: &str, expected: String, measured: String, ok: bool) {

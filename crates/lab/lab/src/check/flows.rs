@@ -38,6 +38,8 @@ pub(super) struct Outcome {
     pub(super) arrivals: Vec<Arrival>,
     /// Port that they were sent to.
     pub(super) port: u16,
+    /// Super-packets that found the receiving socket full.
+    pub(super) overflow: u32,
 }
 
 /// A datagram that came.
@@ -61,7 +63,8 @@ pub(super) fn stream(testbed: &Testbed, spec: &Stream) -> io::Result<Outcome> {
         let sending = send(&sender, to, spec);
         done.store(true, Ordering::Release);
         let arrivals = join(receiving)?;
-        Ok(Outcome { sending: sending?, arrivals, port: to.port() })
+        let overflow = receiver.memory()?.drops;
+        Ok(Outcome { sending: sending?, arrivals, port: to.port(), overflow })
     })
 }
 
@@ -213,6 +216,10 @@ fn send(socket: &UdpSocket, to: SocketAddr, spec: &Stream) -> io::Result<Duratio
 }
 
 fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<Vec<Arrival>> {
+    // Faster streams would keep others off the processor.
+    if spec.rate <= ATTENDED {
+        attend();
+    }
     let mut arrivals = Vec::with_capacity(spec.count as usize);
     let mut memory = vec![0; 65536];
     let mut quiet_since = clock::now();
@@ -248,6 +255,7 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+const ATTENDED: Rate = Rate::from_gbps(1);
 /// A time, alone.
 const PROBE: usize = 8;
 const ECT0: u8 = 2;

@@ -8,7 +8,7 @@ use longhaul_pathsim::Direction;
 use longhaul_sys::udp::{Route, Wait};
 use longhaul_units::Rate;
 
-use super::flows::{Outcome, Stream, sockets, stream};
+use super::flows::{Outcome, Stream, sockets};
 use super::times::{out_of_order, stream_of};
 use super::{CheckError, Report};
 
@@ -20,7 +20,7 @@ pub(super) fn random(report: &mut Report<'_>) -> Result<(), CheckError> {
             continue;
         }
         let spec = Stream { ipv6, ..many() };
-        let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+        let outcome = report.stream(&testbed, &spec)?;
         let part = percent / 100.0;
         let count = f64::from(spec.count);
         let tolerance = DEVIATIONS * (count * part * (1.0 - part)).sqrt();
@@ -40,7 +40,7 @@ pub(super) fn random(report: &mut Report<'_>) -> Result<(), CheckError> {
 pub(super) fn bursts(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed = report.testbed("forward = { burst_loss = { begin = \"0.1%\", mean = 10 } }")?;
     let spec = many();
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     let lost: Vec<u32> = missing(&outcome, spec.count).into_iter().collect();
     let bursts = lost.chunk_by(|a, b| a + 1 == *b).count() as f64;
     // Each packet of the good state begins one: 200 000 x 1/1.01 x 0.001.
@@ -61,7 +61,7 @@ pub(super) fn order(report: &mut Report<'_>) -> Result<(), CheckError> {
              reorder = {{ probability = \"{percent}%\", by = \"2ms\" }} }}"
         ))?;
         let spec = many();
-        let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+        let outcome = report.stream(&testbed, &spec)?;
         let count = f64::from(spec.count) * 0.999;
         let part = percent / 100.0;
         let tolerance = DEVIATIONS * (count * part * (1.0 - part)).sqrt();
@@ -77,7 +77,7 @@ pub(super) fn copies(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed =
         report.testbed("forward = { duplicate = { probability = \"1%\", by = \"1ms\" } }")?;
     let spec = many();
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     let numbers: BTreeSet<u32> = outcome.arrivals.iter().map(|arrival| arrival.number).collect();
     report.equal("different packets", spec.count.into(), numbers.len() as u64);
     let copies = (outcome.arrivals.len() - numbers.len()) as u64;
@@ -94,7 +94,7 @@ pub(super) fn marks(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed = report
         .testbed("both = { rate = \"100Mbps\", queue = \"10MB\", ecn = { from = \"200kB\" } }")?;
     let spec = Stream { rate: Rate::from_mbps(150), ..stream_of(7_000, 1500, 10) };
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     let marked = outcome.arrivals.iter().filter(|arrival| arrival.marked).count();
     let set = report.close(testbed)?.forward.path.marked;
     report.equal("packets marked", set, marked as u64);

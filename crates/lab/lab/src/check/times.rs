@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_pathsim::DropReason;
 use longhaul_units::Rate;
 
-use super::flows::{Outcome, Stream, echoes, stream};
+use super::flows::{Outcome, Stream, echoes};
 use super::{CheckError, Report};
 
 /// The round trip is what was asked for, within 0.3 ms or 2 %.
@@ -36,7 +36,7 @@ pub(super) fn rtt(report: &mut Report<'_>) -> Result<(), CheckError> {
 pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed = report.testbed("both = { delay = \"10ms\", jitter = { max = \"5ms\" } }")?;
     let spec = Stream { rate: Rate::from_mbps(8), ..stream_of(2_000, 500, 1) };
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     let mut delays: Vec<f64> = outcome.arrivals.iter().map(|arrival| ms(arrival.delay)).collect();
     delays.sort_unstable_by(f64::total_cmp);
     let at = |part: f64| delays.get((delays.len() as f64 * part) as usize).copied();
@@ -61,7 +61,7 @@ pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
         let train = (offered.bytes_in(Duration::from_micros(200)) / 1500).clamp(1, 40);
         let spec = stream_of(count as u32, 1500, train as u32);
         let spec = Stream { rate: offered, ipv6, ..spec };
-        let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+        let outcome = report.stream(&testbed, &spec)?;
         let family = if ipv6 { "IPv6" } else { "IPv4" };
         let what = format!("rate under overload, {family}");
         report.near(&what, "Mb/s", mbps as f64, mbps as f64 / 100.0, arrival_rate(&outcome));
@@ -76,7 +76,7 @@ pub(super) fn queue(report: &mut Report<'_>) -> Result<(), CheckError> {
         report.testbed("both = { delay = \"5ms\", rate = \"100Mbps\", queue = \"500kB\" }")?;
     let offered = Rate::from_mbps(150);
     let spec = Stream { rate: offered, ..stream_of(15_000, 1500, 2) };
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     // The second half found the queue full: 500 kB are 40 ms.
     let half = &outcome.arrivals[outcome.arrivals.len() / 2..];
     let mut delays: Vec<f64> = half.iter().map(|arrival| ms(arrival.delay)).collect();
@@ -99,7 +99,7 @@ pub(super) fn outage(report: &mut Report<'_>) -> Result<(), CheckError> {
     let outage = "outages = [{ at = \"500ms\", length = \"200ms\" }]";
     let testbed = report.testbed(&format!("both = {{ delay = \"10ms\", {outage} }}"))?;
     let spec = Stream { rate: Rate::from_mbps(20), ..stream_of(5_000, 500, 1) };
-    let outcome = stream(&testbed, &spec).map_err(|error| report.system(error))?;
+    let outcome = report.stream(&testbed, &spec)?;
     let gap = outcome.arrivals.windows(2).map(|pair| pair[1].at.since(pair[0].at)).max();
     let gap = gap.map_or(f64::NAN, ms);
     report.near("longest silence", "ms", 200.0, 4.0, gap);
