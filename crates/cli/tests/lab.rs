@@ -1,0 +1,108 @@
+//! `longhaul lab` as scripts see it. What needs namespaces says so and passes where there are none.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn lab(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul")).arg("lab").args(words).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The output, unless this machine gives no testbed.
+fn path(words: &[&str]) -> Option<Output> {
+    let output = lab(&[&["path", "--rtt", "2ms"], words].concat());
+    let words = stderr(&output);
+    if words.contains("CAP_SYS_ADMIN")
+        || words.contains("/dev/net/tun")
+        || words.contains("user namespace")
+    {
+        println!("skipped: {words}");
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn impossible_paths_are_usage_errors() {
+    for (words, expected) in [
+        (&["path", "--rtt=-5ms", "--", "true"][..], "expected a time like"),
+        (&["path", "--loss", "120%"], "a probability is at most 1"),
+        (&["path", "--queue", "1MB"], "--rate"),
+        (&["path", "--rate", "10kbps"], "not one packet of 1500 bytes leaves"),
+        (&["path", "--mtu", "500"], "an MTU is 1280 to 65535"),
+        (&["path", "--topology", "moon"], "known are two-hosts, phoebus"),
+        (&["path", "--topology", "phoebus", "--loss", "1%"], "cannot be used with"),
+        (&["path", "--topology", "phoebus", "--at", "mars"], "has no node mars"),
+        (&["path", "--run", "true"], "expected NODE=COMMAND"),
+        (&["topologies", "moon"], "no topology is called moon"),
+        (&["check", "moon"], "no check is called"),
+    ] {
+        let output = lab(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{words:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_malformed_topology_shows_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.toml");
+    let shown = lab(&["topologies", "two-hosts"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    std::fs::write(&file, text.replace("rate = ", "speed = ")).unwrap();
+    let output = lab(&["path", "--topology", file.to_str().unwrap(), "--", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = stderr(&output);
+    assert!(
+        words.contains("wrong.toml") && words.contains("line 12") && words.contains("speed"),
+        "{words}"
+    );
+}
+
+#[test]
+fn the_status_is_that_of_the_command() {
+    for (line, status) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)] {
+        let Some(output) = path(&["-q", "--", "sh", "-c", line]) else { return };
+        assert_eq!((output.status.code(), stderr(&output)), (Some(status), String::new()));
+    }
+    let Some(output) = path(&["--", "/does/not/exist"]) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("cannot start /does/not/exist"));
+}
+
+#[test]
+fn the_path_gives_account_as_json_and_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let [losses, series] = ["losses", "series"].map(|name| folder.path().join(name));
+    let words = [
+        "--json",
+        "--rate",
+        "100Mbps",
+        "--losses",
+        losses.to_str().unwrap(),
+        "--series",
+        series.to_str().unwrap(),
+        "--",
+        "sh",
+        "-c",
+        "cat /etc/hosts; sleep 0.3",
+    ];
+    let Some(output) = path(&words) else { return };
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["status"], 0);
+    assert_eq!(json["links"][0]["link"], "path");
+    assert_eq!(json["links"][0]["forward"]["lost"], serde_json::json!({}));
+    assert!(stderr(&output).contains("198.51.100.2 peer"), "the command's words go to stderr");
+    assert!(std::fs::read_to_string(losses).unwrap().starts_with("seconds,link,direction"));
+    let series = std::fs::read_to_string(series).unwrap();
+    assert!(series.lines().count() >= 2);
+    assert!(series.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+}
