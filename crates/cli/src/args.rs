@@ -9,6 +9,7 @@ use longhaul_pathsim::Probability;
 use longhaul_rate_control::Profile;
 use longhaul_units::{Bytes, Rate};
 
+use crate::circuits::args::CircuitsArgs;
 use crate::lab::args::LabArgs;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -200,47 +201,6 @@ pub struct BenchArgs {
     pub mtu: u16,
 }
 
-/// `longhaul circuits`.
-#[derive(Args, Debug)]
-pub struct CircuitsArgs {
-    /// What to do.
-    #[command(subcommand)]
-    pub command: CircuitsCommand,
-}
-
-/// What `longhaul circuits` does.
-#[derive(Debug, Subcommand)]
-pub enum CircuitsCommand {
-    /// Repeat the simulations of the VBLS paper with the production calendar
-    #[command(after_help = SIMULATE_EXAMPLES)]
-    Simulate(SimulateArgs),
-    /// Measure how fast the calendar decides
-    Bench,
-}
-
-/// `longhaul circuits simulate`.
-#[derive(Args, Debug)]
-pub struct SimulateArgs {
-    /// Which experiment
-    #[arg(value_enum, default_value_t = Experiment::Main)]
-    pub experiment: Experiment,
-    /// Independent runs of each point
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub seeds: Option<u64>,
-    /// Requests in each run
-    #[arg(long, value_name = "N")]
-    pub requests: Option<usize>,
-    /// Offered load, a part of the link's capacity; `main` takes it several times
-    #[arg(long, value_name = "X", value_parser = parse_load)]
-    pub load: Vec<f64>,
-    /// Threads to run on
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub threads: usize,
-    /// Draw the paper's figure 3 to a file (`main` only)
-    #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
-}
-
 /// `longhaul man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
@@ -279,17 +239,6 @@ pub enum FsyncArg {
     Never,
 }
 
-/// Experiments of `longhaul circuits simulate`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Experiment {
-    /// File transfers over one link: booked as VBLS and its relatives, and packet-switched
-    Main,
-    /// What the tick of the schedule and the switching time cost
-    Switching,
-    /// Several links, and requests that know little
-    Scenarios,
-}
-
 fn profile_help() -> String {
     let mut help = "Whole protocol: how losses are repaired, and what sets the rate:".to_owned();
     for profile in Profile::all() {
@@ -314,12 +263,6 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
         return Err(wrong());
     }
     Ok(std::time::Duration::from_secs_f64(seconds))
-}
-
-/// Reads a load above 0 and below 1.
-fn parse_load(text: &str) -> Result<f64, String> {
-    let load = text.parse().ok().filter(|load| *load > 0.0 && *load < 1.0);
-    load.ok_or_else(|| "expected a number above 0 and below 1, like 0.8".into())
 }
 
 const EXIT_STATUSES: &str = "\
@@ -360,11 +303,6 @@ Examples:
   longhaul bench --quick
   longhaul bench --mtu 9000 --json | jq '.transfers[] | [.name, .ratio]'";
 
-const SIMULATE_EXAMPLES: &str = "\
-Examples:
-  longhaul circuits simulate --seeds 5 --load 0.5 --load 0.9
-  longhaul circuits simulate switching --json";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -376,17 +314,13 @@ mod tests {
     }
 
     #[test]
-    fn times_and_loads() {
+    fn times() {
         let ms = std::time::Duration::from_millis;
         assert_eq!(parse_time("100ms"), Ok(ms(100)));
         assert_eq!(parse_time("0.5 s"), Ok(ms(500)));
         assert_eq!(parse_time("250us"), Ok(std::time::Duration::from_micros(250)));
         for wrong in ["", "100", "ms", "1.2.3s", "61s", "1h", "-1s"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(parse_load("0.8"), Ok(0.8));
-        for wrong in ["0", "1", "NaN", "x"] {
-            assert!(parse_load(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -1,5 +1,12 @@
 //! `longhaul circuits`.
 
+pub mod args;
+mod ask;
+mod gantt;
+mod serve;
+mod show;
+pub mod when;
+
 use std::path::Path;
 
 use longhaul_circuits::bench::{self, BenchOptions};
@@ -9,12 +16,30 @@ use longhaul_circuits::simulate::{self, Options, Report, figure, scenarios, swit
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::args::{CircuitsArgs, CircuitsCommand, Experiment, SimulateArgs};
+use self::args::{CircuitsArgs, CircuitsCommand, Experiment, SimulateArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 
 pub(crate) fn run(args: &CircuitsArgs, output: &Output) -> Result<(), Failure> {
     match &args.command {
+        CircuitsCommand::Serve(args) => serve::run(args, output),
+        CircuitsCommand::Audit(args) => serve::audit(args, output),
+        CircuitsCommand::Plan(args) => ask::plan(args, output),
+        CircuitsCommand::Request(args) => ask::request(args, output),
+        CircuitsCommand::List(args) => show::list(args, output),
+        CircuitsCommand::Show(args) => show::show(args, output),
+        CircuitsCommand::Commit(args) => {
+            ask::change(&args.at, output, |client| client.commit(args.id))
+        }
+        CircuitsCommand::Release(args) => {
+            ask::change(&args.at, output, |client| client.release(args.id))
+        }
+        CircuitsCommand::Cancel(args) => {
+            ask::change(&args.at, output, |client| match args.series {
+                true => client.cancel_series(args.id),
+                false => client.cancel(args.id),
+            })
+        }
         CircuitsCommand::Simulate(args) => simulate(args, output),
         CircuitsCommand::Bench => {
             let report = bench::run(&BenchOptions::default(), &mut |step| output.say(step));

@@ -19,7 +19,7 @@
 
 pub mod args;
 mod bench;
-mod circuits;
+pub mod circuits;
 mod cp;
 pub mod demo;
 mod failure;

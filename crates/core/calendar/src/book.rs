@@ -5,8 +5,9 @@ mod replan;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
 
 pub use self::error::BookError;
@@ -77,6 +78,9 @@ pub struct Book {
     now: u64,
     links: LinkSet,
     bookings: BTreeMap<BookingId, Booking>,
+    /// The planned finish of every booking, and of some that have changed since: what comes up is
+    /// compared with the booking.
+    ends: BinaryHeap<Reverse<(u64, BookingId)>>,
     next: BookingId,
 }
 
@@ -85,7 +89,8 @@ impl Book {
     pub fn new(config: BookConfig, now: u64) -> Self {
         let mut links = LinkSet::new(config.guard);
         links.set_horizon(now.saturating_add(config.horizon));
-        Self { config, now, links, bookings: BTreeMap::new(), next: BookingId(0) }
+        let (bookings, ends) = (BTreeMap::new(), BinaryHeap::new());
+        Self { config, now, links, bookings, ends, next: BookingId(0) }
     }
 
     /// Adds a link of `capacity` channels.
@@ -204,6 +209,7 @@ impl Book {
             return Err(BookError::Taken { link, start: range.start, end: range.end });
         }
         self.links.take(&plan.path, plan.vector.merged());
+        self.note_end(id, booking.finish());
         self.bookings.insert(id, booking);
         self.next = self.next.max(BookingId(id.0 + 1));
         Ok(())
@@ -219,7 +225,30 @@ impl Book {
         self.now = now;
         self.links.forget_before(now);
         self.links.set_horizon(now.saturating_add(self.config.horizon));
-        self.bookings.extract_if(.., |_, booking| booking.finish() <= now).collect()
+        let mut ended = Vec::new();
+        while let Some(Reverse((_, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
+            let id = *id;
+            self.ends.pop();
+            match self.bookings.get(&id).map(Booking::finish) {
+                Some(finish) if finish <= now => {
+                    ended.extend(self.bookings.remove(&id).map(|booking| (id, booking)));
+                }
+                // It was extended since.
+                Some(finish) => self.ends.push(Reverse((finish, id))),
+                None => {}
+            }
+        }
+        ended.sort_unstable_by_key(|(id, _)| *id);
+        ended
+    }
+
+    /// Notes when a booking ends now. Earlier notes of it stay, as long as they are few.
+    fn note_end(&mut self, id: BookingId, finish: u64) {
+        if self.ends.len() > 2 * self.bookings.len() + USUAL_STALE {
+            let ends = self.bookings.iter().map(|(id, booking)| Reverse((booking.finish(), *id)));
+            self.ends = ends.collect();
+        }
+        self.ends.push(Reverse((finish, id)));
     }
 
     fn enter(&mut self, request: Request, plan: Plan) -> BookingId {
@@ -228,6 +257,7 @@ impl Book {
         let id = self.next;
         self.next = BookingId(id.0 + 1);
         let Plan { path, vector } = plan;
+        self.note_end(id, vector.finish().unwrap_or(0));
         self.bookings.insert(id, Booking { request, path, vector, promise });
         id
     }
@@ -242,3 +272,6 @@ impl Book {
         finish.saturating_add(slack).min(latest).max(finish)
     }
 }
+
+/// Outdated ends that are not worth clearing away.
+const USUAL_STALE: usize = 64;

@@ -15,7 +15,9 @@ mod routes;
 mod translate;
 
 use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 use axum::Router;
@@ -24,8 +26,8 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{delete, get, post};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use axum::serve::ListenerExt;
+use tokio::sync::{oneshot, watch};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
@@ -43,24 +45,62 @@ pub(crate) struct Site {
     closing: watch::Receiver<bool>,
 }
 
-/// Serves until `stop` resolves, then answers what has begun.
-///
-/// # Errors
-/// The listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    service: Service,
-    doors: Doors,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let (doors, quotes) = (Arc::new(doors), Arc::default());
-    let (close, closing) = watch::channel(false);
-    let site = Site { service, doors, quotes, closing };
-    let stop = async move {
-        stop.await;
-        close.send_replace(true);
-    };
-    axum::serve(listener, router(site)).with_graceful_shutdown(stop).await
+/// A server that runs on threads of its own.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    /// Serves at `listener`.
+    ///
+    /// # Errors
+    /// The operating system has no threads or no events for us.
+    pub fn start(listener: TcpListener, service: Service, doors: Doors) -> std::io::Result<Self> {
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .thread_name("rest")
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (close, closing) = watch::channel(false);
+        let (doors, quotes) = (Arc::new(doors), Arc::default());
+        let site = Site { service, doors, quotes, closing };
+        let thread = std::thread::Builder::new().name("server".into());
+        let thread = thread.spawn(move || {
+            runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let stop = async move {
+                    // That the server was dropped means the same.
+                    let _ = stopped.await;
+                    close.send_replace(true);
+                };
+                axum::serve(listener.tap_io(|stream| drop(stream.set_nodelay(true))), router(site))
+                    .with_graceful_shutdown(stop)
+                    .await
+            })
+        })?;
+        Ok(Self { address, stop, thread })
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers what has begun, and ends.
+    ///
+    /// # Errors
+    /// What made it end before.
+    pub fn stop(self) -> std::io::Result<()> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_else(|_| Err(std::io::Error::other("the server panicked")))
+    }
 }
 
 fn router(site: Site) -> Router {
@@ -159,5 +199,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 )]
 struct Document;
 
+/// Translating and encoding is light work.
+const WORKERS: usize = 2;
 /// The largest request is a path of sixteen links with names.
 const BODY_MAX: usize = 64 * 1024;

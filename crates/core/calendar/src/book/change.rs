@@ -132,6 +132,8 @@ impl Book {
         let Some(booking) = self.bookings.get_mut(&id) else { return };
         self.links.take(&booking.path, merged(&old.split(self.now).1));
         booking.vector = old;
+        let finish = booking.finish();
+        self.note_end(id, finish);
     }
 
     /// Takes ranges that are free and after all that a booking holds, and adds them to it.
@@ -149,6 +151,8 @@ impl Book {
         }
         all.extend(ranges);
         booking.vector = TrcVector::from_sound(all, self.config.guard);
+        let finish = booking.finish();
+        self.note_end(id, finish);
     }
 
     /// Plans what a lifted booking does not carry yet, by the policy of `file`.

@@ -194,6 +194,7 @@ fn apply(book: &mut Book, links: &[LinkId], step: &Step) {
             for (_, booking) in book.advance(now + by) {
                 assert!(booking.finish() <= now + by);
             }
+            assert!(by == 0 || book.iter().all(|(_, booking)| booking.finish() > now + by));
         }
     }
 }

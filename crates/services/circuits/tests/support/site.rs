@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use longhaul_circuits::client::Client;
-use longhaul_circuits::server::{self, Doors};
+use longhaul_circuits::server::{Doors, Server};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_session::Token;
@@ -15,8 +15,7 @@ use longhaul_session::Token;
 pub struct Site {
     pub address: SocketAddr,
     pub service: Service,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    server: Option<Server>,
 }
 
 /// The tokens of [`Site::start`].
@@ -78,16 +77,9 @@ impl Site {
         doors.open(&token(ASTRO), "astro", Role::User);
         doors.open(&token(BIO), "bio", Role::User);
         doors.open(&token(VIEWER), "astro", Role::Viewer);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let served = service.clone();
-        let thread = std::thread::spawn(move || {
-            let stop = async move { drop(stopped.await) };
-            runtime.block_on(server::serve(listener, served, doors, stop)).unwrap();
-        });
-        Self { address, service, stop: Some(stop), thread: Some(thread) }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server::start(listener, service.clone(), doors).unwrap();
+        Self { address: server.address(), service, server: Some(server) }
     }
 
     pub fn url(&self) -> String {
@@ -101,9 +93,8 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().unwrap();
+        if let Some(server) = self.server.take() {
+            server.stop().unwrap();
         }
         self.service.stop();
     }

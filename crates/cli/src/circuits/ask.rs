@@ -1,0 +1,245 @@
+//! `longhaul circuits plan`, `request` and what changes a booking.
+
+use longhaul_circuits::api::{
+    BookRequest, Bookings, FileWant, HoldWant, Placing, Preview, Recurring,
+};
+use longhaul_circuits::client::{Client, ClientError};
+use serde_json::Value;
+
+use super::args::{PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
+use super::{gantt, show, value};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::token;
+
+pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
+    let client = client(&args.at)?;
+    let preview = client.plan(&want(&args.want)?).map_err(failure)?;
+    output.result(&value(&preview)?, describe(&preview));
+    match preview.plan {
+        Some(_) => Ok(()),
+        None => Err(Failure::failed(format!("no room: {}", preview.explanation.summary))),
+    }
+}
+
+pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure> {
+    let client = client(&args.at)?;
+    let key = match &args.key {
+        Some(key) => key.clone(),
+        // Whatever happens on the way, this command books once.
+        None => token::generate()?.key().id().to_string(),
+    };
+    let made = match &args.quote {
+        Some(quote) => again(|| client.take(quote, Some(&key))),
+        None => {
+            let mut request = want(&args.want)?;
+            if let Some(time) = args.hold_for {
+                request.hold_for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
+            }
+            if let (Some(at), Some(zone), Some(count)) = (&args.at_hour, &args.zone, args.count) {
+                request.recurring = Some(Recurring {
+                    at: at.clone(),
+                    by: args.by_hour.clone(),
+                    time_zone: zone.clone(),
+                    on: args.on.clone(),
+                    first: args.first.clone(),
+                    count,
+                });
+            }
+            again(|| client.book(&request, Some(&key)))
+        }
+    };
+    let made = made.map_err(|error| {
+        let unsure = matches!(error, ClientError::Connection { .. });
+        let failure = failure(error);
+        match unsure {
+            true => failure.adding(format!(
+                "it may have been booked: the same command with --key {key} asks again and books \
+                 once"
+            )),
+            false => failure,
+        }
+    })?;
+    output.result(&value(&made)?, show::table(&made.bookings));
+    Ok(())
+}
+
+/// Does something to a booking and shows what became of it.
+pub(super) fn change(
+    at: &Where,
+    output: &Output,
+    act: impl FnOnce(&Client) -> Result<Bookings, ClientError>,
+) -> Result<(), Failure> {
+    let changed = act(&client(at)?).map_err(failure)?;
+    output.result(&value(&changed)?, show::table(&changed.bookings));
+    Ok(())
+}
+
+/// A client with the first token of the file.
+pub(super) fn client(at: &Where) -> Result<Client, Failure> {
+    let file = token::file_or_default(at.token_file.as_deref())?;
+    let tokens = token::read(&file)?;
+    let token = tokens.first().map(ToString::to_string).unwrap_or_default();
+    Client::new(&at.url, &token).map_err(|error| Failure::usage(format!("--url {error}")))
+}
+
+/// What a client's error means for the command.
+pub(super) fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Problem(problem) => {
+            let mut fields = serde_json::Map::new();
+            fields.insert("problem".into(), value(&problem).unwrap_or(Value::Null));
+            let failure = Failure::failed(&problem.detail).with_fields(fields);
+            match problem.explanation {
+                Some(explanation) => failure.adding(explanation.summary),
+                None => failure,
+            }
+        }
+        other => Failure::failed(other.to_string()),
+    }
+}
+
+/// Sends once more if the connection broke: what carries a key is safe to repeat.
+fn again<T>(mut send: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    match send() {
+        Err(ClientError::Connection { .. }) => send(),
+        other => other,
+    }
+}
+
+fn want(args: &WantArgs) -> Result<BookRequest, Failure> {
+    let now = jiff::Timestamp::now();
+    let mut ends = args.ends.iter().cloned();
+    let mut request = BookRequest {
+        from: ends.next(),
+        to: ends.next(),
+        links: (!args.links.is_empty()).then(|| args.links.clone()),
+        start: args.start.map(|start| start.from(now)),
+        label: args.label.clone(),
+        destination: args.destination,
+        ..BookRequest::default()
+    };
+    if request.from.is_none() && request.links.is_none() {
+        return Err(Failure::usage("name the nodes FROM and TO, or --links"));
+    }
+    let Some(max_rate) = args.max_rate else {
+        return Err(Failure::usage("--max-rate is missing: the most that the two hosts can use"));
+    };
+    let max_rate_bps = max_rate.as_bps();
+    match (args.bytes, args.time) {
+        (Some(bytes), None) => {
+            if !(0.0..=100.0).contains(&args.margin) {
+                return Err(Failure::usage("--margin takes 0 to 100 percent"));
+            }
+            request.file = Some(FileWant {
+                bytes: bytes.get(),
+                max_rate_bps,
+                deadline: args.deadline.map(|by| by.from(now)),
+                policy: match args.policy {
+                    PolicyArg::Earliest => Placing::Earliest,
+                    PolicyArg::Latest => Placing::Latest,
+                    PolicyArg::LeastPeak => Placing::LeastPeak,
+                    PolicyArg::Fixed => Placing::Fixed,
+                },
+                margin_ppm: (args.margin * 1e4).round() as u32,
+            });
+        }
+        (None, Some(time)) => {
+            request.hold = Some(HoldWant {
+                duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                min_rate_bps: args.min_rate.map_or(max_rate_bps, |rate| rate.as_bps()),
+                max_rate_bps,
+                latest_start: args.latest_start.map(|latest| latest.from(now)),
+            });
+        }
+        _ => return Err(Failure::usage("say --bytes of a file, or --time of a circuit")),
+    }
+    Ok(request)
+}
+
+/// A preview in words and bars.
+fn describe(preview: &Preview) -> String {
+    let mut out = String::new();
+    let mut say = |line: String| {
+        out += &line;
+        out.push('\n');
+    };
+    let Some(plan) = &preview.plan else {
+        for other in &preview.alternatives {
+            say(format!("  {}: {}", other.what, show::span(other.plan.start, other.plan.finish)));
+        }
+        return out;
+    };
+    say(format!("plan: {} over {}", show::span(plan.start, plan.finish), plan.links.join(", ")));
+    let top = preview.availability.iter().map(|link| link.capacity_bps).max().unwrap_or(1);
+    let window = gantt::Window { from: plan.start, to: plan.finish, width: gantt::WIDTH };
+    say(format!("  {:<12} {}", "planned", gantt::bar(&plan.ranges, window, top)));
+    for link in &preview.availability {
+        say(format!(
+            "  {:<12} {}",
+            format!("free {}", link.link),
+            gantt::bar(&link.free, window, top)
+        ));
+    }
+    say(format!("why: {}", preview.explanation.summary));
+    for other in &preview.alternatives {
+        say(format!("  or {}: {}", other.what, show::span(other.plan.start, other.plan.finish)));
+    }
+    if let Some(quote) = &preview.quote {
+        say(format!(
+            "to book this until {}: longhaul circuits request --quote {}",
+            show::short(quote.valid_until),
+            quote.id
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::circuits::args::CircuitsCommand;
+
+    fn plan_of(words: &str) -> Result<BookRequest, String> {
+        let words = format!("longhaul circuits plan {words}");
+        let cli = Cli::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
+        let Command::Circuits(args) = cli.command else { panic!("{words}") };
+        let CircuitsCommand::Plan(args) = args.command else { panic!("{words}") };
+        want(&args.want).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn words_become_a_request() {
+        let file =
+            plan_of("a b --bytes 5GB --max-rate 10Gbps --margin 1.5 --deadline +2h").unwrap();
+        assert_eq!((file.from.as_deref(), file.to.as_deref()), (Some("a"), Some("b")));
+        let file = file.file.unwrap();
+        assert_eq!((file.bytes, file.max_rate_bps), (5_000_000_000, 10_000_000_000));
+        assert_eq!(file.margin_ppm, 15_000);
+        assert!(file.deadline.is_some());
+        let hold = plan_of("--links x,y --time 2h --max-rate 1Gbps").unwrap();
+        assert_eq!(hold.links, Some(vec!["x".into(), "y".into()]));
+        let hold = hold.hold.unwrap();
+        assert_eq!((hold.duration_ms, hold.min_rate_bps), (7_200_000, 1_000_000_000));
+    }
+
+    #[test]
+    fn words_that_make_no_sense() {
+        for (words, expected) in [
+            ("--bytes 5GB --max-rate 1Gbps", "FROM and TO"),
+            ("a --bytes 5GB --max-rate 1Gbps", "2 values"),
+            ("a b --bytes 5GB", "--max-rate is missing"),
+            ("a b --max-rate 1Gbps", "--bytes of a file"),
+            ("a b --bytes 5GB --time 5s --max-rate 1Gbps", "cannot be used with"),
+            ("a b --bytes -5 --max-rate 1Gbps", "unexpected argument"),
+            ("a b --bytes 5GB --max-rate 1Gbps --start yesterday", "expected a time"),
+            ("a b --bytes 5GB --max-rate 1Gbps --margin 200", "percent"),
+        ] {
+            let error = plan_of(words).unwrap_err();
+            assert!(error.contains(expected), "{words}: {error}");
+        }
+    }
+}

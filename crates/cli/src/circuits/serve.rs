@@ -1,0 +1,146 @@
+//! `longhaul circuits serve` and `longhaul circuits audit`.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use longhaul_circuits::ledger::audit;
+use longhaul_circuits::server::{Doors, Server};
+use longhaul_circuits::service::Service;
+use longhaul_circuits::service::config::{Config, Role};
+use longhaul_circuits::store::{self, Location};
+use longhaul_transfer::Stop;
+use serde_json::json;
+
+use super::args::{AuditArgs, ServeArgs};
+use crate::failure::Failure;
+use crate::output::{Output, complain, print_json};
+use crate::signals::{self, Again};
+use crate::token;
+
+pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+    if !args.listen.ip().is_loopback() && !args.plain_http {
+        return Err(Failure::usage(format!(
+            "--listen {}: tokens would cross the network unhidden. Listen at 127.0.0.1 with a \
+             proxy that ends TLS in front, or say --plain-http",
+            args.listen
+        )));
+    }
+    let config = configured(args)?;
+    let mut doors = Doors::default();
+    for access in &config.access {
+        for token in token::read(&access.token_file)? {
+            doors.open(&token, &access.project, access.role);
+        }
+    }
+    let mut made = None;
+    if doors.is_empty() {
+        let token = token::generate()?;
+        doors.open(&token, LOCAL_PROJECT, Role::Operator);
+        made = Some(token);
+    }
+    let listener = TcpListener::bind(args.listen).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                ": another program uses the port; choose one with --listen"
+            }
+            _ => "",
+        };
+        Failure::failed(format!("cannot listen at {}: {error}{hint}", args.listen))
+    })?;
+    let stop = Stop::default();
+    signals::install(&stop, Some("stopping (once more to stop at once)"), Again::Exit)
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let place = config.place();
+    let service = Service::start(config, Box::new(|text| complain(format!("warning: {text}"))))
+        .map_err(|error| Failure::failed(error.to_string()))?;
+    let server = Server::start(listener, service.clone(), doors)
+        .map_err(|error| Failure::failed(format!("cannot serve: {error}")))?;
+    let at = server.address();
+    output.say(format!("listening on http://{at}, bookings in {place}"));
+    let status = service.status();
+    if !status.ready {
+        output.say(&status.text);
+    }
+    if let Some(token) = made {
+        complain("no access is configured, so this token is new and dies with this service:");
+        complain(format!("  (umask 077; echo {token} > circuits.token)"));
+        complain(format!("  longhaul circuits list --url http://{at} --token-file circuits.token"));
+    }
+    let mut shown = status;
+    while !stop.is_requested() {
+        std::thread::sleep(GLANCE);
+        let status = service.status();
+        if status != shown {
+            output.say(&status.text);
+            shown = status;
+        }
+    }
+    let ended = server.stop();
+    let seq = service.view().seq;
+    service.stop();
+    ended.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
+    if output.json {
+        print_json(&json!({ "records": seq }));
+    }
+    Ok(())
+}
+
+fn configured(args: &ServeArgs) -> Result<Config, Failure> {
+    if let Some(file) = &args.config {
+        return Config::read(file).map_err(|error| Failure::failed(error.to_string()));
+    }
+    let mut text = String::new();
+    if let Some(store) = &args.store {
+        text += &format!("store = {}\n", json!(store));
+    }
+    text += &format!("[[project]]\nname = \"{LOCAL_PROJECT}\"\n");
+    for link in &args.link {
+        let parts = link.split_once('=').and_then(|(name, rest)| {
+            let (ends, capacity) = rest.rsplit_once(':')?;
+            let (from, to) = ends.split_once('-')?;
+            Some((name, from, to, capacity))
+        });
+        let Some((name, from, to, capacity)) = parts else {
+            let message = format!("--link {link}: expected NAME=FROM-TO:RATE, like l=a-b:10Gbps");
+            return Err(Failure::usage(message));
+        };
+        text += &format!(
+            "[[link]]\nname = {}\nfrom = {}\nto = {}\ncapacity = {}\n",
+            json!(name),
+            json!(from),
+            json!(to),
+            json!(capacity)
+        );
+    }
+    Config::parse(&text).map_err(|why| Failure::usage(format!("--link or --store: {why}")))
+}
+
+pub(super) fn audit(args: &AuditArgs, output: &Output) -> Result<(), Failure> {
+    let failed = |why: String| Failure::failed(format!("{}: {why}", args.store));
+    let location = match args.store.contains("://") {
+        true => Location::Postgres { url: args.store.clone(), lease: Duration::ZERO },
+        false if !Path::new(&args.store).is_file() => return Err(failed("no such file".into())),
+        false => Location::Sqlite { path: args.store.clone().into(), max_bytes: None },
+    };
+    let mut store =
+        store::open(&location, "audit", "").map_err(|error| failed(error.to_string()))?;
+    let records = store::read_all(store.as_mut()).map_err(|error| failed(error.to_string()))?;
+    let found = audit::verify(&records).map_err(|error| failed(error.to_string()))?;
+    let json = serde_json::to_value(&found)
+        .map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
+    output.result(&json, format!(
+        "{} records decide themselves again: {} bookings, {} refusals; at most {:.1} % of a link \
+         was held",
+        found.records,
+        found.booked,
+        found.refused,
+        found.peak_ppm as f64 / 1e4
+    ));
+    Ok(())
+}
+
+/// The project of a service without a configuration.
+const LOCAL_PROJECT: &str = "local";
+/// How often the end of the service and its state are looked for.
+const GLANCE: Duration = Duration::from_millis(100);

@@ -1,0 +1,155 @@
+//! Durable bookings over REST: how many a second, and how long each takes.
+//!
+//!     cargo run --release -p longhaul-circuits --example load [-- REQUESTS [RATE [STORE]]]
+//!
+//! A service in this process, clients on connections of their own: first as fast as the service
+//! answers, then RATE a second on a schedule, where a late answer makes nobody ask later. STORE is
+//! a folder for the SQLite file (default: the current one, not a memory file system) or a
+//! `postgres://` URL of an empty database.
+#![allow(clippy::unwrap_used, reason = "a benchmark: anything unexpected ends it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use longhaul_circuits::server::{Doors, Server};
+use longhaul_circuits::service::Service;
+use longhaul_circuits::service::config::{Config, Role};
+use longhaul_session::Token;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let requests: usize = args.next().map_or(40_000, |n| n.parse().unwrap());
+    let rate: f64 = args.next().map_or(2_000.0, |n| n.parse().unwrap());
+    let store = args.next().unwrap_or_else(|| ".".into());
+    let folder = tempfile::tempdir_in(if store.contains("://") { "." } else { &store }).unwrap();
+    let store = match store.contains("://") {
+        true => store,
+        false => folder.path().join("book.db").display().to_string(),
+    };
+    let config = Config::parse(&format!("store = \"{store}\"\n{NETWORK}")).unwrap();
+    let service = Service::start(config, Box::new(|text| eprintln!("{text}"))).unwrap();
+    let token = Token::from_random([7; 16]);
+    let mut doors = Doors::default();
+    doors.open(&token, "all", Role::User);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::start(listener, service.clone(), doors).unwrap();
+    let address = server.address();
+    let begun = Instant::now();
+    let times = run(address, &token, requests, None);
+    show("as fast as answered", &times, begun.elapsed());
+    let begun = Instant::now();
+    let times = run(address, &token, requests, Some(rate));
+    show(&format!("{rate} a second asked"), &times, begun.elapsed());
+    println!(
+        "{} bookings are open, {} records kept",
+        service.view().open.len(),
+        service.view().seq
+    );
+    server.stop().unwrap();
+    service.stop();
+}
+
+fn show(what: &str, times: &Histogram<u64>, elapsed: Duration) {
+    let ms = |part| times.value_at_quantile(part) as f64 / 1e3;
+    let rate = times.len() as f64 / elapsed.as_secs_f64();
+    println!(
+        "{what}: {rate:.0} durable bookings/s, p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
+        ms(0.5),
+        ms(0.99),
+        ms(0.999),
+        times.max() as f64 / 1e3
+    );
+}
+
+/// Books on all connections; latencies in microseconds.
+fn run(address: SocketAddr, token: &Token, requests: usize, rate: Option<f64>) -> Histogram<u64> {
+    let each = requests / CONNECTIONS;
+    let begin = Instant::now() + Duration::from_millis(50);
+    let threads: Vec<_> = (0..CONNECTIONS)
+        .map(|number| {
+            let token = token.to_string();
+            std::thread::spawn(move || {
+                let mut times = Histogram::<u64>::new(3).unwrap();
+                let stream = TcpStream::connect(address).unwrap();
+                stream.set_nodelay(true).unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut writer = stream;
+                for turn in 0..each {
+                    let due = rate.map(|rate| {
+                        let turn = (turn * CONNECTIONS + number) as f64;
+                        begin + Duration::from_secs_f64(turn / rate)
+                    });
+                    let due = due.unwrap_or_else(Instant::now);
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    book(&mut writer, &mut reader, &token, number * each + turn);
+                    times.record(due.elapsed().as_micros() as u64).unwrap();
+                }
+                times
+            })
+        })
+        .collect();
+    let mut all = Histogram::<u64>::new(3).unwrap();
+    for thread in threads {
+        all.add(thread.join().unwrap()).unwrap();
+    }
+    all
+}
+
+/// Books files of 1 to 1000 MB on one of four links, so that many are open at a time.
+fn book(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, token: &str, turn: usize) {
+    let (bytes, link) = ((turn * 7919 % 1000 + 1) * 1_000_000, turn % 4);
+    let body = format!(
+        "{{\"links\":[\"l{link}\"],\"file\":{{\"bytes\":{bytes},\"max_rate_bps\":10000000000}}}}"
+    );
+    write!(
+        writer,
+        "POST /v1/bookings HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let created = line.contains(" 201 ");
+    let mut length = 0;
+    while line != "\r\n" {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    assert!(created, "{}", String::from_utf8_lossy(&body));
+}
+
+const CONNECTIONS: usize = 16;
+const NETWORK: &str = r#"
+[[link]]
+name = "l0"
+from = "a"
+to = "b"
+capacity = "400Gbps"
+[[link]]
+name = "l1"
+from = "a"
+to = "b"
+capacity = "400Gbps"
+[[link]]
+name = "l2"
+from = "a"
+to = "b"
+capacity = "400Gbps"
+[[link]]
+name = "l3"
+from = "a"
+to = "b"
+capacity = "400Gbps"
+[[project]]
+name = "all"
+"#;

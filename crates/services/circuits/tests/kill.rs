@@ -1,0 +1,222 @@
+//! The service killed at random moments under load: what was acknowledged is there, once, and no
+//! link carries more than it can.
+//!
+//! A hundred kills, as a long test: `cargo test -p longhaul-circuits --test kill -- --ignored`.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/site.rs"]
+mod site;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longhaul_circuits::api::{BookRequest, FileWant};
+use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::ledger::{Event, Ledger, Outcome, Record, audit};
+use longhaul_circuits::store::{self, Location};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use site::{ASTRO, Site};
+
+/// What clients were told: by key, the booking and its ranges.
+type Told = Mutex<BTreeMap<String, (u64, u64)>>;
+
+#[test]
+fn nothing_acknowledged_is_lost_over_a_few_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("book.db").display().to_string();
+    survive(&store, 6, 1);
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn nothing_acknowledged_is_lost_over_a_hundred_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("book.db").display().to_string();
+    survive(&store, 100, 2);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_postgres() {
+    match postgres::Server::start() {
+        Ok(server) => survive(&server.url(), 4, 3),
+        Err(reason) => println!("skipped: {reason}"),
+    }
+}
+
+/// Kills the service again and again while clients book, extend, release and cancel.
+fn survive(store: &str, kills: u32, seed: u64) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let told = Told::default();
+    let ended = Told::default();
+    let done = AtomicBool::new(false);
+    let turns = AtomicU64::new(0);
+    let url = Mutex::new(String::new());
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (told, ended, done, turns, url) = (&told, &ended, &done, &turns, &url);
+            scope.spawn(move || load(number, told, ended, done, turns, url));
+        }
+        for _ in 0..kills {
+            let (mut child, address) = spawn(store);
+            *url.lock().unwrap() = address;
+            std::thread::sleep(Duration::from_micros(20_000 + random.next_u64() % 200_000));
+            // SIGKILL, at whatever it is doing.
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let records = records(store);
+    check(&records, &told.into_inner().unwrap(), &ended.into_inner().unwrap());
+    println!("{kills} kills, {} requests, {} records", turns.into_inner(), records.len());
+}
+
+/// A client: what fails is sent again under its key, as the service says.
+fn load(
+    number: u64,
+    told: &Told,
+    ended: &Told,
+    done: &AtomicBool,
+    turns: &AtomicU64,
+    url: &Mutex<String>,
+) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(1000 + number);
+    let mut turn = 0;
+    let mut pending: Option<(String, BookRequest)> = None;
+    while !done.load(Ordering::Relaxed) {
+        let at = url.lock().unwrap().clone();
+        if at.is_empty() {
+            std::thread::yield_now();
+            continue;
+        }
+        let client = Client::new(&at, &site::token(ASTRO).to_string()).unwrap();
+        turns.fetch_add(1, Ordering::Relaxed);
+        let (key, request) = pending.take().unwrap_or_else(|| {
+            turn += 1;
+            (format!("{number}-{turn}"), request(&mut random))
+        });
+        match client.book(&request, Some(&key)) {
+            Ok(made) => {
+                let booking = &made.bookings[0];
+                told.lock().unwrap().insert(key.clone(), (booking.id, booking.booked_bytes));
+                if turn % 4 == 0 && client.release(booking.id).is_ok() {
+                    ended.lock().unwrap().insert(key, (booking.id, 0));
+                }
+            }
+            Err(ClientError::Problem(problem)) if problem.status == 409 => {}
+            Err(_) => {
+                pending = Some((key, request));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+fn request(random: &mut Xoshiro256PlusPlus) -> BookRequest {
+    let file = FileWant {
+        bytes: 1_000_000 + random.next_u64() % 2_000_000_000,
+        max_rate_bps: 1_000_000_000 * (1 + random.next_u64() % 10),
+        ..FileWant::default()
+    };
+    let to = if random.next_u64().is_multiple_of(2) { "b" } else { "c" };
+    BookRequest {
+        from: Some("a".into()),
+        to: Some(to.into()),
+        file: Some(file),
+        ..BookRequest::default()
+    }
+}
+
+/// The log decides itself again and keeps capacity ([`audit::verify`]); every acknowledged booking
+/// is in it once, as told; what was acknowledged as released is.
+fn check(
+    records: &[Record],
+    told: &BTreeMap<String, (u64, u64)>,
+    ended: &BTreeMap<String, (u64, u64)>,
+) {
+    let found = audit::verify(records).unwrap();
+    let ledger = Ledger::replay(records.to_vec()).unwrap().unwrap();
+    let grid = ledger.grid().unwrap();
+    let mut booked: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    let mut released = Vec::new();
+    for record in records {
+        let Outcome::Done(events) = &record.outcome else { continue };
+        for event in events {
+            match event {
+                Event::Booked { id, place, .. } => {
+                    let key = record.order.key.as_ref().map_or("", |(key, _)| key);
+                    let area = place.ranges.vector(0).unwrap().area();
+                    booked.entry(key).or_default().push((*id, grid.bytes(area).get()));
+                }
+                Event::Released { id } => released.push(*id),
+                _ => {}
+            }
+        }
+    }
+    assert!(booked.values().all(|made| made.len() == 1), "a key booked twice");
+    for (key, acknowledged) in told {
+        let kept = booked.get(key.as_str()).unwrap_or_else(|| panic!("{key} was lost"));
+        // A repeated request is answered with what the booking has become.
+        assert_eq!(kept[0].0, acknowledged.0, "{key}");
+        assert!(acknowledged.1 <= kept[0].1, "{key}");
+    }
+    for (key, (id, _)) in ended {
+        assert!(released.contains(id), "the release of {key} was lost");
+    }
+    assert!(!told.is_empty() && found.booked >= told.len() as u64);
+    println!("{} acknowledged, {} booked, peak {} ppm", told.len(), found.booked, found.peak_ppm);
+}
+
+fn records(store: &str) -> Vec<Record> {
+    let location = match store.contains("://") {
+        true => Location::Postgres { url: store.into(), lease: Duration::ZERO },
+        false => Location::Sqlite { path: Path::new(store).into(), max_bytes: None },
+    };
+    let mut store = store::open(&location, "checker", "").unwrap();
+    store::read_all(store.as_mut()).unwrap()
+}
+
+/// Starts this program again as a service; returns it and where it listens.
+fn spawn(store: &str) -> (Child, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "the_service_that_is_killed", "--ignored", "--nocapture"]);
+    // It ends when its input does, should this program fail.
+    command.env(STORE, store).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next().expect("the service says where it listens").unwrap();
+        if let Some(at) = line.strip_prefix(LISTENING) {
+            break at.to_owned();
+        }
+    };
+    // What it says later is read, so that it never waits for us.
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, address)
+}
+
+/// No test: what [`spawn`] starts.
+#[test]
+#[ignore = "started by the others"]
+fn the_service_that_is_killed() {
+    let Ok(store) = std::env::var(STORE) else { return };
+    let mut config = site::config(&store);
+    // A killed leader cannot resign; the same node goes on at once.
+    config.node = "the only one".into();
+    let site = Site::start(config);
+    println!("\n{LISTENING}{}", site.url());
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+const CLIENTS: u64 = 6;
+const STORE: &str = "LONGHAUL_TEST_STORE";
+const LISTENING: &str = "listening at ";
