@@ -268,11 +268,15 @@ impl Server<'_> {
         from: SocketAddr,
     ) -> Result<u64, (CloseCode, String)> {
         let mut workers = Vec::new();
-        let mut begun = false;
+        let (mut begun, mut finished) = (false, false);
         let mut received = 0;
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
-                state.closed.is_some() || state.failed.is_some() || state.refused.is_some()
+                state.closed.is_some()
+                    || state.failed.is_some()
+                    || state.refused.is_some()
+                    || !begun && hub.side().is_some()
+                    || !finished && bytes_when_done(hub).is_some()
             });
             received = lanes.vouch(control, received);
             let side = hub.side();
@@ -290,12 +294,9 @@ impl Server<'_> {
                     Err(error) => break Err((CloseCode::INTERNAL, error.to_string())),
                 }
             }
-            let done = match side {
-                Some(Side::Source(source)) => source.result().map(|r| r.bytes.get()),
-                Some(Side::Sink(sink)) => sink.is_done().then(|| sink.stats().confirmed_bytes),
-                None => None,
-            };
-            if done.is_some() {
+            let done = bytes_when_done(hub);
+            if done.is_some() && !finished {
+                finished = true;
                 hub.finish();
             }
             if let Some(reason) = state.failed {
@@ -396,6 +397,14 @@ fn fsync(sync_at_end: bool) -> Fsync {
     let mut boot = [0; 16];
     let _ = aws_lc_rs::rand::fill(&mut boot);
     Fsync::Never { boot: boot_id().unwrap_or(boot) }
+}
+
+/// Bytes that were copied, once all is.
+fn bytes_when_done(hub: &TransferHub) -> Option<u64> {
+    match hub.side()? {
+        Side::Source(source) => source.result().map(|result| result.bytes.get()),
+        Side::Sink(sink) => sink.is_done().then(|| sink.stats().confirmed_bytes),
+    }
 }
 
 /// How often the state is looked at when nothing happens.

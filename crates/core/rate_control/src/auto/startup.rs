@@ -20,6 +20,8 @@ pub(super) struct Startup {
     /// When the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
+    /// Packets that the first train has.
+    length: u64,
     /// Bytes that have left back to back, and when the last of them did.
     train: u64,
     train_end: Instant,
@@ -45,6 +47,7 @@ impl Startup {
             hint: None,
             since: now,
             sustained: Rate::ZERO,
+            length: FIRST_TRAIN,
             train: 0,
             train_end: now,
             started: false,
@@ -59,7 +62,7 @@ impl Startup {
     }
 
     pub(super) fn burst(&self) -> Option<u64> {
-        self.hint.is_none().then_some(FIRST_TRAIN * self.packet)
+        self.hint.is_none().then_some(self.length * self.packet)
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
@@ -73,7 +76,7 @@ impl Startup {
         }
         self.train_end = now;
         self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };
-        if self.train >= FIRST_TRAIN * self.packet * 3 / 4 {
+        if self.train >= self.length * self.packet * 3 / 4 {
             self.started = true;
             self.since = now;
         }
@@ -101,7 +104,11 @@ impl Startup {
                     self.first_train(now, rate);
                 }
                 _ if now - self.since > round_trip * 9 / 8 => {
-                    // Too fast for a train so short, or most of it lost: grow as slow start does.
+                    if self.acked >= self.length * self.packet * 5 / 8 && self.length < LAST_TRAIN {
+                        self.lengthen();
+                        return false;
+                    }
+                    // Most of it lost, or the path slow: grow as slow start does.
                     let rate = Rate::from_bytes_over(self.acked, round_trip);
                     self.growth = 200;
                     self.first_train(now, rate.scale(4, 1));
@@ -166,7 +173,15 @@ impl Startup {
         let (bytes, time) = self.spread;
         self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
         let (bytes, time) = self.spread;
-        (bytes >= FIRST_TRAIN * self.packet / 2).then(|| Rate::from_bytes_over(bytes, time))
+        (bytes >= self.length * self.packet / 2).then(|| Rate::from_bytes_over(bytes, time))
+    }
+
+    /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer.
+    fn lengthen(&mut self) {
+        self.length *= 4;
+        self.window = 2 * self.length * self.packet;
+        (self.started, self.train, self.acked) = (false, 0, 0);
+        self.spread = (0, Duration::ZERO);
     }
 
     fn first_train(&mut self, now: Instant, rate: Rate) {
@@ -179,6 +194,8 @@ impl Startup {
 
 /// Packets: long enough for its spread to be measured up to 15 Gb/s, short enough for slow paths.
 const FIRST_TRAIN: u64 = 64;
+/// Packets of the longest: its spread shows up to 200 Gb/s.
+const LAST_TRAIN: u64 = 1024;
 /// Packets that may be in flight at first: a train, and what small objects and messages left.
 const FIRST_WINDOW: u64 = 2 * FIRST_TRAIN;
 /// What leaves so soon after what came before belongs to the same train.
