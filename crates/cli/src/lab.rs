@@ -59,10 +59,10 @@ fn prepare(output: &Output) -> Result<(), Failure> {
     }
     let cleaned = clean_up()
         .map_err(|error| Failure::failed(format!("cannot look for leftovers: {error}")))?;
-    if cleaned.processes + cleaned.names > 0 {
+    if cleaned.processes + cleaned.names + cleaned.groups > 0 {
         output.say(format!(
-            "removed what a killed lab had left: {} processes, {} namespaces",
-            cleaned.processes, cleaned.names
+            "removed what a killed lab had left: {} processes, {} namespaces, {} control groups",
+            cleaned.processes, cleaned.names, cleaned.groups
         ));
     }
     Ok(())

@@ -115,11 +115,10 @@ fn two_hosts(args: &PathArgs) -> Topology {
         ..Conditions::default()
     };
     let backward = if args.one_way { Conditions::default() } else { impaired.clone() };
-    let node = |name: &str| Node { name: name.into(), tcp_buffer: None };
     Topology {
         name: "two-hosts".into(),
         about: String::new(),
-        nodes: vec![node("host"), node("peer")],
+        nodes: vec![Node::new("host"), Node::new("peer")],
         links: vec![LinkSpec {
             name: "path".into(),
             between: ["host".into(), "peer".into()],

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-pub use self::command::{become_root_of_own, die_with_starter};
+pub use self::command::{become_root_of_own, die_with_starter, start_in_group};
 pub use self::device::{DeviceCount, DeviceCounters, Way};
 use self::netlink::{Link, Netlink};
 

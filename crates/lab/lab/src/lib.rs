@@ -30,6 +30,7 @@
 
 pub mod check;
 mod emulator;
+pub mod load;
 mod packet;
 pub mod testbed;
 pub mod topology;

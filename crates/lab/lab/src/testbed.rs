@@ -4,6 +4,7 @@ mod addresses;
 mod error;
 mod keeper;
 mod leftovers;
+mod quota;
 
 use std::io;
 use std::net::IpAddr;
@@ -14,9 +15,10 @@ use longhaul_pathsim::Direction;
 use longhaul_sys::netns::{Namespace, Way};
 
 pub use self::error::TestbedError;
-use self::keeper::Keeper;
+use self::keeper::{Keeper, pin};
 pub use self::leftovers::{Cleaned, clean_up};
 use self::leftovers::{Registration, TAG};
+use self::quota::Quota;
 use crate::emulator::{Emulator, End, LinkSetup, LinkStats, Loss};
 use crate::topology::{LinkSpec, Topology};
 
@@ -55,6 +57,8 @@ pub struct Host {
     name: String,
     number: usize,
     ipv6: bool,
+    cores: Vec<usize>,
+    quota: Option<Quota>,
     // Ends before the namespace that it lives in.
     keeper: Keeper,
     namespace: Namespace,
@@ -82,6 +86,12 @@ impl Testbed {
         for (number, link) in topology.links.iter().enumerate() {
             let nodes = topology.ends(number);
             let setup = make_link(link, number, nodes, &namespaces, options.seed, ipv6)?;
+            for node in nodes {
+                if let Some(core) = topology.nodes[node].receive_core {
+                    let steered = namespaces[node].steer(&device(number), core);
+                    steered.map_err(step("steer what is received to a core"))?;
+                }
+            }
             setups.push(setup);
         }
         for (node, namespace) in namespaces.iter().enumerate() {
@@ -93,9 +103,14 @@ impl Testbed {
         let mut hosts = Vec::new();
         for (number, namespace) in namespaces.into_iter().enumerate() {
             let name = names[number].to_owned();
-            let keeper = Keeper::new(&namespace, file.path()).map_err(step("enter a namespace"))?;
+            let cores = topology.nodes[number].cores.clone();
+            let keeper = Keeper::new(&namespace, file.path(), &cores)
+                .map_err(step("enter a namespace on the cores asked for"))?;
             registration.name(&name, &namespace).map_err(step("name a network namespace"))?;
-            hosts.push(Host { name, number, ipv6, keeper, namespace });
+            let quota = topology.nodes[number].cpu_quota;
+            let quota = quota.map(|part| Quota::new(&registration.group(&name), part)).transpose();
+            let quota = quota.map_err(step("limit CPU time"))?;
+            hosts.push(Host { name, number, ipv6, cores, quota, keeper, namespace });
         }
         Ok(Self { registration, hosts, emulator, topology: topology.clone() })
     }
@@ -127,6 +142,9 @@ impl Testbed {
     /// Those of starting a process.
     pub fn spawn(&self, host: &Host, mut command: Command) -> io::Result<Child> {
         command.env(TAG, self.registration.tag());
+        if let Some(quota) = &host.quota {
+            quota.apply(&mut command)?;
+        }
         host.keeper.spawn(command)
     }
 
@@ -192,7 +210,7 @@ impl Host {
     /// # Errors
     /// Those of starting the thread.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        self.namespace.run(work)
+        self.namespace.run(|| pin(&self.cores).map(|()| work()))?
     }
 }
 

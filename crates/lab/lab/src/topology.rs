@@ -3,11 +3,11 @@
 mod builtin;
 mod conditions;
 mod describe;
-mod quantity;
+pub(crate) mod quantity;
 
 use std::time::Duration;
 
-use longhaul_pathsim::{ConfigError, DuplexConfig};
+use longhaul_pathsim::{ConfigError, DuplexConfig, Probability};
 use longhaul_units::{Bytes, Rate};
 use serde::Deserialize;
 
@@ -68,6 +68,30 @@ pub struct Node {
     /// buffers do not limit what controllers can show.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub tcp_buffer: Option<Bytes>,
+    /// Cores that its commands, and threads of [`crate::Host::run`], keep to; any unless told.
+    #[serde(default)]
+    pub cores: Vec<usize>,
+    /// Core that does the work of receiving, as a network card's interrupts would; unless told the
+    /// emulator does it.
+    #[serde(default)]
+    pub receive_core: Option<usize>,
+    /// Part of one core that its commands may use together, in periods of 100 ms as containers have
+    /// them; no limit unless told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub cpu_quota: Option<Probability>,
+}
+
+impl Node {
+    /// A node that is special in nothing.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            tcp_buffer: None,
+            cores: Vec::new(),
+            receive_core: None,
+            cpu_quota: None,
+        }
+    }
 }
 
 /// Two nodes joined, with an emulated path each way.

@@ -1,11 +1,12 @@
 //! Commands inside a [`Namespace`], and namespaces for users without privileges.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::{Signal, getgid, getppid, getuid, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
@@ -19,12 +20,50 @@ impl Namespace {
     /// Those of [`Namespace::enter`], and of the two mounts, which end with the last who sees them.
     pub fn enter_with_hosts(&self, hosts: &Path) -> io::Result<()> {
         self.enter()?;
-        // SAFETY: file descriptors stay shared; this thread gets mounts and a working directory of
-        // its own, which change nothing for the others.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        own_mounts()?;
         Ok(mount_bind(hosts, "/etc/hosts")?)
     }
+
+    /// Has the work of receiving what comes through `device` done on core `cpu` (receive packet
+    /// steering), as a network card's interrupt would; for a TUN device it is otherwise done by
+    /// whoever writes to it.
+    ///
+    /// # Errors
+    /// Those of mounting sysfs for the purpose, and of kernels without steering.
+    pub fn steer(&self, device: &str, cpu: usize) -> io::Result<()> {
+        // Words of 32 bits, the highest first (Documentation/networking/scaling.rst).
+        let mut mask = format!("{:x}", 1u32 << (cpu % 32));
+        mask.extend((0..cpu / 32).map(|_| ",00000000"));
+        let file = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
+        super::on_own_thread(|| {
+            self.enter()?;
+            own_mounts()?;
+            // A view of the devices is that of whoever mounts it; it ends with this thread.
+            mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
+            std::fs::write(&file, &mask)
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("{file}: {error}")))
+    }
+}
+
+/// Gives the calling thread mounts of its own, which it may change unseen.
+fn own_mounts() -> io::Result<()> {
+    // SAFETY: file descriptors stay shared; this thread gets mounts and a working directory of its
+    // own, which change nothing for the others.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
+
+/// Has `command` start as a member of a control group, whose `cgroup.procs` file is open as
+/// `members`.
+pub fn start_in_group(command: &mut Command, members: OwnedFd) {
+    let join = move || {
+        // Zero stands for whoever writes.
+        rustix::io::write(&members, b"0")?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec this makes one system call and neither allocates nor locks.
+    unsafe { command.pre_exec(join) };
 }
 
 /// Has the kernel kill what `command` starts when the thread that starts it ends, also when the

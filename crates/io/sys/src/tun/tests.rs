@@ -52,6 +52,16 @@ fn a_super_packet_crosses_two_devices_whole() {
 }
 
 #[test]
+fn receiving_can_be_steered() {
+    let Some((spaces, _tuns)) = ends() else { return };
+    let visible = || std::fs::read_dir("/sys/class/net").unwrap().count();
+    let before = visible();
+    spaces[1].steer("link0", 0).unwrap();
+    assert!(spaces[1].steer("link1", 0).unwrap_err().to_string().contains("link1"));
+    assert_eq!(visible(), before, "other threads see what they saw");
+}
+
+#[test]
 fn nonsense_is_refused() {
     let Some((spaces, tuns)) = ends() else { return };
     let error = tuns[0].write(&[IoSlice::new(&[0; 4])]).unwrap_err();

@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use longhaul_sys::host::pin_thread;
 use longhaul_sys::netns::{Namespace, die_with_starter};
 
 /// A thread inside a namespace that starts commands there. It lives as long as the testbed, so that
@@ -17,14 +18,14 @@ pub(super) struct Keeper {
 type Order = (Command, Sender<io::Result<Child>>);
 
 impl Keeper {
-    /// Starts it, with `hosts` in place of /etc/hosts.
-    pub(super) fn new(namespace: &Namespace, hosts: &Path) -> io::Result<Self> {
+    /// Starts it, with `hosts` in place of /etc/hosts, on the cores given, if any.
+    pub(super) fn new(namespace: &Namespace, hosts: &Path, cores: &[usize]) -> io::Result<Self> {
         let (orders, received) = channel();
         let (ready, entered) = channel();
         let namespace = namespace.try_clone()?;
-        let hosts = hosts.to_owned();
+        let (hosts, cores) = (hosts.to_owned(), cores.to_owned());
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-            let inside = namespace.enter_with_hosts(&hosts);
+            let inside = pin(&cores).and_then(|()| namespace.enter_with_hosts(&hosts));
             let failed = inside.is_err();
             // Nobody listens only when the other end has given up already.
             let _ = ready.send(inside);
@@ -53,6 +54,11 @@ impl Drop for Keeper {
             let _ = thread.join();
         }
     }
+}
+
+/// Keeps the calling thread, and what it starts, on these cores; anywhere when there are none.
+pub(super) fn pin(cores: &[usize]) -> io::Result<()> {
+    if cores.is_empty() { Ok(()) } else { pin_thread(cores) }
 }
 
 fn serve(orders: Receiver<Order>) {

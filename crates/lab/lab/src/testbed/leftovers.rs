@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longhaul_sys::netns::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::quota;
+
 /// The mark of a testbed: its owner and a number.
 #[derive(Debug)]
 pub(super) struct Registration {
@@ -33,6 +35,8 @@ pub struct Cleaned {
     pub processes: usize,
     /// Names of namespaces removed.
     pub names: usize,
+    /// Control groups removed.
+    pub groups: usize,
 }
 
 /// Kills the processes and removes the names that testbeds of dead processes have left behind.
@@ -44,6 +48,7 @@ pub fn clean_up() -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let orphaned = |mark: &str| parse(mark).is_some_and(|(owner, _)| !owner.is_alive());
     cleaned.processes = kill_marked(orphaned)?;
+    cleaned.groups = quota::remove(|name| name.strip_prefix(PREFIX).is_some_and(orphaned));
     let Ok(entries) = fs::read_dir(NAMES) else { return Ok(cleaned) };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -88,7 +93,12 @@ impl Registration {
     }
 
     fn path(&self, host: &str) -> PathBuf {
-        Path::new(NAMES).join(format!("{PREFIX}{}-{host}", self.tag()))
+        Path::new(NAMES).join(self.group(host))
+    }
+
+    /// The name of a host's control group, and of its namespace.
+    pub(super) fn group(&self, host: &str) -> String {
+        format!("{PREFIX}{}-{host}", self.tag())
     }
 
     /// Kills what still runs inside the testbed.
@@ -102,7 +112,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.kill_inside();
-        let prefix = format!("{PREFIX}{}-", self.tag());
+        let prefix = self.group("");
         let Ok(entries) = fs::read_dir(NAMES) else { return };
         for entry in entries.flatten() {
             if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {

@@ -203,6 +203,33 @@ fn commands_know_the_others_and_end_with_the_testbed() {
 }
 
 #[test]
+fn commands_keep_to_their_cores_and_quota() {
+    let mut topology = link_of("");
+    topology.nodes[1].cores = vec![0];
+    topology.nodes[1].receive_core = Some(0);
+    topology.nodes[1].cpu_quota = Some("20%".parse().unwrap());
+    let Some(testbed) = testbed(&topology) else { return };
+    let peer = testbed.host("peer").unwrap();
+    assert_eq!(peer.run(longhaul_sys::host::allowed_cpus).unwrap().unwrap(), [0]);
+    let mut command = Command::new("grep");
+    command.args(["Cpus_allowed_list\\|^.*longhaul", "/proc/self/status", "/proc/self/cgroup"]);
+    let child = testbed
+        .spawn(peer, {
+            command.stdout(Stdio::piped());
+            command
+        })
+        .unwrap();
+    let text = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
+    assert!(text.contains("Cpus_allowed_list:\t0\n"), "{text}");
+    let group = format!("longhaul-{}-peer", testbed.registration.tag());
+    assert!(text.contains(&group), "{text}");
+    topology.nodes[0].cores = vec![100_000];
+    assert!(Testbed::new(&topology, &TestbedOptions::default()).is_err());
+    drop(testbed);
+    assert_eq!(quota::remove(|name| name == group), 0, "it is gone");
+}
+
+#[test]
 fn what_a_killed_testbed_left_is_removed() {
     // The owner is a process that has ended.
     let mut ended = Command::new("true").spawn().unwrap();

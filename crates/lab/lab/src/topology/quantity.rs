@@ -6,7 +6,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 /// A quantity written as text, like `"1Gbps"`.
-pub(super) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -16,7 +16,7 @@ where
 }
 
 /// A quantity that may be absent.
-pub(super) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -25,12 +25,12 @@ where
 }
 
 /// A time, as [`parse_time`] reads it.
-pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_time(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// A time that may be absent.
-pub(super) fn optional_time<'de, D>(deserializer: D) -> Result<Option<Duration>, D::Error>
+pub(crate) fn optional_time<'de, D>(deserializer: D) -> Result<Option<Duration>, D::Error>
 where
     D: Deserializer<'de>,
 {

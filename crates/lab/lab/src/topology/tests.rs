@@ -1,5 +1,3 @@
-use longhaul_pathsim::Probability;
-
 use super::*;
 
 const TWO: &str = r#"

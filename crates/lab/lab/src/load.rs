@@ -1,0 +1,260 @@
+//! What else a host may be busy with while it sends or receives.
+//!
+//! RAPID and PAPTC run endless loops and an isosurface extraction beside the receiver; here are
+//! both, and what fights for memory and disks. Loads are threads of this process, so that they end
+//! with it; each competes like a process of its own.
+
+mod disk;
+mod isosurface;
+mod memory;
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_sys::{clock, host};
+use longhaul_units::{Bytes, Instant, Rate};
+use serde::{Deserialize, Serialize};
+
+use crate::topology::parse_time;
+use crate::topology::quantity::{optional, optional_time};
+
+/// Some threads that do the same work.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// What they do.
+    pub work: Work,
+    /// How many; 1 unless told.
+    #[serde(default = "one")]
+    pub count: u16,
+    /// Cores to which all of them keep; any unless told.
+    #[serde(default)]
+    pub cores: Vec<usize>,
+    /// When they begin, from the start of the load on; at once unless told.
+    #[serde(default, deserialize_with = "optional_time")]
+    pub from: Option<Duration>,
+    /// How long they work; to the end unless told.
+    #[serde(default, deserialize_with = "optional_time")]
+    pub length: Option<Duration>,
+    /// Bytes of the memory or file worked on by each; 64 MiB unless told. The volume of an
+    /// isosurface has as many bytes, four a voxel.
+    #[serde(default, deserialize_with = "optional")]
+    pub size: Option<Bytes>,
+    /// Folder for files of `disk` and `isosurface`; that for temporary files unless told.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// The most that `disk` writes; as fast as it can unless told.
+    #[serde(default, deserialize_with = "optional")]
+    pub rate: Option<Rate>,
+}
+
+/// What a load does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Endless loops in registers: RAPID's load, PAPTC's `cpuburn`.
+    Loops,
+    /// Isosurfaces of a volume by marching cubes, again and again: reads the volume, computes,
+    /// writes the triangles.
+    Isosurface,
+    /// Copies memory too large for caches.
+    Memory,
+    /// Writes a file, again and again, and has each pass reach the disk.
+    Disk,
+}
+
+/// Why a load cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParseLoadError(String);
+
+/// A load at work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<io::Result<LoadReport>>>,
+}
+
+/// What threads of a load got done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LoadReport {
+    /// Loops of a million steps, surfaces, passes over memory or file.
+    pub rounds: u64,
+    /// CPU time of all of them.
+    pub cpu: Duration,
+}
+
+impl Load {
+    /// A single thread of that work.
+    pub fn new(work: Work) -> Self {
+        Self {
+            work,
+            count: one(),
+            cores: Vec::new(),
+            from: None,
+            length: None,
+            size: None,
+            folder: None,
+            rate: None,
+        }
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// Those of starting threads. Cores that do not exist, full disks and the like end the load
+    /// early; [`Running::stop`] tells.
+    pub fn start(&self) -> io::Result<Running> {
+        let begin = clock::now();
+        let mut running = Running { stop: Arc::default(), threads: Vec::new() };
+        for _ in 0..self.count {
+            let (load, stop) = (self.clone(), running.stop.clone());
+            let thread = std::thread::Builder::new().name("load".into());
+            running.threads.push(thread.spawn(move || load.run(begin, &stop))?);
+        }
+        Ok(running)
+    }
+
+    fn run(&self, begin: Instant, stop: &AtomicBool) -> io::Result<LoadReport> {
+        if !self.cores.is_empty() {
+            host::pin_thread(&self.cores)?;
+        }
+        let from = begin + self.from.unwrap_or_default();
+        let mut going = Going { stop, until: self.length.map(|length| from + length) };
+        while clock::now() < from && going.on() {
+            clock::sleep_until((clock::now() + GLANCE).min(from));
+        }
+        let rounds = match self.work {
+            Work::Loops => loops(&mut going),
+            Work::Isosurface => isosurface::run(self, &mut going)?,
+            Work::Memory => memory::run(self, &mut going)?,
+            Work::Disk => disk::run(self, &mut going)?,
+        };
+        Ok(LoadReport { rounds, cpu: clock::thread_cpu_time() })
+    }
+
+    fn bytes(&self) -> usize {
+        usize::try_from(self.size.map_or(SIZE, Bytes::get)).unwrap_or(usize::MAX)
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+impl Running {
+    /// Ends the load and tells what it got done.
+    ///
+    /// # Errors
+    /// What ended a thread before its time.
+    pub fn stop(mut self) -> io::Result<LoadReport> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut report = LoadReport::default();
+        for thread in self.threads.drain(..) {
+            let done = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            report.rounds += done.rounds;
+            report.cpu += done.cpu;
+        }
+        Ok(report)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Whoever wants to know calls `stop`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Whether a thread is to go on.
+struct Going<'a> {
+    stop: &'a AtomicBool,
+    until: Option<Instant>,
+}
+
+impl Going<'_> {
+    fn on(&mut self) -> bool {
+        !self.stop.load(Ordering::Relaxed) && self.until.is_none_or(|until| clock::now() < until)
+    }
+}
+
+fn loops(going: &mut Going<'_>) -> u64 {
+    let (mut rounds, mut state) = (0, 1u64);
+    while going.on() {
+        for _ in 0..STEPS {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        }
+        state = std::hint::black_box(state);
+        rounds += 1;
+    }
+    rounds
+}
+
+impl FromStr for Load {
+    type Err = ParseLoadError;
+
+    /// Reads `loops,count=3,cores=0+1,from=2s,length=10s`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut words = text.split(',');
+        let work = match words.next().unwrap_or_default() {
+            "loops" => Work::Loops,
+            "isosurface" => Work::Isosurface,
+            "memory" => Work::Memory,
+            "disk" => Work::Disk,
+            other => {
+                let known = "loops, isosurface, memory and disk";
+                return Err(ParseLoadError(format!(
+                    "no load is called {other:?}; known are {known}"
+                )));
+            }
+        };
+        let mut load = Self::new(work);
+        for word in words {
+            load.set(word).map_err(|error| ParseLoadError(format!("{word}: {error}")))?;
+        }
+        Ok(load)
+    }
+}
+
+impl Load {
+    fn set(&mut self, word: &str) -> Result<(), String> {
+        let (key, value) = word.split_once('=').ok_or("expected a key and a value")?;
+        let number = |value: &str| value.parse().map_err(|_| "expected a number".to_owned());
+        match key {
+            "count" => self.count = value.parse().map_err(|_| "expected 1 to 65535")?,
+            "cores" => self.cores = value.split('+').map(number).collect::<Result<_, _>>()?,
+            "from" => self.from = Some(parse_time(value)?),
+            "length" => self.length = Some(parse_time(value)?),
+            "size" => self.size = Some(value.parse().map_err(text)?),
+            "folder" => self.folder = Some(value.into()),
+            "rate" => self.rate = Some(value.parse().map_err(text)?),
+            _ => return Err("known are count, cores, from, length, size, folder, rate".into()),
+        }
+        Ok(())
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn one() -> u16 {
+    1
+}
+
+/// Larger than the caches of one core.
+const SIZE: u64 = 64 << 20;
+/// About a millisecond.
+const STEPS: u32 = 1_000_000;
+const GLANCE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+use super::*;
+
+#[test]
+fn every_load_works_and_stops() {
+    for work in [Work::Loops, Work::Isosurface, Work::Memory, Work::Disk] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut load = Load::new(work);
+        load.count = 2;
+        load.size = Some(Bytes::new(100_000));
+        load.folder = Some(folder.path().to_owned());
+        let running = load.start().unwrap();
+        let report = running.stop().unwrap();
+        assert!(report.cpu > Duration::ZERO, "{work:?}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is left");
+    }
+}
+
+#[test]
+fn a_load_with_a_length_ends_by_itself() {
+    let mut load = Load::new(Work::Loops);
+    load.from = Some(Duration::from_millis(1));
+    load.length = Some(Duration::from_millis(1));
+    let mut running = load.start().unwrap();
+    for thread in running.threads.drain(..) {
+        thread.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_told() {
+    let mut load = Load::new(Work::Loops);
+    load.cores = vec![100_000];
+    assert!(load.start().unwrap().stop().is_err());
+    let mut load = Load::new(Work::Disk);
+    load.folder = Some("/does/not/exist".into());
+    let error = load.start().unwrap().stop().unwrap_err().to_string();
+    assert!(error.contains("/does/not/exist"), "{error}");
+}
+
+#[test]
+fn loads_are_read_from_words_and_toml() {
+    let load: Load = "memory,count=3,cores=0+1,from=2s,length=500ms,size=1GB".parse().unwrap();
+    assert_eq!((load.work, load.count, load.cores.as_slice()), (Work::Memory, 3, &[0, 1][..]));
+    assert_eq!(load.from, Some(Duration::from_secs(2)));
+    assert_eq!(load.size, Some(Bytes::new(1_000_000_000)));
+    let same: Load = toml::from_str(
+        "work = \"memory\"\ncount = 3\ncores = [0, 1]\nfrom = \"2s\"\nlength = \"500ms\"\nsize = \"1GB\"",
+    )
+    .unwrap();
+    assert_eq!(load, same);
+    for (wrong, part) in [
+        ("sleep", "known are loops"),
+        ("loops,count=many", "count=many: expected 1 to"),
+        ("loops,cores=x", "expected a number"),
+        ("loops,colour=red", "known are count"),
+        ("loops,count", "a key and a value"),
+        ("disk,rate=fast", "rate=fast"),
+        ("disk,from=-1s", "expected a time"),
+    ] {
+        let error = wrong.parse::<Load>().unwrap_err().to_string();
+        assert!(error.contains(part), "{wrong}: {error}");
+    }
+}
