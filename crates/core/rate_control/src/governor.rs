@@ -122,7 +122,8 @@ impl Governor {
     }
 
     /// What may be sent, and which bound says so. At equal rates a limit that was set wins over the
-    /// controller.
+    /// controller. A limit has no more back to back than its own rate makes in half a millisecond:
+    /// the controller's burst is made for the controller's rate.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bound) {
         let mut least = (controller.rate, self.controller);
         for (bound, limit) in Bound::ALL.iter().zip(&self.limits) {
@@ -133,7 +134,12 @@ impl Governor {
                 _ => {}
             }
         }
-        (Pacing { rate: least.0, ..controller }, least.1)
+        let (rate, bound) = least;
+        let burst = match bound == self.controller {
+            true => controller.burst,
+            false => controller.burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST)),
+        };
+        (Pacing { rate, burst, ..controller }, bound)
     }
 
     /// Books the time since the last call to the bound that was active, and makes `bound` the
@@ -170,6 +176,11 @@ impl Governor {
     }
 }
 
+/// A timer of the operating system fires up to half a millisecond late; the burst makes up for it.
+const BURST_TIME: Duration = Duration::from_micros(500);
+/// Two packets of the usual size.
+const MIN_BURST: u64 = 3_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +204,24 @@ mod tests {
         assert_eq!(governor.allow(CONTROLLER).1, Bound::UserLimit);
         governor.set(Bound::UserLimit, Rate::MAX);
         assert_eq!(governor.allow(CONTROLLER).1, Bound::Network);
+    }
+
+    #[test]
+    fn the_burst_under_a_limit_fits_its_rate() {
+        let controller = Pacing { burst: 512 << 10, ..CONTROLLER };
+        let mut governor = Governor::new(Instant::ZERO);
+        for (limit, burst) in [
+            (Rate::from_mbps(1), 3_000),
+            (Rate::from_mbps(100), 6_250),
+            (Rate::from_gbps(4), 250_000),
+            (Rate::from_gbps(6), 512 << 10),
+        ] {
+            governor.set(Bound::UserLimit, limit);
+            assert_eq!(governor.allow(controller).0.burst, burst, "{limit}");
+        }
+        // A controller that is gentler still stays so.
+        governor.set(Bound::UserLimit, Rate::from_gbps(4));
+        assert_eq!(governor.allow(CONTROLLER).0.burst, CONTROLLER.burst);
     }
 
     #[test]
