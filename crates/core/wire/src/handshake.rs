@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, Rate};
 
 use self::options::{Message, Options, put, values};
 use crate::close::{CloseCode, MAX_REASON, cut_reason};
@@ -225,8 +225,11 @@ pub struct Hello {
     pub implementation: Option<String>,
     /// What the client can take in.
     pub receive_limits: Option<ReceiveLimits>,
-    /// Profile that the client runs, for logs. Written up to [`MAX_PROFILE`] bytes.
+    /// Profile that the client runs, and the server where it sends. Written up to [`MAX_PROFILE`] bytes.
     pub profile: Option<String>,
+    /// Most that the server may send, at the IP layer; not zero. The rate of a profile that needs
+    /// one.
+    pub rate: Option<Rate>,
 }
 
 impl Hello {
@@ -244,6 +247,9 @@ impl Hello {
         put_common(&mut body, self.implementation.as_deref(), self.receive_limits);
         if let Some(profile) = &self.profile {
             put(&mut body, options::PROFILE, cut(profile, MAX_PROFILE).as_bytes());
+        }
+        if let Some(rate) = self.rate {
+            put(&mut body, options::RATE, &rate.as_bps().to_be_bytes());
         }
         body
     }
@@ -281,6 +287,7 @@ impl Hello {
             implementation: options.text(options::IMPLEMENTATION, MAX_IMPLEMENTATION)?,
             receive_limits: receive_limits(&options)?,
             profile: options.text(options::PROFILE, MAX_PROFILE)?,
+            rate: rate(&options)?,
         })
     }
 }
@@ -391,6 +398,16 @@ fn receive_limits(options: &Options<'_>) -> Result<Option<ReceiveLimits>, Decode
         ReceiveLimits { socket_buffer: Bytes::new(r.u64()?), credit: Bytes::new(r.u64()?) };
     r.finish()?;
     Ok(Some(limits))
+}
+
+fn rate(options: &Options<'_>) -> Result<Option<Rate>, DecodeError> {
+    if options.find(options::RATE).is_none() {
+        return Ok(None);
+    }
+    match u64::from_be_bytes(options.array(options::RATE)?) {
+        0 => Err(DecodeError::Invalid { what: "rate option" }),
+        rate => Ok(Some(Rate::from_bps(rate))),
+    }
 }
 
 fn cut(text: &str, limit: usize) -> &str {

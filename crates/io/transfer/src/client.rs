@@ -135,6 +135,7 @@ impl Attempt<'_> {
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit }),
             profile: Some(options.profile.clone()),
+            rate: options.rate.filter(|_| self.job.direction == Direction::Pull),
             ..ClientConfig::default()
         };
         let Job { host, port, .. } = self.job;

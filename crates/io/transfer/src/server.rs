@@ -15,9 +15,9 @@ use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
-use longhaul_units::{Bytes, Duration};
+use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, Header, ReceiveLimits, Refused, Request,
+    Carrier, CloseCode, ConnectionId, Direction, Header, Hello, ReceiveLimits, Refused, Request,
 };
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
@@ -208,10 +208,7 @@ impl Server<'_> {
     ) -> Result<u64, String> {
         let text = |error: io::Error| error.to_string();
         let id = self.new_connection();
-        let profile = client.client().hello().profile.as_deref().and_then(Profile::by_name);
-        // A client that pulls under a profile that needs its rate sends at what it can take.
-        let profile = profile.filter(|p| !p.needs_rate).or_else(|| Profile::by_name("auto"));
-        let Some(profile) = profile else { return Err("no profile".into()) };
+        let (profile, rate) = sending(client.client().hello());
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
@@ -225,7 +222,7 @@ impl Server<'_> {
         control.on_end(move |end| watched.change(|state| note_end(state, end)));
         let idle = self.options.idle_timeout;
         let lanes = if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(None, idle);
+            let tcp = tcp_options(rate, idle);
             let joined = expected.collect(&session, &tcp, self.stop);
             let joined = joined.map_err(|error| error.to_string())?;
             let hub: Arc<dyn Hub> = hub.clone();
@@ -237,7 +234,7 @@ impl Server<'_> {
             }
             let shared = || (LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = boxes.iter().map(|_| shared()).collect();
-            let path = path(profile, None, INITIAL_RTT)?;
+            let path = path(profile, rate, INITIAL_RTT)?;
             let (repair, hub) = (profile.repair, hub.clone());
             UdpLanes::start(&session, sockets, path, repair, idle, hub, boxes).map(Lanes::Udp)
         };
@@ -354,6 +351,14 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// How this host sends to the client: under its profile, if it is known here and has what it needs,
+/// and within its limit.
+fn sending(hello: &Hello) -> (&'static Profile, Option<Rate>) {
+    let wished = hello.profile.as_deref().and_then(Profile::by_name);
+    let usable = wished.filter(|profile| !profile.needs_rate || hello.rate.is_some());
+    (usable.unwrap_or(&Profile::all()[0]), hello.rate)
+}
+
 /// Starts what the client asks for.
 fn open(
     root: &Arc<ConfinedDir>,
@@ -411,3 +416,47 @@ fn bytes_when_done(hub: &TransferHub) -> Option<u64> {
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Until the first sample.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_rate_control::Bound;
+    use longhaul_wire::{Cipher, Protect};
+
+    fn hello(profile: &str, rate: Option<Rate>) -> Hello {
+        Hello {
+            versions: vec![1],
+            key_id: [0; 8],
+            proof: [0; 32],
+            protect: Protect::Aead,
+            ciphers: vec![Cipher::Aes128Gcm],
+            carrier: Carrier::Udp,
+            lanes: 1,
+            implementation: None,
+            receive_limits: None,
+            profile: Some(profile.into()),
+            rate,
+        }
+    }
+
+    #[test]
+    fn the_server_sends_within_the_clients_limit_and_under_its_profile() {
+        let limit = Rate::from_mbps(3);
+        for (wished, rate, profile, allowed) in [
+            // Start-up begins faster than that.
+            ("auto", Some(Rate::from_bps(500)), "auto", Some(Rate::from_bps(500))),
+            ("fixed", Some(limit), "fixed", Some(limit)),
+            ("rbudp", Some(limit), "rbudp", Some(limit)),
+            ("rbudp", None, "auto", None),
+            ("of another version", None, "auto", None),
+        ] {
+            let (found, rate) = sending(&hello(wished, rate));
+            assert_eq!(found.name, profile);
+            let path = super::path(found, rate, INITIAL_RTT).unwrap();
+            if let Some(allowed) = allowed {
+                let bound = if found.needs_rate { Bound::Startup } else { Bound::UserLimit };
+                assert_eq!(path.allowed(), (allowed, bound));
+            }
+        }
+    }
+}

@@ -2,7 +2,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Duration, Instant, Rate};
 use longhaul_wire::{
     Carrier, Cipher, ControlMessage, Hello, PROTOCOL_VERSION, Protect, ReceiveLimits, Welcome,
 };
@@ -27,8 +27,10 @@ pub struct ClientConfig {
     pub implementation: Option<String>,
     /// What this host can take in at the start.
     pub receive_limits: Option<ReceiveLimits>,
-    /// Profile, for the server's log.
+    /// Profile, for the server's sending and its log.
     pub profile: Option<String>,
+    /// Most that the server may send, at the IP layer; not zero.
+    pub rate: Option<Rate>,
     /// Time after which the handshake is given up.
     pub timeout: Duration,
 }
@@ -43,6 +45,7 @@ impl Default for ClientConfig {
             implementation: None,
             receive_limits: None,
             profile: None,
+            rate: None,
             timeout: TIMEOUT,
         }
     }
@@ -87,6 +90,7 @@ impl ClientHandshake {
             implementation: config.implementation.clone(),
             receive_limits: config.receive_limits,
             profile: config.profile.clone(),
+            rate: config.rate,
         };
         let hello_body = hello.encode();
         let mut out = Vec::new();

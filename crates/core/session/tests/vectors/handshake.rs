@@ -6,7 +6,7 @@ use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Keyring, ServerConfig,
     ServerHandshake, ServerProgress, Session, Token,
 };
-use longhaul_units::{Bytes, Instant};
+use longhaul_units::{Bytes, Instant, Rate};
 use longhaul_wire::{CONTROL_HEADER_LEN, ControlMessage, Hello, ReceiveLimits, Welcome};
 
 use crate::page::Page;
@@ -31,6 +31,7 @@ pub fn write(page: &mut Page) -> Session {
         implementation: Some("longhaul 0.1.0".into()),
         receive_limits: limits(8, 64),
         profile: Some("auto".into()),
+        rate: Some(Rate::from_mbps(1600)),
         ..ClientConfig::default()
     };
     let (client, hello) = ClientHandshake::new(&config, &token().key(), secret(), Instant::ZERO);
@@ -54,7 +55,7 @@ pub fn write(page: &mut Page) -> Session {
     page.section(
         "Handshake (2.2 to 2.4)",
         "A transcript of the control connection, inside TLS. The client wishes 4 lanes, AES-128-GCM\n\
-         before ChaCha20-Poly1305, and `aead`; the server grants 2 lanes and AES-128-GCM.",
+         before ChaCha20-Poly1305, `aead`, and no more than 1.6 Gb/s; the server grants 2 lanes and AES-128-GCM.",
     );
     page.bytes("session secret", exported());
     let decoded = Hello::decode(&hello[CONTROL_HEADER_LEN..]).unwrap();

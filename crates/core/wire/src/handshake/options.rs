@@ -55,6 +55,7 @@ kinds! {
     10 false IMPLEMENTATION Both "implementation"
     11 false RECEIVE_LIMITS Both "receive limits"
     12 false PROFILE Hello "profile"
+    13 true RATE Hello "rate"
 }
 
 /// The options of a HELLO or WELCOME, each there at most once.

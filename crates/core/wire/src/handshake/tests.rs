@@ -14,6 +14,7 @@ fn hello() -> Hello {
         implementation: Some("x".into()),
         receive_limits: Some(ReceiveLimits { socket_buffer: Bytes::new(5), credit: Bytes::new(6) }),
         profile: Some("auto".into()),
+        rate: Some(Rate::from_bps(7)),
     }
 }
 
@@ -47,6 +48,7 @@ fn hello_bytes() -> Vec<u8> {
         option(10, b"x"),
         option(11, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6]),
         option(12, b"auto"),
+        option(0x800d, &[0, 0, 0, 0, 0, 0, 0, 7]),
     ]
     .concat()
 }
@@ -145,6 +147,21 @@ fn unknown_ciphers_are_left_out() {
 }
 
 #[test]
+fn a_rate_is_8_bytes_critical_and_not_zero() {
+    let bytes = Hello { rate: None, ..hello() }.encode();
+    assert_eq!(Hello::decode(&bytes), Ok(Hello { rate: None, ..hello() }));
+    for bad in [
+        option(0x800d, &[0; 8]),
+        option(0x800d, &[1; 7]),
+        option(0x800d, &[1; 9]),
+        option(13, &[1; 8]),
+    ] {
+        let bad = [&bytes[..], &bad].concat();
+        assert_eq!(Hello::decode(&bad), Err(DecodeError::Invalid { what: "rate option" }));
+    }
+}
+
+#[test]
 fn every_option_matters() {
     let good = welcome_options();
     for (i, value) in good.iter().enumerate() {
@@ -211,11 +228,12 @@ proptest! {
         implementation in text(MAX_IMPLEMENTATION),
         receive_limits in limits(),
         profile in text(MAX_PROFILE),
+        rate in prop::option::of((1u64..).prop_map(Rate::from_bps)),
     ) {
         let versions = [versions, vec![PROTOCOL_VERSION]].concat();
         let hello = Hello {
             versions, key_id, proof, protect, ciphers, carrier, lanes, implementation,
-            receive_limits, profile,
+            receive_limits, profile, rate,
         };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }

@@ -154,6 +154,7 @@ fn other_versions_are_named() {
         implementation: None,
         receive_limits: None,
         profile: None,
+        rate: None,
     };
     let stop = Stop::default();
     pipe.write_all(&message(ControlMessage::Hello(&hello.encode())), soon(&stop)).unwrap();
