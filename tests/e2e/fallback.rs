@@ -55,12 +55,18 @@ fn the_program_says_that_tcp_took_over() {
         let server = Server::start(test);
         let relay = Relay::start(server.address);
         relay.block_udp();
-        let there = format!("lh://{}/", relay.address);
-        let copy = Program::cp(test, &["-v", "here/f", &there]).end();
-        copy.assert_succeeded();
-        assert_eq!(copy.json()["carrier"], "tcp");
-        assert!(copy.stderr.contains("TCP carries instead"), "{copy:?}");
-        assert_same(&test.here("f"), &test.there("f"));
+        for (options, times) in [(&[][..], 1), (&["-v"], 1), (&["-q"], 0)] {
+            let to = format!("to{}", options.concat());
+            let there = format!("lh://{}/{to}", relay.address);
+            let copy = Program::cp(test, &[options, &["here/f", &there]].concat()).end();
+            copy.assert_succeeded();
+            let json = copy.json();
+            assert_eq!(json["carrier"], "tcp");
+            let notice = json["notices"][0].as_str().unwrap();
+            assert!(notice.contains("TCP carries instead"), "{json}");
+            assert_eq!(copy.stderr.matches(notice).count(), times, "{copy:?}");
+            assert_same(&test.here("f"), &test.there(&to));
+        }
     });
 }
 

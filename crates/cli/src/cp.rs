@@ -24,16 +24,16 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let progress = Progress::default();
     let (ended, end) = channel::<()>();
-    let done = std::thread::scope(|scope| {
+    let (done, told) = std::thread::scope(|scope| {
         let display = Display::new(output);
-        scope.spawn(|| display.follow(&progress, end));
+        let following = scope.spawn(|| display.follow(&progress, end));
         let done = longhaul_transfer::copy(&options, &progress, &stop);
         drop(ended);
-        done
+        (done, following.join().unwrap_or_default())
     });
     let report = done.map_err(|error| failure(&error, &progress))?;
-    if output.verbose {
-        report.notices.iter().for_each(|notice| output.detail(format!("note: {notice}")));
+    for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
+        output.detail(format!("note: {notice}"));
     }
     for (path, reason) in &report.failures {
         crate::output::complain(format!("longhaul: {path}: {reason}"));

@@ -15,7 +15,7 @@ use crate::report::entries;
 pub(crate) struct Display {
     bar: ProgressBar,
     output: Output,
-    notice: Option<String>,
+    told: Vec<String>,
 }
 
 impl Display {
@@ -28,24 +28,29 @@ impl Display {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("{bar:24} {prefix}\n{msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, output: *output, notice: None }
+        Self { bar, output: *output, told: Vec::new() }
     }
 
-    /// Shows `progress` until the other end of `end` is dropped.
-    pub(crate) fn follow(mut self, progress: &Progress, end: Receiver<()>) {
+    /// Shows `progress` until the other end of `end` is dropped; gives the notices that were shown.
+    pub(crate) fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Vec<String> {
         while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
+            self.tell(progress.take_news());
             self.show(&progress.snapshot());
         }
         self.bar.finish_and_clear();
+        // A copy may end before it was looked at.
+        self.tell(progress.take_news());
+        self.told
     }
 
-    fn show(&mut self, snapshot: &Snapshot) {
-        if snapshot.notice != self.notice {
-            self.notice.clone_from(&snapshot.notice);
-            if let Some(notice) = &self.notice {
-                self.bar.suspend(|| self.output.say(notice));
-            }
+    fn tell(&mut self, news: Vec<String>) {
+        for notice in &news {
+            self.bar.suspend(|| self.output.say(format!("note: {notice}")));
         }
+        self.told.extend(news);
+    }
+
+    fn show(&self, snapshot: &Snapshot) {
         if let Some(total) = snapshot.bytes_total {
             self.bar.set_length(total);
         }

@@ -134,8 +134,6 @@ pub struct Snapshot {
     pub bound: Option<Bound>,
     /// Since the start.
     pub elapsed: Duration,
-    /// Connected and told what is going on, e.g. that TCP carries because UDP does not pass.
-    pub notice: Option<String>,
 }
 
 /// How a copy went.

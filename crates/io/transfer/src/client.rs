@@ -102,7 +102,9 @@ pub fn copy(
     let attempt = Attempt { options, job: &job, profile, started };
     match attempt.run(first, &notices, progress, stop) {
         Err(CopyError::UdpBlocked { server }) if options.carrier == CarrierChoice::Auto => {
-            notices.push(format!("no UDP packet comes through to {server}: TCP carries instead"));
+            let notice = format!("no UDP packet comes through to {server}: TCP carries instead");
+            progress.tell(&notice);
+            notices.push(notice);
             attempt.run(Carrier::Tcp, &notices, progress, stop)
         }
         result => result,
@@ -404,7 +406,6 @@ impl Running {
         snapshot.packets_lost = totals.lost.total();
         snapshot.bound = totals.bound;
         snapshot.elapsed = now - self.started;
-        snapshot.notice = self.notices.first().cloned();
         snapshot
     }
 

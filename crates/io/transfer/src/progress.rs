@@ -1,5 +1,6 @@
 //! What a running copy shows.
 
+use std::mem;
 use std::sync::Mutex;
 
 use crate::api::Snapshot;
@@ -7,15 +8,28 @@ use crate::buffer::lock;
 
 /// Where a running copy leaves its state for a display on another thread.
 #[derive(Debug, Default)]
-pub struct Progress(Mutex<Snapshot>);
+pub struct Progress {
+    snapshot: Mutex<Snapshot>,
+    news: Mutex<Vec<String>>,
+}
 
 impl Progress {
     /// The state now.
     pub fn snapshot(&self) -> Snapshot {
-        lock(&self.0).clone()
+        lock(&self.snapshot).clone()
+    }
+
+    /// What has happened since the last call that everybody should know at once, as that TCP
+    /// carries because UDP does not pass. All of it is in [`crate::CopyReport::notices`] too.
+    pub fn take_news(&self) -> Vec<String> {
+        mem::take(&mut *lock(&self.news))
     }
 
     pub(crate) fn set(&self, snapshot: Snapshot) {
-        *lock(&self.0) = snapshot;
+        *lock(&self.snapshot) = snapshot;
+    }
+
+    pub(crate) fn tell(&self, news: &str) {
+        lock(&self.news).push(news.into());
     }
 }
