@@ -59,6 +59,28 @@ fn a_full_disk_here_is_said_too() {
 }
 
 #[test]
+fn a_disk_too_full_to_begin_is_said() {
+    limited(|test| {
+        for folder in ["here/disk", "there/disk"] {
+            let Some(_mounted) = Tmpfs::mount(test.path(folder), "size=1m,nr_inodes=2") else {
+                return;
+            };
+            fs::write(test.here("f"), noise(1, 5_000)).unwrap();
+            fs::write(test.there("f"), noise(1, 5_000)).unwrap();
+            let server = Server::start(test);
+            let copy = match folder {
+                "here/disk" => [format!("lh://{}/f", server.address), "here/disk/".into()],
+                _ => ["here/f".into(), format!("lh://{}/disk/", server.address)],
+            };
+            let copy = Program::cp(test, &[&copy[0], &copy[1]]).end();
+            copy.assert_failed(": no space left at the destination");
+            copy.assert_failed("make room and run the same command again");
+            assert!(!copy.stderr.contains("os error"), "{copy:?}");
+        }
+    });
+}
+
+#[test]
 fn a_read_only_destination_is_said() {
     limited(|test| {
         let Some(_mounted) = Tmpfs::mount(test.path("there/disk"), "ro") else { return };

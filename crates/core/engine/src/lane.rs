@@ -4,6 +4,7 @@ mod streams;
 mod transmit;
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -321,8 +322,9 @@ impl Lane {
         path.handle_timeout(now);
         if matches!(self.state, State::Open) {
             if now - self.last_heard >= self.config.idle_timeout {
-                let text = "nothing was heard from the peer for the idle timeout";
-                self.close(now, CloseCode::TIMEOUT, text);
+                let seconds = self.config.idle_timeout.as_secs_f32();
+                let text = format!("nothing was heard from the peer for {seconds} s");
+                self.close(now, CloseCode::TIMEOUT, &text);
                 return;
             }
             if self.keep_alive_due().is_some_and(|at| at <= now) {

@@ -73,6 +73,17 @@ pub enum CopyError {
         /// Why.
         reason: String,
     },
+    /// The server failed: disk full, ...
+    #[error(
+        "{server} cannot go on: {reason}; what was written is kept, run the same command again to \
+         go on"
+    )]
+    Server {
+        /// The server.
+        server: SocketAddr,
+        /// Its words.
+        reason: String,
+    },
     /// This host failed: disk full, ...
     #[error("{0}; what was written is kept, run the same command again to go on")]
     Local(String),
@@ -352,7 +363,10 @@ impl Running {
             "" => closed.code.to_string(),
             reason => reason.to_string(),
         };
-        Some(End::Failed(CopyError::Lost { server, reason }))
+        Some(End::Failed(match closed.code {
+            CloseCode::STORAGE if closed.by_peer => CopyError::Server { server, reason },
+            _ => CopyError::Lost { server, reason },
+        }))
     }
 
     fn is_done(&self, state: &State) -> bool {

@@ -194,7 +194,8 @@ impl Watch {
             let idle_at = heard + self.idle_timeout;
             if now >= idle_at {
                 let seconds = self.idle_timeout.as_secs_f32();
-                return Ok(ControlEnd::Lost(format!("no sign of the peer for {seconds} s")));
+                let reason = format!("nothing was heard from the peer for {seconds} s");
+                return Ok(ControlEnd::Lost(reason));
             }
             if !self.flush()? {
                 self.wait(Interest::Writable, idle_at)?;

@@ -373,7 +373,8 @@ fn a_vanished_peer_is_given_up_unless_it_is_heard_elsewhere() {
     let mut silent = lone.tls_client();
     hello_and_welcome(&mut silent);
     let (_, control) = lone.welcomed();
-    assert_eq!(wait_end(&control), ControlEnd::Lost("no sign of the peer for 0.3 s".into()));
+    let reason = "nothing was heard from the peer for 0.3 s";
+    assert_eq!(wait_end(&control), ControlEnd::Lost(reason.into()));
     assert_eq!(kept.ended(), None);
 }
 

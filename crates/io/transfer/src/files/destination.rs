@@ -12,6 +12,7 @@ use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::explain;
 use super::identify::{as_path, hidden_name};
 use super::place::{beneath, split};
 
@@ -72,6 +73,17 @@ pub enum DestinationError {
     Permission {
         /// The destination.
         path: String,
+    },
+    /// Not even the resume record fits.
+    #[error(
+        "{path}: {reason}; nothing was written, what an earlier run wrote is kept: make room and \
+         run the same command again"
+    )]
+    NoRoom {
+        /// The destination.
+        path: String,
+        /// What there is too little of.
+        reason: &'static str,
     },
     /// Anything else.
     #[error("{path}: {error}")]
@@ -184,6 +196,9 @@ impl Destination<'_> {
 
     pub(super) fn error(&self, error: io::Error) -> DestinationError {
         let path = self.shown();
+        if let Some(reason) = explain::no_room(&error) {
+            return DestinationError::NoRoom { path, reason };
+        }
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem => DestinationError::ReadOnly { path },
             io::ErrorKind::PermissionDenied if is_escape(&error) => {

@@ -14,15 +14,12 @@ pub(super) fn at_source(error: &io::Error) -> String {
 
 /// Why something could not be done at the destination. `doing` is like "cannot write".
 pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
+    if let Some(reason) = no_room(error) {
+        return format!(
+            "{doing}: {reason}; what is complete stays: make room and run the same command again"
+        );
+    }
     match error.kind() {
-        ErrorKind::StorageFull => format!(
-            "{doing}: no space left at the destination; what is complete stays: make room and run \
-             the same command again"
-        ),
-        ErrorKind::QuotaExceeded => format!(
-            "{doing}: the quota at the destination is used up; what is complete stays: make room \
-             and run the same command again"
-        ),
         ErrorKind::FileTooLarge => {
             format!("{doing}: the file is too large for the file system of the destination")
         }
@@ -41,6 +38,23 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
              are not followed"
         ),
         _ => format!("{doing}: {error}"),
+    }
+}
+
+/// Why the destination as a whole failed. Whoever tells it adds what is kept and how to go on.
+pub(super) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
+    match no_room(error) {
+        Some(reason) => format!("{doing}: {reason}, make room there"),
+        None => at_destination(doing, error),
+    }
+}
+
+/// What there is too little of, if that is why.
+pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::StorageFull => Some("no space left at the destination"),
+        ErrorKind::QuotaExceeded => Some("the quota at the destination is used up"),
+        _ => None,
     }
 }
 

@@ -70,10 +70,10 @@ pub struct SinkOptions {
 #[non_exhaustive]
 pub enum StorageError {
     /// What was written cannot be made durable.
-    #[error("cannot make data durable at the destination: {0}")]
+    #[error("{}", explain::at_whole_destination("cannot make durable what was written", .0))]
     Sync(#[source] io::Error),
     /// The resume record cannot be written.
-    #[error("cannot write the resume record at the destination: {0}")]
+    #[error("{}", explain::at_whole_destination("cannot write the resume record", .0))]
     Record(#[source] io::Error),
     /// The resume record cannot be removed. All files are complete.
     #[error(

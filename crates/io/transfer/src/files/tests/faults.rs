@@ -43,6 +43,23 @@ fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
 }
 
 #[test]
+fn a_destination_without_room_is_explained() {
+    let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+    for (error, expected) in [
+        (
+            crate::files::StorageError::Record(full()),
+            "cannot write the resume record: no space left at the destination, make room there",
+        ),
+        (
+            crate::files::StorageError::Sync(full()),
+            "cannot make durable what was written: no space left at the destination, make room there",
+        ),
+    ] {
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
 fn what_changes_after_the_scan_is_not_published() {
     let scratch = Scratch::new();
     for name in ["gone", "shrunk", "grown", "replaced", "rewritten", "kept"] {
