@@ -39,6 +39,7 @@ fn impossible_paths_are_usage_errors() {
         (&["path", "--topology", "phoebus", "--loss", "1%"], "cannot be used with"),
         (&["path", "--topology", "phoebus", "--at", "mars"], "has no node mars"),
         (&["path", "--run", "true"], "expected NODE=COMMAND"),
+        (&["path", "--load", "sleep"], "known are loops, isosurface, memory, disk"),
         (&["topologies", "moon"], "no topology is called moon"),
         (&["check", "moon"], "no check is called"),
     ] {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use longhaul_lab::load::Load;
 use longhaul_lab::{BurstLoss, Reorder, parse_time};
 use longhaul_pathsim::Probability;
 use longhaul_units::{Bytes, Rate};
@@ -93,6 +94,10 @@ pub struct PathArgs {
     /// The same at any node; may be repeated
     #[arg(long, value_name = "NODE=COMMAND", value_parser = parse_run)]
     pub run: Vec<(String, String)>,
+    /// Work beside the commands: loops, isosurface, memory or disk, with count, cores, from, length,
+    /// size, folder, rate; may be repeated
+    #[arg(long, value_name = "WORK[,KEY=VALUE...]")]
+    pub load: Vec<Load>,
     /// Of everything random: the same seed loses the same packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -167,6 +172,7 @@ Examples:
   longhaul lab path --rtt 150ms --rate 1Gbps --loss 0.01% --peer 'iperf3 -s' -- iperf3 -c peer
   longhaul lab path --rtt 100ms --rate 500Mbps --queue 1MB      a shell; `ip netns` shows the peer
   longhaul lab path --topology phoebus --run 'peer=iperf3 -s' -- iperf3 -c peer -C cubic
+  longhaul lab path --rate 2Gbps --load loops,count=3,cores=1 --peer 'taskset -c 1 ...' -- ...
   longhaul lab topologies phoebus > mine.toml; longhaul lab path --topology mine.toml";
 
 const CHECK_EXAMPLES: &str = "\

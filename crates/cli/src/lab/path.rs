@@ -53,6 +53,9 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         others.push((format!("{line} at {name}"), child));
         wait_for_listener(host);
     }
+    let loads =
+        args.load.iter().map(|load| Ok((load, load.start()?))).collect::<io::Result<Vec<_>>>();
+    let loads = loads.map_err(cannot("start a load"))?;
     let start = Instant::now();
     let (program, mut command) = command(args);
     if output.json {
@@ -63,6 +66,12 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let status = wait(child, &mut others, &signals, &mut records, &testbed)?;
     let seconds = start.elapsed().as_secs_f64();
 
+    let mut work = Vec::new();
+    for (load, running) in loads {
+        let report =
+            running.stop().map_err(cannot(&format!("keep up the load {}", load.work.name())))?;
+        work.push((load.work, report));
+    }
     records.write(&testbed)?;
     records.finish()?;
     let links = summary::links(&testbed).map_err(cannot("read the counters"))?;
@@ -70,10 +79,14 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         let links = summary::json(&testbed, &links);
         let json = serde_json::json!({
             "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
+            "loads": summary::loads_json(&work),
         });
         output.result(&json, "");
     } else {
         output.say(summary::text(&testbed, &links).trim_end());
+        if !work.is_empty() {
+            output.say(summary::loads_text(&work).trim_end());
+        }
     }
     testbed.close().map_err(cannot("carry packets to the end"))?;
     Ok(ExitCode::from(code(status)))

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use longhaul_lab::load::{LoadReport, Work};
 use longhaul_lab::{DirectionStats, LinkRecord, LinkStats, Testbed};
 use serde_json::Value;
 
@@ -25,6 +26,23 @@ pub(super) fn text(testbed: &Testbed, links: &[LinkStats]) -> String {
         text += &direction(second, first, &stats.backward);
     }
     text
+}
+
+/// What the loads beside the commands got done.
+pub(super) fn loads_json(loads: &[(Work, LoadReport)]) -> Value {
+    let one = |(work, report): &(Work, LoadReport)| {
+        let cpu = report.cpu.as_secs_f64();
+        serde_json::json!({ "work": work, "rounds": report.rounds, "cpu_seconds": cpu })
+    };
+    loads.iter().map(one).collect()
+}
+
+pub(super) fn loads_text(loads: &[(Work, LoadReport)]) -> String {
+    let one = |(work, report): &(Work, LoadReport)| {
+        let (rounds, cpu) = (report.rounds, report.cpu.as_secs_f64());
+        format!("load {}: {rounds} rounds, {cpu:.2} s of CPU time\n", work.name())
+    };
+    loads.iter().map(one).collect()
 }
 
 fn direction(from: &str, to: &str, stats: &DirectionStats) -> String {

@@ -68,6 +68,21 @@ pub enum Work {
     Disk,
 }
 
+impl Work {
+    /// Every kind of work.
+    pub const ALL: [Self; 4] = [Self::Loops, Self::Isosurface, Self::Memory, Self::Disk];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loops => "loops",
+            Self::Isosurface => "isosurface",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
 /// Why a load cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -204,18 +219,11 @@ impl FromStr for Load {
     /// Reads `loops,count=3,cores=0+1,from=2s,length=10s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut words = text.split(',');
-        let work = match words.next().unwrap_or_default() {
-            "loops" => Work::Loops,
-            "isosurface" => Work::Isosurface,
-            "memory" => Work::Memory,
-            "disk" => Work::Disk,
-            other => {
-                let known = "loops, isosurface, memory and disk";
-                return Err(ParseLoadError(format!(
-                    "no load is called {other:?}; known are {known}"
-                )));
-            }
-        };
+        let name = words.next().unwrap_or_default();
+        let work = Work::ALL.into_iter().find(|work| work.name() == name).ok_or_else(|| {
+            let known = Work::ALL.map(Work::name).join(", ");
+            ParseLoadError(format!("no load is called {name:?}; known are {known}"))
+        })?;
         let mut load = Self::new(work);
         for word in words {
             load.set(word).map_err(|error| ParseLoadError(format!("{word}: {error}")))?;

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn every_load_works_and_stops() {
-    for work in [Work::Loops, Work::Isosurface, Work::Memory, Work::Disk] {
+    for work in Work::ALL {
         let folder = tempfile::tempdir().unwrap();
         let mut load = Load::new(work);
         load.count = 2;
