@@ -75,7 +75,7 @@ impl Cruise {
     }
 
     pub(super) fn rate(&self, now: Instant, model: &Model) -> Rate {
-        let recent = model.recent();
+        let recent = model.undisturbed(now);
         let target = model.queue_target(recent).as_nanos() as i64;
         let error = target - model.queue.as_nanos() as i64;
         let factor = match &self.drain {

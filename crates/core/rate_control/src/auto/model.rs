@@ -21,6 +21,8 @@ pub(super) struct Model {
     base: MinFilter,
     /// Round trip without queue.
     pub(super) min_rtt: Duration,
+    /// When packets were last lost or marked.
+    disturbed: Instant,
     round_start: Instant,
     round: Round,
     last_round: Round,
@@ -71,6 +73,7 @@ impl Model {
             queue_peak: MaxFilter::new(),
             base: MinFilter::new(),
             min_rtt: Duration::ZERO,
+            disturbed: now,
             round_start: now,
             round: Round::default(),
             last_round: Round::default(),
@@ -99,6 +102,9 @@ impl Model {
         self.round.acked_bytes += feedback.acked_bytes;
         self.round.lost_packets += feedback.lost.network;
         self.round.marked_packets += feedback.marked_packets;
+        if feedback.lost.network + feedback.marked_packets > 0 {
+            self.disturbed = now;
+        }
         let slice = feedback.delivery.and_then(|delivery| self.update_rate(now, rtt, delivery));
         if now - self.round_start < self.round_time(rtt) {
             return (slice, None);
@@ -175,6 +181,18 @@ impl Model {
     /// Best delivery rate of the last two rounds; zero before the first sample.
     pub(super) fn recent(&self) -> Rate {
         Rate::from_bps(self.recent.get().unwrap_or(0))
+    }
+
+    /// The delivery rate to go on from. A path that carries less than before shows a queue or
+    /// losses; without either a slow moment was one of the hosts', and the rate of the last ten
+    /// rounds still holds.
+    pub(super) fn undisturbed(&self, now: Instant) -> Rate {
+        let recent = self.recent();
+        let calm = now - self.disturbed > self.last_round.elapsed * CALM_ROUNDS;
+        if !calm || self.queue * 4 > self.queue_target(recent) {
+            return recent;
+        }
+        self.bandwidth().map_or(recent, |bandwidth| bandwidth.max(recent))
     }
 
     /// The most that the path was ever seen to carry, of late.
@@ -299,6 +317,8 @@ const MAX_PACKET_TIME: Duration = Duration::from_millis(50);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);
 const PEAK_ROUNDS: u32 = 50;
+/// Longer than the losses of a policer stay away.
+const CALM_ROUNDS: u32 = 40;
 const TARGET_BASE: Duration = Duration::from_micros(250);
 /// 0.75 ms at 1 Gb/s, in microseconds times the root of bits per second.
 const TARGET_SCALE: u64 = 750 * 31_623;
