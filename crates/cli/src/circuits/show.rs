@@ -67,8 +67,10 @@ pub(super) fn table(bookings: &[Booking]) -> String {
     let rates = bookings.iter().flat_map(|booking| &booking.ranges).map(|range| range.rate_bps);
     let top = rates.max().unwrap_or(1);
     let window = gantt::Window { from, to, width: gantt::WIDTH };
+    let links = bookings.iter().map(|booking| booking.links.join(",").len()).max().unwrap_or(0);
+    let links = links.max("links".len());
     let mut out = format!(
-        "{:>6} {:<9} {:<10} {:<12} {:<26} {}\n",
+        "{:>6} {:<9} {:<10} {:<links$} {:<26} {}\n",
         "id",
         "state",
         "project",
@@ -80,7 +82,7 @@ pub(super) fn table(bookings: &[Booking]) -> String {
         let begins = booking.start.duration_since(from).as_secs_f64();
         let lasts = booking.finish.duration_since(booking.start).as_secs_f64();
         out += &format!(
-            "{:>6} {:<9} {:<10} {:<12} {:<26} {} {}\n",
+            "{:>6} {:<9} {:<10} {:<links$} {:<26} {} {}\n",
             booking.id,
             state(booking.state),
             booking.project,

@@ -24,7 +24,7 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::serve::ListenerExt;
 use tokio::sync::{oneshot, watch};
@@ -137,7 +137,12 @@ fn router(site: Site) -> Router {
 
 async fn timed(State(site): State<Site>, request: Request, next: Next) -> Response {
     let begin = Instant::now();
-    let response = next.run(request).await;
+    let status = site.service.status();
+    let about_itself = request.uri().path() == "/v1/health";
+    let response = match request.uri().path().starts_with("/v1/") && !about_itself {
+        true if status.standby => Failure::standby(&status).into_response(),
+        _ => next.run(request).await,
+    };
     site.service.metrics().answered(begin.elapsed());
     response
 }

@@ -55,6 +55,8 @@ pub type Notice = Box<dyn Fn(&str) + Send + Sync>;
 pub struct Status {
     /// Whether it takes bookings.
     pub ready: bool,
+    /// Whether another node leads: what is shown here is outdated.
+    pub standby: bool,
     /// In words.
     pub text: String,
     /// Where another node leads.
@@ -132,7 +134,12 @@ impl Service {
         let shared = Arc::new(Shared {
             metrics: Metrics::default(),
             view: RwLock::new(View::empty(&config)),
-            health: Mutex::new(Status { ready: false, text: "starting".into(), leader: None }),
+            health: Mutex::new(Status {
+                ready: false,
+                standby: false,
+                text: "starting".into(),
+                leader: None,
+            }),
             latest: watch::Sender::new(0),
             notice,
             config,
@@ -224,8 +231,7 @@ impl Shared {
         self.latest.send_if_modified(|known| std::mem::replace(known, latest) != latest);
     }
 
-    fn set_status(&self, ready: bool, text: impl Into<String>, leader: Option<String>) {
-        let status = Status { ready, text: text.into(), leader };
+    fn set_status(&self, status: Status) {
         *self.health.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 }

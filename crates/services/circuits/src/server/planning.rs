@@ -198,20 +198,8 @@ fn explanation(
         },
     });
     let seconds = view.grid.tick().as_secs_f64();
-    let changes: Vec<String> = found
-        .alternatives
-        .iter()
-        .map(|change| match *change {
-            Alternative::Deadline(tick) => format!("a deadline of {}", time(tick)),
-            Alternative::Volume(volume) => format!("no more than {}", view.grid.bytes(volume)),
-            Alternative::MaxRate(rate) => format!("a maximum rate of {}", view.grid.rate(rate)),
-            Alternative::VaryingRate => "a varying rate".into(),
-            Alternative::LatestStart(tick) => format!("a start as late as {}", time(tick)),
-            Alternative::Duration(ticks) => format!("no longer than {} s", ticks as f64 * seconds),
-            Alternative::MinRate(rate) => format!("a least rate of {}", view.grid.rate(rate)),
-            other => format!("{other:?}"),
-        })
-        .collect();
+    let changes: Vec<String> =
+        found.alternatives.iter().map(|change| in_words(view, *change)).collect();
     let bound = match &binding {
         Some(api::Binding { link, range }) => format!(
             "; link {link} holds it up most: it has {} from {} to {}",
@@ -239,6 +227,27 @@ fn explanation(
         binding,
         changes,
     })
+}
+
+/// A change that would help.
+fn in_words(view: &View, change: Alternative) -> String {
+    match change {
+        Alternative::Deadline(tick) => {
+            format!("a deadline of {}", translate::timestamp(view, tick))
+        }
+        Alternative::Volume(volume) => format!("no more than {}", view.grid.bytes(volume)),
+        Alternative::MaxRate(rate) => format!("a maximum rate of {}", view.grid.rate(rate)),
+        Alternative::VaryingRate => "a varying rate".into(),
+        Alternative::LatestStart(tick) => {
+            format!("a start as late as {}", translate::timestamp(view, tick))
+        }
+        Alternative::Duration(ticks) => {
+            let seconds = ticks as f64 * view.grid.tick().as_secs_f64();
+            format!("no longer than {seconds} s")
+        }
+        Alternative::MinRate(rate) => format!("a least rate of {}", view.grid.rate(rate)),
+        other => format!("{other:?}"),
+    }
 }
 
 /// Other ways to carry a request, by finish.
@@ -273,7 +282,7 @@ fn alternatives(
     }
     if let (None, Ok(found)) = (best, view.capacity.explain(request, paths)) {
         for change in found.alternatives {
-            ways.push((format!("changed: {change:?}"), change.apply(request), paths));
+            ways.push((format!("with {}", in_words(view, change)), change.apply(request), paths));
         }
     }
     let mut found: Vec<(u64, api::Alternative)> = Vec::new();

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::api::{Explanation, Problem};
 use crate::ledger::Refusal;
-use crate::service::{ServiceError, View};
+use crate::service::{ServiceError, Status, View};
 use crate::store::StoreError;
 
 /// A request that is not done.
@@ -105,6 +105,15 @@ impl Failure {
         Self::new(status, kind, title, detail)
     }
 
+    /// Another node leads.
+    pub(super) fn standby(status: &Status) -> Self {
+        let detail = format!("{}; nothing was booked or changed", status.text);
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        let mut failure = Self::new(unavailable, "not-leader", "Another node leads", detail);
+        failure.0.leader.clone_from(&status.leader);
+        failure
+    }
+
     pub(super) fn of(view: &View, error: &ServiceError) -> Self {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         let nothing = "nothing was booked or changed";
@@ -121,13 +130,6 @@ impl Failure {
             ServiceError::Unavailable(StoreError::ReadOnly) => {
                 let detail = format!("the service's store is read-only; {nothing}");
                 Self::new(unavailable, "store-read-only", "The store is read-only", detail)
-            }
-            ServiceError::Unavailable(StoreError::Led { url, .. }) => {
-                let detail = format!("{error}; {nothing}");
-                let mut failure =
-                    Self::new(unavailable, "not-leader", "Another node leads", detail);
-                failure.0.leader = (!url.is_empty()).then(|| url.clone());
-                failure
             }
             // The connection may have broken after the database kept the group.
             ServiceError::Unavailable(_) => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::drive::Drive;
-use super::{Decided, Message, ServiceError, Shared, StartError, lead};
+use super::{Decided, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Outcome, Record};
 use crate::store::{Store, StoreError};
@@ -184,7 +184,7 @@ impl Scheduler {
     fn begin(&mut self, leading: Leading) {
         self.shared.show(|view| view.reset(&leading.ledger, leading.clock));
         self.drive.reset(&leading.ledger, leading.clock);
-        self.shared.set_status(true, "leading", None);
+        self.tell(true, false, "leading", None);
         self.retry.1 = RETRY_FIRST;
         self.renewed = Instant::now();
         self.leading = Some(leading);
@@ -195,7 +195,7 @@ impl Scheduler {
             Ok(leading) => self.begin(leading),
             Err(lead::Failure::Store(StoreError::Led { node, url })) => self.follow(&node, url),
             Err(failure) => {
-                self.shared.set_status(false, failure.to_string(), None);
+                self.tell(false, false, &failure.to_string(), None);
                 self.trouble = match failure {
                     lead::Failure::Store(error) => error,
                     other => StoreError::Corrupt(other.to_string()),
@@ -209,8 +209,12 @@ impl Scheduler {
         self.drive.idle();
         self.trouble = StoreError::Led { node: node.into(), url: url.clone() };
         let leader = (!url.is_empty()).then_some(url);
-        self.shared.set_status(false, format!("standing by: {node} leads"), leader);
+        self.tell(false, true, &format!("standing by: {node} leads"), leader);
         self.retry = (Instant::now() + RETRY_FIRST, RETRY_FIRST);
+    }
+
+    fn tell(&self, ready: bool, standby: bool, text: &str, leader: Option<String>) {
+        self.shared.set_status(Status { ready, standby, text: text.into(), leader });
     }
 
     fn wait(&mut self) {
@@ -222,8 +226,9 @@ impl Scheduler {
     fn fail(&mut self, error: StoreError, replies: Vec<(Reply, Result<Decided, ServiceError>)>) {
         self.leading = None;
         self.shared.metrics.store_failed();
-        self.shared.set_status(false, error.to_string(), None);
-        if matches!(error, StoreError::Fenced) {
+        let fenced = matches!(error, StoreError::Fenced);
+        self.tell(false, fenced, &error.to_string(), None);
+        if fenced {
             self.drive.idle();
         }
         self.trouble = error.clone();

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sqlx::{Connection, PgConnection};
 
 /// Ends with the test: asked when dropped, and by the kernel if the test is killed.
 pub struct Server {
@@ -49,9 +50,11 @@ impl Server {
             .spawn()
             .map_err(|error| format!("postgres: {error}"))?;
         let mut this = Self { child, folder };
-        let socket = this.folder.path().join(".s.PGSQL.5432");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
         let begin = Instant::now();
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        // It listens before it is ready.
+        while runtime.block_on(PgConnection::connect(&this.url())).is_err() {
             if begin.elapsed() > Duration::from_secs(60) {
                 return Err("postgres does not come up".into());
             }

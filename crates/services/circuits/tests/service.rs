@@ -1,0 +1,241 @@
+//! The service when its store, its clock, its leader or its switch fails.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/postgres.rs"]
+mod postgres;
+#[path = "support/site.rs"]
+mod site;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use longhaul_circuits::api::{BookRequest, Booking, FileWant, Problem};
+use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::ledger::{Command, Order, Outcome, Record, audit};
+use longhaul_circuits::service::config::{Config, DriverSpec};
+use longhaul_circuits::store::{self, Location};
+use site::{ASTRO, OPERATOR, Site};
+use sqlx::Connection;
+
+fn file(label: &str) -> BookRequest {
+    let file = FileWant { bytes: 1_000_000, max_rate_bps: 1_000_000_000, ..FileWant::default() };
+    BookRequest {
+        links: Some(vec!["a-b".into()]),
+        file: Some(file),
+        start: Some(jiff::Timestamp::now() + Duration::from_secs(3600)),
+        label: label.into(),
+        ..BookRequest::default()
+    }
+}
+
+fn problem<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Problem {
+    match result {
+        Err(ClientError::Problem(problem)) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Tries until it works: how soon is no matter of this test, that it does is.
+fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never works");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn all(client: &Client) -> Vec<Booking> {
+    client.list(true, None).unwrap().bookings
+}
+
+fn sqlite(path: &Path, max_bytes: Option<u64>) -> Location {
+    Location::Sqlite { path: path.into(), max_bytes }
+}
+
+#[test]
+fn a_full_store_is_told_changes_nothing_and_is_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    let mut config = site::config(&path.display().to_string());
+    config.store = sqlite(&path, Some(200_000));
+    let site = Site::start(config);
+    let client = site.client(ASTRO);
+    let label = "x".repeat(200);
+    let full = (0..10_000).find_map(|_| client.book(&file(&label), None).err()).unwrap();
+    let full = problem::<()>(Err(full));
+    assert_eq!((full.status, full.kind.as_str()), (507, "urn:longhaul:circuits:store-full"));
+    assert!(full.detail.contains("nothing was booked"), "{full:?}");
+    assert!(!client.health().unwrap().ready || client.health().unwrap().status == "leading");
+    let kept = all(&client);
+    assert!(!kept.is_empty(), "what is kept can be read meanwhile");
+    let free = client.availability("a-b").unwrap();
+    let again = problem(client.book(&file(&label), None));
+    assert_eq!(again.status, 507);
+    drop(site);
+
+    // With room it goes on with exactly what it acknowledged.
+    let site = Site::of_file(&path);
+    let client = site.client(ASTRO);
+    assert_eq!(all(&client), kept);
+    let now = client.availability("a-b").unwrap();
+    assert_eq!(now.free.last().unwrap().rate_bps, free.free.last().unwrap().rate_bps);
+    client.book(&file("more"), None).unwrap();
+    drop(site);
+    let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
+    let found = audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+    assert_eq!(found.booked as usize, kept.len() + 1);
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_undo_what_has_passed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    drop(Site::of_file(&path));
+    // Before the clock was set right, it was an hour ahead.
+    let mut store = store::open(&sqlite(&path, None), "n", "").unwrap();
+    store.lead().unwrap();
+    let last = store::read_all(store.as_mut()).unwrap().pop().unwrap();
+    let record = Record {
+        seq: last.seq + 1,
+        tick: last.tick + 3_600_000,
+        order: Order {
+            actor: "op".into(),
+            project: "net".into(),
+            operator: true,
+            key: None,
+            command: Command::Replan,
+        },
+        outcome: Outcome::Done(vec![longhaul_circuits::ledger::Event::Replanned { moved: vec![] }]),
+    };
+    store.append(&[record]).unwrap();
+    drop(store);
+    let site = Site::of_file(&path);
+    let client = site.client(ASTRO);
+    let health = client.health().unwrap();
+    assert!(health.ready && health.clock_ahead_seconds > 3000.0, "{health:?}");
+    let soon = Some(jiff::Timestamp::now() + Duration::from_secs(1800));
+    let past = problem(client.book(&BookRequest { start: soon, ..file("") }, None));
+    assert!(past.detail.contains("has passed"), "by the service's time: {past:?}");
+    let soon = BookRequest { start: None, ..file("") };
+    let made = client.book(&soon, None).unwrap().bookings.remove(0);
+    assert!(made.start >= health.now);
+    drop(site);
+    let site = Site::of_file(&path);
+    assert!(site.client(ASTRO).show(made.id).is_ok());
+    drop(site);
+    let mut store = store::open(&sqlite(&path, None), "n", "").unwrap();
+    audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+}
+
+#[test]
+fn a_store_of_other_rules_or_links_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    drop(Site::of_file(&path));
+    let start = |config: Config| {
+        let started = longhaul_circuits::service::Service::start(config, Box::new(|_| {}));
+        started.err().unwrap().to_string()
+    };
+    let mut rules = site::config(&path.display().to_string());
+    rules.rules.guard = 5;
+    assert!(start(rules).contains("founded with other rules"));
+    let mut links = site::config(&path.display().to_string());
+    links.links[0].capacity = 1;
+    assert!(start(links).contains("a link does not change"));
+    let site = Site::of_file(&path);
+    assert!(start(site::config(&path.display().to_string())).contains("leads"));
+    drop(site);
+}
+
+#[test]
+fn a_program_is_told_of_every_boundary() {
+    let folder = tempfile::tempdir().unwrap();
+    let (script, heard) = (folder.path().join("switch"), folder.path().join("heard"));
+    let text = format!("#!/bin/sh\ncat >> {}\n", heard.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut config = site::config(&folder.path().join("book.db").display().to_string());
+    config.drivers.insert("a-b".into(), DriverSpec::Command { program: script });
+    let site = Site::start(config);
+    let mut request = file("run 17");
+    request.start = None;
+    request.file.as_mut().unwrap().bytes = 125_000_000;
+    let made = site.client(ASTRO).book(&request, None).unwrap().bookings.remove(0);
+    let lines = until(|| {
+        let text = std::fs::read_to_string(&heard).unwrap_or_default();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let lines: Vec<serde_json::Value> = lines.collect();
+        (lines.len() == 3).then_some(lines)
+    });
+    assert_eq!((lines[0]["do"].as_str(), lines[0]["link"].as_str()), (Some("reset"), Some("a-b")));
+    for (line, rate) in [(&lines[1], 1_000_000_000_u64), (&lines[2], 0)] {
+        assert_eq!(
+            (line["booking"].as_u64(), line["rate_bps"].as_u64()),
+            (Some(made.id), Some(rate))
+        );
+        assert_eq!(line["label"], "run 17");
+    }
+    let finish = made.finish.as_nanosecond() as u64;
+    assert_eq!(lines[1]["until_nanos"].as_u64(), Some(finish));
+    assert_eq!(lines[2]["due_nanos"].as_u64(), Some(finish));
+}
+
+#[test]
+fn two_nodes_share_a_database_and_one_leads() {
+    let server = match postgres::Server::start() {
+        Ok(server) => server,
+        Err(reason) => return println!("skipped: {reason}"),
+    };
+    let node = |name: &str| {
+        let mut config = site::config(&server.url());
+        (config.node, config.url) = (name.into(), format!("http://{name}.example"));
+        Site::start(config)
+    };
+    let first = node("first");
+    let second = node("second");
+    let kept = file("kept");
+    let made = first.client(ASTRO).book(&kept, Some("key")).unwrap();
+    let refused = problem(second.client(ASTRO).book(&kept, Some("key")));
+    assert_eq!((refused.status, refused.kind.as_str()), (503, "urn:longhaul:circuits:not-leader"));
+    assert_eq!(refused.leader.as_deref(), Some("http://first.example"));
+    // Longer than the lease: a leader with nothing to do goes on leading.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(first.client(ASTRO).health().unwrap().ready);
+    drop(first);
+    let again = until(|| second.client(ASTRO).book(&kept, Some("key")).ok());
+    assert_eq!(again.bookings[0].id, made.bookings[0].id, "the new leader knows the key");
+
+    // A database that takes no more writes, and then does.
+    let read_only = |on: bool| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = sqlx::PgConnection::connect(&server.url()).await.unwrap();
+            let set = match on {
+                true => "ALTER SYSTEM SET default_transaction_read_only = on",
+                false => "ALTER SYSTEM RESET default_transaction_read_only",
+            };
+            sqlx::raw_sql(set).execute(&mut connection).await.unwrap();
+            sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut connection).await.unwrap();
+        });
+    };
+    read_only(true);
+    let client = second.client(OPERATOR);
+    let before = all(&client);
+    let refused = until(|| second.client(ASTRO).book(&file("more"), None).err());
+    let refused = problem::<()>(Err(refused));
+    assert_eq!(refused.kind, "urn:longhaul:circuits:store-read-only", "{refused:?}");
+    let after: Vec<Booking> =
+        all(&client).into_iter().filter(|booking| booking.label != "more").collect();
+    assert_eq!(after, before);
+    read_only(false);
+    until(|| second.client(ASTRO).book(&file("more"), None).ok());
+    drop(second);
+    let location = Location::Postgres { url: server.url(), lease: Duration::ZERO };
+    let mut store = store::open(&location, "checker", "").unwrap();
+    audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+}
