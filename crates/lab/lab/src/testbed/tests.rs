@@ -77,6 +77,27 @@ fn every_missing_datagram_is_in_the_log() {
 }
 
 #[test]
+fn a_sender_without_limits_loses_nothing_uncounted() {
+    let Some(testbed) = two_hosts(r#"delay = "1ms", rate = "1Gbps", queue = "1MB""#) else {
+        return;
+    };
+    let (sender, receiver) = sockets(&testbed, testbed.hosts()[1].ipv4());
+    // A gigabyte, as fast as the processor can.
+    let trains = 20_000;
+    for _ in 0..trains {
+        send_train(&sender, receiver.local_addr(), 0..44, 1000);
+    }
+    let counted = || {
+        let stats = testbed.stats(0).unwrap().forward;
+        assert_eq!((stats.overrun, stats.refused, stats.malformed), (0, 0, 0));
+        stats.path.offered + 44 * stats.device_full
+    };
+    wait_until(|| counted() == 44 * trains);
+    assert!(testbed.stats(0).unwrap().forward.path.dropped(DropReason::Queue) > 0);
+    testbed.close().unwrap();
+}
+
+#[test]
 fn order_changes_only_when_asked() {
     for (conditions, ordered) in [
         (r#"jitter = { max = "2ms", hold = "0ms" }, loss = "1%""#, true),
