@@ -128,26 +128,29 @@ impl Report<'_> {
         self.row(what, expected.to_string(), measured.to_string(), expected == measured);
     }
 
-    /// Ends a testbed: nothing was lost but what the path meant to lose.
+    /// Ends a testbed: nothing was lost but what its links meant to lose. Tells of the first link.
     fn close(&mut self, testbed: Testbed) -> Result<LinkStats, CheckError> {
-        let stats = testbed.stats(0).map_err(|error| self.system(error))?;
-        for (way, stats) in [("there", &stats.forward), ("back", &stats.backward)] {
-            let unasked: u64 = stats.unasked().iter().map(|(_, count)| count).sum();
-            if unasked > 0 {
-                self.equal(&format!("packets lost by the emulation itself, {way}"), 0, unasked);
-            }
+        let links = 0..testbed.topology().links.len();
+        let stats = links.map(|link| testbed.stats(link)).collect::<io::Result<Vec<_>>>();
+        let stats = stats.map_err(|error| self.system(error))?;
+        let ways = stats.iter().flat_map(|link| [&link.forward, &link.backward]);
+        let unasked: u64 = ways.flat_map(|way| way.unasked()).map(|(_, count)| count).sum();
+        if unasked > 0 {
+            self.equal("packets lost by the emulation itself", 0, unasked);
         }
         testbed.close().map_err(|error| self.system(error))?;
-        Ok(stats)
+        Ok(stats[0])
     }
 }
 
 type Check = fn(&mut Report<'_>) -> Result<(), CheckError>;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 16] = [
     ("rtt", times::rtt),
+    ("chain", times::chain),
     ("jitter", times::jitter),
     ("rate", times::rate),
+    ("schedule", times::schedule),
     ("queue", times::queue),
     ("outage", times::outage),
     ("loss", losses::random),

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
+use longhaul_sys::clock::WallOffset;
 use longhaul_sys::tcp::TcpOptions;
-use longhaul_sys::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
+use longhaul_sys::udp::{Received, Route, SendError, UdpOptions, UdpSocket, Wait};
 use longhaul_sys::{clock, host};
 use longhaul_units::{Instant, Rate};
 
 use crate::testbed::{Host, Testbed};
 
-/// Datagrams to send from the first host to the second.
+/// Datagrams to send from the first host to the last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) ipv6: bool,
@@ -47,7 +48,7 @@ pub(super) struct Outcome {
 pub(super) struct Arrival {
     pub(super) number: u32,
     pub(super) at: Instant,
-    /// From the call that sent it to the call that received it.
+    /// From the call that sent it to the kernel's stamp on arrival.
     pub(super) delay: Duration,
     /// Congestion Experienced.
     pub(super) marked: bool,
@@ -68,7 +69,9 @@ pub(super) fn stream(testbed: &Testbed, spec: &Stream) -> io::Result<Outcome> {
     })
 }
 
-/// Round trips of `count` datagrams, sent at intervals of `interval`.
+/// Round trips of `count` datagrams, sent at intervals of `interval`: the way there and the way back,
+/// each from a call that sends to the kernel's stamp on arrival. How long hosts take to wake up and
+/// answer is no part of them.
 pub(super) fn echoes(
     testbed: &Testbed,
     ipv6: bool,
@@ -82,29 +85,30 @@ pub(super) fn echoes(
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             attend();
-            let mut memory = [0; PROBE];
+            let mut probe = [0; PROBE];
             while !done.load(Ordering::Acquire) {
-                if let Some(got) = receive_once(&far, &mut memory)? {
-                    let route = Route::to(got.from);
-                    far.send(&route, &[IoSlice::new(&memory[..got.len])], None, Wait::UntilReady)?;
-                }
+                let Some(got) = receive_once(&far, &mut probe)? else { continue };
+                let there = arrival(&got).since(time(&probe, 0));
+                probe[8..16].copy_from_slice(&(there.as_nanos() as u64).to_be_bytes());
+                probe[..8].copy_from_slice(&clock::now().as_nanos().to_be_bytes());
+                far.send(&Route::to(got.from), &[IoSlice::new(&probe)], None, Wait::UntilReady)?;
             }
             Ok::<_, io::Error>(())
         });
         let listen = scope.spawn(|| {
             attend();
-            let (mut trips, mut memory) = (Vec::new(), [0; PROBE]);
+            let (mut trips, mut probe) = (Vec::new(), [0; PROBE]);
             while !done.load(Ordering::Acquire) {
-                if receive_once(&near, &mut memory)?.is_some() {
-                    let now = clock::now();
-                    trips.push(now.since(Instant::from_nanos(u64::from_be_bytes(memory))));
-                }
+                let Some(got) = receive_once(&near, &mut probe)? else { continue };
+                let there = Duration::from_nanos(time(&probe, 8).as_nanos());
+                trips.push(there + arrival(&got).since(time(&probe, 0)));
             }
             Ok::<_, io::Error>(trips)
         });
         let sent = (0..count).try_for_each(|_| {
             let now = clock::now();
-            let probe = now.as_nanos().to_be_bytes();
+            let mut probe = [0; PROBE];
+            probe[..8].copy_from_slice(&now.as_nanos().to_be_bytes());
             near.send(&Route::to(to), &[IoSlice::new(&probe)], None, Wait::UntilReady)?;
             clock::sleep_until(now + interval);
             Ok::<_, io::Error>(())
@@ -117,7 +121,17 @@ pub(super) fn echoes(
     })
 }
 
-/// Goodput of one TCP connection from the first host to the second, from the time `settle` after
+fn time(probe: &[u8; PROBE], at: usize) -> Instant {
+    let bytes = std::array::from_fn(|index| probe[at + index]);
+    Instant::from_nanos(u64::from_be_bytes(bytes))
+}
+
+/// When the kernel got it; where kernels do not stamp, now.
+fn arrival(got: &Received) -> Instant {
+    got.kernel_time.map_or_else(clock::now, |stamp| WallOffset::sample().to_instant(stamp))
+}
+
+/// Goodput of one TCP connection from the first host to the last, from the time `settle` after
 /// its start until `length` later. The congestion control is named, whatever the host's default.
 pub(super) fn tcp(
     testbed: &Testbed,
@@ -125,7 +139,7 @@ pub(super) fn tcp(
     settle: Duration,
     length: Duration,
 ) -> io::Result<Rate> {
-    let (from, to) = (&testbed.hosts()[0], &testbed.hosts()[1]);
+    let (from, to) = ends(testbed);
     let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
     let target = listener.local_addr()?;
     let stream = from.run(|| TcpStream::connect_timeout(&target, PATIENCE))??;
@@ -172,7 +186,13 @@ fn attend() {
     let _ = host::run_first();
 }
 
-/// At the first host and at the second.
+/// The first host and the last: the only two, or the ends of a chain.
+fn ends(testbed: &Testbed) -> (&Host, &Host) {
+    let hosts = testbed.hosts();
+    (&hosts[0], &hosts[hosts.len() - 1])
+}
+
+/// At both [`ends`].
 pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, UdpSocket)> {
     let mut options = UdpOptions::default();
     options.receive_buffer = BUFFER;
@@ -182,7 +202,8 @@ pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, U
         let address: IpAddr = address.ok_or(io::ErrorKind::Unsupported)?;
         host.run(|| UdpSocket::bind(SocketAddr::new(address, 0), &options))?
     };
-    Ok((bind(&testbed.hosts()[0])?, bind(&testbed.hosts()[1])?))
+    let (first, last) = ends(testbed);
+    Ok((bind(first)?, bind(last)?))
 }
 
 fn send(socket: &UdpSocket, to: SocketAddr, spec: &Stream) -> io::Result<Duration> {
@@ -225,8 +246,8 @@ fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<V
     let mut quiet_since = clock::now();
     while !done.load(Ordering::Acquire) || clock::now() < quiet_since + spec.linger {
         let Some(got) = receive_once(socket, &mut memory)? else { continue };
-        let at = clock::now();
-        quiet_since = at;
+        quiet_since = clock::now();
+        let at = arrival(&got);
         let marked = got.ecn() == 3;
         for datagram in memory[..got.len].chunks(got.segment.max(1).into()) {
             let (Some(number), Some(sent)) =
@@ -243,10 +264,7 @@ fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<V
 }
 
 /// One super-packet, or nothing for a short while.
-fn receive_once(
-    socket: &UdpSocket,
-    memory: &mut [u8],
-) -> io::Result<Option<longhaul_sys::udp::Received>> {
+fn receive_once(socket: &UdpSocket, memory: &mut [u8]) -> io::Result<Option<Received>> {
     socket.wait_readable(None, Some(clock::now() + GLANCE))?;
     socket.recv(&mut [IoSliceMut::new(memory)], Wait::No)
 }
@@ -256,8 +274,8 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result
 }
 
 const ATTENDED: Rate = Rate::from_gbps(1);
-/// A time, alone.
-const PROBE: usize = 8;
+/// When it was sent, and how long it took on the way there.
+const PROBE: usize = 16;
 const ECT0: u8 = 2;
 const BLOCK: usize = 256 << 10;
 /// Nothing is to be lost in a socket.

@@ -7,6 +7,8 @@ use longhaul_units::Rate;
 
 use super::flows::{Outcome, Stream, echoes};
 use super::{CheckError, Report};
+use crate::testbed::{Testbed, TestbedError, TestbedOptions};
+use crate::topology::Topology;
 
 /// The round trip is what was asked for, within 0.3 ms or 2 %.
 pub(super) fn rtt(report: &mut Report<'_>) -> Result<(), CheckError> {
@@ -32,6 +34,28 @@ pub(super) fn rtt(report: &mut Report<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
+/// Delays of links in a row add up, and gateways forward super-packets.
+pub(super) fn chain(report: &mut Report<'_>) -> Result<(), CheckError> {
+    let topology = Topology::parse(CHAIN).map_err(TestbedError::from)?;
+    let testbed = Testbed::new(&topology, &TestbedOptions::default())?;
+    let (interval, linger) = (Duration::from_millis(10), Duration::from_millis(150));
+    let mut trips =
+        echoes(&testbed, false, 100, interval, linger).map_err(|error| report.system(error))?;
+    trips.sort_unstable();
+    let median = trips.get(trips.len() / 2).map_or(f64::NAN, |trip| ms(*trip));
+    report.near("median round trip over three links", "ms", 58.0, 1.16, median);
+    let spec = Stream { rate: Rate::from_mbps(500), ..stream_of(40_000, 1500, 40) };
+    let before = testbed.stats(2).map_err(|error| report.system(error))?.forward;
+    let outcome = report.stream(&testbed, &spec)?;
+    report.equal("arrived of 40000", 40_000, outcome.arrivals.len() as u64);
+    let after = testbed.stats(2).map_err(|error| report.system(error))?.forward;
+    let whole = after.packets_read - before.packets_read;
+    // At 1 Gb/s the first link makes five of each: of segments that arrive within 100 us.
+    report.equal("super-packets at the last of three links", 5_000, whole);
+    report.close(testbed)?;
+    Ok(())
+}
+
 /// Delay varies between what was asked for and the jitter more.
 pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed = report.testbed("both = { delay = \"10ms\", jitter = { max = \"5ms\" } }")?;
@@ -49,7 +73,7 @@ pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
 
 /// What comes through a path that is offered more is its rate, within 1 %.
 pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
-    for (mbps, ipv6) in [(20, false), (100, true), (1_000, false), (4_000, false)] {
+    for (mbps, ipv6) in [(20, false), (100, true), (1_000, false), (2_500, false)] {
         let conditions = format!("delay = \"5ms\", rate = \"{mbps}Mbps\"");
         let testbed = report.testbed(&format!("both = {{ {conditions} }}"))?;
         if ipv6 && testbed.hosts()[0].ipv6().is_none() {
@@ -67,6 +91,32 @@ pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
         report.near(&what, "Mb/s", mbps as f64, mbps as f64 / 100.0, arrival_rate(&outcome));
         report.close(testbed)?;
     }
+    Ok(())
+}
+
+/// A circuit's rate follows its schedule.
+pub(super) fn schedule(report: &mut Report<'_>) -> Result<(), CheckError> {
+    let changes = "[{ at = \"500ms\", rate = \"20Mbps\" }, { at = \"1s\", rate = \"60Mbps\" }]";
+    let testbed = report.testbed(&format!(
+        "both = {{ delay = \"5ms\", rate = \"40Mbps\", queue = \"20kB\", rates = {changes} }}"
+    ))?;
+    let offered = Rate::from_mbps(90);
+    let count = offered.bytes_in(Duration::from_millis(1500)) / 1500;
+    let spec = Stream { rate: offered, ..stream_of(count as u32, 1500, 1) };
+    let outcome = report.stream(&testbed, &spec)?;
+    // The testbed began a little before the stream: rates are taken well within each step.
+    let begin = outcome.arrivals.first().map(|arrival| arrival.at).unwrap_or_default();
+    for (from, to, mbps) in [(100, 400, 40.0), (600, 900, 20.0), (1100, 1400, 60.0)] {
+        let within = |at: longhaul_units::Instant| {
+            let at = at.since(begin);
+            at >= Duration::from_millis(from) && at < Duration::from_millis(to)
+        };
+        let arrivals = outcome.arrivals.iter().filter(|arrival| within(arrival.at)).copied();
+        let step = Outcome { arrivals: arrivals.collect(), ..Outcome::default() };
+        let what = format!("rate from {from} to {to} ms");
+        report.near(&what, "Mb/s", mbps, mbps / 50.0, arrival_rate(&step));
+    }
+    report.close(testbed)?;
     Ok(())
 }
 
@@ -143,3 +193,21 @@ fn arrival_rate(outcome: &Outcome) -> f64 {
 fn ms(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }
+
+/// The shape of the Phoebus paper's testbed, without loss.
+const CHAIN: &str = r#"
+name = "chain"
+node = [{ name = "host" }, { name = "gateway" }, { name = "far-gateway" }, { name = "peer" }]
+[[link]]
+name = "lan"
+between = ["host", "gateway"]
+both = { delay = "2ms", rate = "1Gbps" }
+[[link]]
+name = "wan"
+between = ["gateway", "far-gateway"]
+both = { delay = "25ms", rate = "1Gbps" }
+[[link]]
+name = "far-lan"
+between = ["far-gateway", "peer"]
+both = { delay = "2ms", rate = "1Gbps" }
+"#;
