@@ -1,7 +1,7 @@
 //! Files from memory to memory (tmpfs): `cp` to `serve` as processes of their own, and `tar`.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -31,26 +31,29 @@ pub(crate) enum Mover {
 pub(crate) struct Files {
     folder: TempDir,
     large: u64,
+    medium: u64,
     small: u64,
 }
 
 impl Files {
-    /// One file of 2 GB and 20,000 of 10 KiB, of random bytes; `quick`: a tenth.
+    /// One file of 2 GB, one of 1 GB and 20,000 of 10 KiB, of random bytes; `quick`: a tenth.
     pub(crate) fn new(quick: bool) -> io::Result<Self> {
         let in_memory = Path::new("/dev/shm");
         let place = if in_memory.is_dir() { in_memory.to_owned() } else { std::env::temp_dir() };
         let folder = tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(place)?;
         let part = if quick { 10 } else { 1 };
-        let (large, count) = (LARGE / part, SMALL / part);
+        let (large, medium, count) = (LARGE / part, MEDIUM / part, SMALL / part);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut block = vec![0; 1 << 20];
-        let mut file = File::create(folder.path().join("large"))?;
-        let mut left = large as usize;
-        while left > 0 {
-            random.fill_bytes(&mut block);
-            let len = left.min(block.len());
-            file.write_all(&block[..len])?;
-            left -= len;
+        for (name, size) in [("large", large), ("medium", medium)] {
+            let mut file = File::create(folder.path().join(name))?;
+            let mut left = size as usize;
+            while left > 0 {
+                random.fill_bytes(&mut block);
+                let len = left.min(block.len());
+                file.write_all(&block[..len])?;
+                left -= len;
+            }
         }
         for index in 0..count {
             let parent = folder.path().join(format!("small/{:03}", index / PER_FOLDER));
@@ -61,11 +64,17 @@ impl Files {
             random.fill_bytes(bytes);
             fs::write(parent.join(format!("{index:05}")), bytes)?;
         }
-        Ok(Self { folder, large, small: count * SMALL_LEN })
+        Ok(Self { folder, large, medium, small: count * SMALL_LEN })
     }
 
-    /// An empty folder to copy to. Removed when dropped.
-    fn target(&self) -> io::Result<TempDir> {
+    /// An empty folder to copy `bytes` to. Removed when dropped.
+    ///
+    /// As much memory was in use just before: a virtual machine that has not used some for a while
+    /// has to get it from its host, which takes longer than the copy and would be measured.
+    fn target(&self, bytes: u64) -> io::Result<TempDir> {
+        let mut warm = tempfile::tempfile_in(self.folder.path())?;
+        io::copy(&mut io::repeat(1).take(bytes + bytes / 8), &mut warm)?;
+        drop(warm);
         tempfile::Builder::new().prefix("target-").tempdir_in(self.folder.path())
     }
 }
@@ -78,6 +87,20 @@ pub(crate) fn large(
     protect: Protect,
 ) -> io::Result<Sample> {
     copy(link, program, files, &files.folder.path().join("large"), files.large, protect)
+}
+
+/// `cp` of a gigabyte over an emulated path; `loss` parts in a thousand are lost at random.
+pub(crate) fn long_path(program: &Path, files: &Files, loss: u8) -> io::Result<Sample> {
+    let link = Link::emulated(&format!("{}%", f64::from(loss) / 10.0))?;
+    let source = files.folder.path().join("medium");
+    let mut sample = copy(&link, program, files, &source, files.medium, Protect::Aead)?;
+    let packets = files.medium as f64 / LONG_PATH_PAYLOAD / (1.0 - f64::from(loss) / 1e3);
+    let ideal = packets * 1500.0 * 8.0 / 1e9;
+    sample.note = Some(format!(
+        "the path takes {ideal:.2} s; with 3 % more and 8 round trips {:.2} s",
+        ideal / 0.97 + 0.8
+    ));
+    Ok(sample)
 }
 
 /// The small files.
@@ -102,7 +125,7 @@ fn copy(
     bytes: u64,
     protect: Protect,
 ) -> io::Result<Sample> {
-    let target = files.target()?;
+    let target = files.target(bytes)?;
     let token = files.folder.path().join("token");
     if !token.exists() {
         let mut keys = Command::new(program);
@@ -161,7 +184,7 @@ fn listening(lines: &mut impl BufRead) -> io::Result<String> {
 
 /// `tar` straight into a TCP connection, and out of it.
 fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
-    let target = files.target()?;
+    let target = files.target(files.small)?;
     let mut options = TcpOptions::default();
     options.congestion_control = Some("cubic".into());
     let to = link.address(Side::B);
@@ -213,6 +236,9 @@ impl Drop for Ended {
 }
 
 const LARGE: u64 = 2_000_000_000;
+const MEDIUM: u64 = 1_000_000_000;
+/// File data in a packet of 1500 bytes: without headers of IPv4, UDP and OBJECT, and the tag.
+const LONG_PATH_PAYLOAD: f64 = 1424.0;
 const SMALL: u64 = 20_000;
 const SMALL_LEN: u64 = 10 << 10;
 const PER_FOLDER: u64 = 100;

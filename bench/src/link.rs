@@ -1,15 +1,18 @@
-//! Where data goes: two namespaces joined by a veth pair, or loopback where there may be none.
+//! Where data goes: two namespaces joined by a veth pair, or loopback where there may be none; and
+//! an emulated long path.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command};
 
+use longhaul_lab::{Testbed, TestbedOptions, Topology};
 use longhaul_sys::netns::{NetnsPair, Side};
 
 /// The path between the two ends.
 pub(crate) enum Link {
     Namespaces { pair: NetnsPair, mtu: u16 },
     Loopback { why: String },
+    Emulated { testbed: Testbed },
 }
 
 impl Link {
@@ -20,8 +23,19 @@ impl Link {
         }
     }
 
+    /// 1 Gb/s and a round trip of 100 ms between two hosts; `loss` of the packets are lost at random
+    /// on the way there.
+    pub(crate) fn emulated(loss: &str) -> io::Result<Self> {
+        let _ = longhaul_lab::clean_up()?;
+        let topology = LONG_PATH.replace("LOSS", loss);
+        let topology = Topology::parse(&topology).map_err(io::Error::other)?;
+        let testbed = Testbed::new(&topology, &TestbedOptions::default());
+        Ok(Self::Emulated { testbed: testbed.map_err(io::Error::other)? })
+    }
+
     pub(crate) fn describe(&self) -> String {
         match self {
+            Self::Emulated { testbed } => testbed.topology().links[0].describe(),
             Self::Namespaces { mtu, .. } => {
                 format!("two network namespaces joined by a veth pair, MTU {mtu}")
             }
@@ -34,6 +48,7 @@ impl Link {
         match self {
             Self::Namespaces { .. } => side.ipv4(),
             Self::Loopback { .. } => Ipv4Addr::LOCALHOST.into(),
+            Self::Emulated { testbed } => host(testbed, side).ipv4(),
         }
     }
 
@@ -41,7 +56,7 @@ impl Link {
     pub(crate) fn datagram(&self) -> u16 {
         match self {
             Self::Namespaces { mtu, .. } => mtu - HEADERS,
-            Self::Loopback { .. } => 1500 - HEADERS,
+            Self::Loopback { .. } | Self::Emulated { .. } => 1500 - HEADERS,
         }
     }
 
@@ -55,6 +70,7 @@ impl Link {
             Self::Namespaces { pair, .. } => pair.run_in(side, work)?,
             // A thread of its own here too, whose CPU time is that of the work.
             Self::Loopback { .. } => std::thread::scope(|scope| join(scope.spawn(work))),
+            Self::Emulated { testbed } => host(testbed, side).run(work)?,
         }
     }
 
@@ -63,6 +79,10 @@ impl Link {
         match self {
             Self::Namespaces { pair, .. } => pair.spawn_in(side, command),
             Self::Loopback { .. } => command.spawn(),
+            Self::Emulated { testbed } => {
+                let command = std::mem::replace(command, Command::new("true"));
+                testbed.spawn(host(testbed, side), command)
+            }
         }
     }
 
@@ -94,10 +114,30 @@ impl Link {
     }
 }
 
+fn host(testbed: &Testbed, side: Side) -> &longhaul_lab::Host {
+    match side {
+        Side::A => &testbed.hosts()[0],
+        Side::B => &testbed.hosts()[1],
+    }
+}
+
 /// The thread's result; its panic goes on here.
 fn join<T>(thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+const LONG_PATH: &str = r#"
+name = "long path"
+about = "1 Gb/s, 100 ms, random loss"
+[[node]]
+name = "host"
+[[node]]
+name = "peer"
+[[link]]
+name = "wan"
+between = ["host", "peer"]
+both = { delay = "50ms", rate = "1Gbps" }
+forward = { loss = "LOSS" }
+"#;
 /// IPv4 and UDP.
 const HEADERS: u16 = 28;

@@ -98,11 +98,18 @@ pub struct Unmeasured {
 
 /// How a row is measured.
 pub(crate) enum Method {
-    Blast { batched: bool },
+    Blast {
+        batched: bool,
+    },
     Engine(Protect),
     Copy(Protect),
     Small(Mover),
-    Pump { congestion_control: &'static str, secure: bool },
+    /// Parts in a thousand that are lost.
+    LongPath(u8),
+    Pump {
+        congestion_control: &'static str,
+        secure: bool,
+    },
 }
 
 impl Method {
@@ -118,6 +125,7 @@ impl Method {
             Self::Engine(protect) => engine::memory(link, quick, protect),
             Self::Copy(protect) => copies::large(link, &options.program, files, protect),
             Self::Small(mover) => copies::small(link, &options.program, files, mover),
+            Self::LongPath(loss) => copies::long_path(&options.program, files, loss),
             Self::Pump { congestion_control, secure } => {
                 pump::pump(link, quick, congestion_control, secure)
             }
@@ -159,6 +167,9 @@ pub(crate) fn transfers() -> Vec<(Row, Method)> {
             Method::Small(Mover::Longhaul),
         ),
         (row("tar | TCP cubic | tar", "nothing; the same small files"), Method::Small(Mover::Tar)),
+        (row("cp 1 Gb/s, 100 ms", LONG_PATH_WORK), Method::LongPath(0)),
+        (row("cp same, 0.1 % lost", LONG_PATH_WORK), Method::LongPath(1)),
+        (row("cp same, 1 % lost", LONG_PATH_WORK), Method::LongPath(10)),
         (row("TCP cubic", "nothing"), Method::Pump { congestion_control: "cubic", secure: false }),
         (row("TCP bbr", "nothing"), Method::Pump { congestion_control: "bbr", secure: false }),
         (
@@ -171,6 +182,8 @@ pub(crate) fn transfers() -> Vec<(Row, Method)> {
         ),
     ]
 }
+
+const LONG_PATH_WORK: &str = "1 GB over an emulated path, as cp aead";
 
 /// Load average over a minute; zero where the kernel does not tell.
 pub(crate) fn load() -> f64 {
