@@ -28,6 +28,8 @@ pub struct Path {
     held: bool,
     /// When feedback last opened a window that had been full.
     opened: Instant,
+    /// Share of the last batches that left late through the sender's fault, in 1/256.
+    lateness: u32,
     /// What the governor allows now.
     allowed: Pacing,
     bound: Bound,
@@ -62,6 +64,7 @@ impl Path {
             in_flight: 0,
             held: false,
             opened: now,
+            lateness: 0,
             allowed,
             bound,
             deliveries: Vec::new(),
@@ -106,7 +109,10 @@ impl Path {
 
     fn renew(&mut self, now: Instant) {
         self.governor.set_controller_bound(self.controller.metrics().bound);
-        let (allowed, bound) = self.governor.allow(self.controller.pacing());
+        let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
+        if self.lateness > MOSTLY_LATE {
+            bound = Bound::SenderCpu;
+        }
         self.governor.account(now, bound);
         self.pacer.set(now, allowed);
         self.allowed = allowed;
@@ -144,8 +150,15 @@ impl Path {
         self.allowed.window
     }
 
-    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64, application_limited: bool) {
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        application_limited: bool,
+        late: bool,
+    ) {
         self.in_flight += bytes;
+        self.lateness = (self.lateness * 31 + if late { 256 } else { 0 }) / 32;
         self.pacer.on_sent(now, bytes);
         let sent = Sent { bytes, in_flight: self.in_flight, application_limited };
         let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
@@ -210,6 +223,8 @@ impl Path {
     }
 }
 
+/// Of 256: more than this is late when the sender's processor sets the rate.
+const MOSTLY_LATE: u32 = 128;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 
@@ -235,5 +250,44 @@ mod tests {
         assert_eq!(renewed.rate, Rate::from_mbps(130));
         // Lane 1 has fallen silent.
         assert_eq!(path.joined(at(30), LaneId(0), sample(90)), sample(90));
+    }
+
+    #[test]
+    fn a_sender_behind_what_it_may_send_is_late_unless_the_window_held_it() {
+        let at = |us| Instant::ZERO + Duration::from_secs(1) + Duration::from_micros(us);
+        let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_gbps(1)) };
+        let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+        let rtt = Duration::from_millis(10);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let burst = path.quantum() * 2;
+        path.on_sent(at(0), burst, false, false);
+        let full = path.pacer.full_since();
+        assert!(!path.is_sender_late(full + LATE));
+        assert!(path.is_sender_late(full + LATE * 2));
+        path.hold();
+        assert!(!path.is_sender_late(full + LATE * 2));
+        let feedback = full + LATE * 4;
+        path.on_feedback(feedback, &Feedback::default());
+        assert!(!path.is_sender_late(feedback + LATE));
+        assert!(path.is_sender_late(feedback + LATE * 2));
+    }
+
+    #[test]
+    fn a_sender_that_is_mostly_late_is_the_bound() {
+        let at = |us| Instant::ZERO + Duration::from_secs(1) + Duration::from_micros(us);
+        let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_gbps(1)) };
+        let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+        let rtt = Duration::from_millis(10);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let bound_after = |path: &mut Path, late| {
+            for _ in 0..100 {
+                path.on_sent(at(0), 1500, false, late);
+            }
+            path.on_feedback(at(1), &Feedback::default());
+            path.allowed().1
+        };
+        assert_eq!(bound_after(&mut path, false), Bound::UserLimit);
+        assert_eq!(bound_after(&mut path, true), Bound::SenderCpu);
+        assert_eq!(bound_after(&mut path, false), Bound::UserLimit);
     }
 }

@@ -136,6 +136,9 @@ struct Receiver {
     /// Share of the buffer that may be in use, in 1/1024.
     share: u64,
     capacity: Option<Rate>,
+    /// Most bytes in flight in this round, and in the last.
+    flight: u64,
+    last_flight: u64,
     /// After losses in the host: what it managed, rising slowly.
     cap: Option<Rate>,
     cut: Instant,
@@ -147,6 +150,7 @@ impl Controller for Auto {
     }
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
+        self.receiver.flight = self.receiver.flight.max(sent.in_flight);
         if let State::Startup(startup) = &mut self.state {
             startup.on_sent(cx.now, sent);
         }
@@ -273,6 +277,8 @@ impl Auto {
                 buffer: None,
                 share: 384,
                 capacity: None,
+                flight: 0,
+                last_flight: 0,
                 cap: None,
                 cut: start.now,
             },
@@ -283,6 +289,9 @@ impl Auto {
         let receiver = &mut self.receiver;
         receiver.buffer = feedback.receiver.socket_buffer.map(Bytes::get).or(receiver.buffer);
         receiver.capacity = feedback.receiver.capacity.or(receiver.capacity);
+        if round.is_some() {
+            receiver.last_flight = core::mem::take(&mut receiver.flight);
+        }
         if feedback.lost.socket + feedback.lost.host > 0
             && cx.now - receiver.cut > self.model.round_time(cx.rtt)
         {
@@ -320,7 +329,9 @@ impl Auto {
             let limit = model.product(model.recent()) * 2 + buffer * self.receiver.share / 1024;
             if limit < window && !matches!(self.state, State::Startup(_)) {
                 window = limit;
-                bound = Bound::ReceiverBuffer;
+                if self.receiver.flight.max(self.receiver.last_flight) >= limit / 4 * 3 {
+                    bound = Bound::ReceiverBuffer;
+                }
             }
         }
         let limits = [self.receiver.capacity, self.receiver.cap];

@@ -493,7 +493,7 @@ impl Lane {
         let state_interval = path.rtt().smoothed() / 4;
         self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
         self.addresses.on_sent(to, total);
-        path.on_sent(now, total, self.outbox.backlog_bytes() == 0);
+        path.on_sent(now, total, self.outbox.backlog_bytes() == 0, late);
         Transmit {
             to,
             first: PacketNumber::new(first),
