@@ -189,6 +189,17 @@ fn held_bookings_are_committed_or_lapse() {
         })
         .unwrap();
     let lapsed = lapsed.unwrap();
+    // What happened before is told to those who come late, as long as it is known.
+    let mut whats = Vec::new();
+    for after in [lapsed.number - 1, 0, u64::MAX] {
+        client
+            .watch(Some(after), |news| {
+                whats.push(news.what);
+                false
+            })
+            .unwrap();
+    }
+    assert_eq!(whats, ["lapsed", "reset", "reset"]);
     assert_eq!((lapsed.what.as_str(), lapsed.booking.unwrap().id), ("lapsed", first.id));
     assert_eq!(problem(client.commit(first.id)).detail, "booking 0 is lapsed already");
 }

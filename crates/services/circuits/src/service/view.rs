@@ -112,8 +112,11 @@ impl View {
     /// The changes after number `after`; `None` if some of them are forgotten.
     pub fn changes_after(&self, after: u64) -> Option<impl Iterator<Item = &Change>> {
         let first = self.changes.front().map_or(self.latest + 1, |change| change.number);
-        let known = after + 1 >= first && after <= self.latest;
-        known.then(|| self.changes.iter().filter(move |change| change.number > after))
+        let next = after.saturating_add(1);
+        let known = next >= first && after <= self.latest;
+        // They are numbered without gaps.
+        let skipped = usize::try_from(next.saturating_sub(first)).unwrap_or(usize::MAX);
+        known.then(|| self.changes.iter().skip(skipped))
     }
 
     /// Shows a ledger as it is.
