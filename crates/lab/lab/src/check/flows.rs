@@ -61,9 +61,11 @@ pub(super) fn stream(testbed: &Testbed, spec: &Stream) -> io::Result<Outcome> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&receiver, spec, &done));
-        let sending = send(&sender, to, spec);
+        // On a thread of its own, whose priority ends with it.
+        let sending = scope.spawn(|| send(&sender, to, spec)).join();
         done.store(true, Ordering::Release);
         let arrivals = join(receiving)?;
+        let sending = sending.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let overflow = receiver.memory()?.drops;
         Ok(Outcome { sending: sending?, arrivals, port: to.port(), overflow })
     })
@@ -186,6 +188,13 @@ fn attend() {
     let _ = host::run_first();
 }
 
+/// Faster streams would keep others off the processor.
+fn attend_to(spec: &Stream) {
+    if spec.rate <= ATTENDED {
+        attend();
+    }
+}
+
 /// The first host and the last: the only two, or the ends of a chain.
 fn ends(testbed: &Testbed) -> (&Host, &Host) {
     let hosts = testbed.hosts();
@@ -207,6 +216,7 @@ pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, U
 }
 
 fn send(socket: &UdpSocket, to: SocketAddr, spec: &Stream) -> io::Result<Duration> {
+    attend_to(spec);
     clock::use_precise_timers()?;
     let size = usize::from(spec.size - if spec.ipv6 { 48 } else { 28 });
     let start = clock::now();
@@ -237,10 +247,7 @@ fn send(socket: &UdpSocket, to: SocketAddr, spec: &Stream) -> io::Result<Duratio
 }
 
 fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<Vec<Arrival>> {
-    // Faster streams would keep others off the processor.
-    if spec.rate <= ATTENDED {
-        attend();
-    }
+    attend_to(spec);
     let mut arrivals = Vec::with_capacity(spec.count as usize);
     let mut memory = vec![0; 65536];
     let mut quiet_since = clock::now();
@@ -273,7 +280,7 @@ pub(super) fn join<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-const ATTENDED: Rate = Rate::from_gbps(1);
+const ATTENDED: Rate = Rate::from_gbps(4);
 /// When it was sent, and how long it took on the way there.
 const PROBE: usize = 16;
 const ECT0: u8 = 2;

@@ -74,7 +74,9 @@ pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
 /// What comes through a path that is offered more is its rate, within 1 %.
 pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
     for (mbps, ipv6) in [(20, false), (100, true), (1_000, false), (2_500, false)] {
-        let conditions = format!("delay = \"5ms\", rate = \"{mbps}Mbps\"");
+        // 50 ms, in which a sender may be late.
+        let queue = mbps * 1_000_000 / 8 / 20;
+        let conditions = format!("delay = \"5ms\", rate = \"{mbps}Mbps\", queue = \"{queue}B\"");
         let testbed = report.testbed(&format!("both = {{ {conditions} }}"))?;
         if ipv6 && testbed.hosts()[0].ipv6().is_none() {
             continue;
@@ -179,10 +181,11 @@ pub(super) fn out_of_order(outcome: &Outcome) -> u64 {
     count
 }
 
-/// IP-layer megabits per second of 1500-byte packets, without the first and last tenth.
+/// IP-layer megabits per second of 1500-byte packets, when the queue had time to fill and before it
+/// may run empty.
 fn arrival_rate(outcome: &Outcome) -> f64 {
     let arrivals = &outcome.arrivals;
-    let middle = &arrivals[arrivals.len() / 10..arrivals.len() * 9 / 10];
+    let middle = &arrivals[arrivals.len() / 4..arrivals.len() * 9 / 10];
     let (Some(first), Some(last)) = (middle.first(), middle.last()) else { return f64::NAN };
     // Those that came together with the first had their time before it.
     let together = middle.iter().take_while(|arrival| arrival.at == first.at).count();
@@ -201,13 +204,13 @@ node = [{ name = "host" }, { name = "gateway" }, { name = "far-gateway" }, { nam
 [[link]]
 name = "lan"
 between = ["host", "gateway"]
-both = { delay = "2ms", rate = "1Gbps" }
+both = { delay = "2ms", rate = "1Gbps", queue = "20MB" }
 [[link]]
 name = "wan"
 between = ["gateway", "far-gateway"]
-both = { delay = "25ms", rate = "1Gbps" }
+both = { delay = "25ms", rate = "1Gbps", queue = "20MB" }
 [[link]]
 name = "far-lan"
 between = ["far-gateway", "peer"]
-both = { delay = "2ms", rate = "1Gbps" }
+both = { delay = "2ms", rate = "1Gbps", queue = "20MB" }
 "#;
