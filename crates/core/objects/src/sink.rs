@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
-use longhaul_wire::{Bottleneck, Entry, EntryKind, SinkMessage, Summary};
+use longhaul_wire::{Bottleneck, Entry, EntryKind, SinkMessage, SourceReport, Summary};
 
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
@@ -123,6 +123,8 @@ pub struct Sink {
     stats: SinkStats,
     cpu_time: Duration,
     bottleneck: Bottleneck,
+    /// What the source said last of its sending.
+    source_report: Option<SourceReport>,
 }
 
 /// What a sink is told at its start.
@@ -325,6 +327,7 @@ impl Sink {
             stats: SinkStats::default(),
             cpu_time: Duration::ZERO,
             bottleneck: Bottleneck::Unknown,
+            source_report: None,
         }
     }
 
@@ -372,6 +375,11 @@ impl Sink {
             cpu_time: self.cpu_time,
             bottleneck: self.bottleneck,
         }
+    }
+
+    /// What the source said last of its sending, if it did. Nothing here depends on it.
+    pub fn source_report(&self) -> Option<&SourceReport> {
+        self.source_report.as_ref()
     }
 
     /// Counts so far.

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::{Entry, SourceMessage, Summary};
+use longhaul_wire::{Entry, SourceMessage, SourceReport, Summary};
 
 use crate::layout::Layout;
 use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
@@ -53,6 +53,8 @@ pub struct Source {
     failed: BTreeMap<EntryId, String>,
     failures: Vec<Failure>,
     stats: SourceStats,
+    /// Not sent to the sink yet.
+    report: Option<SourceReport>,
     result: Option<Summary>,
 }
 
@@ -245,6 +247,7 @@ impl Source {
             failed: BTreeMap::new(),
             failures: Vec::new(),
             stats: SourceStats::default(),
+            report: None,
             result: None,
         }
     }
@@ -260,6 +263,9 @@ impl Source {
             let (entry, reason) = first.remove_entry();
             self.settle(entry, EntryState::Failed);
             return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), reason });
+        }
+        if let Some(report) = self.report.take() {
+            return Some(SourceMessage::Report(report));
         }
         self.poll_hashes().or_else(|| self.poll_manifest())
     }
@@ -323,6 +329,12 @@ impl Source {
             note_failure(&mut self.failures, id, entry, &reason);
         }
         self.failed.insert(id, reason);
+    }
+
+    /// Tells the sink how sending goes (REPORT); one that was not sent yet is replaced. The driver
+    /// does so now and then, and when it has the [`Source::result`].
+    pub fn report(&mut self, report: SourceReport) {
+        self.report = Some(report);
     }
 
     /// The entry, while it is not settled.

@@ -50,8 +50,9 @@ pub use header::{
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
 };
 pub use message::{
-    Bottleneck, Direction, Entry, EntryKind, EntryPath, InvalidPath, MAX_MESSAGE, MAX_PATH,
-    ManifestObject, Message, MessageReader, Refused, Request, SinkMessage, SourceMessage, Summary,
+    Bottleneck, Direction, Entry, EntryKind, EntryPath, InvalidPath, Losses, MAX_MESSAGE, MAX_PATH,
+    ManifestObject, Message, MessageReader, Refused, Request, SinkMessage, SourceMessage,
+    SourceReport, Summary,
 };
 pub use reader::Reader;
 pub use record::{

@@ -3,6 +3,7 @@
 
 mod entry;
 mod reader;
+mod report;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +14,7 @@ use longhaul_units::{Bytes, Duration, ObjectId};
 
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::reader::MessageReader;
+pub use self::report::{Losses, SourceReport};
 use crate::close::cut_reason;
 use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
 
@@ -106,6 +108,8 @@ pub enum SourceMessage {
         /// Why, for people.
         reason: String,
     },
+    /// REPORT: how sending goes; a later one replaces it.
+    Report(SourceReport),
 }
 
 /// An object of a manifest: the contents of consecutive file entries.
@@ -184,6 +188,12 @@ macro_rules! bottlenecks {
             $(#[doc = concat!("\"", $name, "\".")] $variant = $code,)*
         }
 
+        impl Default for Bottleneck {
+            fn default() -> Self {
+                Self::Unknown
+            }
+        }
+
         impl Bottleneck {
             /// The value of a code; [`Self::Unknown`] for those that are not defined.
             pub const fn from_code(code: u8) -> Self {
@@ -253,6 +263,7 @@ impl Message {
             ENTRY_REFUSED => "ENTRY_REFUSED",
             RESULT => "RESULT",
             REFUSED => "REFUSED",
+            REPORT => "REPORT",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -262,7 +273,9 @@ impl Message {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
             }),
-            MANIFEST..=ENTRY_FAILED => Self::Source(SourceMessage::decode(number, &mut r)?),
+            MANIFEST..=ENTRY_FAILED | REPORT => {
+                Self::Source(SourceMessage::decode(number, &mut r)?)
+            }
             _ => Self::Sink(SinkMessage::decode(number, &mut r)?),
         };
         r.finish()?;
@@ -382,6 +395,7 @@ impl SourceMessage {
                 w.bytes(values.as_flattened())
             }),
             Self::EntryFailed { entry, reason } => entry_reason(out, ENTRY_FAILED, *entry, reason),
+            Self::Report(report) => append(out, REPORT, |w| report.encode(w)),
         }
     }
 
@@ -416,6 +430,7 @@ impl SourceMessage {
                 }
                 Ok(Self::Hashes { object, first_group, values: values.to_vec() })
             }
+            REPORT => Ok(Self::Report(SourceReport::decode(r)?)),
             _ => Ok(Self::EntryFailed { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() }),
         }
     }
@@ -569,6 +584,7 @@ const CONFIRM: u64 = 9;
 const ENTRY_REFUSED: u64 = 10;
 const RESULT: u64 = 11;
 const REFUSED: u64 = 12;
+const REPORT: u64 = 13;
 
 #[cfg(test)]
 mod tests;

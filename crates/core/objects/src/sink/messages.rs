@@ -37,6 +37,10 @@ impl Sink {
                 }
                 Ok(())
             }
+            SourceMessage::Report(report) => {
+                self.source_report = Some(report);
+                Ok(())
+            }
         }
     }
 

@@ -9,7 +9,9 @@ use longhaul_objects::{
     Verdict,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
-use longhaul_wire::{Entry, EntryKind, ManifestObject, SinkMessage, SourceMessage, Summary};
+use longhaul_wire::{
+    Entry, EntryKind, ManifestObject, SinkMessage, SourceMessage, SourceReport, Summary,
+};
 use proptest::prelude::*;
 
 fn sink() -> Sink {
@@ -392,7 +394,22 @@ fn any_source_message() -> impl Strategy<Value = SourceMessage> {
             SourceMessage::Hashes { object, first_group, values: vec![[1; 32]; count] }
         }),
         1 => small().prop_map(|entry| SourceMessage::EntryFailed { entry, reason: "no".into() }),
+        1 => Just(SourceMessage::Report(SourceReport::default())),
     ]
+}
+
+#[test]
+fn the_latest_report_of_the_source_counts() {
+    let mut source = source();
+    let mut sink = sink();
+    let report = |packets_sent| SourceReport { packets_sent, ..SourceReport::default() };
+    source.report(report(1));
+    source.report(report(2));
+    let Some(message) = source.poll_message() else { panic!("nothing to say") };
+    assert_eq!(message, SourceMessage::Report(report(2)));
+    assert_eq!(sink.source_report(), None);
+    sink.handle(message).unwrap();
+    assert_eq!(sink.source_report(), Some(&report(2)));
 }
 
 proptest! {

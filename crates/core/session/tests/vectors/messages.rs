@@ -3,9 +3,9 @@
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, ObjectId};
 use longhaul_wire::{
-    Bottleneck, CloseCode, Direction, Entry, EntryKind, EntryPath, JOIN_LEN, ManifestObject,
-    Message, MessageReader, RecordHead, Refused, Request, SinkMessage, SourceMessage, Summary,
-    Writer,
+    Bottleneck, CloseCode, Direction, Entry, EntryKind, EntryPath, JOIN_LEN, Losses,
+    ManifestObject, Message, MessageReader, RecordHead, Refused, Request, SinkMessage,
+    SourceMessage, SourceReport, Summary, Writer,
 };
 
 use crate::page::Page;
@@ -65,6 +65,17 @@ fn messages(page: &mut Page) {
         bottleneck: Bottleneck::Network,
     };
     show(page, "RESULT", SinkMessage::Result(summary).into());
+    let report = SourceReport {
+        packets_sent: 703_000,
+        packets_resent: 712,
+        lost: Losses { congestion: 90, random: 600, socket: 3, host: 0, sender: 8, unknown: 2 },
+        rtt: Duration::from_micros(100_250),
+        rtt_min: Duration::from_micros(100_020),
+        bound: Bottleneck::UserLimit,
+        bottleneck: Bottleneck::Network,
+        cpu_time: Duration::from_micros(1_500_000),
+    };
+    show(page, "REPORT", SourceMessage::Report(report).into());
     let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };
     show(page, "REFUSED", refused.into());
 }

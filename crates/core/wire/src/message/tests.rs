@@ -67,6 +67,18 @@ fn literal_bytes() {
     check(&[&[35, 4, 2, 5][..], &[7; 32]].concat(), hashes);
     let failed = SourceMessage::EntryFailed { entry: 9, reason: "gone".into() };
     check(b"\x06\x05\x09gone", failed);
+    let report = SourceReport {
+        packets_sent: 1,
+        packets_resent: 2,
+        lost: Losses { congestion: 3, random: 4, socket: 5, host: 6, sender: 7, unknown: 8 },
+        rtt: Duration::from_micros(9),
+        rtt_min: Duration::from_micros(10),
+        bound: Bottleneck::UserLimit,
+        bottleneck: Bottleneck::Network,
+        cpu_time: Duration::from_micros(11),
+    };
+    check(&[14, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 11], SourceMessage::Report(report));
+    assert_eq!(report.lost.total(), 33);
 
     check(&[2, 6, 4], SinkMessage::Accept { objects: 4 });
     let have = SinkMessage::Have { object: ObjectId(2), groups: vec![0..3, 5..6] };
@@ -89,7 +101,7 @@ fn literal_bytes() {
 fn forbidden_values() {
     for bytes in [
         &[0][..],                                  // no type
-        &[1, 13],                                  // unknown type
+        &[1, 14],                                  // unknown type
         &[4, 1, 3, 0, 0],                          // direction
         &[4, 1, 1, 8, 0],                          // flag
         &[6, 1, 1, 0, 1, 1, 0],                    // zero byte in a path
@@ -104,6 +116,7 @@ fn forbidden_values() {
         &[8, 2, 0, 0, 1, 1, 0, 0, 1], // object without entries
         &[8, 2, 0, 0, 1, 1, 0, 1, 0], // object without bytes
         &[3, 5, 0, 0xff],             // reason is not UTF-8
+        &[13, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1], // report without its last field
         &[0x80, 0x10, 0, 1],          // longer than 1 MiB: no need to wait for it
     ] {
         assert!(decode(bytes).is_err(), "{bytes:?}");
@@ -195,6 +208,27 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
+fn report() -> impl Strategy<Value = SourceReport> {
+    let numbers = prop::collection::vec(number(), 11);
+    (numbers, 0u8..10, 0u8..10).prop_map(|(n, bound, bottleneck)| SourceReport {
+        packets_sent: n[0],
+        packets_resent: n[1],
+        lost: Losses {
+            congestion: n[2],
+            random: n[3],
+            socket: n[4],
+            host: n[5],
+            sender: n[6],
+            unknown: n[7],
+        },
+        rtt: Duration::from_micros(n[8]),
+        rtt_min: Duration::from_micros(n[9]),
+        bound: Bottleneck::from_code(bound),
+        bottleneck: Bottleneck::from_code(bottleneck),
+        cpu_time: Duration::from_micros(n[10]),
+    })
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let reason = || ".{0,60}";
     let id = || any::<u32>().prop_map(ObjectId);
@@ -226,6 +260,7 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (number(), reason())
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
+        report().prop_map(SourceMessage::Report),
     ];
     let result = (number(), number(), number(), number(), number(), 0u8..10).prop_map(
         |(confirmed, failed, bytes, resumed, cpu, bottleneck)| {
@@ -309,7 +344,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..13) {
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..14) {
         let _ = decode(&bytes);
         let mut body = vec![kind];
         body.extend(&bytes);
