@@ -9,6 +9,7 @@ mod datagrams;
 mod fallback;
 mod program;
 mod relay;
+mod reports;
 mod server;
 mod signals;
 mod storage;

@@ -82,8 +82,8 @@ pub struct CpArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", help = profile_help())]
     #[arg(value_parser = PossibleValuesParser::new(Profile::names()), hide_possible_values = true)]
     pub profile: String,
-    /// Most to send, as IP-layer bits per second with headers, like 1.6Gbps; profiles without a
-    /// rate control of their own send at it
+    /// Most that the side with the files sends, as IP-layer bits per second with headers, like
+    /// 1.6Gbps; profiles without a rate control of their own send at it
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// Protection of the data on its way; it is verified at the end whatever this says

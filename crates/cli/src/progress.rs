@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_rate_control::Bound;
 use longhaul_transfer::{Progress, Snapshot};
 use longhaul_units::Bytes;
+use longhaul_wire::Bottleneck;
 
 use crate::output::Output;
 use crate::report::entries;
@@ -93,8 +93,8 @@ fn figures(snapshot: &Snapshot) -> String {
         parts.push(format!("loss {}", percent(snapshot.packets_lost, snapshot.packets_sent)));
     }
     match snapshot.bound {
-        None | Some(Bound::Application) => {}
-        Some(bound) => parts.push(format!("limited by: {bound}")),
+        Bottleneck::Unknown => {}
+        bound => parts.push(format!("limited by: {bound}")),
     }
     parts.join(", ")
 }
@@ -139,7 +139,7 @@ mod tests {
             rtt: Duration::from_millis(100),
             packets_sent: 290_000,
             packets_lost: 290,
-            bound: Some(Bound::ReceiverDisk),
+            bound: Bottleneck::ReceiverDisk,
             ..Snapshot::default()
         };
         assert_eq!(amounts(&snapshot), "38 % of 1.07 GB, 950 Mb/s, 5 s left");

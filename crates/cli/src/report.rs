@@ -1,8 +1,8 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_rate_control::LossCounts;
 use longhaul_transfer::{CopyReport, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
 
 use crate::progress::{milliseconds, percent};
@@ -89,14 +89,17 @@ pub(crate) fn entries(count: u64) -> String {
 }
 
 /// How many were lost of how many, and where.
-fn losses(lost: &LossCounts, sent: u64) -> String {
+fn losses(lost: &Losses, sent: u64) -> String {
     if lost.total() == 0 {
         return format!("none of {sent} packets lost");
     }
     let places = [
-        (lost.network, "on the path"),
+        (lost.congestion, "to congestion"),
+        (lost.random, "by chance"),
         (lost.socket, "at the receiver's socket"),
         (lost.host, "elsewhere in the receiving host"),
+        (lost.sender, "in the sending host"),
+        (lost.unknown, "on the path"),
     ];
     let places: Vec<String> = places
         .iter()
@@ -106,15 +109,14 @@ fn losses(lost: &LossCounts, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
-/// Losses by cause. What is lost on the path is of unknown cause: neither end can see why.
-fn lost(lost: &LossCounts) -> Value {
+fn lost(lost: &Losses) -> Value {
     json!({
-        "congestion": 0,
-        "random": 0,
+        "congestion": lost.congestion,
+        "random": lost.random,
         "socket": lost.socket,
         "host": lost.host,
-        "sender": 0,
-        "unknown": lost.network,
+        "sender": lost.sender,
+        "unknown": lost.unknown,
     })
 }
 
@@ -147,7 +149,7 @@ mod tests {
             rtt: Duration::from_micros(100_250),
             packets_sent: 703_000,
             packets_resent: 712,
-            lost: LossCounts { network: 700, socket: 3, host: 0 },
+            lost: Losses { congestion: 90, random: 600, socket: 3, host: 0, sender: 8, unknown: 2 },
             bottleneck: Bottleneck::Network,
             cpu_local: Duration::from_millis(1_500),
             cpu_remote: None,
@@ -165,8 +167,8 @@ mod tests {
             "bytes": 1_000_000_000, "files": 12, "seconds": 10.0, "setup_seconds": 0.512,
             "goodput_bps": 800_000_000, "carrier": "udp", "profile": "auto", "protect": "aead",
             "rtt_ms": 100.25, "packets_sent": 703_000, "packets_resent": 712,
-            "lost": { "congestion": 0, "random": 0, "socket": 3, "host": 0, "sender": 0,
-                "unknown": 700 },
+            "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
+                "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "failures": [], "notices": [],
         });
@@ -184,8 +186,8 @@ mod tests {
         assert_eq!(
             sentence(&report()),
             "1.00 GB in 12 entries copied and verified in 10.00 s: 800 Mb/s (UDP, auto, aead, \
-             RTT 100 ms); lost 0.10 % of 703000 packets: 700 on the path, 3 at the receiver's \
-             socket; bottleneck: network"
+             RTT 100 ms); lost 0.10 % of 703000 packets: 90 to congestion, 600 by chance, 3 at \
+             the receiver's socket, 8 in the sending host, 2 on the path; bottleneck: network"
         );
     }
 }

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_objects::Fsync;
-use longhaul_rate_control::{Bound, LossCounts};
 use longhaul_session::Token;
 use longhaul_units::Rate;
-use longhaul_wire::{Bottleneck, Protect};
+use longhaul_wire::{Bottleneck, Losses, Protect};
 
 /// Port of a server unless told, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7420;
@@ -124,14 +123,15 @@ pub struct Snapshot {
     pub resumed_bytes: u64,
     /// Goodput.
     pub rate: Rate,
-    /// Smoothed RTT.
+    /// Smoothed RTT; zero if unknown. This and what follows is as the side with the data says; in a
+    /// pull it is up to half a second old.
     pub rtt: Duration,
-    /// Packets sent and lost so far, as far as this side knows.
+    /// Packets sent so far.
     pub packets_sent: u64,
-    /// Packets taken as lost.
+    /// Packets lost.
     pub packets_lost: u64,
     /// What limits the rate now.
-    pub bound: Option<Bound>,
+    pub bound: Bottleneck,
     /// Since the start.
     pub elapsed: Duration,
 }
@@ -155,17 +155,17 @@ pub struct CopyReport {
     pub protect: Protect,
     /// Smallest RTT.
     pub rtt: Duration,
-    /// Packets sent by the side with the data.
+    /// Packets sent by the side with the data, of every kind.
     pub packets_sent: u64,
     /// Of those, carrying bytes sent before.
     pub packets_resent: u64,
-    /// Packets taken as lost, by cause.
-    pub lost: LossCounts,
-    /// What bounded the rate.
+    /// Of those, lost, by cause.
+    pub lost: Losses,
+    /// What bounded the rate for the longest time.
     pub bottleneck: Bottleneck,
     /// CPU time of this process.
     pub cpu_local: Duration,
-    /// CPU time of the peer for this transfer, if told.
+    /// CPU time of the peer's process during this transfer, if told.
     pub cpu_remote: Option<Duration>,
     /// Bytes that were durable from an earlier run.
     pub resumed_bytes: u64,

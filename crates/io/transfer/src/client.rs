@@ -14,11 +14,11 @@ use longhaul_session::{ClientConfig, Session};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bytes, Duration, Instant, Rate};
-use longhaul_wire::{Bottleneck, Carrier, CloseCode, Direction, ReceiveLimits, Request};
+use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, SourceReport};
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::carrier::{Hub, Mailbox, join_all};
-use crate::connection::{Lanes, Totals, UdpLanes, mailboxes, start_side};
+use crate::connection::{Lanes, Reports, UdpLanes, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
@@ -329,10 +329,12 @@ impl Running {
     fn watch(&mut self, progress: &Progress, stop: &Stop) -> End {
         let server = self.server;
         let mut received = 0;
+        let mut reports = Reports::new();
         loop {
             let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
             progress.set(self.snapshot());
             received = self.lanes.vouch(&self.control, received);
+            reports.tell(&self.side, &self.lanes);
             if let Some(end) = self.judge(&state) {
                 return end;
             }
@@ -385,7 +387,6 @@ impl Running {
 
     fn snapshot(&mut self) -> Snapshot {
         let now = clock::now();
-        let totals = self.lanes.totals();
         let mut snapshot = match &self.side {
             Side::Source(source) => {
                 let stats = source.stats();
@@ -415,12 +416,21 @@ impl Running {
         };
         snapshot.rate =
             self.rates.update(now, snapshot.bytes_done.saturating_sub(snapshot.resumed_bytes));
-        snapshot.rtt = totals.rtt;
-        snapshot.packets_sent = totals.packets_sent;
-        snapshot.packets_lost = totals.lost.total();
-        snapshot.bound = totals.bound;
+        let sending = self.sending();
+        snapshot.rtt = sending.rtt;
+        snapshot.packets_sent = sending.packets_sent;
+        snapshot.packets_lost = sending.lost.total();
+        snapshot.bound = sending.bound;
         snapshot.elapsed = now - self.started;
         snapshot
+    }
+
+    /// How sending goes, as the side that sends says.
+    fn sending(&self) -> SourceReport {
+        match &self.side {
+            Side::Source(_) => self.lanes.totals().sending,
+            Side::Sink(sink) => sink.source_report().unwrap_or_default(),
+        }
     }
 
     fn lanes_backlog(&self) -> u64 {
@@ -457,10 +467,10 @@ impl Running {
     }
 
     fn report(&self, elapsed: Duration, options: &CopyOptions) -> CopyReport {
-        let totals: Totals = self.lanes.totals();
+        let sending = self.sending();
         let state = self.hub.state();
         let setup = state.validated.map_or(elapsed, |at| at - self.started);
-        let (bytes, files, resumed, cpu_remote, bottleneck, failures) = match &self.side {
+        let (bytes, files, resumed, cpu_remote, failures) = match &self.side {
             Side::Source(source) => {
                 let result = source.result();
                 let told = result.as_ref();
@@ -469,7 +479,6 @@ impl Running {
                     told.map_or(0, |r| r.confirmed),
                     told.map_or(0, |r| r.resumed.get()),
                     told.map(|r| r.cpu_time),
-                    totals.bottleneck(),
                     source.failures(),
                 )
             }
@@ -479,8 +488,7 @@ impl Running {
                     stats.confirmed_bytes,
                     stats.confirmed.into(),
                     stats.resumed_bytes,
-                    None,
-                    Bottleneck::Unknown,
+                    sink.source_report().map(|report| report.cpu_time),
                     sink.failures(),
                 )
             }
@@ -493,11 +501,11 @@ impl Running {
             carrier: self.lanes.name(),
             profile: options.profile.clone(),
             protect: self.session.protect,
-            rtt: totals.rtt_min,
-            packets_sent: totals.packets_sent,
-            packets_resent: totals.packets_resent,
-            lost: totals.lost,
-            bottleneck,
+            rtt: sending.rtt_min,
+            packets_sent: sending.packets_sent,
+            packets_resent: sending.packets_resent,
+            lost: sending.lost,
+            bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
             cpu_remote,
             resumed_bytes: resumed,

@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::{Bound, LossCounts};
+use longhaul_engine::{LaneConfig, Path, Role};
+use longhaul_rate_control::Bound;
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_units::{Bytes, Duration, LaneId, Rate};
-use longhaul_wire::{Bottleneck, CloseCode};
+use longhaul_units::{Bytes, Duration, Instant, LaneId};
+use longhaul_wire::{Bottleneck, CloseCode, Losses, SourceReport};
 
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, close_all, join_all};
 use crate::control::Control;
 use crate::hub::{Side, TransferHub};
 use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
+use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -50,18 +51,18 @@ impl Lanes {
             Self::Tcp(lanes) => {
                 let info = lanes.view().info;
                 let resent = u64::from(info.segments_resent);
-                Totals {
+                let sending = SourceReport {
                     packets_sent: u64::from(info.segments_sent),
                     packets_resent: resent,
-                    received: info.bytes_received + info.bytes_acknowledged,
                     // The kernel does not tell why it resent.
-                    lost: LossCounts { network: resent, ..LossCounts::default() },
+                    lost: Losses { unknown: resent, ..Losses::default() },
                     rtt: info.rtt,
                     rtt_min: info.rtt_min,
-                    bound: Some(Bound::Network),
-                    limited_by: Some(Bound::Network),
-                    ..Totals::default()
-                }
+                    bound: Bottleneck::Network,
+                    bottleneck: Bottleneck::Network,
+                    cpu_time: Duration::ZERO,
+                };
+                Totals { sending, received: info.bytes_received + info.bytes_acknowledged }
             }
         }
     }
@@ -91,6 +92,14 @@ pub(crate) struct UdpLanes {
     path: Arc<Mutex<Path>>,
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Vec<JoinHandle<()>>,
+    belief: Mutex<Belief>,
+}
+
+/// What of a path is known by having looked at it again and again.
+#[derive(Debug, Default)]
+struct Belief {
+    judge: LossJudge,
+    rtt_min: Option<Duration>,
 }
 
 /// Mailboxes for `count` lanes.
@@ -110,7 +119,13 @@ impl UdpLanes {
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
         let path = Arc::new(Mutex::new(path));
-        let mut lanes = Self { mailboxes, path, views: Vec::new(), threads: Vec::new() };
+        let mut lanes = Self {
+            mailboxes,
+            path,
+            views: Vec::new(),
+            threads: Vec::new(),
+            belief: Mutex::default(),
+        };
         for (i, (socket, remote)) in sockets.into_iter().enumerate() {
             let lane = LaneId(i as u16);
             let role = match session.role {
@@ -158,52 +173,43 @@ impl UdpLanes {
     /// Counters of all lanes together.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
+        let mut sums = LossSums::default();
         for view in &self.views {
             let view = lock(view).clone();
-            totals.add(&view.stats);
-            totals.send_failures += view.send_failures;
+            sums.add(&view.stats, view.refused);
+            totals.received += view.stats.packets_received;
+            totals.sending.packets_resent += view.stats.packets_resent;
         }
+        let mut belief = lock(&self.belief);
+        let Belief { judge, rtt_min } = &mut *belief;
         let path = lock(&self.path);
-        totals.rtt = path.rtt().smoothed();
-        totals.rtt_min = path.rtt().min();
-        let (rate, bound) = path.allowed();
-        totals.allowed = rate;
-        totals.bound = Some(bound);
-        totals.limited_by = Some(path.governor().limited_by());
+        let (_, bound) = path.allowed();
+        judge.observe(sums.sent, &path.metrics());
+        if path.rtt().has_sample() {
+            let min = path.rtt().min();
+            totals.sending.rtt = path.rtt().smoothed();
+            totals.sending.rtt_min = *rtt_min.insert(rtt_min.map_or(min, |least| least.min(min)));
+        }
+        totals.sending.packets_sent = sums.sent;
+        totals.sending.lost = judge.divide(&sums);
+        totals.sending.bound = bottleneck(bound);
+        totals.sending.bottleneck = bottleneck(path.governor().limited_by());
         totals
     }
 }
 
 /// Sums over the lanes of a connection, and the state of their path.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    pub packets_sent: u64,
-    pub packets_resent: u64,
+    /// How sending goes; CPU time is not known here.
+    pub sending: SourceReport,
     /// Grows while the peer shows that it lives.
     pub received: u64,
-    pub lost: LossCounts,
-    pub send_failures: u64,
-    pub rtt: Duration,
-    pub rtt_min: Duration,
-    pub allowed: Rate,
-    pub bound: Option<Bound>,
-    pub limited_by: Option<Bound>,
 }
 
-impl Totals {
-    fn add(&mut self, stats: &LaneStats) {
-        self.packets_sent += stats.packets_sent;
-        self.packets_resent += stats.packets_resent;
-        self.received += stats.packets_received;
-        self.lost.network += stats.lost.network;
-        self.lost.socket += stats.lost.socket;
-        self.lost.host += stats.lost.host;
-    }
-
-    /// What limited the rate for the longest time, for reports.
-    pub fn bottleneck(&self) -> Bottleneck {
-        self.limited_by.map_or(Bottleneck::Unknown, |bound| Bottleneck::from_code(bound.code()))
-    }
+/// A bound, as the peer is told.
+fn bottleneck(bound: Bound) -> Bottleneck {
+    Bottleneck::from_code(bound.code())
 }
 
 /// UDP payload that the device towards `remote` takes; that of Ethernet where it is not known.
@@ -250,5 +256,34 @@ pub(crate) fn start_side(side: &Side, hub: &Arc<TransferHub>) -> io::Result<Vec<
     Ok(threads)
 }
 
+/// When the sink is told how sending goes.
+pub(crate) struct Reports {
+    due: Instant,
+}
+
+impl Reports {
+    pub fn new() -> Self {
+        Self { due: clock::now() + REPORT_INTERVAL }
+    }
+
+    /// Tells the peer of `side`, if it is the source and it is time.
+    pub fn tell(&mut self, side: &Side, lanes: &Lanes) {
+        let now = clock::now();
+        if now >= self.due {
+            self.due = now + REPORT_INTERVAL;
+            self.tell_now(side, lanes);
+        }
+    }
+
+    /// The same, whatever the time.
+    pub fn tell_now(&self, side: &Side, lanes: &Lanes) {
+        if let Side::Source(source) = side {
+            source.report(lanes.totals().sending);
+        }
+    }
+}
+
+/// Often enough for a progress display, and next to nothing beside the data.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Threads that read and hash, or hash and write.
 const WORKERS: usize = 2;

@@ -40,8 +40,8 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
-    /// Batches that the local stack refused: they count as lost.
-    pub send_failures: u64,
+    /// Packets that the local stack refused: they count as lost.
+    pub refused: u64,
     pub cpu: Duration,
 }
 
@@ -326,6 +326,9 @@ impl LaneThread {
             deadline = deadline.min(soon);
         }
         self.flooded = false;
+        if deadline > soon {
+            self.publish(now);
+        }
         if may_sleep && deadline > now {
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
             if self.socket.wait(self.mailbox.waker(), deadline, deaf).is_err() {
@@ -339,7 +342,7 @@ impl LaneThread {
         self.view_due = now + VIEW_INTERVAL;
         *lock(&self.shared) = LaneView {
             stats: self.lane.stats(),
-            send_failures: self.sending.failures,
+            refused: self.sending.refused,
             cpu: clock::thread_cpu_time(),
         };
     }

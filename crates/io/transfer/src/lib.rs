@@ -13,6 +13,7 @@ pub mod control;
 pub mod files;
 mod hub;
 mod lane;
+mod losses;
 pub mod memory;
 mod progress;
 mod protection;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, ObjectId};
-use longhaul_wire::{Bottleneck, SourceMessage};
+use longhaul_wire::{Bottleneck, SourceMessage, SourceReport};
 
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox};
@@ -224,6 +224,11 @@ impl SinkDriver {
 
     pub fn stats(&self) -> SinkStats {
         *lock(&self.sink).stats()
+    }
+
+    /// What the source said last of its sending.
+    pub fn source_report(&self) -> Option<SourceReport> {
+        lock(&self.sink).source_report().copied()
     }
 
     /// Entries that could not be copied: path and reason.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
+use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent};
-use longhaul_wire::{SinkMessage, Summary};
+use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
 use crate::buffer::{Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox, Outgoing};
@@ -29,6 +30,7 @@ pub(crate) struct SourceDriver {
     drained: AtomicBool,
     stopped: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
+    cpu_at_start: Duration,
 }
 
 /// Bytes that wait in the lanes before reading pauses: enough for the time that reading and
@@ -53,6 +55,7 @@ impl SourceDriver {
             drained: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             mailboxes,
+            cpu_at_start: clock::process_cpu_time(),
         }
     }
 
@@ -164,6 +167,13 @@ impl SourceDriver {
         lock(&self.source).handle(message).map_err(|error| error.to_string())?;
         self.notify();
         Ok(())
+    }
+
+    /// Tells the sink how sending goes.
+    pub fn report(&self, sending: SourceReport) {
+        let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
+        lock(&self.source).report(SourceReport { cpu_time, ..sending });
+        self.wake_messages();
     }
 
     /// The next message for the sink.

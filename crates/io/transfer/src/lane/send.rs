@@ -26,7 +26,8 @@ pub(super) struct Sending {
     packets: Vec<u8>,
     headers: [[u8; OBJECT_HEADER_LEN]; BATCH_MAX],
     tags: [[u8; CLEAR_TAG_LEN]; BATCH_MAX],
-    pub failures: u64,
+    /// Packets that the local stack refused.
+    pub refused: u64,
 }
 
 type Groups = BTreeMap<(ObjectId, u64), Arc<Buffer>>;
@@ -40,7 +41,7 @@ impl Sending {
             packets: Vec::with_capacity(PAYLOAD_MAX),
             headers: [[0; OBJECT_HEADER_LEN]; BATCH_MAX],
             tags: [[0; CLEAR_TAG_LEN]; BATCH_MAX],
-            failures: 0,
+            refused: 0,
         }
     }
 
@@ -82,14 +83,31 @@ impl Sending {
             }
         };
         match result {
-            Ok(_) => Ok(()),
+            Ok(sent) => {
+                self.refused += self.unsent(transmit, sent);
+                Ok(())
+            }
             Err(error) => {
-                self.failures += 1;
+                // A size probe that the device does not take is answered by that, and not lost.
+                if transmit.what != What::Control || !matches!(error, SendError::TooLarge) {
+                    self.refused += u64::from(transmit.packets);
+                }
                 let size = match transmit.what {
                     What::Control => self.packets.len() as u16,
                     What::Objects { payload } => self.segment(payload),
                 };
                 Err(matches!(error, SendError::TooLarge).then_some(size))
+            }
+        }
+    }
+
+    /// Packets behind the `sent` bytes of a batch that did not go as a whole.
+    fn unsent(&self, transmit: &Transmit, sent: usize) -> u64 {
+        match transmit.what {
+            What::Control => 0,
+            What::Objects { payload } => {
+                let gone = sent.div_ceil(usize::from(self.segment(payload)));
+                u64::from(transmit.packets).saturating_sub(gone as u64)
             }
         }
     }

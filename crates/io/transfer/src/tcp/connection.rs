@@ -361,6 +361,8 @@ impl Worker {
     }
 
     fn handle_frames(&mut self, bytes: &[u8]) -> Result<(), Closed> {
+        // Whoever acts on what the peer says counts what it says it about.
+        self.publish(clock::now());
         for frame in Frames::new(bytes) {
             let frame = frame.map_err(|error| violation(error.to_string()))?;
             match (frame, &mut self.stream) {

@@ -1,0 +1,115 @@
+//! What a copy says of itself at its end: the same whichever way the data went.
+
+use std::fs;
+
+use longhaul_transfer::{CarrierChoice, CopyOptions, CopyReport};
+use longhaul_units::{Duration, Rate};
+use longhaul_wire::Bottleneck;
+
+use crate::program::Program;
+use crate::relay::{Relay, Way};
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::{assert_same, noise};
+
+#[test]
+fn a_pull_says_what_a_push_says() {
+    limited(|test| {
+        for (carrier, packets) in [(CarrierChoice::Udp, PACKETS), (CarrierChoice::Tcp, SEGMENTS)] {
+            for lanes in [1, 3] {
+                for report in
+                    there_and_back(test, |options| CopyOptions { carrier, lanes, ..options })
+                {
+                    assert!(report.packets_sent > packets, "{report:?}");
+                    assert!(report.packets_resent < report.packets_sent, "{report:?}");
+                    assert!(report.rtt > Duration::ZERO, "{report:?}");
+                    assert!(report.cpu_remote.is_some_and(|time| !time.is_zero()), "{report:?}");
+                    assert_ne!(report.bottleneck, Bottleneck::Unknown, "{report:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_rate_limits_whoever_sends() {
+    limited(|test| {
+        let rate = Some(Rate::from_mbps(40));
+        for profile in ["auto", "fixed"] {
+            let limited = |options| CopyOptions { rate, profile: profile.into(), ..options };
+            for report in there_and_back(test, limited) {
+                assert_eq!(report.bottleneck, Bottleneck::UserLimit, "{report:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn losses_on_the_path_are_told_both_ways() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, BYTES)).unwrap();
+        let server = Server::start(test);
+        for lossy in [Way::ToServer, Way::ToClient] {
+            let mut count = 0;
+            let tap = move |way, datagram: &[u8]| {
+                count += u32::from(way == lossy && datagram.len() > 1_000);
+                match way == lossy && count % 50 == 49 {
+                    true => Vec::new(),
+                    false => vec![datagram.to_vec()],
+                }
+            };
+            let relay = Relay::tapped(server.address, Box::new(tap));
+            let options = match lossy {
+                Way::ToServer => push(&test.here("f"), relay.address, b"g"),
+                Way::ToClient => pull(relay.address, b"g", &test.here("g")),
+            };
+            let report = run(test, &options).unwrap();
+            let lost = report.lost;
+            assert!(lost.total() > PACKETS / 100 && report.packets_resent > 0, "{report:?}");
+            assert_eq!(lost.sender, 0, "{report:?}");
+        }
+        assert_same(&test.here("f"), &test.here("g"));
+    });
+}
+
+#[test]
+fn the_program_says_the_same_both_ways() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, BYTES)).unwrap();
+        let server = Server::start(test);
+        let there = format!("lh://{}/f", server.address);
+        let pushed = Program::cp(test, &["here/f", &there]).end();
+        let pulled = Program::cp(test, &[&there, "here/g"]).end();
+        let keys = |ended: &crate::program::Ended| -> Vec<String> {
+            ended.json().as_object().unwrap().keys().cloned().collect()
+        };
+        assert_eq!(keys(&pushed), keys(&pulled));
+        for copy in [pushed, pulled] {
+            copy.assert_succeeded();
+            let json = copy.json();
+            assert!(json["packets_sent"].as_u64().unwrap() > PACKETS, "{json}");
+            assert!(json["cpu_seconds"]["remote"].as_f64().unwrap() > 0.0, "{json}");
+            assert_ne!(json["bottleneck"], "unknown", "{json}");
+            assert!(copy.stderr.contains("packets"), "{copy:?}");
+            assert!(!copy.stderr.contains("bottleneck: unknown"), "{copy:?}");
+        }
+    });
+}
+
+/// A file pushed, and pulled back.
+fn there_and_back(test: &Test, with: impl Fn(CopyOptions) -> CopyOptions) -> [CopyReport; 2] {
+    fs::write(test.here("f"), noise(1, BYTES)).unwrap();
+    let server = Server::start(test);
+    let pushed = run(test, &with(push(&test.here("f"), server.address, b"g"))).unwrap();
+    let pulled = run(test, &with(pull(server.address, b"g", &test.here("g")))).unwrap();
+    assert_same(&test.here("f"), &test.here("g"));
+    fs::remove_file(test.here("g")).unwrap();
+    fs::remove_file(test.there("g")).unwrap();
+    [pushed, pulled]
+}
+
+const BYTES: usize = 4_000_000;
+/// Jumbo frames are the largest that are tried.
+const PACKETS: u64 = 4_000_000 / 8_972;
+/// The loopback device takes segments of up to 64 KiB, and the kernel counts some of them together.
+const SEGMENTS: u64 = 4_000_000 / 131_072;
