@@ -1,5 +1,8 @@
 use std::fs::{File, OpenOptions};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
@@ -18,6 +21,8 @@ pub struct Sqlite {
     runtime: Runtime,
     connection: SqliteConnection,
     epoch: i64,
+    /// Ends before the lock is given up.
+    _checkpoints: Checkpoints,
     /// Held while the store is open.
     _lock: File,
 }
@@ -34,6 +39,7 @@ impl Sqlite {
             .synchronous(SqliteSynchronous::Full)
             .locking_mode(SqliteLockingMode::Normal)
             .disable_statement_logging();
+        options = options.pragma("wal_autocheckpoint", "0");
         if let Some(bytes) = max_bytes {
             options = options.pragma("max_page_count", (bytes / PAGE_BYTES).max(1).to_string());
         }
@@ -43,7 +49,8 @@ impl Sqlite {
             Ok(connection)
         });
         let connection = connection.map_err(failed)?;
-        Ok(Self { runtime, connection, epoch: 0, _lock: lock })
+        let checkpoints = Checkpoints::start(options)?;
+        Ok(Self { runtime, connection, epoch: 0, _checkpoints: checkpoints, _lock: lock })
     }
 }
 
@@ -80,6 +87,50 @@ impl Store for Sqlite {
     }
 
     fn resign(&mut self) {}
+}
+
+/// Carries the log written ahead over into the file, on a connection and a thread of its own: in
+/// the writer's way, each of its syncs would be a pause that bookings notice.
+#[derive(Debug)]
+struct Checkpoints {
+    /// Closed to end the thread.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    fn start(options: SqliteConnectOptions) -> Result<Self, StoreError> {
+        let (stop, stopped) = channel::<()>();
+        let runtime = runtime()?;
+        let opened = runtime.block_on(SqliteConnection::connect_with(&options));
+        let mut connection = opened.map_err(failed)?;
+        let thread = std::thread::Builder::new().name("checkpoints".into());
+        let thread = thread.spawn(move || {
+            while stopped.recv_timeout(CHECKPOINT_EVERY) == Err(RecvTimeoutError::Timeout) {
+                // What fails now is done later; a full disk is told by the next append.
+                let passive = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
+                let done: Result<(i64, i64, i64), _> =
+                    runtime.block_on(passive.fetch_one(&mut connection));
+                // With little left to carry over, the writer waits for moments only.
+                if done.is_ok_and(|(_, pages, _)| pages > PAGES_AHEAD) {
+                    let restart = sqlx::query("PRAGMA wal_checkpoint(RESTART)");
+                    let _ = runtime.block_on(restart.execute(&mut connection));
+                }
+            }
+        });
+        let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Keeps other processes out as long as the file is open.
@@ -134,3 +185,6 @@ SELECT value ->> 'seq', ?1, value ->> 'tick', value ->> 'project', value ->> 'ac
 FROM json_each(?2) WHERE (SELECT epoch FROM leader) = ?1";
 /// SQLite's own default.
 const PAGE_BYTES: u64 = 4096;
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
+/// Pages of the log written ahead above which it begins anew: 64 MiB.
+const PAGES_AHEAD: i64 = 16_384;
