@@ -1,6 +1,7 @@
 //! Whether emulated paths do what they promise, measured from outside: with real sockets at both
 //! ends, against what was asked for.
 
+mod blast;
 mod flows;
 mod losses;
 mod tcp;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_units::Rate;
 
-use super::flows::{self, Stream, tcp};
-use super::times::stream_of;
+use super::blast::blast;
+use super::flows::tcp;
 use super::{CheckError, Report};
 
 /// Reno under random loss gets what Mathis and others foresaw (1997): a window of sqrt(3/2p), here
@@ -46,15 +46,9 @@ pub(super) fn capacity(report: &mut Report<'_>) -> Result<(), CheckError> {
     report.close(testbed)?;
 
     let testbed = report.testbed("both = { delay = \"1ms\" }")?;
-    let rate = Rate::from_gbps(10);
-    let spec = Stream { rate, ..stream_of(1_600_000, 1500, 43) };
-    // What the receiver cannot take is no fault of the path.
-    let outcome = flows::stream(&testbed, &spec).map_err(|error| report.system(error))?;
-    let bytes = outcome.arrivals.len() as u64 * u64::from(spec.size);
-    let (first, last) = (outcome.arrivals.first(), outcome.arrivals.last());
-    let taken = first.zip(last).map_or(Duration::ZERO, |(first, last)| last.at.since(first.at));
-    let carried = Rate::from_bytes_over(bytes, taken);
-    at_least(report, "UDP super-packets, IP layer", 8_000.0, megabits(carried));
+    let carried = blast(&testbed, Rate::from_gbps(12), Duration::from_secs(2))
+        .map_err(|error| report.system(error))?;
+    at_least(report, "UDP super-packets, offered 12 Gb/s", 8_000.0, megabits(carried));
     report.close(testbed)?;
     Ok(())
 }
