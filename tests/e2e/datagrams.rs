@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use longhaul_transfer::{CarrierChoice, CopyOptions};
@@ -93,18 +94,21 @@ fn a_stranger_receives_nothing() {
 #[test]
 fn an_outage_shorter_than_patience_is_survived() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        fs::write(test.here("f"), noise(1, 16_000_000)).unwrap();
         let server = Server::start(test);
-        let mut count = 0;
-        let tap = move |_, datagram: &[u8]| {
-            count += 1;
-            if (400..1_000).contains(&count) && count % 300 < 250 {
-                return Vec::new();
-            }
-            vec![datagram.to_vec()]
-        };
-        let relay = Relay::tapped(server.address, Box::new(tap));
-        tampered(test, push(&test.here("f"), relay.address, b"f"));
+        let relay = Relay::start(server.address);
+        let options = slowly(push(&test.here("f"), relay.address, b"f"));
+        let copying = Copying::start(test, options);
+        for moved in [1_000_000, 5_000_000] {
+            copying.moved(moved);
+            relay.block_udp();
+            thread::sleep(OUTAGE);
+            relay.pass_udp();
+        }
+        let report = copying.end().unwrap();
+        assert!(report.verified, "{report:?}");
+        assert_eq!(report.carrier, "udp");
+        assert!(report.lost.total() > 0, "{report:?}");
         assert_same(&test.here("f"), &test.there("f"));
     });
 }
@@ -201,3 +205,6 @@ fn a_stranger_with_a_stolen_datagram_gets_no_data() {
         assert!(stolen > 0 && received <= 3 * stolen, "{received} for {stolen}");
     });
 }
+
+/// Long enough for everything in flight to be lost, far shorter than the idle timeout.
+const OUTAGE: Duration = Duration::from_millis(1_500);

@@ -81,6 +81,11 @@ impl Relay {
         self.switches.no_udp.store(true, Ordering::Relaxed);
     }
 
+    /// From now on datagrams are passed on again.
+    pub fn pass_udp(&self) {
+        self.switches.no_udp.store(false, Ordering::Relaxed);
+    }
+
     /// From now on everything is swallowed, as when a cable is cut.
     pub fn cut(&self) {
         self.switches.silent.store(true, Ordering::Relaxed);
