@@ -67,11 +67,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("received   {datagrams} datagrams in {calls} calls");
     println!(
         "relay      {:.1} % of a core",
-        report.forward.cpu.as_secs_f64() / elapsed.as_secs_f64() * 100.0
+        report.forward.cpu.unwrap_or_default().as_secs_f64() / elapsed.as_secs_f64() * 100.0
     );
     println!(
         "lateness   mean {:?}, worst {:?}; {} super-packets dropped before the path",
-        report.forward.lateness_mean, report.forward.lateness_max, report.forward.overflows
+        report.forward.lateness_typical, report.forward.lateness_max, report.forward.overflows
     );
     Ok(())
 }

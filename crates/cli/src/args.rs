@@ -161,9 +161,10 @@ pub enum KeysCommand {
 /// `longhaul demo`.
 ///
 /// Makes a tree of files in memory, starts a server and a client of this program, and puts an
-/// emulated path between them: a relay in user space on loopback addresses, no root needed. Then it
-/// compares the copy byte for byte, says what the path allowed, what was reached and where the
-/// losses went, and removes everything.
+/// emulated path between them: in network namespaces as root or where users may have user
+/// namespaces, with kernel TCP over the same path for comparison; elsewhere by a relay in user
+/// space on loopback addresses. Then it compares the copy byte for byte, says what the path allowed,
+/// what was reached and where the losses went, and removes everything.
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub struct DemoArgs {

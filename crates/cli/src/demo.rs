@@ -1,25 +1,26 @@
 //! `longhaul demo`: a server and a client of this program with an emulated path between them.
 
 pub mod relay;
+mod stage;
 mod summary;
 mod tree;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_transfer::Stop;
 use longhaul_units::{Bytes, Rate};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use self::relay::{EmulatedPath, Relay};
+use self::relay::EmulatedPath;
+use self::stage::{Emulation, Stage};
 use self::summary::Outcome;
 use crate::args::DemoArgs;
 use crate::failure::Failure;
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::usage("a demo needs a --size and a --rate above zero"));
     }
     let path = emulated(args);
+    let stage = Stage::set_up(&path, output);
     let stop = Stop::default();
     signals::install(&stop, None, Again::Wait).map_err(cannot("wait for signals"))?;
     let folder = workplace(args.size)?;
@@ -48,17 +50,18 @@ pub(crate) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
         made.files, args.rate, args.rtt, args.loss
     ));
 
-    let (mut server, relay, at) = Server::start(&root, &secret, &path)?;
-    let copied = copy(&source, &secret, at, output, &stop);
-    let relayed = relay.stop().map_err(cannot("run the emulated path"))?;
+    let (mut server, emulation, at) = Server::start(&stage, &root, &secret, &path)?;
+    let copied = copy(&stage, &source, &secret, at, output, &stop);
+    let emulated = emulation.end(&stage).map_err(cannot("run the emulated path"))?;
     going_on(&stop)?;
     let copied = copied.map_err(|failure| server.explain(failure))?;
     server.finish();
+    let tcp = stage.kernel_tcp(&copied, output, &stop);
 
     output.say("comparing what arrived with what was sent, byte for byte");
     tree::compare(&source, &root.join("data"), &stop).map_err(Failure::failed)?;
     going_on(&stop)?;
-    let outcome = Outcome { path, made, copied, relayed };
+    let outcome = Outcome { path, made, copied, emulated, tcp };
     output.result(&outcome.json(), outcome.text());
     Ok(())
 }
@@ -112,21 +115,20 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server, and a relay before it, at a port that is free for both, and tells where
-    /// the relay is. A port that was free may be taken the next moment, hence several attempts.
+    /// Starts a server behind the emulated path, and tells where a client finds it. A port that was
+    /// free may be taken the next moment, hence several attempts.
     fn start(
+        stage: &Stage,
         root: &Path,
         secret: &Path,
         path: &EmulatedPath,
-    ) -> Result<(Self, Relay, SocketAddr), Failure> {
+    ) -> Result<(Self, Emulation, SocketAddr), Failure> {
         let mut last = Failure::failed("no free port");
         for _ in 0..ATTEMPTS {
-            let Some(port) = free_port() else { continue };
-            let at = SocketAddr::new(RELAY.into(), port);
-            let server = SocketAddr::new(SERVER.into(), port);
-            let started = Self::spawn(root, secret, server).and_then(|process| {
-                let relay = Relay::start(at, server, path);
-                Ok((process, relay.map_err(cannot("start the emulated path"))?, at))
+            let Some((server, at)) = stage.addresses() else { continue };
+            let started = Self::spawn(stage, root, secret, server).and_then(|process| {
+                let emulation = stage.emulate(at, server, path);
+                Ok((process, emulation.map_err(cannot("start the emulated path"))?, at))
             });
             match started {
                 Ok(started) => return Ok(started),
@@ -136,13 +138,19 @@ impl Server {
         Err(last)
     }
 
-    fn spawn(root: &Path, secret: &Path, listen: SocketAddr) -> Result<Self, Failure> {
+    fn spawn(
+        stage: &Stage,
+        root: &Path,
+        secret: &Path,
+        listen: SocketAddr,
+    ) -> Result<Self, Failure> {
         let mut command = this_program()?;
         command.args(["serve", "--once", "--listen", &listen.to_string()]);
         command.args([OsStr::new("--root"), root.as_ref()]);
         command.args([OsStr::new("--token-file"), secret.as_ref()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = Process(command.spawn().map_err(cannot("start the server"))?);
+        let started = stage.spawn(stage::End::Server, command);
+        let mut process = Process(started.map_err(cannot("start the server"))?);
         let stderr = process.0.stderr.take().ok_or_else(|| Failure::failed("no standard error"))?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -191,6 +199,7 @@ impl Drop for Process {
 
 /// Runs `longhaul cp` and returns its JSON.
 fn copy(
+    stage: &Stage,
     source: &Path,
     secret: &Path,
     at: SocketAddr,
@@ -207,7 +216,8 @@ fn copy(
         command.arg("-v");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut process = Process(command.spawn().map_err(cannot("start the client"))?);
+    let started = stage.spawn(stage::End::Client, command);
+    let mut process = Process(started.map_err(cannot("start the client"))?);
     let mut stdout = process.0.stdout.take().ok_or_else(|| Failure::failed("no output"))?;
     let (sender, result) = channel();
     std::thread::spawn(move || {
@@ -243,18 +253,6 @@ fn this_program() -> Result<Command, Failure> {
     std::env::current_exe().map(Command::new).map_err(cannot("find this program"))
 }
 
-/// A port that is free for TCP and UDP at both addresses.
-fn free_port() -> Option<u16> {
-    let first = TcpListener::bind((RELAY, 0)).ok()?;
-    let port = first.local_addr().ok()?.port();
-    let _second = TcpListener::bind((SERVER, port)).ok()?;
-    for ip in [RELAY, SERVER] {
-        let address = SocketAddr::new(IpAddr::V4(ip), port);
-        let _free = UdpSocket::bind(address, &UdpOptions::default()).ok()?;
-    }
-    Some(port)
-}
-
 fn going_on(stop: &Stop) -> Result<(), Failure> {
     if stop.is_requested() { Err(stopped()) } else { Ok(()) }
 }
@@ -267,9 +265,6 @@ fn cannot<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> Failure {
     move |error| Failure::failed(format!("cannot {what}: {error}"))
 }
 
-/// The client knows one port for TCP and UDP, so relay and server differ by address.
-const RELAY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SHARED_MEMORY: &str = "/dev/shm";
 /// For records, and so as not to take the last of it.
 const ROOM: u64 = 64 << 20;

@@ -47,7 +47,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 /// Takes the privileges that testbeds need, and removes what killed ones left. Before any thread.
-fn prepare(output: &Output) -> Result<(), Failure> {
+pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         become_root_of_own().map_err(|error| {
             Failure::failed(format!(
@@ -69,7 +69,7 @@ fn prepare(output: &Output) -> Result<(), Failure> {
 }
 
 /// Wrong topologies are the user's fault, the rest is not.
-fn cannot_build(error: TestbedError) -> Failure {
+pub(crate) fn cannot_build(error: TestbedError) -> Failure {
     match error {
         TestbedError::Topology(error) => Failure::usage(error.to_string()),
         error => Failure::failed(error.to_string()),

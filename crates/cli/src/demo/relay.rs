@@ -83,8 +83,8 @@ pub struct DirectionReport {
     pub queue_delay_max: Duration,
     /// Datagrams released.
     pub released: u64,
-    /// Mean time by which they were released late.
-    pub lateness_mean: Duration,
+    /// Typical time by which they were released late: a relay's mean, a testbed's median.
+    pub lateness_typical: Duration,
     /// Longest such time.
     pub lateness_max: Duration,
     /// Super-packets that this host dropped before the relay could read them, which the emulated
@@ -92,8 +92,8 @@ pub struct DirectionReport {
     pub overflows: u64,
     /// Datagrams that this host would not send on.
     pub unsent: u64,
-    /// CPU time of the direction's thread.
-    pub cpu: Duration,
+    /// CPU time of the direction's thread, where it has one.
+    pub cpu: Option<Duration>,
 }
 
 impl Relay {

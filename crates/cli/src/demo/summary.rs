@@ -7,6 +7,7 @@ use longhaul_units::{Bytes, Duration, Rate};
 use serde_json::{Value, json};
 
 use super::relay::{DirectionReport, EmulatedPath, RelayReport};
+use super::stage::KernelTcp;
 use super::tree::Made;
 use crate::progress::{milliseconds, percent};
 
@@ -16,7 +17,9 @@ pub(super) struct Outcome {
     pub made: Made,
     /// The JSON of `longhaul cp`.
     pub copied: Value,
-    pub relayed: RelayReport,
+    pub emulated: RelayReport,
+    /// Kernel TCP over the same path, where there was a testbed.
+    pub tcp: Vec<KernelTcp>,
 }
 
 impl Outcome {
@@ -52,11 +55,11 @@ impl Outcome {
                 "lost_queue": report.path.dropped(DropReason::Queue),
                 "lost_mtu": report.path.dropped(DropReason::Mtu),
                 "queue_ms_max": ms(report.queue_delay_max),
-                "late_ms_mean": ms(report.lateness_mean),
+                "late_ms": ms(report.lateness_typical),
                 "late_ms_max": ms(report.lateness_max),
                 "overflows": report.overflows,
                 "unsent": report.unsent,
-                "cpu_seconds": report.cpu.as_secs_f64(),
+                "cpu_seconds": report.cpu.map(|cpu| cpu.as_secs_f64()),
             })
         };
         json!({
@@ -65,12 +68,18 @@ impl Outcome {
                 "rtt_ms": ms(self.path.rtt),
                 "loss": f64::from(self.path.loss.as_ppb()) / 1e9,
                 "queue_bytes": self.path.queue.get(),
-                "forward": direction(&self.relayed.forward),
-                "backward": direction(&self.relayed.backward),
+                "forward": direction(&self.emulated.forward),
+                "backward": direction(&self.emulated.backward),
             },
             "allowed_bps": self.allowed().as_bps(),
             "allowed_seconds": self.allowed_time().as_secs_f64(),
             "cp": self.copied,
+            "tcp": self.tcp.iter().map(|tcp| json!({
+                "congestion_control": "cubic",
+                "streams": tcp.streams,
+                "seconds": tcp.time.as_secs_f64(),
+                "goodput_bps": tcp.goodput.as_bps(),
+            })).collect::<Vec<_>>(),
             "files": self.made.files,
             "bytes": self.made.bytes,
             "identical": true,
@@ -79,8 +88,8 @@ impl Outcome {
 
     /// For a newcomer.
     pub(super) fn text(&self) -> String {
-        let Self { path, made, relayed, .. } = self;
-        let forward = &relayed.forward;
+        let Self { path, made, emulated, .. } = self;
+        let forward = &emulated.forward;
         let seconds = self.number("seconds");
         let goodput = Rate::from_bps(self.count("goodput_bps"));
         let mut out = String::new();
@@ -148,13 +157,33 @@ impl Outcome {
                 self.copied.get("bottleneck").and_then(Value::as_str).unwrap_or("unknown")
             ),
         );
+        for tcp in &self.tcp {
+            let connections = if tcp.streams == 1 { "connection" } else { "connections" };
+            let times = goodput.as_bps() as f64 / tcp.goodput.as_bps().max(1) as f64;
+            line(
+                "beside",
+                format!(
+                    "kernel TCP (CUBIC), {} {connections} over the same path for {:.0} s: {}; \
+                     Longhaul was {times:.0} times as fast, and encrypted and verified",
+                    tcp.streams,
+                    tcp.time.as_secs_f64(),
+                    tcp.goodput
+                ),
+            );
+        }
+        let cpu = match (forward.cpu, emulated.backward.cpu) {
+            (Some(there), Some(back)) => {
+                format!(", {:.1} s of CPU time", (there + back).as_secs_f64())
+            }
+            _ => String::new(),
+        };
         line(
             "emulator",
             format!(
-                "late by {} on average, {} at worst, {:.1} s of CPU time{}",
-                milliseconds(forward.lateness_mean),
-                milliseconds(forward.lateness_max.max(relayed.backward.lateness_max)),
-                (forward.cpu + relayed.backward.cpu).as_secs_f64(),
+                "late by {}, {} at worst{}{}",
+                milliseconds(forward.lateness_typical),
+                milliseconds(forward.lateness_max.max(emulated.backward.lateness_max)),
+                cpu,
                 self.trouble()
             ),
         );
@@ -164,7 +193,7 @@ impl Outcome {
 
     /// What this host lost beside the emulated path, if anything.
     fn trouble(&self) -> String {
-        let both = [&self.relayed.forward, &self.relayed.backward];
+        let both = [&self.emulated.forward, &self.emulated.backward];
         let overflows: u64 = both.iter().map(|report| report.overflows).sum();
         let unsent: u64 = both.iter().map(|report| report.unsent).sum();
         let mut text = String::new();
@@ -211,7 +240,8 @@ mod tests {
                 "packets_resent": 12, "bottleneck": "network",
                 "cpu_seconds": { "local": 1.25, "remote": null },
             }),
-            relayed: RelayReport::default(),
+            emulated: RelayReport::default(),
+            tcp: Vec::new(),
         };
         // 10^9 x 1424 / 1500 x 0.99.
         assert_eq!(outcome.allowed().as_bps(), 939_839_999);

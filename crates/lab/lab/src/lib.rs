@@ -32,6 +32,7 @@ pub mod check;
 mod emulator;
 pub mod load;
 mod packet;
+pub mod pump;
 pub mod testbed;
 pub mod topology;
 

@@ -168,6 +168,11 @@ impl Testbed {
         self.emulator.take_log(link, (direction == Direction::Backward).into())
     }
 
+    /// The first host and the last: the only two, or the ends of a chain.
+    pub fn ends(&self) -> (&Host, &Host) {
+        (&self.hosts[0], &self.hosts[self.hosts.len() - 1])
+    }
+
     /// Whether packets are still carried; when not, [`Testbed::close`] says why.
     pub fn is_running(&self) -> bool {
         self.emulator.is_running()

@@ -206,11 +206,11 @@ impl Thread {
             path: *path.stats(),
             queue_delay_max: path.queue_stats().max_delay,
             released: self.released,
-            lateness_mean: self.late_sum / datagrams.max(1),
+            lateness_typical: self.late_sum / datagrams.max(1),
             lateness_max: self.late_max,
             overflows: self.overflows.iter().map(|count| u64::from(*count)).sum(),
             unsent: self.unsent,
-            cpu: clock::thread_cpu_time().saturating_sub(self.cpu),
+            cpu: Some(clock::thread_cpu_time().saturating_sub(self.cpu)),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Traffic to measure a path with: datagrams that carry a number and a time, and kernel TCP.
 
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use longhaul_sys::clock::WallOffset;
-use longhaul_sys::tcp::TcpOptions;
 use longhaul_sys::udp::{Received, Route, SendError, UdpOptions, UdpSocket, Wait};
 use longhaul_sys::{clock, host};
 use longhaul_units::{Instant, Rate};
@@ -133,56 +132,6 @@ fn arrival(got: &Received) -> Instant {
     got.kernel_time.map_or_else(clock::now, |stamp| WallOffset::sample().to_instant(stamp))
 }
 
-/// Goodput of one TCP connection from the first host to the last, from the time `settle` after
-/// its start until `length` later. The congestion control is named, whatever the host's default.
-pub(super) fn tcp(
-    testbed: &Testbed,
-    congestion_control: &str,
-    settle: Duration,
-    length: Duration,
-) -> io::Result<Rate> {
-    let (from, to) = ends(testbed);
-    let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
-    let target = listener.local_addr()?;
-    let stream = from.run(|| TcpStream::connect_timeout(&target, PATIENCE))??;
-    let (accepted, _) = listener.accept()?;
-    let mut options = TcpOptions::default();
-    options.congestion_control = Some(congestion_control.to_owned());
-    options.apply(&stream)?;
-    // Nobody answers when a path loses everything.
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (received, done) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let sending = scope.spawn(|| {
-            let block = vec![0x5a; BLOCK];
-            while !done.load(Ordering::Relaxed) {
-                (&stream).write_all(&block)?;
-            }
-            Ok::<_, io::Error>(())
-        });
-        let receiving = scope.spawn(|| {
-            let mut block = vec![0; BLOCK];
-            loop {
-                match (&accepted).read(&mut block)? {
-                    0 => return Ok::<_, io::Error>(()),
-                    length => received.fetch_add(length as u64, Ordering::Relaxed),
-                };
-            }
-        });
-        std::thread::sleep(settle);
-        let (start, before) = (clock::now(), received.load(Ordering::Relaxed));
-        std::thread::sleep(length);
-        let bytes = received.load(Ordering::Relaxed) - before;
-        let goodput = Rate::from_bytes_over(bytes, clock::now() - start);
-        done.store(true, Ordering::Relaxed);
-        join(sending)?;
-        // What is still under way is of no interest.
-        accepted.shutdown(Shutdown::Read)?;
-        join(receiving)?;
-        Ok(goodput)
-    })
-}
-
 /// The path is to be measured, not how busy the machine is. Without the privilege it is both.
 fn attend() {
     let _ = host::run_first();
@@ -195,13 +144,7 @@ fn attend_to(spec: &Stream) {
     }
 }
 
-/// The first host and the last: the only two, or the ends of a chain.
-fn ends(testbed: &Testbed) -> (&Host, &Host) {
-    let hosts = testbed.hosts();
-    (&hosts[0], &hosts[hosts.len() - 1])
-}
-
-/// At both [`ends`].
+/// At both ends.
 pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, UdpSocket)> {
     let mut options = UdpOptions::default();
     options.receive_buffer = BUFFER;
@@ -211,7 +154,7 @@ pub(super) fn sockets(testbed: &Testbed, ipv6: bool) -> io::Result<(UdpSocket, U
         let address: IpAddr = address.ok_or(io::ErrorKind::Unsupported)?;
         host.run(|| UdpSocket::bind(SocketAddr::new(address, 0), &options))?
     };
-    let (first, last) = ends(testbed);
+    let (first, last) = testbed.ends();
     Ok((bind(first)?, bind(last)?))
 }
 
@@ -284,8 +227,6 @@ const ATTENDED: Rate = Rate::from_gbps(4);
 /// When it was sent, and how long it took on the way there.
 const PROBE: usize = 16;
 const ECT0: u8 = 2;
-const BLOCK: usize = 256 << 10;
 /// Nothing is to be lost in a socket.
 const BUFFER: usize = 64 << 20;
-const PATIENCE: Duration = Duration::from_secs(20);
 const GLANCE: Duration = Duration::from_millis(20);

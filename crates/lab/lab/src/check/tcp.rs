@@ -1,12 +1,14 @@
 //! The kernel's TCP over emulated paths, and what the machine can carry.
 
+use std::io;
 use std::time::Duration;
 
 use longhaul_units::Rate;
 
 use super::blast::blast;
-use super::flows::tcp;
 use super::{CheckError, Report};
+use crate::Testbed;
+use crate::pump::TcpPump;
 
 /// Reno under random loss gets what Mathis and others foresaw (1997): a window of sqrt(3/2p), here
 /// without delayed acknowledgements' part, as Linux counts acknowledged segments.
@@ -51,6 +53,17 @@ pub(super) fn capacity(report: &mut Report<'_>) -> Result<(), CheckError> {
     at_least(report, "UDP super-packets, offered 12 Gb/s", 8_000.0, megabits(carried));
     report.close(testbed)?;
     Ok(())
+}
+
+/// Goodput of one connection from the time `settle` after its start until `length` later.
+fn tcp(
+    testbed: &Testbed,
+    congestion_control: &str,
+    settle: Duration,
+    length: Duration,
+) -> io::Result<Rate> {
+    let congestion_control = congestion_control.to_owned();
+    TcpPump { congestion_control, streams: 1, settle, length }.run(testbed)
 }
 
 fn at_least(report: &mut Report<'_>, what: &str, least: f64, measured: f64) {
