@@ -8,8 +8,8 @@ use longhaul_wire::Bottleneck;
 
 use crate::program::Program;
 use crate::relay::{Relay, Way};
-use crate::server::{Server, pull, push, run};
-use crate::test::{Test, limited};
+use crate::server::{Copying, Server, pull, push, run, slowly};
+use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, noise};
 
 #[test]
@@ -41,6 +41,22 @@ fn the_rate_limits_whoever_sends() {
                 assert_eq!(report.bottleneck, Bottleneck::UserLimit, "{report:?}");
             }
         }
+    });
+}
+
+#[test]
+fn a_pull_shows_while_it_runs_how_the_server_sends() {
+    limited(|test| {
+        fs::write(test.there("f"), noise(1, 4 * BYTES)).unwrap();
+        let server = Server::start(test);
+        let copying = Copying::start(test, slowly(pull(server.address, b"f", &test.here("f"))));
+        until("the server tells", || {
+            let shown = copying.progress.snapshot();
+            let under_way = shown.bytes_done < 4 * BYTES as u64;
+            (under_way && shown.packets_sent > 0 && shown.bound == Bottleneck::UserLimit)
+                .then_some(())
+        });
+        copying.end().unwrap();
     });
 }
 

@@ -197,3 +197,54 @@ impl Sending {
         socket.send(route, &slices, Some(self.segment(payload)), Wait::UntilReady)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    use longhaul_engine::Role;
+    use longhaul_session::{Direction, LaneKeys, SessionSecret};
+    use longhaul_sys::udp::UdpOptions;
+    use longhaul_units::Extent;
+    use longhaul_wire::Cipher;
+
+    use crate::buffer::{Pool, Reuse};
+
+    #[test]
+    fn every_packet_that_the_local_stack_refuses_is_counted() {
+        let config = LaneConfig::new(ConnectionId(1), LaneId(0), Role::Client, 1);
+        let object = ObjectId(0);
+        let extent = Extent { object, offset: 0, len: 3_000 };
+        let plan = Plan { frames: vec![1], runs: vec![Run { extent, packets: 3, resent: false }] };
+        let buffer = Pool::new(1, Reuse::Warm).try_take().unwrap();
+        let groups: Groups = [((object, 0), Arc::new(buffer))].into();
+        let socket =
+            UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        // Nobody may send there who has not asked for it.
+        let everybody: SocketAddr = "255.255.255.255:9".parse().unwrap();
+        let route = Route::to(everybody);
+        for protect in [Protect::Aead, Protect::Clear] {
+            let secret = SessionSecret::new([1; 32]);
+            let keys = LaneKeys::new(&secret, Direction::ClientToServer, LaneId(0));
+            let mut sending =
+                Sending::new(&config, Protection::new(keys, Cipher::Aes128Gcm, protect));
+            let batch = |what, packets| Transmit {
+                to: everybody,
+                first: PacketNumber::new(0),
+                packets,
+                send_time: 0,
+                what,
+            };
+            let objects = batch(What::Objects { payload: 1_000 }, 3);
+            assert_eq!(sending.send(&socket, &route, &objects, &plan, &groups), Err(None));
+            assert_eq!(sending.refused, 3);
+            let control = batch(What::Control, 1);
+            assert_eq!(sending.send(&socket, &route, &control, &plan, &groups), Err(None));
+            assert_eq!(sending.refused, 4);
+            let segment = usize::from(sending.segment(1_000));
+            assert_eq!(sending.unsent(&objects, segment * 2), 1);
+            assert_eq!(sending.unsent(&objects, segment * 2 + 500), 0);
+        }
+    }
+}
