@@ -52,6 +52,8 @@ pub enum What {
     },
 }
 
+/// Longest time between two CLOSEs. The control connection tells a peer that gets none of them.
+const CLOSE_GAP: Duration = Duration::from_millis(10);
 /// Datagrams of one `sendmsg` with segmentation offload: the most that one call may carry is
 /// 65 507 bytes, and one ledger entry.
 const BATCH_BYTES_MAX: u64 = 65_507;
@@ -152,7 +154,7 @@ impl Lane {
     }
 
     fn plan_close(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
-        let gap = path.rtt().smoothed();
+        let gap = path.rtt().smoothed().min(CLOSE_GAP);
         let State::Closing { code, reason, left, next } = &mut self.state else { return None };
         if *next > now {
             return None;
