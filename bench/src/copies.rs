@@ -8,10 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use longhaul_pathsim::Probability;
 use longhaul_sys::clock::CpuTime;
 use longhaul_sys::netns::Side;
 use longhaul_sys::tcp::TcpOptions;
-use longhaul_wire::Protect;
+use longhaul_wire::{AEAD_TAG_LEN, OBJECT_HEADER_LEN, Protect};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -91,7 +92,7 @@ pub(crate) fn large(
 
 /// `cp` of a gigabyte over an emulated path; `loss` parts in a thousand are lost at random.
 pub(crate) fn long_path(program: &Path, files: &Files, loss: u8) -> io::Result<Sample> {
-    let link = Link::emulated(&format!("{}%", f64::from(loss) / 10.0))?;
+    let link = Link::emulated(Probability::from_ppm(u32::from(loss) * 1_000))?;
     let source = files.folder.path().join("medium");
     let mut sample = copy(&link, program, files, &source, files.medium, Protect::Aead)?;
     let packets = files.medium as f64 / LONG_PATH_PAYLOAD / (1.0 - f64::from(loss) / 1e3);
@@ -238,7 +239,7 @@ impl Drop for Ended {
 const LARGE: u64 = 2_000_000_000;
 const MEDIUM: u64 = 1_000_000_000;
 /// File data in a packet of 1500 bytes: without headers of IPv4, UDP and OBJECT, and the tag.
-const LONG_PATH_PAYLOAD: f64 = 1424.0;
+const LONG_PATH_PAYLOAD: f64 = (1500 - 28 - OBJECT_HEADER_LEN - AEAD_TAG_LEN) as f64;
 const SMALL: u64 = 20_000;
 const SMALL_LEN: u64 = 10 << 10;
 const PER_FOLDER: u64 = 100;

@@ -4,9 +4,12 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command};
+use std::time::Duration;
 
-use longhaul_lab::{Testbed, TestbedOptions, Topology};
+use longhaul_lab::{Conditions, LinkSpec, Testbed, TestbedOptions, Topology};
+use longhaul_pathsim::Probability;
 use longhaul_sys::netns::{NetnsPair, Side};
+use longhaul_units::Rate;
 
 /// The path between the two ends.
 pub(crate) enum Link {
@@ -25,10 +28,15 @@ impl Link {
 
     /// 1 Gb/s and a round trip of 100 ms between two hosts; `loss` of the packets are lost at random
     /// on the way there.
-    pub(crate) fn emulated(loss: &str) -> io::Result<Self> {
+    pub(crate) fn emulated(loss: Probability) -> io::Result<Self> {
         let _ = longhaul_lab::clean_up()?;
-        let topology = LONG_PATH.replace("LOSS", loss);
-        let topology = Topology::parse(&topology).map_err(io::Error::other)?;
+        let both = Conditions {
+            delay: Some(Duration::from_millis(50)),
+            rate: Some(Rate::from_gbps(1)),
+            ..Conditions::default()
+        };
+        let forward = Conditions { loss: Some(loss), ..Conditions::default() };
+        let topology = Topology::two_hosts(LinkSpec { forward, ..LinkSpec::between_hosts(both) });
         let testbed = Testbed::new(&topology, &TestbedOptions::default());
         Ok(Self::Emulated { testbed: testbed.map_err(io::Error::other)? })
     }
@@ -126,18 +134,5 @@ fn join<T>(thread: std::thread::ScopedJoinHandle<'_, io::Result<T>>) -> io::Resu
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-const LONG_PATH: &str = r#"
-name = "long path"
-about = "1 Gb/s, 100 ms, random loss"
-[[node]]
-name = "host"
-[[node]]
-name = "peer"
-[[link]]
-name = "wan"
-between = ["host", "peer"]
-both = { delay = "50ms", rate = "1Gbps" }
-forward = { loss = "LOSS" }
-"#;
 /// IPv4 and UDP.
 const HEADERS: u16 = 28;

@@ -248,22 +248,9 @@ fn profile_help() -> String {
     help
 }
 
-/// Reads `100ms`, `1.5 s`, `250us`; up to a minute.
+/// A round trip: up to a minute.
 fn parse_time(text: &str) -> Result<std::time::Duration, String> {
-    let wrong = || format!("expected a time like 100ms or 0.5s, up to 60s, not {text}");
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(at);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit.trim_start() {
-        "us" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" => number,
-        _ => return Err(wrong()),
-    };
-    if seconds > 60.0 {
-        return Err(wrong());
-    }
-    Ok(std::time::Duration::from_secs_f64(seconds))
+    longhaul_lab::parse_time_up_to(text, 60)
 }
 
 const EXIT_STATUSES: &str = "\

@@ -6,9 +6,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use longhaul_lab::pump::TcpPump;
-use longhaul_lab::{
-    Conditions, DirectionStats, Host, LinkSpec, Node, Testbed, TestbedOptions, Topology,
-};
+use longhaul_lab::{Conditions, DirectionStats, Host, LinkSpec, Testbed, TestbedOptions, Topology};
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_transfer::Stop;
 use longhaul_units::Rate;
@@ -171,20 +169,7 @@ fn topology(path: &EmulatedPath) -> Topology {
         loss: Some(path.loss),
         ..Conditions::default()
     };
-    Topology {
-        name: "demo".into(),
-        about: String::new(),
-        nodes: ["host", "peer"].map(Node::new).into(),
-        links: vec![LinkSpec {
-            name: "path".into(),
-            between: ["host", "peer"].map(Into::into),
-            mtu: path.mtu,
-            black_hole: false,
-            both,
-            forward: Conditions::default(),
-            backward: Conditions::default(),
-        }],
-    }
+    Topology::two_hosts(LinkSpec { mtu: path.mtu, ..LinkSpec::between_hosts(both) })
 }
 
 /// A port that is free for TCP and UDP at both addresses.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longhaul_lab::{
-    Builtin, Conditions, Duplicate, Host, JitterSpec, LinkSpec, Marking, Node, Testbed,
-    TestbedOptions, Topology,
+    Builtin, Conditions, Duplicate, Host, JitterSpec, LinkSpec, Marking, Testbed, TestbedOptions,
+    Topology,
 };
 use longhaul_pathsim::Direction;
 use rustix::process::{Pid, Signal, kill_process};
@@ -128,20 +128,13 @@ fn two_hosts(args: &PathArgs) -> Topology {
         ..Conditions::default()
     };
     let backward = if args.one_way { Conditions::default() } else { impaired.clone() };
-    Topology {
-        name: "two-hosts".into(),
-        about: String::new(),
-        nodes: vec![Node::new("host"), Node::new("peer")],
-        links: vec![LinkSpec {
-            name: "path".into(),
-            between: ["host".into(), "peer".into()],
-            mtu: args.mtu,
-            black_hole: args.black_hole,
-            both: line,
-            forward: impaired,
-            backward,
-        }],
-    }
+    Topology::two_hosts(LinkSpec {
+        mtu: args.mtu,
+        black_hole: args.black_hole,
+        forward: impaired,
+        backward,
+        ..LinkSpec::between_hosts(line)
+    })
 }
 
 /// Says what there is, and how to get at it from elsewhere.

@@ -109,6 +109,11 @@ impl TransferHub {
         self.changed.notify_all();
     }
 
+    /// Something that [`Self::wait`] asks of the sides has changed.
+    fn notify(&self) {
+        self.change(|_| ());
+    }
+
     /// This host cannot go on.
     pub fn fail(&self, reason: String) {
         self.change(|state| {
@@ -132,7 +137,7 @@ impl TransferHub {
                 match opener(&request) {
                     Ok(side) => {
                         let _ = self.side.set(side);
-                        self.change(|_| ());
+                        self.notify();
                     }
                     Err(refused) => {
                         let mut bytes = Vec::new();
@@ -157,7 +162,7 @@ impl TransferHub {
             (Message::Source(message), Some(Side::Sink(sink)), _) => sink.handle(message),
             (Message::Sink(message), Some(Side::Source(source)), _) => {
                 source.handle(message)?;
-                self.change(|_| ());
+                self.notify();
                 Ok(())
             }
             _ => Err("a message that is not for this side, or not now".into()),
@@ -211,7 +216,7 @@ impl Hub for TransferHub {
             Some(Side::Sink(sink)) => {
                 let any = sink.next_message(out);
                 if any && sink.is_done() {
-                    self.change(|_| ());
+                    self.notify();
                 }
                 any
             }

@@ -41,5 +41,5 @@ pub use packet::Flow;
 pub use testbed::{Cleaned, Host, Testbed, TestbedError, TestbedOptions, clean_up};
 pub use topology::{
     Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LinkSpec, Marking, Node, Outage,
-    PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time,
+    PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time, parse_time_up_to,
 };

@@ -15,7 +15,7 @@ pub use self::builtin::Builtin;
 pub use self::conditions::{
     BurstLoss, Conditions, Duplicate, JitterSpec, Marking, Outage, PolicerSpec, RateChange, Reorder,
 };
-pub use self::quantity::parse_time;
+pub use self::quantity::{parse_time, parse_time_up_to};
 
 /// Nodes and links. Read from TOML, or put together in code.
 ///
@@ -117,6 +117,21 @@ pub struct LinkSpec {
     /// What is different backward.
     #[serde(default)]
     pub backward: Conditions,
+}
+
+impl LinkSpec {
+    /// Between the nodes of [`Topology::two_hosts`], both directions alike.
+    pub fn between_hosts(both: Conditions) -> Self {
+        Self {
+            name: "path".into(),
+            between: [HOST.into(), PEER.into()],
+            mtu: mtu(),
+            black_hole: false,
+            both,
+            forward: Conditions::default(),
+            backward: Conditions::default(),
+        }
+    }
 }
 
 /// Why a topology cannot be.
@@ -239,6 +254,16 @@ impl Topology {
         }
     }
 
+    /// `host` and `peer`, joined by `link`.
+    pub fn two_hosts(link: LinkSpec) -> Self {
+        Self {
+            name: "two-hosts".into(),
+            about: String::new(),
+            nodes: vec![Node::new(HOST), Node::new(PEER)],
+            links: vec![link],
+        }
+    }
+
     /// Index of the node of that name.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
@@ -337,6 +362,9 @@ fn check_names<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Topolo
 fn mtu() -> u32 {
     1500
 }
+
+const HOST: &str = "host";
+const PEER: &str = "peer";
 
 /// Addresses of the range for documentation.
 const NODES_MAX: usize = 250;

@@ -39,10 +39,9 @@ impl Lane {
             return;
         }
         for frame in Frames::new(frames) {
-            let handled = frame.map_err(Fault::from).and_then(|frame| match frame {
-                Frame::Feedback(feedback) => self.on_feedback(now, arrival.at, path, &feedback),
-                frame => self.on_frame(now, from, &frame),
-            });
+            let handled = frame
+                .map_err(Fault::from)
+                .and_then(|frame| self.on_frame(now, arrival.at, path, from, &frame));
             if let Err(fault) = handled {
                 self.close(now, CloseCode::PROTOCOL_VIOLATION, &fault.reason());
                 return;
@@ -70,9 +69,17 @@ impl Lane {
         usable
     }
 
-    fn on_frame(&mut self, now: Instant, from: SocketAddr, frame: &Frame<'_>) -> Result<(), Fault> {
+    fn on_frame(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        path: &mut Path,
+        from: SocketAddr,
+        frame: &Frame<'_>,
+    ) -> Result<(), Fault> {
         match *frame {
-            Frame::Padding(_) | Frame::Feedback(_) => {}
+            Frame::Padding(_) => {}
+            Frame::Feedback(ref feedback) => self.on_feedback(now, arrived, path, feedback)?,
             Frame::Ping => self.reception.request_report(),
             Frame::State(state) => self.reception.on_state(state.floor.get(), state.round_trip),
             Frame::Stream { stream, offset, fin, data } => {

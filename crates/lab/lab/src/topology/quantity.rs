@@ -42,7 +42,15 @@ where
 /// # Errors
 /// What is expected, in words.
 pub fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("expected a time like 100ms or 0.5s, up to 3600s, not {text:?}");
+    parse_time_up_to(text, 3600)
+}
+
+/// As [`parse_time`], up to `most` seconds.
+///
+/// # Errors
+/// What is expected, in words.
+pub fn parse_time_up_to(text: &str, most: u32) -> Result<Duration, String> {
+    let wrong = || format!("expected a time like 100ms or 0.5s, up to {most}s, not {text:?}");
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);
     let number: f64 = number.parse().map_err(|_| wrong())?;
@@ -52,7 +60,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
         "s" => number,
         _ => return Err(wrong()),
     };
-    if seconds > 3600.0 {
+    if seconds > f64::from(most) {
         return Err(wrong());
     }
     Ok(Duration::from_nanos((seconds * 1e9).round() as u64))

@@ -51,7 +51,7 @@ pub fn verify(records: &[Record]) -> Result<Summary, Corrupt> {
                 let ends = |event: &Event| {
                     matches!(event, Event::Released { .. } | Event::Cancelled { .. })
                 };
-                note(&applied, events.iter().filter(|e| ends(e)).filter_map(id), &mut held);
+                note(&applied, events.iter().filter(|e| ends(e)).filter_map(Event::id), &mut held);
                 let booked = events.iter().filter(|e| matches!(e, Event::Booked { .. })).count();
                 summary.booked += booked as u64;
                 if let Some((key, _)) = record.order.key.as_ref().filter(|_| booked > 0) {
@@ -74,10 +74,6 @@ pub fn verify(records: &[Record]) -> Result<Summary, Corrupt> {
     }
     summary.peak_ppm = peak(&applied, held.values())?;
     Ok(summary)
-}
-
-fn id(event: &Event) -> Option<Id> {
-    super::decide::ids(std::slice::from_ref(event)).first().copied()
 }
 
 /// Notes what bookings that ended have held.

@@ -332,16 +332,7 @@ impl Ledger {
 
 /// The bookings that events made, ended or changed at the owner's wish.
 pub(super) fn ids(events: &[Event]) -> Vec<Id> {
-    let id = |event: &Event| match event {
-        Event::Booked { id, .. }
-        | Event::Committed { id }
-        | Event::Modified { id, .. }
-        | Event::Extended { id, .. }
-        | Event::Released { id }
-        | Event::Cancelled { id } => Some(*id),
-        Event::Set | Event::LinkAdded { .. } | Event::Replanned { .. } => None,
-    };
-    events.iter().filter_map(id).collect()
+    events.iter().filter_map(Event::id).collect()
 }
 
 /// Channel ticks that a request may come to hold.

@@ -384,6 +384,21 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The booking that was made, ended or changed at its owner's wish.
+    pub fn id(&self) -> Option<Id> {
+        match self {
+            Self::Booked { id, .. }
+            | Self::Committed { id }
+            | Self::Modified { id, .. }
+            | Self::Extended { id, .. }
+            | Self::Released { id }
+            | Self::Cancelled { id } => Some(*id),
+            Self::Set | Self::LinkAdded { .. } | Self::Replanned { .. } => None,
+        }
+    }
+}
+
 /// What a booking holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Place {

@@ -244,20 +244,14 @@ impl Scheduler {
 }
 
 fn decided(events: &[Event]) -> Decided {
-    let id = |event: &Event| match event {
-        Event::Booked { id, .. }
-        | Event::Committed { id }
-        | Event::Modified { id, .. }
-        | Event::Extended { id, .. }
-        | Event::Released { id }
-        | Event::Cancelled { id } => vec![*id],
+    let ids = |event: &Event| match event {
         Event::Replanned { moved } => moved.iter().map(|(id, _)| *id).collect(),
-        Event::Set | Event::LinkAdded { .. } => Vec::new(),
+        event => Vec::from_iter(event.id()),
     };
     // Those that a release moved are told to those who watch, not to who released.
     let asked = events.first().map(std::mem::discriminant);
     let events = events.iter().filter(|event| Some(std::mem::discriminant(*event)) == asked);
-    Decided { ids: events.flat_map(id).collect(), repeated: false }
+    Decided { ids: events.flat_map(ids).collect(), repeated: false }
 }
 
 /// An order of the service itself.
