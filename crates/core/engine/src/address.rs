@@ -78,6 +78,14 @@ impl Addresses {
         self.current.as_ref().is_some_and(|peer| peer.validated)
     }
 
+    /// Goes on at `address`, which is proven already.
+    pub fn move_to(&mut self, now: Instant, address: SocketAddr) {
+        let proven =
+            Peer { validated: true, next_challenge: None, ..Peer::new(address, [0; 8], now) };
+        self.current = Some(proven);
+        self.candidate = None;
+    }
+
     /// Bytes that may still be sent to the current address.
     pub fn allowance(&self) -> u64 {
         self.current.as_ref().map_or(0, |peer| peer.allowance(self.role))

@@ -71,6 +71,10 @@ pub struct Lane {
     state_due: Option<Instant>,
     /// Packets below were sent before the application last ran out of bytes.
     limited_below: u64,
+    /// Packets below were sent over another path.
+    path_since: u64,
+    /// Smoothed RTT of that path.
+    earlier_round: Duration,
     starved: bool,
     meter: DeliveryMeter,
     /// Send time of the packet that the present delivery sample began with.
@@ -180,6 +184,8 @@ impl Lane {
             ping_wanted: false,
             state_due: None,
             limited_below: 0,
+            path_since: 0,
+            earlier_round: Duration::ZERO,
             // Until the first object byte everything is limited by the application.
             starved: true,
             meter: DeliveryMeter::default(),
@@ -274,6 +280,40 @@ impl Lane {
             self.events.push_back(Event::Closed(Closed { code, reason, by_peer: true }));
         }
         self.state = State::Closed;
+    }
+
+    /// Leaves `path` and goes on to the peer at `remote`, under the rate control of another path.
+    /// From here on every method is given that one.
+    ///
+    /// The peer's address is taken as proven: another lane of the connection has proven it. What is
+    /// under way keeps its numbers, so its fate is still learnt and repaired, but it teaches the new
+    /// path nothing. The path MTU, up to `datagram_max` bytes of UDP payload, is searched anew.
+    pub fn leave_path(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        remote: SocketAddr,
+        datagram_max: u16,
+    ) {
+        path.on_settled(self.ledger.unsettled_bytes());
+        self.path_since = self.next_number;
+        self.earlier_round = path.rtt().smoothed();
+        self.limited_below = self.next_number;
+        self.addresses.move_to(now, remote);
+        self.config.datagram_max = datagram_max;
+        self.mtu = MtuSearch::new(now, datagram_max);
+        self.meter = DeliveryMeter::default();
+        self.sample_sent = None;
+        self.sample_late = false;
+        self.one_way = OneWayMinimum::default();
+        self.probe_timeouts = 0;
+        // The peer learns of the new way by something that comes over it.
+        self.ping_wanted = true;
+    }
+
+    /// One past the highest packet number received.
+    pub fn received_to(&self) -> u64 {
+        self.reception.end()
     }
 
     /// The kernel refused a datagram of `size` bytes of UDP payload as too big for the interface.

@@ -191,6 +191,12 @@ impl Ledger {
         }
     }
 
+    /// IP-layer bytes of packets that are neither acked nor lost, probes left out.
+    pub fn unsettled_bytes(&self) -> u64 {
+        let counted = self.entries.iter().filter(|e| !matches!(e.content, Content::Probe(_)));
+        counted.map(|entry| entry.bytes_of(entry.all() & !entry.acked & !entry.lost)).sum()
+    }
+
     /// Whether any packet is neither acked nor lost.
     pub fn has_unsettled(&self) -> bool {
         self.entries.iter().rev().any(|entry| entry.acked | entry.lost != entry.all())

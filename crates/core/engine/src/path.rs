@@ -102,6 +102,12 @@ impl Path {
         self.renew(now);
     }
 
+    /// Goes on under another controller, as when a booking has changed.
+    pub fn set_controller(&mut self, now: Instant, controller: Box<dyn Controller>) {
+        self.controller = controller;
+        self.renew(now);
+    }
+
     /// How long each bound was active.
     pub fn governor(&self) -> &Governor {
         &self.governor

@@ -48,6 +48,7 @@ mod governor;
 mod pacer;
 mod profile;
 mod rtt;
+mod trc;
 
 pub use auto::{Auto, AutoConfig};
 pub use controller::{
@@ -60,3 +61,4 @@ pub use governor::{Bound, Governor};
 pub use pacer::Pacer;
 pub use profile::{MissingRate, Profile, Repair};
 pub use rtt::RttEstimator;
+pub use trc::{TimeRange, Trc, TrcConfig, Vector, VectorError};

@@ -1,7 +1,9 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::{AutoConfig, Controller, ControllerConfig, FixedConfig, Start, UnlimitedConfig};
+use crate::{
+    AutoConfig, Controller, ControllerConfig, FixedConfig, Start, TrcConfig, UnlimitedConfig,
+};
 
 /// A whole protocol under a name: how losses are repaired, and what sets the rate.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl fmt::Display for MissingRate {
 
 impl core::error::Error for MissingRate {}
 
-static PROFILES: [Profile; 4] = [
+static PROFILES: [Profile; 5] = [
     Profile {
         name: "auto",
         description: "finds the rate that path and receiver can take, and shares the path",
@@ -96,6 +98,14 @@ static PROFILES: [Profile; 4] = [
         repair: Repair::BlastRounds,
         needs_rate: true,
         factory: |start| FixedConfig::default().build(start),
+    },
+    Profile {
+        name: "trc",
+        description: "VBTP: follows the rates of a booked circuit in small bursts; without a \
+                      booking, a circuit of your rate",
+        repair: Repair::Continuous,
+        needs_rate: true,
+        factory: |start| TrcConfig::default().build(start),
     },
     Profile {
         name: "unlimited",

@@ -34,7 +34,12 @@ impl Lane {
             socket_buffer: feedback.socket_buffer,
             capacity: feedback.receive_capacity,
         };
-        let news = self.reported_largest.is_none_or(|reported| largest > reported);
+        let newest = self.reported_largest.is_none_or(|reported| largest > reported);
+        // Of packets that went another way the fate matters, not the time.
+        let news = newest && largest >= self.path_since;
+        if newest && !news {
+            self.reported_largest = Some(largest);
+        }
         // Between the last packet before a pause and the first behind it nothing was to be delivered:
         // the pause is no part of a rate.
         let before = self.reported_largest.is_none_or(|reported| reported < self.limited_below);
@@ -45,7 +50,8 @@ impl Lane {
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
-        let (mut sample, late) = self.settle(path, feedback);
+        let (mut sample, late, earlier) = self.settle(path, feedback);
+        self.attribute(feedback, earlier);
         let limited = largest < self.limited_below;
         let received = (feedback.bytes.get(), feedback.largest_received);
         let delivery =
@@ -117,9 +123,10 @@ impl Lane {
         Some(Delivery { rate: Rate::from_bytes_over(bytes, took), interval: took, ..delivery })
     }
 
-    /// Applies the ranges to the ledger, and says whether any of what arrived had left late;
-    /// network losses in the result are all losses.
-    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool) {
+    /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and
+    /// how many packets are lost that went over an earlier path. Network losses in the result are
+    /// all losses.
+    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool, u64) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
         if let Some(sent_at) = self.ledger.sent_at(largest) {
@@ -133,13 +140,16 @@ impl Lane {
             .ending
             .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
             .map(|ending| ending.end);
-        let (mut sample, mut late) = (Sample::default(), false);
-        let Self { ledger, outbox, streams, mtu, events, .. } = self;
+        let (mut sample, mut late, mut earlier) = (Sample::default(), false, 0);
+        let earlier_extent = reordering.max(self.earlier_round);
+        let Self { ledger, outbox, streams, mtu, events, path_since, .. } = self;
         ledger.apply(
             Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
             |entry| match entry.content {
                 // A blast finds out what is missing only when all of it was sent.
                 Content::Object { .. } if blast => round_over.is_some_and(|end| entry.end() <= end),
+                // What is sent now may overtake what went another way.
+                _ if entry.first < *path_since => entry.sent_at + earlier_extent <= newest,
                 _ => entry.sent_at + reordering <= newest,
             },
             |outcome| {
@@ -149,13 +159,17 @@ impl Lane {
                     on_probe(mtu, &outcome);
                     return;
                 }
-                path.on_settled(settled + lost);
-                late |= outcome.entry.late && outcome.acked & 1 != 0;
-                sample.acked_bytes += settled;
-                sample.acked_packets += u64::from(outcome.acked.count_ones());
-                sample.lost_bytes += lost;
-                sample.lost.network += u64::from(outcome.lost.count_ones());
-                sample.spurious_packets += u64::from(outcome.spurious.count_ones());
+                if outcome.entry.first >= *path_since {
+                    path.on_settled(settled + lost);
+                    late |= outcome.entry.late && outcome.acked & 1 != 0;
+                    sample.acked_bytes += settled;
+                    sample.acked_packets += u64::from(outcome.acked.count_ones());
+                    sample.lost_bytes += lost;
+                    sample.lost.network += u64::from(outcome.lost.count_ones());
+                    sample.spurious_packets += u64::from(outcome.spurious.count_ones());
+                } else {
+                    earlier += u64::from(outcome.lost.count_ones());
+                }
                 match &outcome.entry.content {
                     Content::Object { .. } => {
                         let arrived = outcome.acked | outcome.spurious;
@@ -181,7 +195,7 @@ impl Lane {
             let most = (path.rtt().smoothed() / 2).max(self.config.reordering);
             self.reordering = (reordering * 2).min(most);
         }
-        (sample, late)
+        (sample, late, earlier)
     }
 
     /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops

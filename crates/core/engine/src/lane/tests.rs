@@ -13,6 +13,7 @@ use core::time::Duration;
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
     Bound, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start,
+    TimeRange, Trc, Vector,
 };
 use longhaul_units::{
     Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
@@ -640,4 +641,56 @@ fn lumps_do_not_look_like_capacity() {
     pair.run_until(10, |pair| pair.client.delivered() == 50_000_000);
     let fastest = Rate::from_bps(fastest.load(Ordering::Relaxed));
     assert!(fastest > Rate::from_mbps(450) && fastest < Rate::from_mbps(600), "{fastest}");
+}
+
+#[test]
+fn a_booking_is_followed_to_its_end() {
+    let at = |ms| Instant::from_nanos(1_000_000_000) + Duration::from_millis(ms);
+    let range =
+        |from, to, mbps| TimeRange { start: at(from), end: at(to), rate: Rate::from_mbps(mbps) };
+    let vector = [range(200, 700, 100), range(700, 1200, 400), range(1500, 2000, 200)];
+    let vector = Vector::new(vector.to_vec()).unwrap();
+    let mut options = gigabit(50);
+    // The circuit itself, with a shallow buffer at its edge.
+    let ms = Duration::from_millis;
+    let schedule = RateSchedule::from(Rate::from_mbps(10))
+        .then(ms(200), Rate::from_mbps(100))
+        .then(ms(700), Rate::from_mbps(400))
+        .then(ms(1500), Rate::from_mbps(200));
+    options.up = options.up.rate(schedule, Bytes::new(128 << 10));
+    let mut pair = Pair::new(&options);
+    let now = pair.now;
+    pair.client.path.set_controller(now, Box::new(Trc::new(now, vector.clone(), 1500)));
+    pair.offer(1, 60_000_000);
+    pair.run_for(Duration::from_millis(2300));
+    let stats = pair.client.lane.stats();
+    let booked = vector.bytes_within(at(0), Instant::FAR_FUTURE);
+    assert!(stats.bytes_sent > booked - booked / 50, "{stats:?} of {booked}");
+    // What the circuit does not carry is not sent: control and a batch a range are what is above.
+    assert!(stats.bytes_sent < booked + 400_000, "{stats:?} of {booked}");
+    assert_eq!(stats.lost.total(), 0, "{stats:?}");
+    assert_eq!(pair.client.path.allowed(), (Rate::ZERO, Bound::Reservation));
+}
+
+#[test]
+fn a_lane_takes_its_load_to_another_path() {
+    let mut options = gigabit(60).loss(1).fixed("trc", Rate::from_mbps(300));
+    options.up = options.up.reordering(Probability::from_percent(2), Duration::from_millis(8));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 30_000_000);
+    pair.run_for(Duration::from_millis(500));
+    // From here on at a tenth of the rate.
+    let now = pair.now;
+    let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(30)) };
+    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    let rtt = Duration::from_millis(60);
+    let mut path = Path::new(now, controller, Governor::new(now), rtt, 3);
+    core::mem::swap(&mut path, &mut pair.client.path);
+    pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
+    assert_eq!(path.in_flight(), 0);
+    pair.run_until(60, |pair| pair.client.delivered() == 30_000_000);
+    assert_eq!(pair.server.objects[&ObjectId(1)].total(), 30_000_000);
+    assert_eq!(pair.client.path.in_flight(), 0);
+    let stats = pair.client.lane.stats();
+    assert!(stats.lost.total() > 0 && stats.spurious < stats.lost.total() / 2, "{stats:?}");
 }

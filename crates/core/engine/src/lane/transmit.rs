@@ -71,6 +71,8 @@ impl Lane {
     ) -> Option<Transmit> {
         plan.frames.clear();
         plan.runs.clear();
+        // A rate that changes by the clock changes here, not a few batches later.
+        path.handle_timeout(now);
         self.skip_to_next_epoch();
         match &self.state {
             State::Open => {}

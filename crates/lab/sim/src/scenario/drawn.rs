@@ -17,7 +17,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         (0..lanes).map(|_| if alike { base.clone() } else { Line::drawn(draw) }).collect();
     let paths: Vec<DuplexConfig> = lines.iter().map(|line| duplex(draw, line)).collect();
     let total: u64 = lines.iter().map(|line| line.rate.as_bps()).sum();
-    let profile = *draw.pick(&["auto", "auto", "auto", "fixed", "fixed", "rbudp"]);
+    let profile = *draw.pick(&["auto", "auto", "auto", "fixed", "trc", "rbudp"]);
     let part = draw.between(30, 120) as u32;
     let some_rate = Rate::from_bps(total.max(5_000_000)).scale(part, 100);
     let clear = draw.one_in(2);
