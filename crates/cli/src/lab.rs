@@ -7,7 +7,7 @@ mod summary;
 
 use std::process::ExitCode;
 
-use longhaul_lab::{Builtin, TestbedError, clean_up};
+use longhaul_lab::{Builtin, Cleaned, TestbedError, clean_up};
 use longhaul_sys::netns::become_root_of_own;
 
 use self::args::{LabArgs, LabCommand};
@@ -59,10 +59,11 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     }
     let cleaned = clean_up()
         .map_err(|error| Failure::failed(format!("cannot look for leftovers: {error}")))?;
-    if cleaned.processes + cleaned.names + cleaned.groups > 0 {
+    if cleaned != Cleaned::default() {
         output.say(format!(
-            "removed what a killed lab had left: {} processes, {} namespaces, {} control groups",
-            cleaned.processes, cleaned.names, cleaned.groups
+            "removed what a killed lab had left: {} processes, {} namespaces, {} control groups, \
+             {} folders",
+            cleaned.processes, cleaned.names, cleaned.groups, cleaned.folders
         ));
     }
     Ok(())

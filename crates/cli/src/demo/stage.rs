@@ -110,13 +110,7 @@ impl Stage {
             }
             let connections = if streams == 1 { "connection" } else { "connections" };
             output.say(format!("kernel TCP (CUBIC, {streams} {connections}) over the same path"));
-            let pump = TcpPump {
-                congestion_control: CUBIC.into(),
-                streams,
-                settle: Duration::ZERO,
-                length: time,
-            };
-            match pump.run(testbed) {
+            match TcpPump::new(CUBIC, streams).goodput(testbed, Duration::ZERO, time) {
                 Ok(goodput) => all.push(KernelTcp { streams, time, goodput }),
                 Err(error) => output.say(format!("kernel TCP did not run: {error}")),
             }

@@ -223,19 +223,7 @@ fn signal(child: &Child, signal: Signal) {
 /// Gives a server time to open its sockets: until one listens, or it is plainly something else.
 fn wait_for_listener(host: &Host) {
     let deadline = Instant::now() + LISTENING;
-    let listens = || {
-        ["tcp", "tcp6", "udp", "udp6"].iter().any(|protocol| {
-            let table = std::fs::read_to_string(format!("/proc/thread-self/net/{protocol}"));
-            // State 0A is LISTEN, 07 is a UDP socket without a peer (net/ipv4/tcp_ipv4.c).
-            table.is_ok_and(|table| {
-                table
-                    .lines()
-                    .skip(1)
-                    .any(|line| matches!(line.split_whitespace().nth(3), Some("0A" | "07")))
-            })
-        })
-    };
-    while Instant::now() < deadline && !host.run(listens).unwrap_or(true) {
+    while Instant::now() < deadline && !host.listens(None).unwrap_or(true) {
         std::thread::sleep(TURN);
     }
 }

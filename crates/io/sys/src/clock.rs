@@ -117,6 +117,10 @@ impl CpuTime {
             libc::getrusage(who, usage.as_mut_ptr());
             usage.assume_init()
         };
+        Self::from_usage(&usage)
+    }
+
+    pub(crate) fn from_usage(usage: &libc::rusage) -> Self {
         let time = |value: libc::timeval| {
             Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
         };

@@ -23,6 +23,9 @@ pub struct TcpOptions {
     /// Not ready for writing while more than these bytes wait unsent: bounds what is committed to
     /// one of several connections (`TCP_NOTSENT_LOWAT`).
     pub unsent_max: Option<u32>,
+    /// Bytes that may wait in each direction, in place of what the kernel thinks right; beyond the
+    /// limits of `net.core` where the process has `CAP_NET_ADMIN`.
+    pub buffer: Option<u32>,
 }
 
 impl TcpOptions {
@@ -44,6 +47,16 @@ impl TcpOptions {
         }
         if let Some(bytes) = self.unsent_max {
             socket.set_tcp_notsent_lowat(bytes)?;
+        }
+        if let Some(bytes) = self.buffer {
+            // The kernel doubles it in a C `int`, to have room for its own accounts.
+            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
+            for (by_force, plain) in
+                [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
+            {
+                let set = |name| sockopt::set_int(socket.as_fd(), libc::SOL_SOCKET, name, bytes);
+                set(by_force).or_else(|_| set(plain))?;
+            }
         }
         Ok(())
     }
@@ -163,6 +176,7 @@ mod tests {
             nodelay: true,
             user_timeout: Some(Duration::from_secs(7)),
             unsent_max: Some(65536),
+            buffer: Some(100_000),
         };
         reno.apply(&listener).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -175,6 +189,7 @@ mod tests {
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
         }
         assert_eq!(SockRef::from(&client).tcp_notsent_lowat().unwrap(), 65536);
+        assert_eq!(SockRef::from(&client).recv_buffer_size().unwrap(), 200_000);
     }
 
     #[test]

@@ -1,94 +1,250 @@
-//! Kernel TCP across a testbed, as much as goes.
+//! Kernel TCP across a testbed, from memory to memory.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use longhaul_sys::clock;
-use longhaul_sys::tcp::TcpOptions;
-use longhaul_units::Rate;
+use longhaul_sys::tcp::{self, TcpOptions};
+use longhaul_units::{Instant, Rate};
 
-use crate::testbed::Testbed;
+use crate::testbed::{Host, Testbed};
 
-/// Kernel TCP from the first host to the last.
-#[derive(Clone, Debug)]
+/// Connections that send as much as goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpPump {
     /// By the kernel's name, never the default of whatever host this is.
     pub congestion_control: String,
     /// Connections side by side, at least one.
     pub streams: u16,
-    /// From the start until it is counted.
-    pub settle: Duration,
-    /// How long it is counted.
-    pub length: Duration,
+    /// Bytes that each connection may buffer at each end; what the kernel thinks right unless told.
+    pub buffer: Option<u32>,
+    /// Bytes of a write, more than zero.
+    pub block: usize,
+}
+
+/// What [`TcpPump::transfer`] moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transferred {
+    /// From before the first connection is made until the receiver has the last byte.
+    pub time: Duration,
+    /// CPU time of the sending threads.
+    pub cpu_send: Duration,
+    /// CPU time of the receiving threads.
+    pub cpu_receive: Duration,
+    /// Segments sent, with those sent again.
+    pub segments_sent: u64,
+    /// Segments sent again.
+    pub segments_resent: u64,
 }
 
 impl TcpPump {
-    /// Goodput of all connections together, as the receiver gets it.
+    /// With blocks of 256 KiB and the kernel's choice of buffers.
+    pub fn new(congestion_control: &str, streams: u16) -> Self {
+        let congestion_control = congestion_control.to_owned();
+        Self { congestion_control, streams, buffer: None, block: BLOCK }
+    }
+
+    /// Goodput of all connections together from the first host to the last, as the receiver gets
+    /// it, counted for `length` from the time `settle` after the start.
     ///
     /// # Errors
     /// A congestion control that the kernel does not have, a path on which nobody answers.
-    pub fn run(&self, testbed: &Testbed) -> io::Result<Rate> {
+    pub fn goodput(
+        &self,
+        testbed: &Testbed,
+        settle: Duration,
+        length: Duration,
+    ) -> io::Result<Rate> {
         let (from, to) = testbed.ends();
+        let flow = Flow::new(u64::MAX, clock::now() + settle + length + PATIENCE);
+        let pairs = self.connect(from, to, &flow)?;
+        flow.run(self.block, &pairs, || {
+            std::thread::sleep(settle);
+            let (start, before) = (clock::now(), flow.received.load(Ordering::Relaxed));
+            std::thread::sleep(length);
+            let bytes = flow.received.load(Ordering::Relaxed) - before;
+            Rate::from_bytes_over(bytes, clock::now() - start)
+        })
+        .map(|(goodput, _)| goodput)
+    }
+
+    /// Moves `bytes` bytes; each connection takes the next block as soon as it has room.
+    ///
+    /// # Errors
+    /// `TimedOut` after `patience`, and those of [`TcpPump::goodput`].
+    pub fn transfer(
+        &self,
+        from: &Host,
+        to: &Host,
+        bytes: u64,
+        patience: Duration,
+    ) -> io::Result<Transferred> {
+        let start = clock::now();
+        let flow = Flow::new(bytes, start + patience);
+        let pairs = self.connect(from, to, &flow)?;
+        let ((), cpu) = flow.run(self.block, &pairs, || flow.wait())?;
+        if flow.received.load(Ordering::Relaxed) < bytes {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let mut moved = Transferred {
+            time: flow.end().since(start),
+            cpu_send: cpu[0],
+            cpu_receive: cpu[1],
+            segments_sent: 0,
+            segments_resent: 0,
+        };
+        for (stream, _) in &pairs {
+            let info = tcp::info(stream)?;
+            moved.segments_sent += u64::from(info.segments_sent);
+            moved.segments_resent += u64::from(info.segments_resent);
+        }
+        Ok(moved)
+    }
+
+    /// Pairs of sending and receiving ends, under the congestion control asked for.
+    fn connect(
+        &self,
+        from: &Host,
+        to: &Host,
+        flow: &Flow,
+    ) -> io::Result<Vec<(TcpStream, TcpStream)>> {
         let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
         let target = listener.local_addr()?;
         let mut options = TcpOptions::default();
+        options.buffer = self.buffer;
+        // The window that connections can have is settled when they are made.
+        options.apply(&listener)?;
         options.congestion_control = Some(self.congestion_control.clone());
         let mut pairs = Vec::new();
         for _ in 0..self.streams {
-            let stream = from.run(|| TcpStream::connect_timeout(&target, PATIENCE))??;
+            let left = flow.deadline.since(clock::now()).min(PATIENCE);
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let stream = from.run(|| TcpStream::connect_timeout(&target, left))??;
             options.apply(&stream)?;
-            // Nobody answers when a path loses everything.
-            stream.set_write_timeout(Some(PATIENCE))?;
+            let used = tcp::congestion_control(&stream)?;
+            if used != self.congestion_control {
+                return Err(io::Error::other(format!("the kernel used {used}")));
+            }
             pairs.push((stream, listener.accept()?.0));
         }
-        let (received, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(pairs)
+    }
+}
+
+/// What the threads of one run share.
+struct Flow {
+    deadline: Instant,
+    /// Bytes that no connection has taken yet.
+    left: AtomicU64,
+    received: AtomicU64,
+    bytes: u64,
+    /// When the last byte arrived, in nanoseconds; zero before.
+    ended: AtomicU64,
+    done: AtomicBool,
+}
+
+impl Flow {
+    fn new(bytes: u64, deadline: Instant) -> Self {
+        Self {
+            deadline,
+            left: AtomicU64::new(bytes),
+            received: AtomicU64::new(0),
+            bytes,
+            ended: AtomicU64::new(0),
+            done: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends and receives on threads of their own until `watch` returns; tells what that returned,
+    /// and the CPU time of senders and receivers.
+    fn run<T>(
+        &self,
+        block: usize,
+        pairs: &[(TcpStream, TcpStream)],
+        watch: impl FnOnce() -> T,
+    ) -> io::Result<(T, [Duration; 2])> {
         std::thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for (stream, accepted) in &pairs {
-                threads.push(scope.spawn(|| send(stream, &done)));
-                threads.push(scope.spawn(|| receive(accepted, &received)));
+            let mut threads = [Vec::new(), Vec::new()];
+            for (stream, accepted) in pairs {
+                threads[0].push(scope.spawn(move || metered(|| self.send(stream, block))));
+                threads[1].push(scope.spawn(move || metered(|| self.receive(accepted))));
             }
-            std::thread::sleep(self.settle);
-            let (start, before) = (clock::now(), received.load(Ordering::Relaxed));
-            std::thread::sleep(self.length);
-            let bytes = received.load(Ordering::Relaxed) - before;
-            let goodput = Rate::from_bytes_over(bytes, clock::now() - start);
-            done.store(true, Ordering::Relaxed);
-            for (stream, accepted) in &pairs {
+            let seen = watch();
+            self.done.store(true, Ordering::Relaxed);
+            for (stream, accepted) in pairs {
                 // What is still under way is of no interest; some may have ended already.
                 let _ = stream.shutdown(Shutdown::Both);
                 let _ = accepted.shutdown(Shutdown::Read);
             }
-            for thread in threads {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let mut cpu = [Duration::ZERO; 2];
+            for (total, threads) in cpu.iter_mut().zip(threads) {
+                for thread in threads {
+                    *total += join(thread)?;
+                }
             }
-            Ok(goodput)
+            Ok((seen, cpu))
         })
     }
-}
 
-fn send(mut stream: &TcpStream, done: &AtomicBool) -> io::Result<()> {
-    let block = vec![0x5a; BLOCK];
-    while !done.load(Ordering::Relaxed) {
-        if let Err(error) = stream.write_all(&block) {
-            // Cut off at the end, or too slow for the last block.
-            return if done.load(Ordering::Relaxed) { Ok(()) } else { Err(error) };
+    fn send(&self, mut stream: &TcpStream, block: usize) -> io::Result<()> {
+        // Nobody answers when a path loses everything.
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let memory = vec![0x5a; block];
+        loop {
+            let take = |left: u64| (left > 0).then(|| left.saturating_sub(block as u64));
+            let Ok(before) = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            else {
+                return Ok(());
+            };
+            let length = before.min(block as u64) as usize;
+            if let Err(error) = stream.write_all(&memory[..length]) {
+                // Cut off at the end, or too slow for the last block.
+                return if self.done.load(Ordering::Relaxed) { Ok(()) } else { Err(error) };
+            }
         }
     }
-    Ok(())
+
+    fn receive(&self, mut stream: &TcpStream) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        loop {
+            let length = match stream.read(&mut block)? {
+                0 => return Ok(()),
+                length => length as u64,
+            };
+            if self.received.fetch_add(length, Ordering::Relaxed) + length >= self.bytes {
+                self.ended.store(clock::now().as_nanos(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits until everything has arrived, or the deadline passes.
+    fn wait(&self) {
+        while self.ended.load(Ordering::Relaxed) == 0 && clock::now() < self.deadline {
+            std::thread::sleep(TURN);
+        }
+    }
+
+    fn end(&self) -> Instant {
+        Instant::from_nanos(self.ended.load(Ordering::Relaxed))
+    }
 }
 
-fn receive(mut stream: &TcpStream, received: &AtomicU64) -> io::Result<()> {
-    let mut block = vec![0; BLOCK];
-    loop {
-        match stream.read(&mut block)? {
-            0 => return Ok(()),
-            length => received.fetch_add(length as u64, Ordering::Relaxed),
-        };
-    }
+/// CPU time of the calling thread for `work`.
+fn metered(work: impl FnOnce() -> io::Result<()>) -> io::Result<Duration> {
+    let before = clock::thread_cpu_time();
+    work()?;
+    Ok(clock::thread_cpu_time().saturating_sub(before))
+}
+
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 const BLOCK: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
+const TURN: Duration = Duration::from_millis(2);

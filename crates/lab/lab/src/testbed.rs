@@ -4,6 +4,7 @@ mod addresses;
 mod error;
 mod keeper;
 mod leftovers;
+mod listeners;
 mod quota;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use longhaul_pathsim::Direction;
 use longhaul_sys::netns::{Namespace, Way};
+use tempfile::TempDir;
 
 pub use self::error::TestbedError;
 use self::keeper::{Keeper, pin};
@@ -148,6 +150,15 @@ impl Testbed {
         host.keeper.spawn(command)
     }
 
+    /// A new folder for files of commands, in memory where there is such a place. It is removed when
+    /// it is dropped, and by [`clean_up`] when this process was killed.
+    ///
+    /// # Errors
+    /// Those of making a folder.
+    pub fn scratch(&self) -> io::Result<TempDir> {
+        self.registration.scratch()
+    }
+
     /// Counters of a link since the start, by its place in the topology.
     ///
     /// # Errors
@@ -208,6 +219,15 @@ impl Host {
     /// `end` is 0 for the first node of the link and 1 for the second.
     pub fn ipv4_on(&self, link: usize, end: usize) -> IpAddr {
         addresses::link_v4(link, end)
+    }
+
+    /// Whether something listens here, for connections or for datagrams of anybody, at `port`, or at
+    /// any port.
+    ///
+    /// # Errors
+    /// Those of starting a thread inside.
+    pub fn listens(&self, port: Option<u16>) -> io::Result<bool> {
+        self.namespace.run(|| listeners::any(port))
     }
 
     /// Calls `work` on a thread inside. Sockets made there stay there, whoever uses them.

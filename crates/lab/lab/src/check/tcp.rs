@@ -62,8 +62,7 @@ fn tcp(
     settle: Duration,
     length: Duration,
 ) -> io::Result<Rate> {
-    let congestion_control = congestion_control.to_owned();
-    TcpPump { congestion_control, streams: 1, settle, length }.run(testbed)
+    TcpPump::new(congestion_control, 1).goodput(testbed, settle, length)
 }
 
 fn at_least(report: &mut Report<'_>, what: &str, least: f64, measured: f64) {

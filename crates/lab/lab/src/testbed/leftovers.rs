@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::netns::Namespace;
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 use super::quota;
 
@@ -37,6 +38,8 @@ pub struct Cleaned {
     pub names: usize,
     /// Control groups removed.
     pub groups: usize,
+    /// Folders of files removed.
+    pub folders: usize,
 }
 
 /// Kills the processes and removes the names that testbeds of dead processes have left behind.
@@ -49,13 +52,9 @@ pub fn clean_up() -> io::Result<Cleaned> {
     let orphaned = |mark: &str| parse(mark).is_some_and(|(owner, _)| !owner.is_alive());
     cleaned.processes = kill_marked(orphaned)?;
     cleaned.groups = quota::remove(|name| name.strip_prefix(PREFIX).is_some_and(orphaned));
-    let Ok(entries) = fs::read_dir(NAMES) else { return Ok(cleaned) };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let mark = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        if mark.is_some_and(orphaned) && fs::remove_file(entry.path()).is_ok() {
-            cleaned.names += 1;
-        }
+    cleaned.names = remove_named(Path::new(NAMES), orphaned, fs::remove_file);
+    for place in scratch_places() {
+        cleaned.folders += remove_named(&place, orphaned, fs::remove_dir_all);
     }
     Ok(cleaned)
 }
@@ -101,6 +100,14 @@ impl Registration {
         format!("{PREFIX}{}-{host}", self.tag())
     }
 
+    pub(super) fn scratch(&self) -> io::Result<TempDir> {
+        let make = |place: &PathBuf| {
+            tempfile::Builder::new().prefix(&self.group("files-")).tempdir_in(place)
+        };
+        let [memory, temporary] = scratch_places();
+        make(&memory).or_else(|_| make(&temporary))
+    }
+
     /// Kills what still runs inside the testbed.
     pub(super) fn kill_inside(&self) {
         let tag = self.tag();
@@ -143,6 +150,25 @@ fn started(pid: u32) -> io::Result<u64> {
     let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
     let started = field.and_then(|field| field.parse().ok());
     started.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Where folders of files may be; the first is in memory.
+fn scratch_places() -> [PathBuf; 2] {
+    ["/dev/shm".into(), std::env::temp_dir()]
+}
+
+/// Removes what bears a mark that is wanted in a folder, and tells how many there were.
+fn remove_named(
+    folder: &Path,
+    wanted: impl Fn(&str) -> bool,
+    remove: impl Fn(PathBuf) -> io::Result<()>,
+) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let marked = |name: &std::ffi::OsStr| {
+        name.to_str().and_then(|name| name.strip_prefix(PREFIX)).is_some_and(&wanted)
+    };
+    let old = entries.flatten().filter(|entry| marked(&entry.file_name()));
+    old.filter(|entry| remove(entry.path()).is_ok()).count()
 }
 
 fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {

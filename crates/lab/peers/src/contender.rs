@@ -1,0 +1,243 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_lab::Testbed;
+use longhaul_units::Rate;
+use serde::Serialize;
+
+/// What moves data: a program with its options, under a name like `gridftp -p 4`.
+pub trait Contender: Send + Sync {
+    /// Its name, which [`crate::find`] knows.
+    fn name(&self) -> &str;
+
+    /// What it is, in a line.
+    fn about(&self) -> String;
+
+    /// The program, or why it cannot be run and what helps.
+    ///
+    /// # Errors
+    /// The reason.
+    fn presence(&self) -> Result<Presence, Absent>;
+
+    /// Moves `job` across `testbed`, and ends everything that it started, whatever happened.
+    ///
+    /// # Errors
+    /// What kept it from moving all of the data within the job's patience.
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure>;
+}
+
+/// What is to be moved, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Name of the node that has the data.
+    pub from: String,
+    /// Name of the node that is to have it.
+    pub to: String,
+    /// How much.
+    pub bytes: u64,
+    /// Where it is, and where it goes.
+    pub medium: Medium,
+    /// Bytes of a write or of a block, where the program can be told.
+    pub block: Option<u64>,
+    /// The sending rate: a limit, or the rate itself where a protocol has no control of its own.
+    pub rate: Option<Rate>,
+    /// Bytes of the sockets' buffers.
+    pub socket_buffer: Option<u32>,
+    /// The hard limit of the run, start of servers included.
+    pub patience: Duration,
+    /// Distance of the samples of [`Outcome::series`].
+    pub series: Duration,
+}
+
+/// Where the data of a [`Job`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Memory of the programs; those that move only files get one in a file system in memory.
+    Memory,
+    /// Files of random bytes.
+    Files {
+        /// A folder for source and target. The files are made in `source-COUNT-SIZE` below it,
+        /// unless they are there, and left for the next run; the copy is removed.
+        folder: PathBuf,
+        /// How many, at least one; [`Job::bytes`] is divided evenly.
+        count: u64,
+    },
+}
+
+impl Job {
+    /// From memory to memory, with everything else left to the program.
+    pub fn new(from: &str, to: &str, bytes: u64, patience: Duration) -> Self {
+        Self {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            bytes,
+            medium: Medium::Memory,
+            block: None,
+            rate: None,
+            socket_buffer: None,
+            patience,
+            series: Duration::from_millis(100),
+        }
+    }
+}
+
+/// A program that can be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Presence {
+    /// Name and version.
+    pub version: String,
+    /// Where it was found; `None` for what is part of this program.
+    pub program: Option<PathBuf>,
+}
+
+/// Why a program cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{why}{}", self.hint())]
+pub struct Absent {
+    /// The reason.
+    pub why: String,
+    /// Debian packages that would change it.
+    pub packages: Vec<&'static str>,
+}
+
+impl Absent {
+    fn hint(&self) -> String {
+        match self.packages[..] {
+            [] => String::new(),
+            _ => format!("; on Debian: apt-get install {}", self.packages.join(" ")),
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Name and version of the program.
+    pub version: String,
+    /// The kernel's congestion control, as read back, or that of the program; `None` where there is
+    /// none.
+    pub congestion_control: Option<String>,
+    /// What carried the data, by count.
+    pub transport: Transport,
+    /// Data moved, each byte once.
+    pub bytes: u64,
+    /// From the start of the command that moves the data until it has ended and the receiver has
+    /// everything.
+    pub seconds: f64,
+    /// CPU-seconds of all processes, or threads, of the sending end.
+    pub cpu_send: f64,
+    /// CPU-seconds of all processes, or threads, of the receiving end.
+    pub cpu_receive: f64,
+    /// Packets or segments sent again, where they are counted.
+    pub resent: Option<u64>,
+    /// Packets lost, by cause, where the program tells.
+    pub lost: Option<BTreeMap<String, u64>>,
+    /// What reached the receiving node, with headers and copies.
+    pub series: Vec<Sample>,
+    /// What else the program had to say, and the counts behind `transport`.
+    pub details: serde_json::Value,
+}
+
+impl Outcome {
+    /// Bits of data per second.
+    pub fn goodput(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 }
+    }
+}
+
+/// What had come by a time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Since the start.
+    pub seconds: f64,
+    /// Bytes of IP packets since the start.
+    pub bytes: u64,
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// Connections of the kernel.
+    Tcp,
+}
+
+/// One side of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Where the data is.
+    Sender,
+    /// Where it goes.
+    Receiver,
+}
+
+/// Why a run gave no outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The program is not there.
+    #[error("absent: {0}")]
+    Absent(#[from] Absent),
+    /// It was ended when its time was up.
+    #[error("not done after {after:?}, and ended{}", indented(.words))]
+    TimedOut {
+        /// The job's patience.
+        after: Duration,
+        /// What the programs had said last.
+        words: String,
+    },
+    /// It gave up, crashed, or did not deliver everything.
+    #[error("{what}: {status}{}", indented(.words))]
+    Failed {
+        /// The command.
+        what: String,
+        /// How it ended.
+        status: String,
+        /// What it said last.
+        words: String,
+    },
+    /// The job asks for something that this program cannot do.
+    #[error("cannot do that: {why}")]
+    Unsuitable {
+        /// What, and why not.
+        why: String,
+    },
+}
+
+fn indented(words: &str) -> String {
+    words.lines().map(|line| format!("\n  {line}")).collect()
+}
+
+impl Failure {
+    pub(crate) fn unsuitable(why: impl Into<String>) -> Self {
+        Self::Unsuitable { why: why.into() }
+    }
+
+    /// Something of this program or its system that failed.
+    pub(crate) fn system(what: &str) -> impl Fn(std::io::Error) -> Self {
+        move |error| Self::Failed {
+            what: what.to_owned(),
+            status: error.to_string(),
+            words: String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_say_what_helps() {
+        let absent = Absent { why: "no iperf3 in PATH".into(), packages: vec!["iperf3"] };
+        let expected = "no iperf3 in PATH; on Debian: apt-get install iperf3";
+        assert_eq!(absent.to_string(), expected);
+        assert_eq!(Absent { packages: Vec::new(), ..absent }.to_string(), "no iperf3 in PATH");
+        let (what, status) = ("iperf3".into(), "exit status: 1".into());
+        let failed = Failure::Failed { what, status, words: "no route\nto host".into() };
+        assert_eq!(failed.to_string(), "iperf3: exit status: 1\n  no route\n  to host");
+    }
+}

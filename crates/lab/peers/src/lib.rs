@@ -1,0 +1,40 @@
+//! Programs that move data, really run across a testbed: Longhaul itself, the kernel's TCP, GridFTP,
+//! UDT and others, each started, timed, read and ended in the same way.
+//!
+//! A [`Contender`] moves a [`Job`] from one node of a testbed to another and gives an [`Outcome`].
+//! What carried the data is counted in the network namespaces, not believed; congestion control is
+//! set by name and read back; CPU time is that of all processes at each end. Every run has a time
+//! limit, and nothing that it started is left when it returns. The crate compares nothing and
+//! repeats nothing.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use longhaul_lab::{Builtin, Testbed, TestbedOptions};
+//! use longhaul_peers::{Job, Medium, find};
+//!
+//! let topology = Builtin::find("two-hosts").expect("a built-in one").topology();
+//! let testbed = Testbed::new(&topology, &TestbedOptions::default())?;
+//! let job = Job::new("host", "peer", 250_000_000, Duration::from_secs(60));
+//! let outcome = find("cubic x8")?.run(&testbed, &job)?;
+//! println!("{}: {:.2} s by {:?}", outcome.version, outcome.seconds, outcome.transport);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod contender;
+mod counters;
+mod files;
+mod iperf3;
+mod longhaul;
+mod processes;
+mod programs;
+mod registry;
+mod session;
+mod srt;
+mod tcp;
+
+pub use self::contender::{
+    Absent, Contender, End, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
+};
+pub use self::registry::{Unknown, all, find};

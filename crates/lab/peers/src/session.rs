@@ -1,0 +1,392 @@
+//! One run: commands at both ends under one deadline, and an account of what they used.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_lab::{Host, Testbed};
+use longhaul_sys::clock;
+use longhaul_sys::process::{reap, wait_for_end};
+use longhaul_units::Instant;
+use tempfile::TempDir;
+
+use crate::contender::{End, Failure, Job, Outcome, Presence, Sample, Transport};
+use crate::counters::{Count, Counters};
+use crate::processes;
+
+/// Two ends of a testbed, the commands started there, and a folder for their files. Whatever it
+/// started ends with it.
+pub(crate) struct Session<'a> {
+    testbed: &'a Testbed,
+    job: &'a Job,
+    hosts: [&'a Host; 2],
+    deadline: Instant,
+    mark: String,
+    processes: Vec<Process>,
+    /// CPU time of what has ended, at each end.
+    used: [Duration; 2],
+    counters: [Counters; 2],
+    started: Option<Started>,
+    folder: TempDir,
+}
+
+/// A command that was started; its output is in files.
+pub(crate) struct Process {
+    what: String,
+    end: End,
+    number: usize,
+    child: Option<Child>,
+}
+
+/// Since when the transfer runs.
+struct Started {
+    at: Instant,
+    before: [Count; 2],
+    series: Series,
+}
+
+/// What a run has used, apart from what its contender knows.
+pub(crate) struct Account {
+    seconds: f64,
+    counts: [Count; 2],
+    series: Vec<Sample>,
+    cpu: [Duration; 2],
+}
+
+impl<'a> Session<'a> {
+    /// Takes up position; the job's patience begins now.
+    pub(crate) fn new(testbed: &'a Testbed, job: &'a Job) -> Result<Self, Failure> {
+        let deadline = clock::now() + job.patience;
+        let host = |name: &str| {
+            let unknown = || Failure::unsuitable(format!("the testbed has no node {name}"));
+            testbed.host(name).ok_or_else(unknown)
+        };
+        let hosts = [host(&job.from)?, host(&job.to)?];
+        let folder = testbed.scratch().map_err(Failure::system("make a folder"))?;
+        let counters = |host| Counters::of(host).map_err(Failure::system("open the counters"));
+        Ok(Self {
+            testbed,
+            job,
+            hosts,
+            deadline,
+            // Names the run: no other has this folder.
+            mark: folder.path().display().to_string(),
+            processes: Vec::new(),
+            used: [Duration::ZERO; 2],
+            counters: [counters(hosts[0])?, counters(hosts[1])?],
+            started: None,
+            folder,
+        })
+    }
+
+    pub(crate) fn job(&self) -> &'a Job {
+        self.job
+    }
+
+    fn host(&self, end: End) -> &'a Host {
+        self.hosts[index(end)]
+    }
+
+    /// Both nodes, the sending one first.
+    pub(crate) fn hosts(&self) -> (&'a Host, &'a Host) {
+        (self.hosts[0], self.hosts[1])
+    }
+
+    pub(crate) fn address(&self, end: End) -> IpAddr {
+        self.host(end).ipv4()
+    }
+
+    /// For configuration, keys and output; in memory where possible.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How long there still is.
+    pub(crate) fn left(&self) -> Duration {
+        self.deadline.since(clock::now())
+    }
+
+    /// Starts a command at one end, without input.
+    pub(crate) fn start(&mut self, end: End, mut command: Command) -> Result<usize, Failure> {
+        let what = command.get_program().to_string_lossy().into_owned();
+        let what = Path::new(&what)
+            .file_name()
+            .map_or(what.clone(), |name| name.to_string_lossy().into_owned());
+        let number = self.processes.len();
+        let file = |kind| File::create(self.output(number, kind)).map(Stdio::from);
+        let prepared = file("out").and_then(|out| Ok((out, file("err")?)));
+        let (out, err) = prepared.map_err(Failure::system("make a file"))?;
+        if command.get_current_dir().is_none() {
+            command.current_dir(self.folder());
+        }
+        command.stdin(Stdio::null()).stdout(out).stderr(err).env(MARK, &self.mark);
+        let child = self.testbed.spawn(self.host(end), command);
+        let child = child.map_err(Failure::system(&format!("start {what}")))?;
+        self.processes.push(Process { what, end, number, child: Some(child) });
+        Ok(number)
+    }
+
+    /// Waits until a process listens at `port`, by TCP or UDP.
+    pub(crate) fn listening(&mut self, process: usize, port: u16) -> Result<(), Failure> {
+        let host = self.host(self.processes[process].end);
+        loop {
+            if host.listens(Some(port)).map_err(Failure::system("look for sockets"))? {
+                return Ok(());
+            }
+            let turn = (clock::now() + TURN).min(self.deadline);
+            if self.has_ended(process, turn)? {
+                let status = self.reap(process)?;
+                return Err(self.failed(process, format!("ended before it listened, {status}")));
+            }
+            if self.left().is_zero() {
+                return Err(self.timed_out());
+            }
+        }
+    }
+
+    /// The transfer begins: from here on time, packets and CPU are counted.
+    pub(crate) fn begin(&mut self) -> Result<(), Failure> {
+        let before = self.count()?;
+        let counters = Counters::of(self.hosts[1]).map_err(Failure::system("open the counters"))?;
+        let series = Series::start(counters, before[1].bytes_received, self.job.series);
+        let series = series.map_err(Failure::system("start a thread"))?;
+        self.used = [Duration::ZERO; 2];
+        self.started = Some(Started { at: clock::now(), before, series });
+        Ok(())
+    }
+
+    /// Waits until a process has ended well, and returns its standard output.
+    pub(crate) fn finish(&mut self, process: usize) -> Result<String, Failure> {
+        let status = self.ended(process)?;
+        if !status.success() {
+            return Err(self.failed(process, status.to_string()));
+        }
+        Ok(self.said(process, "out"))
+    }
+
+    /// Waits until a process has ended, however.
+    pub(crate) fn ended(&mut self, process: usize) -> Result<ExitStatus, Failure> {
+        if !self.has_ended(process, self.deadline)? {
+            return Err(self.timed_out());
+        }
+        self.reap(process)
+    }
+
+    /// What a process has said on `out` or `err` so far.
+    pub(crate) fn said(&self, process: usize, kind: &str) -> String {
+        let bytes = std::fs::read(self.output(process, kind)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// A failure of a process, in its own words.
+    pub(crate) fn failed(&self, process: usize, status: impl Into<String>) -> Failure {
+        let what = self.processes[process].what.clone();
+        Failure::Failed { what, status: status.into(), words: self.last_words(process) }
+    }
+
+    /// The transfer is over: ends all processes and closes the account. The
+    /// folder stays until the session is dropped.
+    pub(crate) fn close(&mut self) -> Result<Account, Failure> {
+        let end = clock::now();
+        let started = self.started.take();
+        let started = started.ok_or_else(|| Failure::unsuitable("nothing was begun"))?;
+        let after = self.count()?;
+        let series = started.series.stop();
+        self.end_processes();
+        let counts = [0, 1].map(|at| after[at].since(started.before[at]));
+        let seconds = end.since(started.at).as_secs_f64();
+        Ok(Account { seconds, counts, series, cpu: self.used })
+    }
+
+    fn count(&self) -> Result<[Count; 2], Failure> {
+        let read = |at: usize| self.counters[at].read();
+        read(0).and_then(|a| Ok([a, read(1)?])).map_err(Failure::system("read the counters"))
+    }
+
+    fn has_ended(&self, process: usize, deadline: Instant) -> Result<bool, Failure> {
+        let Some(child) = &self.processes[process].child else { return Ok(true) };
+        wait_for_end(child, deadline).map_err(Failure::system("wait for a process"))
+    }
+
+    fn reap(&mut self, process: usize) -> Result<ExitStatus, Failure> {
+        let process = &mut self.processes[process];
+        let child = process.child.take();
+        let child = child.ok_or_else(|| Failure::unsuitable("a process was waited for twice"))?;
+        let (status, cpu) = reap(child).map_err(Failure::system("wait for a process"))?;
+        self.used[index(process.end)] += cpu.total();
+        Ok(status)
+    }
+
+    fn timed_out(&self) -> Failure {
+        let words = self.processes.iter().map(|process| {
+            let words = self.last_words(process.number);
+            if words.is_empty() { words } else { format!("{}: {words}", process.what) }
+        });
+        let words: Vec<String> = words.filter(|words| !words.is_empty()).collect();
+        Failure::TimedOut { after: self.job.patience, words: words.join("\n") }
+    }
+
+    /// The end of what a process said on standard error, or else on standard output.
+    fn last_words(&self, process: usize) -> String {
+        let err = self.said(process, "err");
+        let text = if err.trim().is_empty() { self.said(process, "out") } else { err };
+        let lines: Vec<&str> =
+            text.split(['\n', '\r']).map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        let line = |line: &&str| line.chars().take(LINE_MAX).collect::<String>();
+        let last: Vec<String> = lines.iter().rev().take(LINES).rev().map(line).collect();
+        last.join("\n")
+    }
+
+    fn output(&self, number: usize, kind: &str) -> std::path::PathBuf {
+        self.folder.path().join(format!("command-{number}.{kind}"))
+    }
+
+    /// Kills everything that is left, and takes its CPU time into account.
+    fn end_processes(&mut self) {
+        let children: Vec<(usize, u32)> = self
+            .processes
+            .iter()
+            .enumerate()
+            .filter_map(|(at, process)| Some((at, process.child.as_ref()?.id())))
+            .collect();
+        if children.is_empty() && self.processes.is_empty() {
+            return;
+        }
+        // Each with its descendants: the parents first, which then take no more account of them.
+        let mut left = Vec::new();
+        for &(at, pid) in &children {
+            let family = processes::family(&[pid], None);
+            processes::kill(pid);
+            for pid in family {
+                self.used[index(self.processes[at].end)] += processes::cpu_time(pid);
+                left.push(pid);
+            }
+        }
+        left.extend(processes::family(&[], Some((MARK, &self.mark))));
+        for &pid in &left {
+            processes::kill(pid);
+        }
+        for (at, _) in children {
+            // It was killed; nothing is lost when it cannot be waited for.
+            let _ = self.reap(at);
+        }
+        let patience = clock::now() + GOING;
+        while left.iter().any(|&pid| processes::is_running(pid)) && clock::now() < patience {
+            std::thread::sleep(TURN);
+        }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.end_processes();
+    }
+}
+
+impl Account {
+    /// With the CPU time of threads of this process in place of that of commands.
+    pub(crate) fn with_cpu(self, cpu: [Duration; 2]) -> Self {
+        Self { cpu, ..self }
+    }
+
+    /// What is common to all outcomes. Segments count as resent when TCP carried the data.
+    pub(crate) fn outcome(self, presence: Presence, job: &Job) -> Outcome {
+        let [sent, received] = self.counts;
+        let transport = transport(sent, job.bytes);
+        let resent = match transport {
+            Transport::Tcp => Some(sent.segments_resent),
+            Transport::Udp => None,
+        };
+        Outcome {
+            version: presence.version,
+            congestion_control: None,
+            transport,
+            bytes: job.bytes,
+            seconds: self.seconds,
+            cpu_send: self.cpu[0].as_secs_f64(),
+            cpu_receive: self.cpu[1].as_secs_f64(),
+            resent,
+            lost: None,
+            series: self.series,
+            details: serde_json::json!({ "counted": {
+                "datagrams_sent": [sent.datagrams_sent, received.datagrams_sent],
+                "segments_sent": [sent.segments_sent, received.segments_sent],
+            }}),
+        }
+    }
+}
+
+impl Outcome {
+    /// Adds what the program itself had to say.
+    pub(crate) fn detailed(mut self, what: &str, value: serde_json::Value) -> Self {
+        self.details[what] = value;
+        self
+    }
+}
+
+/// What carried that much data: datagrams of less than 64 KiB, or trains of them, or nothing like
+/// as many.
+fn transport(sent: Count, bytes: u64) -> Transport {
+    if sent.datagrams_sent > bytes / (2 * u64::from(u16::MAX)) {
+        Transport::Udp
+    } else {
+        Transport::Tcp
+    }
+}
+
+/// A thread that samples what has reached the receiving node.
+struct Series {
+    stop: Sender<()>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Series {
+    fn start(counters: Counters, before: u64, distance: Duration) -> io::Result<Self> {
+        let (stop, stopped) = channel();
+        let start = clock::now();
+        let thread = std::thread::Builder::new().name("series".into()).spawn(move || {
+            let mut samples = Vec::new();
+            let mut next = start + distance;
+            while samples.len() < SAMPLES_MAX
+                && stopped.recv_timeout(next.since(clock::now())) == Err(RecvTimeoutError::Timeout)
+            {
+                if let Ok(count) = counters.read() {
+                    let seconds = clock::now().since(start).as_secs_f64();
+                    let bytes = count.bytes_received.saturating_sub(before);
+                    samples.push(Sample { seconds, bytes });
+                }
+                next += distance;
+            }
+            samples
+        })?;
+        Ok(Self { stop, thread })
+    }
+
+    fn stop(self) -> Vec<Sample> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn index(end: End) -> usize {
+    match end {
+        End::Sender => 0,
+        End::Receiver => 1,
+    }
+}
+
+/// The variable in the environment of commands that names their run.
+const MARK: &str = "LONGHAUL_PEER";
+const TURN: Duration = Duration::from_millis(5);
+/// For processes to go that were killed.
+const GOING: Duration = Duration::from_secs(2);
+/// Of what a program said.
+const LINES: usize = 12;
+const LINE_MAX: usize = 400;
+/// More than an hour of tenths of a second.
+const SAMPLES_MAX: usize = 40_000;

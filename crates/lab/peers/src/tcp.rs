@@ -1,0 +1,122 @@
+//! The kernel's TCP by the lab's own pump.
+
+use longhaul_lab::Testbed;
+use longhaul_lab::pump::TcpPump;
+
+use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence};
+use crate::files::memory_only;
+use crate::session::Session;
+
+pub(crate) struct Tcp {
+    name: String,
+    congestion_control: String,
+    streams: u16,
+}
+
+impl Tcp {
+    pub(crate) const USUAL: &[&str] =
+        &["reno x1", "cubic x1", "cubic x4", "cubic x8", "bbr x1", "bbr x4", "bbr x8"];
+
+    /// `cubic x4`.
+    pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
+        let (congestion_control, streams) = streams(name)?;
+        let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        (!congestion_control.is_empty() && congestion_control.chars().all(valid)).then(|| {
+            let (name, congestion_control) = (name.to_owned(), congestion_control.to_owned());
+            Box::new(Self { name, congestion_control, streams }) as _
+        })
+    }
+}
+
+/// What stands before ` xN`, and N.
+pub(crate) fn streams(name: &str) -> Option<(&str, u16)> {
+    let (rest, count) = name.rsplit_once(" x")?;
+    Some((rest, count.parse().ok().filter(|count| (1..=STREAMS_MAX).contains(count))?))
+}
+
+/// Whether the kernel has a congestion control.
+pub(crate) fn kernel_has(congestion_control: &str) -> Result<(), Absent> {
+    let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let available = std::fs::read_to_string(file).unwrap_or_default();
+    if available.split_whitespace().any(|name| name == congestion_control) {
+        return Ok(());
+    }
+    let why = format!("this kernel has {} and no {congestion_control}", available.trim());
+    Err(Absent { why, packages: Vec::new() })
+}
+
+impl Contender for Tcp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn about(&self) -> String {
+        let (name, count) = (self.congestion_control.to_uppercase(), self.streams);
+        format!("kernel TCP {name}, {count} connection{}", if count == 1 { "" } else { "s" })
+    }
+
+    fn presence(&self) -> Result<Presence, Absent> {
+        kernel_has(&self.congestion_control)?;
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Ok(Presence { version: format!("Linux {}", release.trim()), program: None })
+    }
+
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+        let presence = self.presence()?;
+        memory_only(job)?;
+        if job.rate.is_some() {
+            return Err(Failure::unsuitable("it is not told a rate"));
+        }
+        let mut pump = TcpPump::new(&self.congestion_control, self.streams);
+        pump.buffer = job.socket_buffer;
+        if let Some(block) = job.block {
+            pump.block = usize::try_from(block).unwrap_or(BLOCK_MAX).clamp(1, BLOCK_MAX);
+        }
+        let mut session = Session::new(testbed, job)?;
+        session.begin()?;
+        let (from, to) = session.hosts();
+        let moved =
+            pump.transfer(from, to, job.bytes, session.left()).map_err(|error| {
+                match error.kind() {
+                    std::io::ErrorKind::TimedOut => {
+                        Failure::TimedOut { after: job.patience, words: String::new() }
+                    }
+                    _ => Failure::system(&self.name)(error),
+                }
+            })?;
+        let account = session.close()?.with_cpu([moved.cpu_send, moved.cpu_receive]);
+        let outcome = account.outcome(presence, job);
+        Ok(Outcome {
+            congestion_control: Some(self.congestion_control.clone()),
+            seconds: moved.time.as_secs_f64(),
+            resent: Some(moved.segments_resent),
+            ..outcome
+        })
+    }
+}
+
+const STREAMS_MAX: u16 = 128;
+/// Of one write.
+const BLOCK_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read() {
+        let tcp = Tcp::named("cubic x8").unwrap();
+        assert_eq!(tcp.about(), "kernel TCP CUBIC, 8 connections");
+        assert_eq!(streams("iperf3 bbr x1"), Some(("iperf3 bbr", 1)));
+        for wrong in ["cubic", "cubic x0", "cubic x", "cubic x200", " x1", "cu bic x1", "x1"] {
+            assert!(Tcp::named(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_absent() {
+        let absent = Tcp::named("nosuch x1").unwrap().presence().unwrap_err();
+        assert!(absent.to_string().ends_with("and no nosuch"), "{absent}");
+        assert!(kernel_has("reno").is_ok(), "it is always built in");
+    }
+}

@@ -1,0 +1,133 @@
+//! Every contender that is here moves a few megabytes over a clean path. What is absent, and
+//! machines without testbeds, are said and passed over.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::time::Duration;
+
+use longhaul_lab::{Conditions, LinkSpec, Testbed, TestbedError, TestbedOptions, Topology};
+use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, find};
+use longhaul_units::Rate;
+
+/// 5 ms of round trip, 1 Gb/s.
+fn testbed() -> Option<Testbed> {
+    let both = Conditions {
+        delay: Some(Duration::from_micros(2500)),
+        rate: Some(Rate::from_gbps(1)),
+        ..Conditions::default()
+    };
+    let topology = Topology::two_hosts(LinkSpec::between_hosts(both));
+    match Testbed::new(&topology, &TestbedOptions::default()) {
+        Ok(testbed) => Some(testbed),
+        Err(TestbedError::System { step, error }) => {
+            println!("skipped: cannot {step}: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn job() -> Job {
+    Job::new("host", "peer", BYTES, PATIENCE)
+}
+
+/// What came of it, unless the program is not here.
+fn run(testbed: &Testbed, name: &str, job: &Job) -> Option<Outcome> {
+    match find(name).unwrap().run(testbed, job) {
+        Ok(outcome) => Some(outcome),
+        Err(Failure::Absent(absent)) => {
+            println!("skipped: {name}: {absent}");
+            None
+        }
+        Err(failure) => panic!("{name}: {failure}"),
+    }
+}
+
+/// Moves memory, and checks what is the same for everybody.
+fn moves(name: &str, transport: Transport) -> Option<Outcome> {
+    let testbed = testbed()?;
+    let outcome = run(&testbed, name, &job())?;
+    check(name, &outcome, transport);
+    Some(outcome)
+}
+
+fn check(name: &str, outcome: &Outcome, transport: Transport) {
+    assert_eq!(outcome.transport, transport, "{name}: {}", outcome.details);
+    assert!(outcome.bytes > 0 && outcome.seconds > 0.0, "{name}: {outcome:?}");
+    assert!(outcome.cpu_send > 0.0 && outcome.cpu_receive > 0.0, "{name}: {outcome:?}");
+    assert!(outcome.version.contains(|c: char| c.is_ascii_digit()), "{name}: {outcome:?}");
+}
+
+#[test]
+fn kernel_tcp() {
+    let Some(outcome) = moves("cubic x4", Transport::Tcp) else { return };
+    assert_eq!(outcome.congestion_control.as_deref(), Some("cubic"));
+    assert_eq!((outcome.bytes, outcome.resent.is_some()), (BYTES, true));
+}
+
+#[test]
+fn longhaul() {
+    let Some(outcome) = moves("auto", Transport::Udp) else { return };
+    assert_eq!(outcome.details["cp"]["profile"], "auto");
+    assert!(outcome.lost.is_some());
+}
+
+#[test]
+fn iperf3() {
+    let Some(outcome) = moves("iperf3 reno x2", Transport::Tcp) else { return };
+    assert_eq!(outcome.congestion_control.as_deref(), Some("reno"));
+}
+
+#[test]
+fn srt() {
+    moves("srt", Transport::Udp);
+}
+
+#[test]
+fn files_of_a_folder_are_moved_and_left_for_the_next() {
+    let Some(testbed) = testbed() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let medium = Medium::Files { folder: folder.path().to_owned(), count: 3 };
+    let job = Job { medium, ..job() };
+    if run(&testbed, "auto", &job).is_some() {
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+        assert_eq!(left, [folder.path().join(format!("source-3-{BYTES}"))]);
+    }
+    let failure = find("cubic x1").unwrap().run(&testbed, &job).unwrap_err();
+    assert!(failure.to_string().contains("it moves memory, no files"), "{failure}");
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_up() {
+    let Some(testbed) = testbed() else { return };
+    // Too little for that much at 1 Gb/s, enough to get going.
+    for name in ["cubic x1", "iperf3 cubic x1"] {
+        let job = Job::new("host", "peer", 1 << 40, Duration::from_secs(1));
+        match find(name).unwrap().run(&testbed, &job) {
+            Err(Failure::TimedOut { .. } | Failure::Absent(_)) => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    for host in testbed.hosts() {
+        assert!(!host.listens(None).unwrap(), "nothing is left at {}", host.name());
+    }
+}
+
+#[test]
+fn jobs_that_cannot_be_are_refused_with_the_reason() {
+    let Some(testbed) = testbed() else { return };
+    for (name, job, expected) in [
+        ("rbudp", job(), "rbudp has to be told a rate"),
+        ("cubic x1", Job { rate: Some(Rate::from_mbps(1)), ..job() }, "it is not told a rate"),
+        ("cubic x1", Job { to: "mars".into(), ..job() }, "the testbed has no node mars"),
+    ] {
+        match find(name).unwrap().run(&testbed, &job) {
+            Err(Failure::Unsuitable { why }) => assert_eq!(why, expected),
+            Err(Failure::Absent(absent)) => println!("skipped: {name}: {absent}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+const BYTES: u64 = 4_000_000;
+/// Long enough for a machine that compiles beside it.
+const PATIENCE: Duration = Duration::from_secs(60);
