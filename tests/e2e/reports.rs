@@ -1,7 +1,11 @@
 //! What a copy says of itself at its end: the same whichever way the data went.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
+use longhaul_objects::Fsync;
 use longhaul_transfer::{CarrierChoice, CopyOptions, CopyReport};
 use longhaul_units::{Duration, Rate};
 use longhaul_wire::Bottleneck;
@@ -35,11 +39,54 @@ fn a_pull_says_what_a_push_says() {
 fn the_rate_limits_whoever_sends() {
     limited(|test| {
         let rate = Some(Rate::from_mbps(40));
-        for profile in ["auto", "fixed"] {
-            let limited = |options| CopyOptions { rate, profile: profile.into(), ..options };
+        for (profile, carrier) in LIMITED {
+            let limited = |options| CopyOptions {
+                rate,
+                profile: profile.into(),
+                carrier,
+                fsync: WITHOUT_DISK,
+                ..options
+            };
             for report in there_and_back(test, limited) {
                 assert_eq!(report.bottleneck, Bottleneck::UserLimit, "{report:?}");
             }
+        }
+    });
+}
+
+#[test]
+fn a_rate_that_busy_hosts_keep_is_still_the_limit() {
+    limited(|test| {
+        let _load = Load::start(2 * thread::available_parallelism().map_or(1, usize::from));
+        let rate = Some(Rate::from_mbps(4));
+        for (profile, carrier) in LIMITED {
+            let limited = |options| CopyOptions {
+                rate,
+                profile: profile.into(),
+                carrier,
+                fsync: WITHOUT_DISK,
+                ..options
+            };
+            for report in there_and_back_of(test, BYTES / 8, limited) {
+                let limits = [Bottleneck::UserLimit, Bottleneck::SenderCpu];
+                assert!(limits.contains(&report.bottleneck), "{report:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_slow_path_is_the_bottleneck() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, BYTES)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::paced(server.address, 20_000_000);
+        for options in
+            [push(&test.here("f"), relay.address, b"g"), pull(relay.address, b"g", &test.here("g"))]
+        {
+            let options = CopyOptions { fsync: WITHOUT_DISK, ..options };
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.bottleneck, Bottleneck::Network, "{report:?}");
         }
     });
 }
@@ -114,7 +161,15 @@ fn the_program_says_the_same_both_ways() {
 
 /// A file pushed, and pulled back.
 fn there_and_back(test: &Test, with: impl Fn(CopyOptions) -> CopyOptions) -> [CopyReport; 2] {
-    fs::write(test.here("f"), noise(1, BYTES)).unwrap();
+    there_and_back_of(test, BYTES, with)
+}
+
+fn there_and_back_of(
+    test: &Test,
+    bytes: usize,
+    with: impl Fn(CopyOptions) -> CopyOptions,
+) -> [CopyReport; 2] {
+    fs::write(test.here("f"), noise(1, bytes)).unwrap();
     let server = Server::start(test);
     let pushed = run(test, &with(push(&test.here("f"), server.address, b"g"))).unwrap();
     let pulled = run(test, &with(pull(server.address, b"g", &test.here("g")))).unwrap();
@@ -124,6 +179,37 @@ fn there_and_back(test: &Test, with: impl Fn(CopyOptions) -> CopyOptions) -> [Co
     [pushed, pulled]
 }
 
+/// Threads that keep processors busy as long as this lives.
+struct Load {
+    over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(count: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let threads = (0..count).map(|_| {
+            let over = over.clone();
+            thread::spawn(move || while !over.load(Ordering::Relaxed) {})
+        });
+        Self { threads: threads.collect(), over }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Profiles and carriers that keep to a rate.
+const LIMITED: [(&str, CarrierChoice); 3] =
+    [("auto", CarrierChoice::Udp), ("fixed", CarrierChoice::Udp), ("auto", CarrierChoice::Tcp)];
+/// A disk may be busy with other things.
+const WITHOUT_DISK: Fsync = Fsync::Never { boot: [0; 16] };
 const BYTES: usize = 4_000_000;
 /// Jumbo frames are the largest that are tried.
 const PACKETS: u64 = 4_000_000 / 8_972;

@@ -11,8 +11,9 @@ use core::time::Duration;
 
 use longhaul_rate_control::{DeliveryMeter, LossCounts, ReceiverState, Repair};
 use longhaul_units::{Extent, Instant, PacketNumber, Rate, StreamId};
-use longhaul_wire::CloseCode;
-use longhaul_wire::{AEAD_TAG_LEN, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN};
+use longhaul_wire::{
+    AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
+};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -85,6 +86,7 @@ pub struct Lane {
     peer_causes: LossCounts,
     unattributed: LossCounts,
     receiver: ReceiverState,
+    peer_bounds: ReceiverBounds,
     /// Absolute object bytes that the peer promised room for.
     credit: u64,
     suspended: Option<Suspended>,
@@ -94,6 +96,7 @@ pub struct Lane {
     responses: VecDeque<(SocketAddr, [u8; 8])>,
     our_credit: u64,
     our_capacity: Option<Rate>,
+    our_bounds: ReceiverBounds,
     our_suspend: Option<(u64, Duration)>,
     suspend_order: u64,
     round_reports_until: Option<u64>,
@@ -195,12 +198,14 @@ impl Lane {
             peer_causes: LossCounts::default(),
             unattributed: LossCounts::default(),
             receiver: ReceiverState::default(),
+            peer_bounds: ReceiverBounds::NONE,
             credit: 0,
             suspended: None,
             reception: Reception::default(),
             responses: VecDeque::new(),
             our_credit: 0,
             our_capacity: None,
+            our_bounds: ReceiverBounds::NONE,
             our_suspend: None,
             suspend_order: 0,
             round_reports_until: None,
@@ -252,6 +257,14 @@ impl Lane {
     /// Announces the rate at which this host can receive.
     pub fn set_capacity(&mut self, capacity: Option<Rate>) {
         self.our_capacity = capacity;
+    }
+
+    /// Tells the peer, now if it is news, what holds this host up.
+    pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
+        if bounds != self.our_bounds {
+            self.our_bounds = bounds;
+            self.announce();
+        }
     }
 
     /// Asks the peer to send no new object bytes for `duration`; zero resumes.
@@ -458,6 +471,11 @@ impl Lane {
     /// The peer's announced socket buffer and receive capacity.
     pub fn receiver(&self) -> ReceiverState {
         self.receiver
+    }
+
+    /// What holds the peer up, as it said last.
+    pub fn peer_bounds(&self) -> ReceiverBounds {
+        self.peer_bounds
     }
 
     fn is_blast(&self) -> bool {

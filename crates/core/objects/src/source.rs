@@ -310,6 +310,12 @@ impl Source {
         None
     }
 
+    /// Whether accepted objects have groups that were not given out. Where [`Source::next_group`]
+    /// gives none all the same, credit is missing.
+    pub fn has_unsent(&self) -> bool {
+        self.dealing < self.accepted
+    }
+
     /// The group was read and has this chaining value
     /// ([`crate::hash::group_chaining_value`], zeros where nothing could be read).
     pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {

@@ -19,6 +19,8 @@ pub enum Bound {
     SenderCpu,
     /// The disk that is read.
     SenderDisk,
+    /// The sender's memory for data that is not acknowledged.
+    SenderBuffer,
     /// The receiving host's processor.
     ReceiverCpu,
     /// The disk that is written.
@@ -31,13 +33,14 @@ pub enum Bound {
 
 impl Bound {
     /// Every bound, in declaration order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Startup,
         Self::Network,
         Self::UserLimit,
         Self::Reservation,
         Self::SenderCpu,
         Self::SenderDisk,
+        Self::SenderBuffer,
         Self::ReceiverCpu,
         Self::ReceiverDisk,
         Self::ReceiverBuffer,
@@ -53,6 +56,7 @@ impl Bound {
             Self::Reservation => "reservation",
             Self::SenderCpu => "sender CPU",
             Self::SenderDisk => "sender disk",
+            Self::SenderBuffer => "sender buffer",
             Self::ReceiverCpu => "receiver CPU",
             Self::ReceiverDisk => "receiver disk",
             Self::ReceiverBuffer => "receiver buffer",
@@ -69,6 +73,7 @@ impl Bound {
             Self::Reservation => 6,
             Self::SenderCpu => 2,
             Self::SenderDisk => 4,
+            Self::SenderBuffer => 10,
             Self::ReceiverCpu => 3,
             Self::ReceiverDisk => 5,
             Self::ReceiverBuffer => 8,
@@ -242,6 +247,6 @@ mod tests {
     fn codes_are_those_of_the_registry() {
         let mut codes = Bound::ALL.map(Bound::code);
         codes.sort_unstable();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 }

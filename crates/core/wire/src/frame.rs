@@ -7,7 +7,7 @@ mod ranges;
 
 use longhaul_units::{Duration, PacketNumber, StreamId};
 
-pub use self::feedback::Feedback;
+pub use self::feedback::{Feedback, ReceiverBounds};
 pub use self::ranges::{Ranges, ReceivedRanges};
 use crate::close::cut_reason;
 use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};

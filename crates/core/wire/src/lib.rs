@@ -40,7 +40,10 @@ mod writer;
 
 pub use close::{CloseCode, MAX_REASON};
 pub use error::{DecodeError, Full};
-pub use frame::{Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, State, stream_room};
+pub use frame::{
+    Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, ReceiverBounds, State,
+    stream_room,
+};
 pub use handshake::{
     CONTROL_HEADER_LEN, Carrier, Cipher, ControlMessage, Hello, MAX_HANDSHAKE_BODY,
     MAX_IMPLEMENTATION, MAX_LANES, MAX_PROFILE, PROTOCOL_VERSION, Protect, ReceiveLimits, Welcome,

@@ -195,6 +195,9 @@ macro_rules! bottlenecks {
         }
 
         impl Bottleneck {
+            /// How many there are; codes are below.
+            pub const COUNT: usize = [$($name),*].len();
+
             /// The value of a code; [`Self::Unknown`] for those that are not defined.
             pub const fn from_code(code: u8) -> Self {
                 match code {
@@ -224,6 +227,7 @@ bottlenecks! {
     7 UserLimit "user limit"
     8 ReceiverBuffer "receiver buffer"
     9 StartUp "start-up"
+    10 SenderBuffer "sender buffer"
 }
 
 impl fmt::Display for Bottleneck {

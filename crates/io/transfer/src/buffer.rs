@@ -79,6 +79,12 @@ impl Pool {
         }
     }
 
+    /// Whether a buffer is free.
+    pub fn has_free(&self) -> bool {
+        let free = lock(&self.inner.free);
+        free.left > 0 || !free.buffers.is_empty()
+    }
+
     /// Ends all waiting.
     pub fn close(&self) {
         lock(&self.inner.free).closed = true;

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use longhaul_engine::Closed;
 use longhaul_objects::{GroupAssembly, ObjectTable};
+use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Extent, ObjectId, RangeSet};
-use longhaul_wire::CloseCode;
+use longhaul_units::{Duration, Extent, Instant, ObjectId, RangeSet};
+use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
 
@@ -45,6 +46,10 @@ pub trait Hub: Send + Sync {
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
     /// Object bytes that this side takes in all.
     fn credit(&self) -> u64;
+    /// What holds this side up in receiving.
+    fn bounds(&self) -> ReceiverBounds {
+        ReceiverBounds::NONE
+    }
 }
 
 /// A group on its way out.
@@ -80,6 +85,14 @@ pub struct Mailbox {
     sleeping: AtomicBool,
     /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
     backlog: AtomicU64,
+    hunger: Mutex<Hunger>,
+}
+
+/// Time without anything to send.
+#[derive(Debug)]
+struct Hunger {
+    since: Option<Instant>,
+    before: Duration,
 }
 
 impl Mailbox {
@@ -91,13 +104,16 @@ impl Mailbox {
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
+            hunger: Mutex::new(Hunger { since: Some(clock::now()), before: Duration::ZERO }),
         })
     }
 
     /// Puts a command into the box.
     pub fn post(&self, command: Command) {
-        if let Command::Offer(outgoing) = &command {
-            self.backlog.fetch_add(outgoing.extent.len, Ordering::Relaxed);
+        if let Command::Offer(outgoing) = &command
+            && self.backlog.fetch_add(outgoing.extent.len, Ordering::Relaxed) == 0
+        {
+            self.set_hungry(false);
         }
         lock(&self.commands).push_back(command);
         self.wake();
@@ -127,7 +143,25 @@ impl Mailbox {
     }
 
     pub(crate) fn set_backlog(&self, bytes: u64) {
-        self.backlog.store(bytes, Ordering::Relaxed);
+        let before = self.backlog.swap(bytes, Ordering::Relaxed);
+        if (before == 0) != (bytes == 0) {
+            self.set_hungry(bytes == 0);
+        }
+    }
+
+    fn set_hungry(&self, hungry: bool) {
+        let now = clock::now();
+        let mut hunger = lock(&self.hunger);
+        if let Some(since) = hunger.since.take() {
+            hunger.before += now - since;
+        }
+        hunger.since = hungry.then_some(now);
+    }
+
+    /// How long there has been nothing to send, in all.
+    pub fn hungry(&self) -> Duration {
+        let hunger = lock(&self.hunger);
+        hunger.before + hunger.since.map_or(Duration::ZERO, |since| clock::now() - since)
     }
 
     pub(crate) fn waker(&self) -> &Waker {

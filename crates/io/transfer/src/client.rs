@@ -18,7 +18,7 @@ use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, Sourc
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::carrier::{Hub, Mailbox, join_all};
-use crate::connection::{Lanes, Reports, UdpLanes, mailboxes, start_side};
+use crate::connection::{Lanes, UdpLanes, Watch, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
@@ -268,6 +268,7 @@ struct Running {
     connected: Instant,
     notices: Vec<String>,
     rates: RateMeter,
+    watch: Watch,
 }
 
 /// How a copy ended.
@@ -322,6 +323,7 @@ impl Running {
             connected: clock::now(),
             notices,
             rates: RateMeter::new(*started),
+            watch: Watch::new(),
         })
     }
 
@@ -329,12 +331,11 @@ impl Running {
     fn watch(&mut self, progress: &Progress, stop: &Stop) -> End {
         let server = self.server;
         let mut received = 0;
-        let mut reports = Reports::new();
         loop {
             let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
+            self.watch.look(&self.side, &self.lanes);
             progress.set(self.snapshot());
             received = self.lanes.vouch(&self.control, received);
-            reports.tell(&self.side, &self.lanes);
             if let Some(end) = self.judge(&state) {
                 return end;
             }
@@ -428,7 +429,7 @@ impl Running {
     /// How sending goes, as the side that sends says.
     fn sending(&self) -> SourceReport {
         match &self.side {
-            Side::Source(_) => self.lanes.totals().sending,
+            Side::Source(_) => self.watch.sending(&self.lanes),
             Side::Sink(sink) => sink.source_report().unwrap_or_default(),
         }
     }
@@ -450,6 +451,7 @@ impl Running {
             End::Failed(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
         let elapsed = clock::now() - self.started;
+        self.watch.look_last(&self.side, &self.lanes);
         progress.set(self.snapshot());
         self.hub.finish();
         self.lanes.close(code, &reason);

@@ -10,11 +10,13 @@ use longhaul_rate_control::Bound;
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, LaneId};
-use longhaul_wire::{Bottleneck, CloseCode, Losses, SourceReport};
+use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
+use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide, Times};
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, close_all, join_all};
 use crate::control::Control;
+use crate::crew::{Crew, Spent};
 use crate::hub::{Side, TransferHub};
 use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
 use crate::losses::{LossJudge, LossSums};
@@ -58,12 +60,34 @@ impl Lanes {
                     lost: Losses { unknown: resent, ..Losses::default() },
                     rtt: info.rtt,
                     rtt_min: info.rtt_min,
-                    bound: Bottleneck::Network,
-                    bottleneck: Bottleneck::Network,
-                    cpu_time: Duration::ZERO,
+                    ..SourceReport::default()
                 };
                 Totals { sending, received: info.bytes_received + info.bytes_acknowledged }
             }
+        }
+    }
+
+    /// Time by what held its pace, since the start.
+    fn times(&self) -> Times {
+        match self {
+            Self::Udp(lanes) => lanes.times(),
+            Self::Tcp(lanes) => lanes.view().times(),
+        }
+    }
+
+    /// What its threads have spent.
+    fn spent(&self) -> Spent {
+        match self {
+            Self::Udp(lanes) => lanes.crew.spent(),
+            Self::Tcp(lanes) => lanes.spent(),
+        }
+    }
+
+    /// What the peer says holds it up in receiving.
+    fn peer(&self) -> ReceiverBounds {
+        match self {
+            Self::Udp(lanes) => lanes.peer(),
+            Self::Tcp(lanes) => lanes.view().peer,
         }
     }
 
@@ -92,6 +116,7 @@ pub(crate) struct UdpLanes {
     path: Arc<Mutex<Path>>,
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Vec<JoinHandle<()>>,
+    crew: Arc<Crew>,
     belief: Mutex<Belief>,
 }
 
@@ -124,6 +149,7 @@ impl UdpLanes {
             path,
             views: Vec::new(),
             threads: Vec::new(),
+            crew: Arc::default(),
             belief: Mutex::default(),
         };
         for (i, (socket, remote)) in sockets.into_iter().enumerate() {
@@ -155,6 +181,7 @@ impl UdpLanes {
                 hub: hub.clone(),
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
+                crew: lanes.crew.clone(),
             })?);
         }
         Ok(lanes)
@@ -183,7 +210,6 @@ impl UdpLanes {
         let mut belief = lock(&self.belief);
         let Belief { judge, rtt_min } = &mut *belief;
         let path = lock(&self.path);
-        let (_, bound) = path.allowed();
         judge.observe(sums.sent, &path.metrics());
         if path.rtt().has_sample() {
             let min = path.rtt().min();
@@ -192,24 +218,33 @@ impl UdpLanes {
         }
         totals.sending.packets_sent = sums.sent;
         totals.sending.lost = judge.divide(&sums);
-        totals.sending.bound = bottleneck(bound);
-        totals.sending.bottleneck = bottleneck(path.governor().limited_by());
         totals
+    }
+
+    fn times(&self) -> Times {
+        let path = lock(&self.path);
+        let mut times = Times::default();
+        for bound in Bound::ALL {
+            let bottleneck = Bottleneck::from_code(bound.code());
+            times.add(bottleneck, path.governor().time_limited_by(bound));
+        }
+        times
+    }
+
+    /// Any lane is told the same, sooner or later.
+    fn peer(&self) -> ReceiverBounds {
+        let mut views = self.views.iter().map(|view| lock(view).peer);
+        views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
     }
 }
 
 /// Sums over the lanes of a connection, and the state of their path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
-    /// How sending goes; CPU time is not known here.
+    /// How sending goes; what bounds it, and CPU time, are not known here.
     pub sending: SourceReport,
     /// Grows while the peer shows that it lives.
     pub received: u64,
-}
-
-/// A bound, as the peer is told.
-fn bottleneck(bound: Bound) -> Bottleneck {
-    Bottleneck::from_code(bound.code())
 }
 
 /// UDP payload that the device towards `remote` takes; that of Ethernet where it is not known.
@@ -256,33 +291,76 @@ pub(crate) fn start_side(side: &Side, hub: &Arc<TransferHub>) -> io::Result<Vec<
     Ok(threads)
 }
 
-/// When the sink is told how sending goes.
-pub(crate) struct Reports {
-    due: Instant,
+/// Looks at a transfer now and then: what holds it up, and when to tell the peer.
+pub(crate) struct Watch {
+    looked: Instant,
+    report_due: Instant,
+    sending: Option<Diagnosis>,
+    receiving: Option<ReceivingSide>,
 }
 
-impl Reports {
+impl Watch {
     pub fn new() -> Self {
-        Self { due: clock::now() + REPORT_INTERVAL }
-    }
-
-    /// Tells the peer of `side`, if it is the source and it is time.
-    pub fn tell(&mut self, side: &Side, lanes: &Lanes) {
         let now = clock::now();
-        if now >= self.due {
-            self.due = now + REPORT_INTERVAL;
-            self.tell_now(side, lanes);
+        Self { looked: now, report_due: now + REPORT_INTERVAL, sending: None, receiving: None }
+    }
+
+    /// Looks if it is time, and tells the sink how sending goes if it is time for that.
+    pub fn look(&mut self, side: &Side, lanes: &Lanes) {
+        let now = clock::now();
+        if now >= self.looked + LOOK_INTERVAL {
+            self.examine(now, side, lanes);
+        }
+        if now >= self.report_due {
+            self.report_due = now + REPORT_INTERVAL;
+            self.tell(side, lanes);
         }
     }
 
-    /// The same, whatever the time.
-    pub fn tell_now(&self, side: &Side, lanes: &Lanes) {
-        if let Side::Source(source) = side {
-            source.report(lanes.totals().sending);
+    /// The same at the end, whatever the time.
+    pub fn look_last(&mut self, side: &Side, lanes: &Lanes) {
+        self.examine(clock::now(), side, lanes);
+        self.tell(side, lanes);
+    }
+
+    fn examine(&mut self, now: Instant, side: &Side, lanes: &Lanes) {
+        self.looked = now;
+        match side {
+            Side::Source(source) => {
+                let (stages, readers) = source.seen();
+                let (carrier, receiver) = (lanes.times(), lanes.peer());
+                let lanes = lanes.spent();
+                let seen = SendingSide { stages, readers, carrier, lanes, receiver };
+                self.sending.get_or_insert_with(|| Diagnosis::new(now)).observe(seen);
+            }
+            Side::Sink(sink) => {
+                let (writers, writing) = sink.seen();
+                let seen = ReceivingSide { at: now, lanes: lanes.spent(), writers, writing };
+                if let Some(before) = self.receiving.replace(seen) {
+                    sink.set_bounds(seen.bounds(&before));
+                }
+            }
         }
+    }
+
+    fn tell(&self, side: &Side, lanes: &Lanes) {
+        if let Side::Source(source) = side {
+            source.report(self.sending(lanes));
+        }
+    }
+
+    /// How sending goes.
+    pub fn sending(&self, lanes: &Lanes) -> SourceReport {
+        let (bound, bottleneck) = self.sending.as_ref().map_or_else(
+            || (Bottleneck::StartUp, Bottleneck::StartUp),
+            |diagnosis| (diagnosis.now(), diagnosis.longest()),
+        );
+        SourceReport { bound, bottleneck, ..lanes.totals().sending }
     }
 }
 
+/// Long enough for what threads did in it to mean something.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Often enough for a progress display, and next to nothing beside the data.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Threads that read and hash, or hash and write.

@@ -7,6 +7,8 @@
 mod cache;
 mod destination;
 mod explain;
+#[cfg(test)]
+mod hindrance;
 mod identify;
 mod place;
 mod record;

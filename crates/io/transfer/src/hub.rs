@@ -8,7 +8,7 @@ use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, Instant, ObjectId};
-use longhaul_wire::{CloseCode, Message, MessageReader, Refused, Request};
+use longhaul_wire::{CloseCode, Message, MessageReader, ReceiverBounds, Refused, Request};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Hub, Mailbox};
@@ -263,6 +263,10 @@ impl Hub for TransferHub {
 
     fn credit(&self) -> u64 {
         self.sink().map_or(0, |sink| sink.credit())
+    }
+
+    fn bounds(&self) -> ReceiverBounds {
+        self.sink().map_or(ReceiverBounds::NONE, |sink| sink.bounds())
     }
 }
 

@@ -13,9 +13,11 @@ use longhaul_engine::{Event, Lane, LaneConfig, LaneStats, Path, Plan};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_sys::clock::{self, WallOffset};
 use longhaul_units::{Duration, Instant, ObjectId, StreamId};
+use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Command, Hub, Mailbox, Outgoing};
+use crate::crew::Crew;
 use crate::protection::Protection;
 
 use receive::Receiving;
@@ -34,6 +36,8 @@ pub(crate) struct LaneSetup {
     pub mailbox: Arc<Mailbox>,
     /// Where the thread leaves its counters for others to read.
     pub shared: Arc<Mutex<LaneView>>,
+    /// What the thread belongs to.
+    pub crew: Arc<Crew>,
 }
 
 /// What others may know of a lane thread.
@@ -43,12 +47,18 @@ pub(crate) struct LaneView {
     /// Packets that the local stack refused: they count as lost.
     pub refused: u64,
     pub cpu: Duration,
+    /// What the peer says holds it up in receiving.
+    pub peer: ReceiverBounds,
 }
 
 /// Starts the thread; it ends when the lane is closed.
 pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     let name = format!("lane{}", setup.config.lane.0);
-    std::thread::Builder::new().name(name).spawn(move || LaneThread::new(setup).run())
+    std::thread::Builder::new().name(name).spawn(move || {
+        let crew = setup.crew.clone();
+        let _joined = crew.join();
+        LaneThread::new(setup).run();
+    })
 }
 
 struct LaneThread {
@@ -88,7 +98,7 @@ const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared } = setup;
+        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, crew: _ } = setup;
         let now = clock::now();
         Self {
             carries_streams: config.lane.0 == 0,
@@ -171,6 +181,7 @@ impl LaneThread {
     fn tell_credit(&mut self) {
         let credit = self.hub.credit();
         self.lane.set_credit(credit);
+        self.lane.set_bounds(self.hub.bounds());
         if credit >= self.credit_told + CREDIT_STEP {
             self.credit_told = credit;
             self.lane.announce();
@@ -344,6 +355,7 @@ impl LaneThread {
             stats: self.lane.stats(),
             refused: self.sending.refused,
             cpu: clock::thread_cpu_time(),
+            peer: self.lane.peer_bounds(),
         };
     }
 }

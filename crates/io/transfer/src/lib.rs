@@ -5,11 +5,13 @@
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
 mod api;
+mod bottleneck;
 pub mod buffer;
 pub mod carrier;
 mod client;
 mod connection;
 pub mod control;
+mod crew;
 pub mod files;
 mod hub;
 mod lane;

@@ -207,6 +207,7 @@ fn run(
         hub: hub.clone(),
         mailbox: hub.mailbox.clone(),
         shared: shared.clone(),
+        crew: Arc::default(),
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {

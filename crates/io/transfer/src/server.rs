@@ -24,7 +24,7 @@ use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
-use crate::connection::{Lanes, Reports, UdpLanes, mailboxes, start_side};
+use crate::connection::{Lanes, UdpLanes, Watch, mailboxes, start_side};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, refuse};
@@ -267,7 +267,7 @@ impl Server<'_> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut reports = Reports::new();
+        let mut watch = Watch::new();
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -299,10 +299,10 @@ impl Server<'_> {
                 finished = done.is_some();
                 if finished {
                     // The last words, behind which the stream ends.
-                    reports.tell_now(side, lanes);
+                    watch.look_last(side, lanes);
                     hub.finish();
                 } else {
-                    reports.tell(side, lanes);
+                    watch.look(side, lanes);
                 }
             }
             if let Some(reason) = state.failed {

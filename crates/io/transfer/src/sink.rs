@@ -2,16 +2,17 @@
 //! [`Sink`] says with the destination.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
-use longhaul_units::{Duration, ObjectId};
-use longhaul_wire::{Bottleneck, SourceMessage, SourceReport};
+use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox};
+use crate::crew::{Crew, Spent};
 use crate::files::SinkTree;
 
 /// Drives a [`Sink`] over a destination.
@@ -28,6 +29,9 @@ pub(crate) struct SinkDriver {
     /// A thread found [`Self::acting`] taken.
     again: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
+    writers: Crew,
+    /// What holds this side up, for the source: codes of intake and storage.
+    bounds: [AtomicU8; 2],
     cpu_at_start: Duration,
     stopped: AtomicBool,
 }
@@ -37,6 +41,27 @@ struct Queue {
     groups: VecDeque<Group>,
     /// The sink may have actions.
     look: bool,
+    /// Threads that are doing something.
+    busy: usize,
+    /// Since when there are any, and how long there were any before.
+    busy_since: Instant,
+    was_busy: Duration,
+}
+
+impl Queue {
+    fn begin_work(&mut self) {
+        if self.busy == 0 {
+            self.busy_since = clock::now();
+        }
+        self.busy += 1;
+    }
+
+    fn end_work(&mut self) {
+        self.busy -= 1;
+        if self.busy == 0 {
+            self.was_busy += clock::now() - self.busy_since;
+        }
+    }
 }
 
 struct Group {
@@ -73,6 +98,8 @@ impl SinkDriver {
             acting: Mutex::new(()),
             again: AtomicBool::new(false),
             mailboxes,
+            writers: Crew::default(),
+            bounds: Default::default(),
             cpu_at_start: clock::process_cpu_time(),
             stopped: AtomicBool::new(false),
         }
@@ -83,6 +110,14 @@ impl SinkDriver {
     /// # Errors
     /// The destination failed as a whole, in words.
     pub fn work(&self) -> Result<(), String> {
+        let _joined = self.writers.join();
+        lock(&self.queue).begin_work();
+        let result = self.work_until_stopped();
+        lock(&self.queue).end_work();
+        result
+    }
+
+    fn work_until_stopped(&self) -> Result<(), String> {
         while !self.is_stopped() {
             let group = self.next_group();
             if let Some(group) = group {
@@ -102,9 +137,11 @@ impl SinkDriver {
             if std::mem::take(&mut queue.look) || self.is_stopped() {
                 return None;
             }
-            let waited = self.work.wait_timeout(queue, PATIENCE);
+            queue.end_work();
+            let waited = self.writers.rest(|| self.work.wait_timeout(queue, PATIENCE));
             let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             queue = woken;
+            queue.begin_work();
             if timeout.timed_out() {
                 return None;
             }
@@ -215,6 +252,29 @@ impl SinkDriver {
 
     pub fn credit(&self) -> u64 {
         self.credit.load(Ordering::Relaxed)
+    }
+
+    /// What its threads have spent, and how long any of them had something to do.
+    pub fn seen(&self) -> (Spent, Duration) {
+        let queue = lock(&self.queue);
+        let now = if queue.busy > 0 { clock::now() - queue.busy_since } else { Duration::ZERO };
+        (self.writers.spent(), queue.was_busy + now)
+    }
+
+    /// What holds this side up, for the source.
+    pub fn bounds(&self) -> ReceiverBounds {
+        let [intake, storage] =
+            [0, 1].map(|i: usize| Bottleneck::from_code(self.bounds[i].load(Ordering::Relaxed)));
+        ReceiverBounds { intake, storage }
+    }
+
+    /// Sets what the source is to be told.
+    pub fn set_bounds(&self, bounds: ReceiverBounds) {
+        if bounds != self.bounds() {
+            self.bounds[0].store(bounds.intake as u8, Ordering::Relaxed);
+            self.bounds[1].store(bounds.storage as u8, Ordering::Relaxed);
+            self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+        }
     }
 
     /// Everything is settled and told.

@@ -10,8 +10,10 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent};
 use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
-use crate::buffer::{Pool, Reuse, lock};
+use crate::bottleneck::{Stage, Stages};
+use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox, Outgoing};
+use crate::crew::{Crew, Spent};
 use crate::files::{ScanFailure, Scanned, SourceTree};
 
 /// Drives a [`Source`] over a file tree.
@@ -24,12 +26,14 @@ pub(crate) struct SourceDriver {
     work: Condvar,
     pool: Pool,
     credit: AtomicU64,
-    /// Workers wait for the lanes to send what they have.
+    /// Workers wait for the lanes to send what they have, or for the peer to acknowledge it.
     lanes_full: AtomicBool,
     /// Nothing can be dealt until the sink says more.
     drained: AtomicBool,
     stopped: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
+    stages: Mutex<Stages>,
+    readers: Crew,
     cpu_at_start: Duration,
 }
 
@@ -55,12 +59,15 @@ impl SourceDriver {
             drained: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             mailboxes,
+            stages: Mutex::new(Stages::new(clock::now())),
+            readers: Crew::default(),
             cpu_at_start: clock::process_cpu_time(),
         }
     }
 
     /// Finds the entries. Runs on a thread of its own.
     pub fn scan(&self) {
+        let _joined = self.readers.join();
         for found in self.tree.scan() {
             match found {
                 Scanned::Entry(entry) => {
@@ -100,8 +107,8 @@ impl SourceDriver {
 
     /// Reads, hashes and deals groups until the driver is stopped. Any number of threads.
     pub fn work(&self) {
-        while let Some(task) = self.next_task() {
-            let Some(mut buffer) = self.pool.take() else { return };
+        let _joined = self.readers.join();
+        while let Some((task, mut buffer)) = self.next_task() {
             let len = task.len as usize;
             let failures = self.tree.read_group(&task, &mut buffer[..len]);
             let value = hash::group_chaining_value(&buffer[..len], task.group, task.only);
@@ -119,34 +126,63 @@ impl SourceDriver {
         }
     }
 
-    fn next_task(&self) -> Option<GroupTask> {
+    /// A group to read, and memory for it.
+    fn next_task(&self) -> Option<(GroupTask, Buffer)> {
         let mut source = lock(&self.source);
         loop {
             if self.is_stopped() {
                 return None;
             }
-            let waiting: u64 = self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum();
-            let full = waiting >= LANES_FULL * self.mailboxes.len() as u64;
-            self.lanes_full.store(full, Ordering::Relaxed);
-            if !full {
-                if let Some(task) = source.next_group(self.credit.load(Ordering::Relaxed)) {
-                    self.drained.store(false, Ordering::Relaxed);
-                    return Some(task);
-                }
-                if !self.drained.swap(true, Ordering::Relaxed) {
-                    self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
-                }
+            let full = self.waiting() >= LANES_FULL * self.mailboxes.len() as u64;
+            let buffer = if full { None } else { self.pool.try_take() };
+            self.lanes_full.store(buffer.is_none(), Ordering::Relaxed);
+            let task = buffer.as_ref().and_then(|_| {
+                let credit = self.credit.load(Ordering::Relaxed);
+                source.next_group(credit)
+            });
+            let listing = !source.stats().complete && source.wants_entries();
+            let stage = match &buffer {
+                None if !full => Stage::Memory,
+                Some(_) if task.is_none() && source.has_unsent() => Stage::Credit,
+                Some(_) if task.is_none() && !listing => Stage::Answer,
+                _ => Stage::Reading,
+            };
+            lock(&self.stages).enter(clock::now(), stage, self.hungry());
+            if let (Some(task), Some(buffer)) = (task, buffer) {
+                self.drained.store(false, Ordering::Relaxed);
+                return Some((task, buffer));
+            }
+            if !full && !self.drained.swap(true, Ordering::Relaxed) {
+                self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
             }
             source = self.wait(source);
         }
+    }
+
+    /// Bytes that the lanes have not sent yet.
+    fn waiting(&self) -> u64 {
+        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
+    }
+
+    /// How long a lane has had nothing to send: the mean of all.
+    fn hungry(&self) -> Duration {
+        let all = self.mailboxes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
+        all / u32::try_from(self.mailboxes.len()).unwrap_or(u32::MAX).max(1)
     }
 
     fn wait<'s>(
         &self,
         source: std::sync::MutexGuard<'s, Source>,
     ) -> std::sync::MutexGuard<'s, Source> {
-        let waited = self.work.wait_timeout(source, PATIENCE);
+        let waited = self.readers.rest(|| self.work.wait_timeout(source, PATIENCE));
         waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// How long it was at each stage, and what its threads have spent.
+    pub fn seen(&self) -> (Stages, Spent) {
+        let mut stages = lock(&self.stages);
+        stages.update(clock::now(), self.hungry());
+        (*stages, self.readers.spent())
     }
 
     /// Something that workers wait for has changed.
@@ -193,8 +229,8 @@ impl SourceDriver {
     /// A lane has sent some of what it had.
     pub fn on_room(&self) {
         if self.lanes_full.load(Ordering::Relaxed) {
-            let waiting: u64 = self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum();
-            if waiting < LANES_FULL / 2 * self.mailboxes.len() as u64 {
+            let few = self.waiting() < LANES_FULL / 2 * self.mailboxes.len() as u64;
+            if few && self.pool.has_free() {
                 self.lanes_full.store(false, Ordering::Relaxed);
                 self.notify();
             }

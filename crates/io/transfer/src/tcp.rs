@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
-use longhaul_wire::CloseCode;
+use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
+use crate::bottleneck::Times;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, close_all, join_all};
+use crate::crew::{Crew, Spent};
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
 
@@ -43,6 +45,7 @@ pub struct TcpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
     views: Vec<Arc<Mutex<TcpView>>>,
     threads: Vec<JoinHandle<()>>,
+    crew: Arc<Crew>,
 }
 
 /// What is known of a TCP connection, or of several together.
@@ -55,6 +58,24 @@ pub struct TcpView {
     pub congestion_control: String,
     /// CPU time of its thread.
     pub cpu: Duration,
+    /// Time that the rate asked for held it back.
+    pub paced: Duration,
+    /// What the peer says holds it up in receiving.
+    pub peer: ReceiverBounds,
+}
+
+impl TcpView {
+    /// Time by what held the connections back, as kernel and pacing tell.
+    pub(crate) fn times(&self) -> Times {
+        let info = &self.info;
+        let limits = info.limited_by_receiver + info.limited_by_send_buffer + self.paced;
+        let mut times = Times::default();
+        times.add(Bottleneck::UserLimit, self.paced);
+        times.add(Bottleneck::ReceiverBuffer, info.limited_by_receiver);
+        times.add(Bottleneck::SenderBuffer, info.limited_by_send_buffer);
+        times.add(Bottleneck::Network, info.busy.saturating_sub(limits));
+        times
+    }
 }
 
 impl TcpLanes {
@@ -70,7 +91,8 @@ impl TcpLanes {
     ) -> io::Result<Self> {
         let count = connections.len().max(1) as u64;
         let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
-        let mut lanes = Self { mailboxes, views: Vec::new(), threads: Vec::new() };
+        let crew = Arc::default();
+        let mut lanes = Self { mailboxes, views: Vec::new(), threads: Vec::new(), crew };
         for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
             let view = Arc::new(Mutex::new(TcpView::default()));
             let name = format!("tcp{}", connection.lane.0);
@@ -81,7 +103,11 @@ impl TcpLanes {
                 mailbox.clone(),
                 view.clone(),
             )?;
-            let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
+            let crew = lanes.crew.clone();
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let _joined = crew.join();
+                worker.run();
+            })?;
             lanes.views.push(view);
             lanes.threads.push(thread);
         }
@@ -96,6 +122,11 @@ impl TcpLanes {
     /// Waits for the threads; they end within a second once closed.
     pub fn join(&mut self) {
         join_all(&mut self.threads);
+    }
+
+    /// What the threads have spent.
+    pub(crate) fn spent(&self) -> Spent {
+        self.crew.spent()
     }
 
     /// All connections together.
@@ -127,6 +158,10 @@ impl TcpLanes {
             sum.limited_by_receiver += one.limited_by_receiver;
             sum.limited_by_send_buffer += one.limited_by_send_buffer;
             all.cpu += view.cpu;
+            all.paced += view.paced;
+            if view.peer != ReceiverBounds::NONE {
+                all.peer = view.peer;
+            }
             all.congestion_control = view.congestion_control;
         }
         all

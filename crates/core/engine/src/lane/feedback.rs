@@ -34,6 +34,7 @@ impl Lane {
             socket_buffer: feedback.socket_buffer,
             capacity: feedback.receive_capacity,
         };
+        self.peer_bounds = feedback.bounds;
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);
         // Of packets that went another way the fate matters, not the time.
         let news = newest && largest >= self.path_since;

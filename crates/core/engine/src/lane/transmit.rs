@@ -279,6 +279,7 @@ impl Lane {
             ranges: self.reception.report(&mut buffer[..budget]),
             receive_capacity: self.our_capacity,
             socket_buffer: self.config.socket_buffer,
+            bounds: self.our_bounds,
         };
         push(&mut plan.frames, &Frame::Feedback(feedback));
         self.stats.feedback_sent += 1;
@@ -540,7 +541,7 @@ fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
 }
 
 /// Most bytes of a FEEDBACK frame without its ranges, its type and length included.
-const FEEDBACK_FIXED_MAX: usize = 96;
+const FEEDBACK_FIXED_MAX: usize = 104;
 /// Most bytes of ranges in one report: some hundred gaps.
 const RANGES_MAX: usize = 1024;
 /// Most bytes of STREAM without its data, twice for a wrapped buffer.

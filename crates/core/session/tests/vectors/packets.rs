@@ -4,8 +4,8 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, U
 use longhaul_session::{EpochKeys, LaneKeys, Session};
 use longhaul_units::{Bytes, Duration, LaneId, ObjectId, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
-    AEAD_TAG_LEN, Cipher, CloseCode, Feedback, Frame, Frames, HEADER_LEN, Header, Kind,
-    OBJECT_HEADER_LEN, ObjectHeader, Ranges, State, Writer,
+    AEAD_TAG_LEN, Bottleneck, Cipher, CloseCode, Feedback, Frame, Frames, HEADER_LEN, Header, Kind,
+    OBJECT_HEADER_LEN, ObjectHeader, Ranges, ReceiverBounds, State, Writer,
 };
 use siphasher::sip::SipHasher24;
 
@@ -138,10 +138,15 @@ fn feedback(page: &mut Page) {
         ranges: Ranges::EMPTY,
         receive_capacity: None,
         socket_buffer: None,
+        bounds: ReceiverBounds::NONE,
     };
     let extended = Feedback {
         receive_capacity: Some(Rate::from_gbps(10)),
         socket_buffer: Some(Bytes::from_mib(8)),
+        bounds: ReceiverBounds {
+            intake: Bottleneck::ReceiverCpu,
+            storage: Bottleneck::ReceiverDisk,
+        },
         ..full
     };
     for (name, span, received, feedback) in [
@@ -179,6 +184,10 @@ fn show_feedback(page: &mut Page, feedback: Feedback<'_>) {
     }
     if let Some(size) = feedback.socket_buffer {
         page.value("socket buffer", size.get());
+    }
+    let ReceiverBounds { intake, storage } = feedback.bounds;
+    if feedback.bounds != ReceiverBounds::NONE {
+        page.value("intake, storage", format_args!("{intake}, {storage}"));
     }
     page.bytes("frame", encoded(&[Frame::Feedback(feedback)]));
 }

@@ -1,7 +1,7 @@
 use longhaul_units::{Bytes, Duration, PacketNumber, Rate};
 
 use super::Ranges;
-use crate::{DecodeError, Full, Reader, Writer, units, varint};
+use crate::{Bottleneck, DecodeError, Full, Reader, Writer, units, varint};
 
 /// What a receiver of packets knows (docs/protocol.md section 5.4).
 ///
@@ -34,6 +34,23 @@ pub struct Feedback<'a> {
     pub receive_capacity: Option<Rate>,
     /// Size of the receiver's socket buffer.
     pub socket_buffer: Option<Bytes>,
+    /// What holds the receiver up.
+    pub bounds: ReceiverBounds,
+}
+
+/// What keeps a receiver from going faster, as it sees itself; [`Bottleneck::Unknown`] where
+/// nothing does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverBounds {
+    /// In taking packets in.
+    pub intake: Bottleneck,
+    /// In storing what they carried.
+    pub storage: Bottleneck,
+}
+
+impl ReceiverBounds {
+    /// Of a receiver that waits for data.
+    pub const NONE: Self = Self { intake: Bottleneck::Unknown, storage: Bottleneck::Unknown };
 }
 
 impl<'a> Feedback<'a> {
@@ -53,6 +70,7 @@ impl<'a> Feedback<'a> {
             ranges: Ranges::EMPTY,
             receive_capacity: None,
             socket_buffer: None,
+            bounds: ReceiverBounds::NONE,
         }
     }
 
@@ -71,6 +89,7 @@ impl<'a> Feedback<'a> {
             ranges: Ranges::EMPTY,
             receive_capacity: None,
             socket_buffer: None,
+            bounds: ReceiverBounds::NONE,
         };
         let from = reader.varint()?;
         let to = reader.varint()?;
@@ -83,6 +102,8 @@ impl<'a> Feedback<'a> {
                     feedback.receive_capacity = Some(Rate::from_bps(value.varint()?));
                 }
                 SOCKET_BUFFER => feedback.socket_buffer = Some(Bytes::new(value.varint()?)),
+                INTAKE => feedback.bounds.intake = bottleneck(value.varint()?),
+                STORAGE => feedback.bounds.storage = bottleneck(value.varint()?),
                 _ if kind.is_multiple_of(2) => continue,
                 _ => return Err(DecodeError::Unsupported { what: "FEEDBACK extension" }),
             }
@@ -134,13 +155,24 @@ impl<'a> Feedback<'a> {
         ]
     }
 
-    fn extensions(&self) -> [Option<(u64, u64)>; 2] {
+    fn extensions(&self) -> [Option<(u64, u64)>; 4] {
+        let ReceiverBounds { intake, storage } = self.bounds;
+        let told = |bound: Bottleneck| (bound != Bottleneck::Unknown).then_some(bound as u64);
         [
             self.receive_capacity.map(|rate| (RECEIVE_CAPACITY, rate.as_bps())),
             self.socket_buffer.map(|size| (SOCKET_BUFFER, size.get())),
+            told(intake).map(|code| (INTAKE, code)),
+            told(storage).map(|code| (STORAGE, code)),
         ]
     }
 }
 
+/// One that is not known says nothing.
+fn bottleneck(code: u64) -> Bottleneck {
+    u8::try_from(code).map_or(Bottleneck::Unknown, Bottleneck::from_code)
+}
+
 const RECEIVE_CAPACITY: u64 = 2;
 const SOCKET_BUFFER: u64 = 4;
+const INTAKE: u64 = 6;
+const STORAGE: u64 = 8;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Bottleneck;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,12 +51,13 @@ fn literal_bytes() {
 #[test]
 fn literal_feedback() {
     let bytes = [
-        5, 34, // FEEDBACK of 34 bytes
+        5, 40, // FEEDBACK of 40 bytes
         20, 0, 0, 0, 1, 0, 0, 0, 2, // largest, its send time and arrival
         50, 11, 0x44, 0xb0, 1, 2, 3, 63, // delay to credit
         8, 21, 5, 0, 2, 1, 8, 2, // 8..21: 8..10 and 11..19 received
         2, 4, 0xbb, 0x9a, 0xca, 0, // 1 Gb/s
         4, 1, 9, // a socket buffer of 9 bytes
+        6, 1, 3, 8, 1, 5, // held up by its CPU, and by its disk
     ];
     let mut buffer = [0xa5; 32];
     let ranges = Ranges::lowest(&mut buffer, 8..21, [8..10, 11..19]);
@@ -73,6 +75,10 @@ fn literal_feedback() {
         ranges,
         receive_capacity: Some(Rate::from_bps(0x3b9a_ca00)),
         socket_buffer: Some(Bytes::new(9)),
+        bounds: ReceiverBounds {
+            intake: Bottleneck::ReceiverCpu,
+            storage: Bottleneck::ReceiverDisk,
+        },
     };
     check(&bytes, Frame::Feedback(feedback));
     check(
@@ -145,8 +151,11 @@ enum Owned {
     Plain(Frame<'static>),
     Stream(u32, u64, bool, Vec<u8>),
     Close(u16, String),
-    Feedback(Counts, Vec<(u64, u64)>, Option<u64>, Option<u64>),
+    Feedback(Counts, Vec<(u64, u64)>, Extensions),
 }
+
+/// Capacity, socket buffer, what holds up intake and storage.
+type Extensions = (Option<u64>, Option<u64>, u8, u8);
 
 /// Largest, both times, delay, packets, from, credit.
 type Counts = (u64, u64, u64, u64, u64, u64);
@@ -159,7 +168,8 @@ impl Owned {
                 f(Frame::Stream { stream: StreamId(*stream), offset: *offset, fin: *fin, data })
             }
             Self::Close(code, reason) => f(Frame::Close { code: CloseCode(*code), reason }),
-            Self::Feedback((largest, times, delay, count, from, credit), pairs, rate, size) => {
+            Self::Feedback((largest, times, delay, count, from, credit), pairs, extensions) => {
+                let (rate, size, intake, storage) = extensions;
                 let mut buffer = [0xa5; 300];
                 let mut at = *from;
                 let received = pairs.iter().map(|(missing, count)| {
@@ -182,6 +192,10 @@ impl Owned {
                     ranges,
                     receive_capacity: rate.map(Rate::from_bps),
                     socket_buffer: size.map(Bytes::new),
+                    bounds: ReceiverBounds {
+                        intake: Bottleneck::from_code(*intake),
+                        storage: Bottleneck::from_code(*storage),
+                    },
                 }))
             }
         }
@@ -220,10 +234,9 @@ fn any_frame() -> impl Strategy<Value = Owned> {
         2 => (
             (any_varint(), any::<u64>(), any_varint(), 0u64..1 << 50, 0u64..1 << 50, any_varint()),
             prop::collection::vec((1u64..100_000, 1u64..100_000), 0..60),
-            small(),
-            small(),
+            (small(), small(), 0u8..12, 0u8..12),
         )
-            .prop_map(|(fields, pairs, rate, size)| Owned::Feedback(fields, pairs, rate, size)),
+            .prop_map(|(fields, pairs, extensions)| Owned::Feedback(fields, pairs, extensions)),
     ]
 }
 

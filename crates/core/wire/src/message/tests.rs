@@ -169,7 +169,7 @@ fn only_permission_bits_are_written() {
 fn codes_of_bottlenecks() {
     assert_eq!(Bottleneck::from_code(5), Bottleneck::ReceiverDisk);
     assert_eq!(Bottleneck::from_code(200), Bottleneck::Unknown);
-    for code in 0..10 {
+    for code in 0..11 {
         assert_eq!(Bottleneck::from_code(code) as u8, code);
     }
 }
@@ -210,7 +210,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 
 fn report() -> impl Strategy<Value = SourceReport> {
     let numbers = prop::collection::vec(number(), 11);
-    (numbers, 0u8..10, 0u8..10).prop_map(|(n, bound, bottleneck)| SourceReport {
+    (numbers, 0u8..11, 0u8..11).prop_map(|(n, bound, bottleneck)| SourceReport {
         packets_sent: n[0],
         packets_resent: n[1],
         lost: Losses {
@@ -262,7 +262,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
         report().prop_map(SourceMessage::Report),
     ];
-    let result = (number(), number(), number(), number(), number(), 0u8..10).prop_map(
+    let result = (number(), number(), number(), number(), number(), 0u8..11).prop_map(
         |(confirmed, failed, bytes, resumed, cpu, bottleneck)| {
             SinkMessage::Result(Summary {
                 confirmed,

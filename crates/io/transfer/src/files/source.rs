@@ -123,6 +123,8 @@ impl SourceTree {
         into: &mut [u8],
         directory: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), String> {
+        #[cfg(test)]
+        super::hindrance::hinder(&piece.entry, "read");
         let explain = |error| explain::at_source(&error);
         let path = piece.entry.path.as_bytes();
         let file = if piece.entry.size < LARGE_FILE_MIN {

@@ -44,6 +44,8 @@ impl SinkTree {
 
     fn write_piece(&self, piece: &WritePiece, data: &[u8]) -> io::Result<()> {
         let entry = &piece.entry;
+        #[cfg(test)]
+        super::hindrance::hinder(entry, "write");
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }

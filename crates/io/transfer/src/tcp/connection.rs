@@ -12,7 +12,8 @@ use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
 use longhaul_units::{Bytes, Instant, Rate};
 use longhaul_wire::{
-    CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, MAX_RECORD_HEAD, RecordHead, Writer,
+    CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, MAX_RECORD_HEAD, ReceiverBounds,
+    RecordHead, Writer,
 };
 
 use super::TcpView;
@@ -32,7 +33,9 @@ pub(crate) struct Worker {
     /// Stream 0, and credit, on the first connection.
     stream: Option<Stream>,
     credit_told: u64,
+    bounds_told: ReceiverBounds,
     credit: u64,
+    peer: ReceiverBounds,
     /// Groups to send, the first of them from `sent` on.
     outgoing: VecDeque<Outgoing>,
     sent: u64,
@@ -40,6 +43,9 @@ pub(crate) struct Worker {
     rate: Option<Rate>,
     /// When the rate allows the next bytes of objects.
     paced_until: Instant,
+    /// Since when there is something that it holds back, and how long it did before.
+    held_since: Option<Instant>,
+    held: Duration,
     reading: Reading,
     incoming: Incoming,
     /// Bytes that were there already.
@@ -95,12 +101,16 @@ impl Worker {
             commands: VecDeque::new(),
             stream: (lane.0 == 0).then(Stream::new),
             credit_told: 0,
+            bounds_told: ReceiverBounds::NONE,
             credit: 0,
+            peer: ReceiverBounds::NONE,
             outgoing: VecDeque::new(),
             sent: 0,
             record: Record::default(),
             rate,
             paced_until: now,
+            held_since: None,
+            held: Duration::ZERO,
             reading: HEAD,
             incoming: Incoming::default(),
             repeated: Vec::new(),
@@ -222,8 +232,15 @@ impl Worker {
             return true;
         }
         let Some(first) = self.outgoing.front() else { return false };
-        if self.rate.is_some() && clock::now() < self.paced_until {
-            return false;
+        if self.rate.is_some() {
+            let now = clock::now();
+            if now < self.paced_until {
+                self.held_since.get_or_insert(now);
+                return false;
+            }
+            // Being late is nobody's limit.
+            let since = self.held_since.take().unwrap_or(self.paced_until);
+            self.held += self.paced_until - since;
         }
         let len = (first.extent.len - self.sent).min(PIECE);
         let start = self.sent as usize;
@@ -243,9 +260,12 @@ impl Worker {
         let mut frames = Vec::new();
         let mut writer = Writer::append(&mut frames);
         let credit = self.hub.credit();
-        if credit > self.credit_told {
-            self.credit_told = credit;
-            let feedback = Feedback::credit_only(Bytes::new(credit));
+        let bounds = self.hub.bounds();
+        if credit > self.credit_told || bounds != self.bounds_told {
+            self.credit_told = credit.max(self.credit_told);
+            self.bounds_told = bounds;
+            let feedback =
+                Feedback { bounds, ..Feedback::credit_only(Bytes::new(self.credit_told)) };
             // Appending to a vector cannot fail, here and below.
             let _ = Frame::Feedback(feedback).encode(&mut writer);
         }
@@ -368,6 +388,7 @@ impl Worker {
             match (frame, &mut self.stream) {
                 (Frame::Feedback(feedback), _) => {
                     self.credit = self.credit.max(feedback.credit.get());
+                    self.peer = feedback.bounds;
                 }
                 (Frame::Stream { stream: STREAM, offset, fin, data }, Some(stream)) => {
                     stream.handle(&*self.hub, offset, fin, data).map_err(violation)?;
@@ -449,8 +470,16 @@ impl Worker {
         // A socket that cannot be asked any more keeps its last answer.
         if let Ok(info) = tcp::info(&self.link.stream) {
             let congestion_control = self.congestion_control.clone();
-            *lock(&self.shared) =
-                TcpView { info, congestion_control, cpu: clock::thread_cpu_time() };
+            *lock(&self.shared) = TcpView {
+                info,
+                congestion_control,
+                cpu: clock::thread_cpu_time(),
+                paced: self.held
+                    + self
+                        .held_since
+                        .map_or(Duration::ZERO, |since| now.min(self.paced_until) - since),
+                peer: self.peer,
+            };
         }
     }
 }

@@ -1,0 +1,237 @@
+//! What holds a transfer up: one rule for pushes and pulls, over UDP and TCP.
+//!
+//! A transfer is a line of stages: reading, sending, the path, receiving, writing. Where one is too
+//! slow, those before it wait for it, and those behind it for data. So the middle tells most: while
+//! the carrier has something to send, it, the path or the receiving threads are the bottleneck; and
+//! while it has nothing, what the source waits for. Only then the threads of that stage are looked
+//! at, and what the receiver says of its own.
+
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{Bottleneck, ReceiverBounds};
+
+use crate::crew::Spent;
+
+/// What a source is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It lists, reads and hashes files, or waits until there is less to send.
+    Reading,
+    /// All memory holds what is not acknowledged.
+    Memory,
+    /// The receiver takes no more.
+    Credit,
+    /// There is nothing to read before the sink accepts more, or all is read.
+    Answer,
+}
+
+impl Stage {
+    const ALL: [Self; 4] = [Self::Reading, Self::Memory, Self::Credit, Self::Answer];
+}
+
+/// How long a source was at each stage while the carrier had nothing to send, and how long the
+/// carrier had something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stages {
+    now: Stage,
+    since: Instant,
+    hungry_before: Duration,
+    hungry: [Duration; Stage::ALL.len()],
+    sending: Duration,
+}
+
+impl Stages {
+    /// A source that has nothing yet.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            now: Stage::Answer,
+            since: now,
+            hungry_before: Duration::ZERO,
+            hungry: Default::default(),
+            sending: Duration::ZERO,
+        }
+    }
+
+    /// It is at `stage` from now on. The carrier has had nothing to send for `hungry` in all.
+    pub fn enter(&mut self, now: Instant, stage: Stage, hungry: Duration) {
+        self.update(now, hungry);
+        self.now = stage;
+    }
+
+    /// Counts the time of the present stage up to now.
+    pub fn update(&mut self, now: Instant, hungry: Duration) {
+        let time = now - self.since;
+        let without = hungry.saturating_sub(self.hungry_before).min(time);
+        self.hungry[self.now as usize] += without;
+        self.sending += time - without;
+        self.hungry_before = hungry;
+        self.since = now.max(self.since);
+    }
+}
+
+/// Time by what it was lost to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times([Duration; Bottleneck::COUNT]);
+
+impl Times {
+    /// Books `time` to `bound`.
+    pub fn add(&mut self, bound: Bottleneck, time: Duration) {
+        self.0[bound as usize] += time;
+    }
+
+    fn since(mut self, earlier: &Self) -> Self {
+        for (time, before) in self.0.iter_mut().zip(&earlier.0) {
+            *time = time.saturating_sub(*before);
+        }
+        self
+    }
+
+    /// What most was lost to, if anything was.
+    fn longest(&self) -> Option<Bottleneck> {
+        let codes = 0..Bottleneck::COUNT;
+        let code = codes.rev().max_by_key(|code| self.0[*code])?;
+        (self.0[code] > Duration::ZERO).then(|| Bottleneck::from_code(code as u8))
+    }
+}
+
+/// What a sending side has seen by some time. All times are since its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendingSide {
+    pub stages: Stages,
+    /// Threads that read.
+    pub readers: Spent,
+    /// What held the carrier's pace.
+    pub carrier: Times,
+    /// Threads that send.
+    pub lanes: Spent,
+    /// What the receiver says of itself at that time.
+    pub receiver: ReceiverBounds,
+}
+
+/// Names what holds a transfer up, at the side that sends.
+#[derive(Debug)]
+pub(crate) struct Diagnosis {
+    last: SendingSide,
+    times: Times,
+    now: Bottleneck,
+}
+
+impl Diagnosis {
+    /// Of a transfer that begins now.
+    pub fn new(now: Instant) -> Self {
+        let last = SendingSide {
+            stages: Stages::new(now),
+            readers: Spent::default(),
+            carrier: Times::default(),
+            lanes: Spent::default(),
+            receiver: ReceiverBounds::NONE,
+        };
+        Self { last, times: Times::default(), now: Bottleneck::StartUp }
+    }
+
+    /// Takes in what is seen some time later: a tenth of a second or more, to mean something.
+    pub fn observe(&mut self, seen: SendingSide) {
+        let last = std::mem::replace(&mut self.last, seen);
+        let span = Span {
+            readers: seen.readers.since(last.readers),
+            carrier: seen.carrier.since(&last.carrier).longest(),
+            lanes: seen.lanes.since(last.lanes),
+            receiver: seen.receiver,
+        };
+        let mut times = Times::default();
+        let (stages, before) = (&seen.stages, &last.stages);
+        times.add(span.sending(), stages.sending.saturating_sub(before.sending));
+        for stage in Stage::ALL {
+            let hungry = stages.hungry[stage as usize];
+            let bound = span.waiting(stage);
+            times.add(bound, hungry.saturating_sub(before.hungry[stage as usize]));
+        }
+        self.now = times.longest().unwrap_or(self.now);
+        for (total, time) in self.times.0.iter_mut().zip(times.0) {
+            *total += time;
+        }
+    }
+
+    /// What held it up when it was last looked at.
+    pub fn now(&self) -> Bottleneck {
+        self.now
+    }
+
+    /// What held it up for the longest time.
+    pub fn longest(&self) -> Bottleneck {
+        self.times.longest().unwrap_or(self.now)
+    }
+}
+
+/// What was seen between two looks.
+struct Span {
+    readers: Spent,
+    carrier: Option<Bottleneck>,
+    lanes: Spent,
+    receiver: ReceiverBounds,
+}
+
+impl Span {
+    /// What keeps a source at `stage` from giving the carrier more.
+    fn waiting(&self, stage: Stage) -> Bottleneck {
+        let stored = told(self.receiver.storage);
+        match stage {
+            Stage::Reading if self.readers.is_blocked() => Bottleneck::SenderDisk,
+            Stage::Reading => Bottleneck::SenderCpu,
+            Stage::Memory => Bottleneck::SenderBuffer,
+            Stage::Credit => stored.unwrap_or(Bottleneck::ReceiverBuffer),
+            Stage::Answer => stored.unwrap_or_else(|| self.sending()),
+        }
+    }
+
+    /// What bounds the carrier while it has something to send.
+    fn sending(&self) -> Bottleneck {
+        match self.carrier.unwrap_or(Bottleneck::Network) {
+            // It goes as fast as it may: then nobody is too slow.
+            limit @ (Bottleneck::UserLimit | Bottleneck::Reservation) => limit,
+            _ if self.lanes.is_saturated() => Bottleneck::SenderCpu,
+            Bottleneck::ReceiverBuffer => {
+                let ReceiverBounds { intake, storage } = self.receiver;
+                told(intake).or(told(storage)).unwrap_or(Bottleneck::ReceiverBuffer)
+            }
+            named => told(self.receiver.intake).unwrap_or(named),
+        }
+    }
+}
+
+fn told(bound: Bottleneck) -> Option<Bottleneck> {
+    (bound != Bottleneck::Unknown).then_some(bound)
+}
+
+/// What a receiving side has seen by some time, since its start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceivingSide {
+    pub at: Instant,
+    /// Threads that receive.
+    pub lanes: Spent,
+    /// Threads that verify and write.
+    pub writers: Spent,
+    /// Time that any of these had something to do.
+    pub writing: Duration,
+}
+
+impl ReceivingSide {
+    /// What has held it up since `earlier`: what it tells the sender.
+    pub fn bounds(&self, earlier: &Self) -> ReceiverBounds {
+        let lanes = self.lanes.since(earlier.lanes);
+        let writers = self.writers.since(earlier.writers);
+        let writing = self.writing.saturating_sub(earlier.writing);
+        let intake = match lanes.is_saturated() {
+            true => Bottleneck::ReceiverCpu,
+            false => Bottleneck::Unknown,
+        };
+        let storage = match writing * 2 > self.at - earlier.at {
+            false => Bottleneck::Unknown,
+            true if writers.is_blocked() => Bottleneck::ReceiverDisk,
+            true => Bottleneck::ReceiverCpu,
+        };
+        ReceiverBounds { intake, storage }
+    }
+}
+
+#[cfg(test)]
+mod tests;

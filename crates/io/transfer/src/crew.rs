@@ -1,0 +1,195 @@
+//! Threads of one kind, and what their time goes into.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longhaul_sys::clock;
+use longhaul_sys::host::{Scheduling, SchedulingSampler};
+use longhaul_units::{Duration, Instant};
+
+use crate::buffer::lock;
+
+/// Threads that do the same work. Whoever wants to know asks the kernel about them; they
+/// themselves only say when they have nothing to do.
+#[derive(Debug, Default)]
+pub(crate) struct Crew {
+    members: Mutex<Members>,
+    idle_ns: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    present: BTreeMap<u64, Member>,
+    joined: u64,
+    /// What those who have left had spent.
+    left: Spent,
+}
+
+#[derive(Debug)]
+struct Member {
+    sampler: SchedulingSampler,
+    begin: Scheduling,
+    since: Instant,
+}
+
+/// Time of all threads of a kind together, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// That they existed.
+    pub alive: Duration,
+    /// On a CPU.
+    pub run: Duration,
+    /// Ready for a CPU that others had.
+    pub ready: Duration,
+    /// Without work.
+    pub idle: Duration,
+}
+
+impl Crew {
+    /// The calling thread belongs to it until the guard is dropped. Where the kernel does not tell
+    /// how it schedules, it does not count.
+    pub fn join(&self) -> Membership<'_> {
+        let sampler = SchedulingSampler::of_this_thread();
+        let member = sampler.and_then(|sampler| {
+            let begin = sampler.sample()?;
+            Ok(Member { sampler, begin, since: clock::now() })
+        });
+        let mut members = lock(&self.members);
+        members.joined += 1;
+        let number = members.joined;
+        if let Ok(member) = member {
+            members.present.insert(number, member);
+        }
+        Membership { crew: self, number }
+    }
+
+    /// Waits for work: by `wait`.
+    pub fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let since = clock::now();
+        let result = wait();
+        let idle = u64::try_from((clock::now() - since).as_nanos()).unwrap_or(u64::MAX);
+        self.idle_ns.fetch_add(idle, Ordering::Relaxed);
+        result
+    }
+
+    /// What it has spent so far.
+    pub fn spent(&self) -> Spent {
+        let now = clock::now();
+        let members = lock(&self.members);
+        let mut spent = members.left;
+        for member in members.present.values() {
+            spent += member.spent(now);
+        }
+        spent.idle = Duration::from_nanos(self.idle_ns.load(Ordering::Relaxed));
+        spent
+    }
+}
+
+impl Member {
+    fn spent(&self, now: Instant) -> Spent {
+        // One that cannot be asked any more is about to leave.
+        let used = self.sampler.sample().unwrap_or(self.begin).since(self.begin);
+        Spent { alive: now - self.since, run: used.run, ready: used.wait, idle: Duration::ZERO }
+    }
+}
+
+/// That a thread belongs to a crew.
+#[derive(Debug)]
+pub(crate) struct Membership<'c> {
+    crew: &'c Crew,
+    number: u64,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        let mut members = lock(&self.crew.members);
+        if let Some(member) = members.present.remove(&self.number) {
+            members.left += member.spent(clock::now());
+        }
+    }
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.alive += other.alive;
+        self.run += other.run;
+        self.ready += other.ready;
+        self.idle += other.idle;
+    }
+}
+
+impl Spent {
+    /// What was spent since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            alive: self.alive.saturating_sub(earlier.alive),
+            run: self.run.saturating_sub(earlier.run),
+            ready: self.ready.saturating_sub(earlier.ready),
+            idle: self.idle.saturating_sub(earlier.idle),
+        }
+    }
+
+    /// Whether they worked whenever they got a CPU. Time that others had it does not count: a
+    /// thread that has to wait for its turn and is done soon each time is not too slow.
+    pub fn is_saturated(&self) -> bool {
+        let offered = self.alive.saturating_sub(self.ready);
+        offered > Duration::ZERO && self.run * 8 >= offered * 7
+    }
+
+    /// Whether work took them less CPU time than waiting for the system, which is the disk's time.
+    pub fn is_blocked(&self) -> bool {
+        let awake = self.run + self.ready + self.idle;
+        self.alive.saturating_sub(awake) > self.run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_turn_is_not_saturated_by_that() {
+        let spent =
+            |run, ready| Spent { alive: ms(100), run: ms(run), ready: ms(ready), idle: ms(0) };
+        assert!(spent(95, 0).is_saturated() && spent(10, 89).is_saturated());
+        assert!(!spent(80, 0).is_saturated() && !spent(2, 80).is_saturated());
+        assert!(!Spent::default().is_saturated());
+    }
+
+    #[test]
+    fn who_neither_runs_nor_rests_is_blocked() {
+        let spent = |run, ready, idle| Spent {
+            alive: ms(200),
+            run: ms(run),
+            ready: ms(ready),
+            idle: ms(idle),
+        };
+        assert!(spent(20, 0, 100).is_blocked());
+        assert!(!spent(60, 0, 100).is_blocked() && !spent(5, 100, 95).is_blocked());
+        assert!(!Spent::default().is_blocked());
+    }
+
+    #[test]
+    fn time_is_counted_while_threads_live_and_kept_when_they_leave() {
+        let crew = Crew::default();
+        let before = crew.spent();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _joined = crew.join();
+                crew.rest(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+                let start = clock::thread_cpu_time();
+                while clock::thread_cpu_time() < start + ms(20) {}
+            });
+        });
+        let spent = crew.spent().since(before);
+        assert!(spent.idle >= ms(20) && spent.alive >= ms(40), "{spent:?}");
+        // The kernel brings its account up to date at each tick.
+        assert!(spent.run >= ms(10), "{spent:?}");
+        assert_eq!(crew.spent().since(before), spent, "nobody is left");
+    }
+}

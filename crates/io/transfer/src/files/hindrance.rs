@@ -1,0 +1,22 @@
+//! Slow disks and busy processors for tests, by the names of files.
+
+use std::thread;
+use std::time::Duration;
+
+use longhaul_sys::clock;
+use longhaul_wire::Entry;
+
+/// A piece of `entry` is about to be read or written, as `done` says.
+pub(super) fn hinder(entry: &Entry, done: &str) {
+    let name = String::from_utf8_lossy(entry.path.as_bytes()).into_owned();
+    if name.contains(&format!("slow to {done}")) {
+        thread::sleep(SLOW);
+    }
+    if name.contains(&format!("hard to {done}")) {
+        let start = clock::thread_cpu_time();
+        while clock::thread_cpu_time() < start + HARD {}
+    }
+}
+
+const SLOW: Duration = Duration::from_millis(100);
+const HARD: Duration = Duration::from_millis(50);
