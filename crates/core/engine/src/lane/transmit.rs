@@ -462,7 +462,11 @@ impl Lane {
     ) -> Transmit {
         let first = self.next_number;
         // After a time without anything to send nothing could have left earlier.
-        let late = first != self.limited_below && path.is_sender_late(now);
+        let late_by = match first == self.limited_below {
+            true => Duration::ZERO,
+            false => path.sender_late_by(now),
+        };
+        let late = late_by > Duration::ZERO;
         let wire = payload + overhead;
         let (mut packets, mut total) = (0, 0);
         for run in &plan.runs {
@@ -498,7 +502,7 @@ impl Lane {
         let state_interval = path.rtt().smoothed() / 4;
         self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
         self.addresses.on_sent(to, total);
-        path.on_sent(now, total, self.outbox.backlog_bytes() == 0, late);
+        path.on_sent(now, total, self.outbox.backlog_bytes() == 0, late_by);
         Transmit {
             to,
             first: PacketNumber::new(first),
