@@ -42,6 +42,10 @@ pub const UNVERIFIED_MAX: u64 = 1 << 30;
 pub const WAITING_HASHES_MAX: u64 = 4096;
 /// Time from the first write to the checkpoint that makes it durable.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
+/// The same where files wait for their names, and checkpoints are quick.
+pub const CHECKPOINT_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Such a checkpoint waits this many times as long as the last one took.
+pub const CHECKPOINT_SHARE: u32 = 10;
 /// Bytes written that bring a checkpoint before its time.
 pub const CHECKPOINT_BYTES: u64 = 256 << 20;
 /// Reasons for failures that are kept for the report; all are counted.

@@ -103,6 +103,9 @@ pub struct Sink {
     /// When the first of these came to be.
     dirty_since: Option<Instant>,
     checkpoints: u64,
+    checkpoint_began: Option<Instant>,
+    /// How long the last checkpoint took, its record included.
+    checkpoint_cost: Duration,
     step: Step,
     append: Option<Action>,
     publishable: VecDeque<EntryId>,
@@ -310,6 +313,8 @@ impl Sink {
             names: Vec::new(),
             dirty_since: None,
             checkpoints: 0,
+            checkpoint_began: None,
+            checkpoint_cost: Duration::ZERO,
             step: Step::Idle,
             append: None,
             publishable: VecDeque::new(),

@@ -5,11 +5,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::Instant;
+use longhaul_units::{Duration, Instant};
 
 use super::{Kept, Sink, State, Told};
 use crate::entry::key;
-use crate::limits::{ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL};
+use crate::limits::{
+    ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_MIN,
+    CHECKPOINT_SHARE,
+};
 use crate::record::Claim;
 use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, Publication};
 
@@ -53,6 +56,11 @@ impl Sink {
     /// `None` until another method was called, or [`Sink::next_timeout`] has come.
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
+        if matches!(self.step, Step::Idle) {
+            if let Some(began) = self.checkpoint_began.take() {
+                self.checkpoint_cost = now - began;
+            }
+        }
         self.dirty_since = self.is_dirty().then(|| self.dirty_since.unwrap_or(now));
         self.setup_action()
             .or_else(|| self.publish_action())
@@ -65,7 +73,17 @@ impl Sink {
     pub fn next_timeout(&self) -> Option<Instant> {
         let is_due = matches!(self.step, Step::Idle) && self.is_dirty();
         let since = self.dirty_since.filter(|_| is_due)?;
-        Some(since + CHECKPOINT_INTERVAL)
+        Some(since + self.checkpoint_wait())
+    }
+
+    /// From the first thing worth a checkpoint to that. Files that wait for their names get them
+    /// while others arrive, as often as costs little, and not all at the end.
+    fn checkpoint_wait(&self) -> Duration {
+        if self.whole.is_empty() {
+            return CHECKPOINT_INTERVAL;
+        }
+        let wait = self.checkpoint_cost * CHECKPOINT_SHARE;
+        wait.clamp(CHECKPOINT_INTERVAL_MIN, CHECKPOINT_INTERVAL)
     }
 
     /// Answers [`Action::Checkpoint`]: everything is synced.
@@ -171,7 +189,7 @@ impl Sink {
         // When nothing more will come, waiting is of no use.
         let idle = self.ended && self.unfinished == 0 && self.publishing == 0;
         let last_step = idle && (!self.whole.is_empty() || self.phase == Phase::Syncing);
-        let due = self.dirty_since.is_some_and(|since| now >= since + CHECKPOINT_INTERVAL)
+        let due = self.dirty_since.is_some_and(|since| now >= since + self.checkpoint_wait())
             || self.written >= CHECKPOINT_BYTES
             || last_step;
         if !due || !self.is_dirty() {
@@ -180,6 +198,7 @@ impl Sink {
         self.checkpoints += 1;
         self.stats.checkpoints += 1;
         self.dirty_since = None;
+        self.checkpoint_began = Some(now);
         self.written = 0;
         let covered = Covered {
             id: self.checkpoints,
