@@ -22,7 +22,7 @@ pub(crate) struct SourceDriver {
     tree: SourceTree,
     /// What the scan could not take in: path and reason.
     not_found: Mutex<Vec<(String, String)>>,
-    /// A message, credit, an entry or room: workers look again.
+    /// A message, credit or room: workers look again.
     work: Condvar,
     pool: Pool,
     credit: AtomicU64,
@@ -42,6 +42,8 @@ pub(crate) struct SourceDriver {
 const LANES_FULL: u64 = 4 * GROUP_SIZE;
 /// Groups in memory: read, and not yet acknowledged. Bounds what is in flight to 192 MiB.
 const POOL_GROUPS: usize = 192;
+/// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
+const ENTRIES_TOLD: u32 = 256;
 /// Workers look again after this long, whatever they missed.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -68,6 +70,7 @@ impl SourceDriver {
     /// Finds the entries. Runs on a thread of its own.
     pub fn scan(&self) {
         let _joined = self.readers.join();
+        let mut told = SourceStats::default();
         for found in self.tree.scan() {
             match found {
                 Scanned::Entry(entry) => {
@@ -85,11 +88,13 @@ impl SourceDriver {
                 }
                 Scanned::Failed(failure) => self.note_scan_failure(failure),
             }
-            self.notify();
-            self.wake_messages();
+            let now = self.stats();
+            if now.objects > told.objects || now.entries >= told.entries + ENTRIES_TOLD {
+                told = now;
+                self.wake_messages();
+            }
         }
         lock(&self.source).finish_entries();
-        self.notify();
         self.wake_messages();
     }
 
