@@ -175,9 +175,13 @@ impl Watch {
             // A reason is cut to what fits, so this cannot fail.
             let _ = ControlMessage::Close { code, reason }.encode(&mut last);
         }
+        let is_done = matches!(end, ControlEnd::Closed { code: CloseCode::DONE, .. });
         // Told before the farewell, which may take as long as the peer likes, up to a second.
         self.shared.end(end);
-        self.pipe.finish(&last);
+        match is_done {
+            true => self.pipe.leave(&last),
+            false => self.pipe.finish(&last),
+        }
     }
 
     /// Keeps the connection alive until it ends.

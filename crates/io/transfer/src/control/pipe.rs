@@ -114,12 +114,23 @@ impl Pipe {
     /// unread bytes in it would be reset, and the reset would overtake `last`.
     pub(crate) fn finish(mut self, last: &[u8]) {
         let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
+        if self.say_last(last, until).is_ok() {
+            drain(&self.stream, until);
+        }
+    }
+
+    /// Sends `last` and ends the connection without waiting for the peer, a round trip away, to
+    /// read it: it knows already.
+    pub(crate) fn leave(mut self, last: &[u8]) {
+        let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
+        // There is nobody left to tell.
+        let _ = self.say_last(last, until);
+    }
+
+    fn say_last(&mut self, last: &[u8], until: Until<'_>) -> Result<(), PipeError> {
         let said = self.write_all(last, until);
         self.tls.send_close_notify();
-        if said.and_then(|()| self.flush(until)).is_err() {
-            return;
-        }
-        drain(&self.stream, until);
+        said.and_then(|()| self.flush(until))
     }
 
     /// Sends what TLS has to send.
