@@ -56,10 +56,10 @@ impl Sink {
     /// `None` until another method was called, or [`Sink::next_timeout`] has come.
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
-        if matches!(self.step, Step::Idle) {
-            if let Some(began) = self.checkpoint_began.take() {
-                self.checkpoint_cost = now - began;
-            }
+        if matches!(self.step, Step::Idle)
+            && let Some(began) = self.checkpoint_began.take()
+        {
+            self.checkpoint_cost = now - began;
         }
         self.dirty_since = self.is_dirty().then(|| self.dirty_since.unwrap_or(now));
         self.setup_action()
