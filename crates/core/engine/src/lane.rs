@@ -259,6 +259,17 @@ impl Lane {
         self.our_capacity = capacity;
     }
 
+    /// Packets newly found missing that the socket did not drop, late ones left out: does this
+    /// host explain them?
+    pub fn take_missing(&mut self) -> u64 {
+        self.reception.take_unexplained()
+    }
+
+    /// So many of them were lost in this host; the peer is told.
+    pub fn add_host_drops(&mut self, packets: u64) {
+        self.reception.host_drops += packets;
+    }
+
     /// Tells the peer, now if it is news, what holds this host up.
     pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
         if bounds != self.our_bounds {

@@ -52,6 +52,9 @@ pub(crate) struct Reception {
     pub bytes: u64,
     pub marked: u64,
     pub socket_drops: u64,
+    pub host_drops: u64,
+    /// Packets newly found missing that the socket did not drop.
+    unexplained: u64,
     pub replays: u64,
     /// The peer's smoothed RTT, from STATE.
     peer_round_trip: Option<Duration>,
@@ -82,6 +85,8 @@ impl Default for Reception {
             bytes: 0,
             marked: 0,
             socket_drops: 0,
+            host_drops: 0,
+            unexplained: 0,
             replays: 0,
             peer_round_trip: None,
             unreported_bytes: 0,
@@ -116,11 +121,16 @@ impl Reception {
             // The first loss after none is worth an early report; while losses go on the
             // regular ones tell it soon enough.
             self.urgent |= eliciting && self.received.range_count() <= 1;
-            if arrival.overflowed {
-                self.socket_drops += start - expected;
+            match arrival.overflowed {
+                true => self.socket_drops += start - expected,
+                false => self.unexplained += start - expected,
             }
         }
-        self.packets += self.received.insert(start..end);
+        let new = self.received.insert(start..end);
+        if start < expected {
+            self.unexplained = self.unexplained.saturating_sub(new);
+        }
+        self.packets += new;
         self.bytes += arrival.wire_bytes;
         self.marked += u64::from(arrival.marked);
         if self.largest.is_none_or(|largest| end - 1 > largest.number) {
@@ -154,6 +164,11 @@ impl Reception {
             self.floor = floor;
             self.received.remove_below(floor);
         }
+    }
+
+    /// Packets found missing since the last call, and not because of the socket.
+    pub fn take_unexplained(&mut self) -> u64 {
+        core::mem::take(&mut self.unexplained)
     }
 
     /// A report is wanted at once.
@@ -280,6 +295,20 @@ mod tests {
         after.overflowed = true;
         reception.on_arrival(&after, true);
         assert_eq!(reception.socket_drops, 5);
+    }
+
+    #[test]
+    fn gaps_that_the_socket_did_not_make_ask_for_an_explanation() {
+        let mut reception = Reception::default();
+        reception.on_arrival(&arrival(0..10), true);
+        let mut dropped = arrival(12..20);
+        dropped.overflowed = true;
+        reception.on_arrival(&dropped, true);
+        assert_eq!(reception.take_unexplained(), 0);
+        reception.on_arrival(&arrival(25..30), true);
+        reception.on_arrival(&arrival(22..24), true);
+        assert_eq!(reception.take_unexplained(), 3, "two were only late");
+        assert_eq!(reception.take_unexplained(), 0);
     }
 
     #[test]

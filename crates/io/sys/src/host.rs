@@ -2,6 +2,7 @@
 //!
 //! Each sampler keeps its files open and reads them anew for each sample (some 1 to 3 us).
 
+mod devices;
 mod machine;
 mod switches;
 mod threads;
@@ -11,6 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+pub use self::devices::DeviceDropsSampler;
 pub use self::machine::Machine;
 pub use self::switches::{Switch, SwitchRecorder};
 pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first};

@@ -18,7 +18,7 @@ use crate::carrier::{Hub, Mailbox, close_all, join_all};
 use crate::control::Control;
 use crate::crew::{Crew, Spent};
 use crate::hub::{Side, TransferHub};
-use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
+use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
@@ -152,6 +152,7 @@ impl UdpLanes {
             crew: Arc::default(),
             belief: Mutex::default(),
         };
+        let drops = Arc::new(HostDrops::new());
         for (i, (socket, remote)) in sockets.into_iter().enumerate() {
             let lane = LaneId(i as u16);
             let role = match session.role {
@@ -182,6 +183,7 @@ impl UdpLanes {
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
                 crew: lanes.crew.clone(),
+                drops: drops.clone(),
             })?);
         }
         Ok(lanes)

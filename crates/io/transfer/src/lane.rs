@@ -1,5 +1,6 @@
 //! A UDP lane on a thread of its own: the engine's plans become packets, packets become groups.
 
+mod drops;
 mod receive;
 mod send;
 mod socket;
@@ -23,6 +24,7 @@ use crate::protection::Protection;
 use receive::Receiving;
 use send::Sending;
 
+pub(crate) use drops::HostDrops;
 pub(crate) use socket::LaneSocket;
 
 /// What a lane thread is made of.
@@ -38,6 +40,8 @@ pub(crate) struct LaneSetup {
     pub shared: Arc<Mutex<LaneView>>,
     /// What the thread belongs to.
     pub crew: Arc<Crew>,
+    /// What this host drops.
+    pub drops: Arc<HostDrops>,
 }
 
 /// What others may know of a lane thread.
@@ -84,6 +88,8 @@ struct LaneThread {
     end_told: bool,
     credit_told: u64,
     view_due: Instant,
+    drops: Arc<HostDrops>,
+    drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
 }
@@ -98,7 +104,8 @@ const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, crew: _ } = setup;
+        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, crew: _, drops } =
+            setup;
         let now = clock::now();
         Self {
             carries_streams: config.lane.0 == 0,
@@ -119,6 +126,8 @@ impl LaneThread {
             end_told: false,
             credit_told: 0,
             view_due: now,
+            drops,
+            drops_due: now,
             flooded: false,
         }
     }
@@ -137,6 +146,9 @@ impl LaneThread {
             busy |= self.transmit();
             if now >= self.view_due {
                 self.publish(now);
+            }
+            if now >= self.drops_due {
+                self.explain_gaps(now);
             }
             if !busy {
                 self.sleep();
@@ -347,6 +359,12 @@ impl LaneThread {
             }
         }
         self.mailbox.end_sleep();
+    }
+
+    fn explain_gaps(&mut self, now: Instant) {
+        self.drops_due = now + VIEW_INTERVAL;
+        let missing = self.lane.take_missing();
+        self.lane.add_host_drops(self.drops.explain(now, missing));
     }
 
     fn publish(&mut self, now: Instant) {

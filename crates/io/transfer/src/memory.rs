@@ -18,7 +18,7 @@ use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
 use crate::carrier::{Command, Hub, Mailbox, Outgoing};
-use crate::lane::{self, LaneSetup, LaneSocket, LaneView};
+use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
 
 /// What both ends agree on.
@@ -208,6 +208,7 @@ fn run(
         mailbox: hub.mailbox.clone(),
         shared: shared.clone(),
         crew: Arc::default(),
+        drops: Arc::new(HostDrops::new()),
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {

@@ -274,7 +274,7 @@ impl Lane {
             bytes: Bytes::new(self.reception.bytes),
             marked: self.reception.marked,
             socket_drops: self.reception.socket_drops,
-            host_drops: 0,
+            host_drops: self.reception.host_drops,
             credit: Bytes::new(self.our_credit),
             ranges: self.reception.report(&mut buffer[..budget]),
             receive_capacity: self.our_capacity,
