@@ -179,6 +179,11 @@ impl NetnsPair {
         &self.sides[usize::from(side.number()) - 1]
     }
 
+    /// Both, the first first.
+    pub fn into_sides(self) -> [Namespace; 2] {
+        self.sides
+    }
+
     /// Calls `work` on a thread inside; see [`Namespace::run`].
     pub fn run_in<T: Send>(&self, side: Side, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         self.side(side).run(work)

@@ -6,6 +6,7 @@ mod keeper;
 mod leftovers;
 mod listeners;
 mod quota;
+mod routes;
 
 use std::io;
 use std::net::IpAddr;
@@ -13,7 +14,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use longhaul_pathsim::Direction;
-use longhaul_sys::netns::{Namespace, Way};
+use longhaul_sys::netns::{Namespace, NetnsPair};
 use tempfile::TempDir;
 
 pub use self::error::TestbedError;
@@ -90,15 +91,46 @@ impl Testbed {
             let setup = make_link(link, number, nodes, &namespaces, options.seed, ipv6)?;
             for node in nodes {
                 if let Some(core) = topology.nodes[node].receive_core {
-                    let steered = namespaces[node].steer(&device(number), core);
+                    let steered = namespaces[node].steer(&routes::device(number), core);
                     steered.map_err(step("steer what is received to a core"))?;
                 }
             }
             setups.push(setup);
         }
         for (node, namespace) in namespaces.iter().enumerate() {
-            add_routes(topology, node, namespace, ipv6).map_err(step("lay routes"))?;
+            routes::lay(topology, node, namespace, ipv6).map_err(step("lay routes"))?;
         }
+        Self::assemble(topology, namespaces, setups, options, (registration, ipv6))
+    }
+
+    /// Two hosts, joined by a veth pair and nothing else: no delay, no loss, no rate, super-packets
+    /// handed over whole. The only link that is not emulated, so that there are no
+    /// [`Testbed::stats`].
+    ///
+    /// # Errors
+    /// Those of [`Testbed::new`].
+    pub fn direct(mtu: u32) -> Result<Self, TestbedError> {
+        let step = |step: &'static str| move |error| TestbedError::System { step, error };
+        let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
+        let pair = NetnsPair::new(mtu).map_err(step("join two network namespaces"))?;
+        let namespaces: Vec<Namespace> = pair.into_sides().into();
+        let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        for namespace in &namespaces {
+            configure(namespace, ipv6, TCP_BUFFER).map_err(step("set up a network namespace"))?;
+        }
+        let topology = Topology::direct();
+        let options = TestbedOptions::default();
+        Self::assemble(&topology, namespaces, Vec::new(), &options, (registration, ipv6))
+    }
+
+    fn assemble(
+        topology: &Topology,
+        namespaces: Vec<Namespace>,
+        setups: Vec<LinkSetup>,
+        options: &TestbedOptions,
+        (registration, ipv6): (Registration, bool),
+    ) -> Result<Self, TestbedError> {
+        let step = |step: &'static str| move |error| TestbedError::System { step, error };
         let emulator = Emulator::start(setups, options.log).map_err(step("start the emulator"))?;
         let names: Vec<&str> = topology.nodes.iter().map(|node| node.name.as_str()).collect();
         let file = addresses::hosts_file(&names, ipv6).map_err(step("write a list of hosts"))?;
@@ -106,7 +138,7 @@ impl Testbed {
         for (number, namespace) in namespaces.into_iter().enumerate() {
             let name = names[number].to_owned();
             let cores = topology.nodes[number].cores.clone();
-            let keeper = Keeper::new(&namespace, file.path(), &cores)
+            let keeper = Keeper::new(&namespace, &name, file.path(), &cores)
                 .map_err(step("enter a namespace on the cores asked for"))?;
             registration.name(&name, &namespace).map_err(step("name a network namespace"))?;
             let quota = topology.nodes[number].cpu_quota;
@@ -157,6 +189,20 @@ impl Testbed {
     /// Those of making a folder.
     pub fn scratch(&self) -> io::Result<TempDir> {
         self.registration.scratch()
+    }
+
+    /// Has the connections between two hosts, in both directions and over IPv4, use a congestion
+    /// control of the kernel, whatever programs ask for; `None` leaves it to them again.
+    ///
+    /// # Errors
+    /// Those of changing routes.
+    pub fn set_congestion_control(&self, a: &Host, b: &Host, name: Option<&str>) -> io::Result<()> {
+        for (from, to) in [(a, b), (b, a)] {
+            let (device, mut way) = routes::between(&self.topology, from.number, to.number);
+            way.congestion_control = name.map(str::to_owned);
+            from.namespace.add_route(&device, &way)?;
+        }
+        Ok(())
     }
 
     /// Counters of a link since the start, by its place in the topology.
@@ -271,7 +317,7 @@ fn make_link(
     let step = |step: &'static str| move |error| TestbedError::System { step, error };
     let path = link.paths()?;
     let end = |end: usize| {
-        let (namespace, device) = (&namespaces[nodes[end]], device(number));
+        let (namespace, device) = (&namespaces[nodes[end]], routes::device(number));
         let tun = namespace
             .add_tun(&device, link.mtu, DEVICE_QUEUE)
             .map_err(step("make a TUN device"))?;
@@ -290,45 +336,6 @@ fn make_link(
     // Links differ in what is random, also with equal conditions.
     let seed = seed.wrapping_add((number as u64) << 32);
     Ok(LinkSetup { path, answers: !link.black_hole, seed, memory, ends })
-}
-
-fn add_routes(
-    topology: &Topology,
-    node: usize,
-    namespace: &Namespace,
-    ipv6: bool,
-) -> io::Result<()> {
-    namespace.add_address("lo", addresses::node_v4(node), addresses::NODE_V4)?;
-    if ipv6 {
-        namespace.add_address("lo", addresses::node_v6(node), addresses::NODE_V6)?;
-    }
-    for (other, link) in topology.next_hops(node).into_iter().enumerate() {
-        let Some(link) = link.filter(|_| other != node) else { continue };
-        let far = usize::from(topology.ends(link)[0] == node);
-        let way =
-            |to, prefix, via, source| Way { to, prefix, via: Some(via), source: Some(source) };
-        let v4 = way(
-            addresses::node_v4(other),
-            addresses::NODE_V4,
-            addresses::link_v4(link, far),
-            addresses::node_v4(node),
-        );
-        namespace.add_route(&device(link), &v4)?;
-        if ipv6 {
-            let v6 = way(
-                addresses::node_v6(other),
-                addresses::NODE_V6,
-                addresses::link_v6(link, far),
-                addresses::node_v6(node),
-            );
-            namespace.add_route(&device(link), &v6)?;
-        }
-    }
-    Ok(())
-}
-
-fn device(link: usize) -> String {
-    format!("link{link}")
 }
 
 /// Bytes that a direction may have under way: what its rate puts on the line in its delay, what may

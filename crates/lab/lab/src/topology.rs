@@ -264,6 +264,16 @@ impl Topology {
         }
     }
 
+    /// `host` and `peer`, next to each other.
+    pub(crate) fn direct() -> Self {
+        Self {
+            name: "direct".into(),
+            about: String::new(),
+            nodes: vec![Node::new(HOST), Node::new(PEER)],
+            links: Vec::new(),
+        }
+    }
+
     /// Index of the node of that name.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)

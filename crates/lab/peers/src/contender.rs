@@ -14,6 +14,11 @@ pub trait Contender: Send + Sync {
     /// What it is, in a line.
     fn about(&self) -> String;
 
+    /// Debian packages that have the program; none for what is part of this one or of the kernel.
+    fn packages(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The program, or why it cannot be run and what helps.
     ///
     /// # Errors
@@ -102,6 +107,10 @@ pub struct Absent {
 }
 
 impl Absent {
+    pub(crate) fn new(why: impl Into<String>, packages: &[&'static str]) -> Self {
+        Self { why: why.into(), packages: packages.to_vec() }
+    }
+
     fn hint(&self) -> String {
         match self.packages[..] {
             [] => String::new(),

@@ -58,6 +58,11 @@ impl Files {
         self.target.path()
     }
 
+    /// The names of all files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> {
+        (0..self.count).map(name)
+    }
+
     /// The only file, for programs that move one.
     pub(crate) fn single(&self) -> Result<PathBuf, Failure> {
         match self.count {

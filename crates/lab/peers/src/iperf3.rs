@@ -9,7 +9,7 @@ use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
 use crate::files::memory_only;
 use crate::programs;
 use crate::session::Session;
-use crate::tcp::{kernel_has, streams};
+use crate::tcp::{control, kernel_has, streams};
 
 pub(crate) struct Iperf3 {
     name: String,
@@ -29,7 +29,7 @@ impl Iperf3 {
     /// `iperf3 cubic x4`.
     pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
         let (rest, streams) = streams(name)?;
-        let congestion_control = rest.strip_prefix("iperf3 ")?.to_owned();
+        let congestion_control = control(rest.strip_prefix("iperf3 ")?)?;
         Some(Box::new(Self { name: name.to_owned(), congestion_control, streams }))
     }
 }
@@ -43,9 +43,13 @@ impl Contender for Iperf3 {
         format!("iperf3, {} x{}, memory to memory", self.congestion_control, self.streams)
     }
 
+    fn packages(&self) -> &'static [&'static str] {
+        PACKAGES
+    }
+
     fn presence(&self) -> Result<Presence, Absent> {
         kernel_has(&self.congestion_control)?;
-        let [program] = programs::require(["iperf3"], &["iperf3"])?;
+        let [program] = programs::require(["iperf3"], PACKAGES)?;
         Ok(programs::presence(program, "--version", version))
     }
 
@@ -115,6 +119,7 @@ fn version(said: &str) -> Option<String> {
     Some(line.split(" (").next().unwrap_or(line).to_owned())
 }
 
+const PACKAGES: &[&str] = &["iperf3"];
 const PORT: u16 = 5201;
 const PORT_TEXT: &str = "5201";
 

@@ -25,14 +25,20 @@
 mod contender;
 mod counters;
 mod files;
+mod gridftp;
 mod iperf3;
 mod longhaul;
 mod processes;
 mod programs;
 mod registry;
+mod rsync;
 mod session;
 mod srt;
+mod tar;
 mod tcp;
+mod udt;
+mod uftp;
+mod xrootd;
 
 pub use self::contender::{
     Absent, Contender, End, Failure, Job, Medium, Outcome, Presence, Sample, Transport,

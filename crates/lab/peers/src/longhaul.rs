@@ -65,10 +65,8 @@ impl Contender for Longhaul {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        let program = program().ok_or_else(|| Absent {
-            why: "no program longhaul beside this one or in PATH".into(),
-            packages: Vec::new(),
-        })?;
+        let program = program()
+            .ok_or_else(|| Absent::new("no program longhaul beside this one or in PATH", &[]))?;
         let version = programs::output(Command::new(&program).arg("--version"));
         Ok(Presence { version: version.trim().to_owned(), program: Some(program) })
     }

@@ -23,24 +23,26 @@ pub(crate) fn require<const N: usize>(
 ) -> Result<[PathBuf; N], Absent> {
     let mut found = [const { PathBuf::new() }; N];
     for (place, name) in found.iter_mut().zip(names) {
-        *place = find(name).ok_or_else(|| absent(name, packages))?;
+        let absent = || Absent::new(format!("no {name} in PATH"), packages);
+        *place = find(name).ok_or_else(absent)?;
     }
     Ok(found)
 }
 
-pub(crate) fn absent(name: &str, packages: &[&'static str]) -> Absent {
-    Absent { why: format!("no {name} in PATH"), packages: packages.to_vec() }
-}
-
 /// What a command says on both outputs within some seconds; nothing when it cannot be started.
 pub(crate) fn output(command: &mut Command) -> String {
+    output_within(command, PATIENCE)
+}
+
+/// As [`output`], for commands that take longer.
+pub(crate) fn output_within(command: &mut Command, patience: Duration) -> String {
     let Ok(folder) = tempfile::tempdir() else { return String::new() };
     let file = folder.path().join("said");
     let said = std::fs::File::create(&file).and_then(|out| Ok((out.try_clone()?, out)));
     let Ok((out, err)) = said else { return String::new() };
     command.stdin(Stdio::null()).stdout(out).stderr(err);
     if let Ok(mut child) = command.spawn() {
-        if !wait_for_end(&child, clock::now() + PATIENCE).unwrap_or(false) {
+        if !wait_for_end(&child, clock::now() + patience).unwrap_or(false) {
             // It may have ended just now.
             let _ = child.kill();
         }

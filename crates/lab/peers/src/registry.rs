@@ -3,10 +3,16 @@
 use longhaul_rate_control::Profile;
 
 use crate::contender::Contender;
+use crate::gridftp::GridFtp;
 use crate::iperf3::Iperf3;
 use crate::longhaul::Longhaul;
+use crate::rsync::Rsync;
 use crate::srt::Srt;
+use crate::tar::Tar;
 use crate::tcp::Tcp;
+use crate::udt::Udt;
+use crate::uftp::Uftp;
+use crate::xrootd::Xrootd;
 
 /// Nobody has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +45,17 @@ fn names() -> Vec<String> {
 type Named = fn(&str) -> Option<Box<dyn Contender>>;
 
 /// With the names to list. Longhaul's are those of its profiles.
-const FAMILIES: [(Named, &[&str]); 4] = [
+const FAMILIES: [(Named, &[&str]); 10] = [
     (Longhaul::named, &[]),
     (Iperf3::named, Iperf3::USUAL),
     (Tcp::named, Tcp::USUAL),
+    (GridFtp::named, GridFtp::USUAL),
+    (Udt::named, Udt::USUAL),
+    (Xrootd::named, Xrootd::USUAL),
+    (Uftp::named, Uftp::USUAL),
     (Srt::named, Srt::USUAL),
+    (Tar::named, Tar::USUAL),
+    (Rsync::named, Rsync::USUAL),
 ];
 
 #[cfg(test)]

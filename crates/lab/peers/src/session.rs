@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -32,6 +32,9 @@ pub(crate) struct Session<'a> {
     used: [Duration; 2],
     counters: [Counters; 2],
     started: Option<Started>,
+    over: Option<Instant>,
+    /// Whether the ways between the ends have a congestion control of their own.
+    controlled: bool,
     folder: TempDir,
 }
 
@@ -68,6 +71,9 @@ impl<'a> Session<'a> {
         };
         let hosts = [host(&job.from)?, host(&job.to)?];
         let folder = testbed.scratch().map_err(Failure::system("make a folder"))?;
+        // Servers that give up root go through it.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), mode).map_err(Failure::system("open a folder"))?;
         let counters = |host| Counters::of(host).map_err(Failure::system("open the counters"));
         Ok(Self {
             testbed,
@@ -80,6 +86,8 @@ impl<'a> Session<'a> {
             used: [Duration::ZERO; 2],
             counters: [counters(hosts[0])?, counters(hosts[1])?],
             started: None,
+            over: None,
+            controlled: false,
             folder,
         })
     }
@@ -111,8 +119,47 @@ impl<'a> Session<'a> {
         self.deadline.since(clock::now())
     }
 
+    /// A folder of that name for a server that gives up its privileges: anybody may write there.
+    pub(crate) fn own_folder(&self, name: &str) -> Result<std::path::PathBuf, Failure> {
+        let folder = self.folder().join(name);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        let made = std::fs::create_dir(&folder);
+        let made = made.and_then(|()| std::fs::set_permissions(&folder, mode));
+        made.map(|()| folder).map_err(Failure::system("make a folder"))
+    }
+
+    /// Has connections between the ends, made from now on until the session is over, use a
+    /// congestion control of the kernel, and makes sure that they do.
+    pub(crate) fn use_congestion_control(&mut self, name: &str) -> Result<(), Failure> {
+        let (from, to) = self.hosts();
+        self.controlled = true;
+        let used = || {
+            self.testbed.set_congestion_control(from, to, Some(name))?;
+            let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
+            let (target, left) = (listener.local_addr()?, self.left().max(TURN));
+            let stream = from.run(|| TcpStream::connect_timeout(&target, left))??;
+            longhaul_sys::tcp::congestion_control(&stream)
+        };
+        let used = used().map_err(Failure::system(&format!("choose {name}")))?;
+        if used != name {
+            return Err(Failure::unsuitable(format!("the kernel uses {used} in place of {name}")));
+        }
+        Ok(())
+    }
+
     /// Starts a command at one end, without input.
-    pub(crate) fn start(&mut self, end: End, mut command: Command) -> Result<usize, Failure> {
+    pub(crate) fn start(&mut self, end: End, command: Command) -> Result<usize, Failure> {
+        self.start_joined(end, command, None, None)
+    }
+
+    /// As [`Session::start`], joined to something in place of no input and of a file for output.
+    pub(crate) fn start_joined(
+        &mut self,
+        end: End,
+        mut command: Command,
+        input: Option<Stdio>,
+        output: Option<Stdio>,
+    ) -> Result<usize, Failure> {
         let what = command.get_program().to_string_lossy().into_owned();
         let what = Path::new(&what)
             .file_name()
@@ -124,7 +171,8 @@ impl<'a> Session<'a> {
         if command.get_current_dir().is_none() {
             command.current_dir(self.folder());
         }
-        command.stdin(Stdio::null()).stdout(out).stderr(err).env(MARK, &self.mark);
+        command.stdin(input.unwrap_or_else(Stdio::null)).stdout(output.unwrap_or(out)).stderr(err);
+        command.env(MARK, &self.mark);
         let child = self.testbed.spawn(self.host(end), command);
         let child = child.map_err(Failure::system(&format!("start {what}")))?;
         self.processes.push(Process { what, end, number, child: Some(child) });
@@ -177,6 +225,36 @@ impl<'a> Session<'a> {
         self.reap(process)
     }
 
+    /// As [`Session::finish`], but gives up as soon as another process has failed.
+    pub(crate) fn finish_beside(&mut self, process: usize, other: usize) -> Result<(), Failure> {
+        loop {
+            let turn = (clock::now() + TURN).min(self.deadline);
+            if self.has_ended(process, turn)? {
+                return self.finish(process).map(|_| ());
+            }
+            if self.processes[other].child.is_some() && self.has_ended(other, clock::now())? {
+                self.finish(other)?;
+            }
+            if self.left().is_zero() {
+                return Err(self.timed_out());
+            }
+        }
+    }
+
+    /// Whether a process ends within a while, or the job's patience.
+    pub(crate) fn ends_within(&mut self, process: usize, time: Duration) -> Result<bool, Failure> {
+        let ended = self.has_ended(process, (clock::now() + time).min(self.deadline))?;
+        if ended && self.processes[process].child.is_some() {
+            self.reap(process)?;
+        }
+        Ok(ended)
+    }
+
+    /// The receiver has everything: what happens now takes no more time.
+    pub(crate) fn stop_clock(&mut self) {
+        self.over = Some(clock::now());
+    }
+
     /// What a process has said on `out` or `err` so far.
     pub(crate) fn said(&self, process: usize, kind: &str) -> String {
         let bytes = std::fs::read(self.output(process, kind)).unwrap_or_default();
@@ -192,7 +270,7 @@ impl<'a> Session<'a> {
     /// The transfer is over: ends all processes and closes the account. The
     /// folder stays until the session is dropped.
     pub(crate) fn close(&mut self) -> Result<Account, Failure> {
-        let end = clock::now();
+        let end = self.over.unwrap_or_else(clock::now);
         let started = self.started.take();
         let started = started.ok_or_else(|| Failure::unsuitable("nothing was begun"))?;
         let after = self.count()?;
@@ -285,6 +363,11 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.end_processes();
+        if self.controlled {
+            let (from, to) = self.hosts();
+            // Who needs another sets it, and makes sure.
+            let _ = self.testbed.set_congestion_control(from, to, None);
+        }
     }
 }
 

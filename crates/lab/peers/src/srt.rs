@@ -28,8 +28,12 @@ impl Contender for Srt {
         "SRT in file mode, one file, its buffers raised to 64 MiB".into()
     }
 
+    fn packages(&self) -> &'static [&'static str] {
+        PACKAGES
+    }
+
     fn presence(&self) -> Result<Presence, Absent> {
-        let [program] = programs::require(["srt-file-transmit"], &["srt-tools"])?;
+        let [program] = programs::require(["srt-file-transmit"], PACKAGES)?;
         Ok(programs::presence(program, "-version", version))
     }
 
@@ -80,6 +84,7 @@ fn version(said: &str) -> Option<String> {
 }
 
 const BUFFER: u64 = 64 << 20;
+const PACKAGES: &[&str] = &["srt-tools"];
 const PORT: u16 = 9000;
 
 #[cfg(test)]

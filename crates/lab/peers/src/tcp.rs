@@ -20,11 +20,8 @@ impl Tcp {
     /// `cubic x4`.
     pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
         let (congestion_control, streams) = streams(name)?;
-        let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        (!congestion_control.is_empty() && congestion_control.chars().all(valid)).then(|| {
-            let (name, congestion_control) = (name.to_owned(), congestion_control.to_owned());
-            Box::new(Self { name, congestion_control, streams }) as _
-        })
+        let congestion_control = control(congestion_control)?;
+        Some(Box::new(Self { name: name.to_owned(), congestion_control, streams }))
     }
 }
 
@@ -32,6 +29,21 @@ impl Tcp {
 pub(crate) fn streams(name: &str) -> Option<(&str, u16)> {
     let (rest, count) = name.rsplit_once(" x")?;
     Some((rest, count.parse().ok().filter(|count| (1..=STREAMS_MAX).contains(count))?))
+}
+
+/// The name of a congestion control, if it can be one; whether the kernel has it is another matter.
+pub(crate) fn control(name: &str) -> Option<String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(valid);
+    is_name.then(|| name.to_owned())
+}
+
+/// What `name` says behind a program's name: the congestion control, CUBIC when that is nothing.
+pub(crate) fn control_after(program: &str, name: &str) -> Option<String> {
+    match name.strip_prefix(program)? {
+        "" => Some("cubic".into()),
+        rest => control(rest.strip_prefix(' ')?),
+    }
 }
 
 /// Whether the kernel has a congestion control.
@@ -42,7 +54,7 @@ pub(crate) fn kernel_has(congestion_control: &str) -> Result<(), Absent> {
         return Ok(());
     }
     let why = format!("this kernel has {} and no {congestion_control}", available.trim());
-    Err(Absent { why, packages: Vec::new() })
+    Err(Absent::new(why, &[]))
 }
 
 impl Contender for Tcp {
@@ -108,6 +120,11 @@ mod tests {
         let tcp = Tcp::named("cubic x8").unwrap();
         assert_eq!(tcp.about(), "kernel TCP CUBIC, 8 connections");
         assert_eq!(streams("iperf3 bbr x1"), Some(("iperf3 bbr", 1)));
+        assert_eq!(control_after("tar", "tar").as_deref(), Some("cubic"));
+        assert_eq!(control_after("tar", "tar bbr").as_deref(), Some("bbr"));
+        assert!(
+            control_after("tar", "tarbbr").is_none() && control_after("tar", "tar a b").is_none()
+        );
         for wrong in ["cubic", "cubic x0", "cubic x", "cubic x200", " x1", "cu bic x1", "x1"] {
             assert!(Tcp::named(wrong).is_none(), "{wrong}");
         }

@@ -78,8 +78,47 @@ fn iperf3() {
 }
 
 #[test]
+fn gridftp() {
+    let Some(outcome) = moves("gridftp -p 4", Transport::Tcp) else { return };
+    assert_eq!(outcome.congestion_control.as_deref(), Some("cubic"));
+    let Some(outcome) = moves("gridftp bbr -p 1", Transport::Tcp) else { return };
+    assert_eq!(outcome.congestion_control.as_deref(), Some("bbr"));
+}
+
+#[test]
+fn gridftp_over_udt_is_not_over_tcp() {
+    moves("gridftp -udt", Transport::Udp);
+}
+
+#[test]
+fn udt() {
+    let Some(outcome) = moves("udt", Transport::Udp) else { return };
+    assert_eq!(outcome.congestion_control.as_deref(), Some("udt"));
+}
+
+#[test]
+fn xrootd() {
+    moves("xrootd", Transport::Tcp);
+}
+
+#[test]
+fn uftp() {
+    moves("uftp", Transport::Udp);
+}
+
+#[test]
 fn srt() {
     moves("srt", Transport::Udp);
+}
+
+#[test]
+fn tar() {
+    moves("tar", Transport::Tcp);
+}
+
+#[test]
+fn rsync_over_ssh() {
+    moves("rsync-ssh", Transport::Tcp);
 }
 
 #[test]
@@ -88,7 +127,9 @@ fn files_of_a_folder_are_moved_and_left_for_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let medium = Medium::Files { folder: folder.path().to_owned(), count: 3 };
     let job = Job { medium, ..job() };
-    if run(&testbed, "auto", &job).is_some() {
+    let movers = ["auto", "gridftp -p 1", "gridftp -udt", "xrootd", "uftp", "tar", "rsync-ssh"];
+    // Not `any`: each is to move them.
+    if movers.iter().filter(|name| run(&testbed, name, &job).is_some()).count() > 0 {
         let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(left, [folder.path().join(format!("source-3-{BYTES}"))]);
     }

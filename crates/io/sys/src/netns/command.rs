@@ -13,13 +13,16 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use super::Namespace;
 
 impl Namespace {
-    /// Moves the calling thread inside, for good, with a view of the file system in which `hosts`
-    /// stands for /etc/hosts. What the thread starts inherits both.
+    /// Moves the calling thread inside, for good, where the host is called `name` and `hosts` stands
+    /// for /etc/hosts. What the thread starts inherits both.
     ///
     /// # Errors
     /// Those of [`Namespace::enter`], and of the two mounts, which end with the last who sees them.
-    pub fn enter_with_hosts(&self, hosts: &Path) -> io::Result<()> {
+    pub fn enter_as_host(&self, name: &str, hosts: &Path) -> io::Result<()> {
         self.enter()?;
+        // SAFETY: file descriptors stay shared; only the host's name of this thread may change.
+        unsafe { unshare_unsafe(UnshareFlags::NEWUTS) }?;
+        rustix::system::sethostname(name.as_bytes())?;
         own_mounts()?;
         Ok(mount_bind(hosts, "/etc/hosts")?)
     }

@@ -10,7 +10,7 @@ use super::netlink::Netlink;
 use crate::tun::Tun;
 
 /// Where packets for some addresses go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Way {
     /// First of the addresses.
     pub to: IpAddr,
@@ -20,6 +20,9 @@ pub struct Way {
     pub via: Option<IpAddr>,
     /// The address that sockets here take for their own when they have none.
     pub source: Option<IpAddr>,
+    /// The congestion control of connections that go this way, whatever they or the system would
+    /// choose.
+    pub congestion_control: Option<String>,
 }
 
 impl Namespace {
@@ -44,7 +47,7 @@ impl Namespace {
         self.run(|| Netlink::open()?.add_address(device, address, prefix))?
     }
 
-    /// Sends packets out through a device.
+    /// Sends packets out through a device, in place of what was said of these addresses before.
     pub fn add_route(&self, device: &str, way: &Way) -> io::Result<()> {
         self.run(|| Netlink::open()?.add_route(device, way))?
     }

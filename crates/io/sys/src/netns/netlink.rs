@@ -113,7 +113,7 @@ impl Netlink {
     /// Sends packets out through the device.
     pub(super) fn add_route(&mut self, name: &str, way: &Way) -> io::Result<()> {
         let index = self.index(name)?;
-        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWROUTE, flags);
         let scope = if way.via.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
         // struct rtmsg: family, bits of destination and source, TOS, table, origin, scope, type.
@@ -129,6 +129,9 @@ impl Netlink {
         }
         if let Some(source) = way.source {
             request.address(libc::RTA_PREFSRC, source);
+        }
+        if let Some(name) = &way.congestion_control {
+            request.nested(libc::RTA_METRICS, |metrics| metrics.text(RTAX_CC_ALGO, name));
         }
         self.ask(request)
     }
@@ -232,6 +235,8 @@ const HEADER: usize = 16;
 const VETH_INFO_PEER: u16 = 1;
 /// Of include/uapi/linux/rtnetlink.h.
 const RTNH_F_ONLINK: u32 = 4;
+/// Of include/uapi/linux/rtnetlink.h.
+const RTAX_CC_ALGO: u16 = 16;
 /// Of the veth devices, past that of loopback.
 const FIRST_INDEX: u32 = 2;
 /// An error repeats the request, which is shorter than this.

@@ -105,22 +105,24 @@ fn commands_run_inside() {
 }
 
 #[test]
-fn commands_see_other_hosts() {
+fn commands_see_other_hosts_and_another_name() {
     let Some(pair) = pair(1500) else { return };
     let path = std::env::temp_dir().join(format!("longhaul-hosts-{}", std::process::id()));
     std::fs::write(&path, "198.51.100.2 elsewhere\n").unwrap();
     let text = std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            pair.side(Side::A).enter_with_hosts(&path).unwrap();
-            let mut command = Command::new("cat");
-            die_with_starter(command.arg("/etc/hosts").stdout(Stdio::piped()));
+            pair.side(Side::A).enter_as_host("here", &path).unwrap();
+            let mut command = Command::new("sh");
+            let command = command.args(["-c", "cat /etc/hosts; uname -n"]);
+            die_with_starter(command.stdout(Stdio::piped()));
             command.spawn().unwrap().wait_with_output().unwrap().stdout
         });
         inside.join().unwrap()
     });
     std::fs::remove_file(&path).unwrap();
-    assert_eq!(text, b"198.51.100.2 elsewhere\n");
-    assert_ne!(std::fs::read("/etc/hosts").unwrap(), text);
+    assert_eq!(String::from_utf8(text).unwrap(), "198.51.100.2 elsewhere\nhere\n");
+    assert!(!std::fs::read_to_string("/etc/hosts").unwrap().contains("elsewhere"));
+    assert_ne!(rustix::system::uname().nodename().to_bytes(), b"here");
 }
 
 #[test]

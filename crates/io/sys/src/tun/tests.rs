@@ -89,7 +89,8 @@ fn end(number: usize) -> io::Result<(Namespace, Tun)> {
     let space = Namespace::new()?;
     let tun = space.add_tun("link0", 1500, 100)?;
     space.add_address("link0", ENDS[number], 32)?;
-    let way = Way { to: ENDS[1 - number], prefix: 32, via: None, source: None };
+    let way =
+        Way { to: ENDS[1 - number], prefix: 32, via: None, source: None, congestion_control: None };
     space.add_route("link0", &way)?;
     Ok((space, tun))
 }

@@ -18,14 +18,19 @@ pub(super) struct Keeper {
 type Order = (Command, Sender<io::Result<Child>>);
 
 impl Keeper {
-    /// Starts it, with `hosts` in place of /etc/hosts, on the cores given, if any.
-    pub(super) fn new(namespace: &Namespace, hosts: &Path, cores: &[usize]) -> io::Result<Self> {
+    /// Starts it on the host `name`, with `hosts` in place of /etc/hosts, on the cores given, if any.
+    pub(super) fn new(
+        namespace: &Namespace,
+        name: &str,
+        hosts: &Path,
+        cores: &[usize],
+    ) -> io::Result<Self> {
         let (orders, received) = channel();
         let (ready, entered) = channel();
         let namespace = namespace.try_clone()?;
-        let (hosts, cores) = (hosts.to_owned(), cores.to_owned());
+        let (name, hosts, cores) = (name.to_owned(), hosts.to_owned(), cores.to_owned());
         let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
-            let inside = pin(&cores).and_then(|()| namespace.enter_with_hosts(&hosts));
+            let inside = pin(&cores).and_then(|()| namespace.enter_as_host(&name, &hosts));
             let failed = inside.is_err();
             // Nobody listens only when the other end has given up already.
             let _ = ready.send(inside);

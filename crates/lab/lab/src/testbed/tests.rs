@@ -224,6 +224,41 @@ fn commands_know_the_others_and_end_with_the_testbed() {
 }
 
 #[test]
+fn congestion_control_is_that_of_the_way() {
+    let emulated = two_hosts("delay = \"1ms\"");
+    let direct = Testbed::direct(1500);
+    for testbed in [emulated, direct.ok()].into_iter().flatten() {
+        let (host, peer) = testbed.ends();
+        let used = || {
+            let listener = peer.run(|| TcpListener::bind((peer.ipv4(), 0))).unwrap().unwrap();
+            let target = listener.local_addr().unwrap();
+            let stream = host.run(|| TcpStream::connect_timeout(&target, PATIENCE));
+            let used = |stream| longhaul_sys::tcp::congestion_control(stream).unwrap();
+            [used(&stream.unwrap().unwrap()), used(&listener.accept().unwrap().0)]
+        };
+        let before = used();
+        // Not the default, whichever of the two that is.
+        let other = if before[0] == "cubic" { "reno" } else { "cubic" };
+        testbed.set_congestion_control(host, peer, Some(other)).unwrap();
+        assert_eq!(used(), [other; 2]);
+        testbed.set_congestion_control(host, peer, None).unwrap();
+        assert_eq!(used(), before);
+        assert!(testbed.set_congestion_control(host, peer, Some("nosuch")).is_err());
+    }
+}
+
+#[test]
+fn scratch_folders_go_with_their_owner() {
+    let Some(testbed) = two_hosts("delay = \"1ms\"") else { return };
+    let folder = testbed.scratch().unwrap();
+    let path = folder.path().to_owned();
+    clean_up().unwrap();
+    assert!(path.exists(), "its owner is alive");
+    drop(folder);
+    assert!(!path.exists());
+}
+
+#[test]
 fn commands_keep_to_their_cores_and_quota() {
     let mut topology = link_of("");
     topology.nodes[1].cores = vec![0];
@@ -258,6 +293,8 @@ fn what_a_killed_testbed_left_is_removed() {
     let mark = format!("{}-1-0", ended.id());
     let mut left = Command::new("sleep").arg("300").env(TAG, &mark).spawn().unwrap();
     let mut other = Command::new("sleep").arg("300").env(TAG, "not a mark").spawn().unwrap();
+    let folder = std::env::temp_dir().join(format!("longhaul-{mark}-files-x"));
+    std::fs::create_dir(&folder).unwrap();
     let link = std::path::PathBuf::from(format!("/run/netns/longhaul-{mark}-host"));
     let named = std::os::unix::fs::symlink("/proc/1/fd/999", &link).is_ok();
     // Between fork and exec the child does not bear its own environment yet.
@@ -266,6 +303,7 @@ fn what_a_killed_testbed_left_is_removed() {
     clean_up().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(9));
     assert!(!named || std::fs::symlink_metadata(&link).is_err());
+    assert!(!folder.exists());
     assert_eq!(other.try_wait().unwrap(), None);
     other.kill().unwrap();
     other.wait().unwrap();

@@ -1,11 +1,14 @@
 // UDT (libudt, Debian) from memory to memory, with 64 MiB buffers.
-//   udt receive PORT              prints the bytes received and the seconds they took
-//   udt send HOST PORT BYTES
+//   udt receive PORT BYTES SOCKET_BUFFER            ends when it has them all; prints how many it has
+//   udt send HOST PORT BYTES SOCKET_BUFFER RATE     RATE in bytes per second, 0 for no limit; prints
+//                                                   packets sent, sent again, reported lost
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include <chrono>
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,22 +25,23 @@ static int fail(const char *what) {
     return 1;
 }
 
-static UDTSOCKET make() {
+static UDTSOCKET make(int socket_buffer, int64_t rate) {
     UDTSOCKET s = UDT::socket(AF_INET, SOCK_STREAM, 0);
     int buffer = BUFFER, window = BUFFER / 1400;
     UDT::setsockopt(s, 0, UDT_FC, &window, sizeof window);
     UDT::setsockopt(s, 0, UDT_SNDBUF, &buffer, sizeof buffer);
     UDT::setsockopt(s, 0, UDT_RCVBUF, &buffer, sizeof buffer);
-    UDT::setsockopt(s, 0, UDP_SNDBUF, &buffer, sizeof buffer);
-    UDT::setsockopt(s, 0, UDP_RCVBUF, &buffer, sizeof buffer);
+    UDT::setsockopt(s, 0, UDP_SNDBUF, &socket_buffer, sizeof socket_buffer);
+    UDT::setsockopt(s, 0, UDP_RCVBUF, &socket_buffer, sizeof socket_buffer);
+    if (rate > 0) UDT::setsockopt(s, 0, UDT_MAXBW, &rate, sizeof rate);
     return s;
 }
 
-static int receive(int port) {
+static int receive(int port, uint64_t bytes, int socket_buffer) {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_port = htons(port);
-    UDTSOCKET listener = make();
+    UDTSOCKET listener = make(socket_buffer, 0);
     if (UDT::bind(listener, (sockaddr *)&at, sizeof at) == UDT::ERROR) return fail("bind");
     if (UDT::listen(listener, 1) == UDT::ERROR) return fail("listen");
     sockaddr_in from;
@@ -45,25 +49,22 @@ static int receive(int port) {
     UDTSOCKET s = UDT::accept(listener, (sockaddr *)&from, &len);
     if (s == UDT::INVALID_SOCK) return fail("accept");
     std::vector<char> memory(MEMORY, 1);
-    auto start = std::chrono::steady_clock::now(), last = start;
-    unsigned long long total = 0;
+    uint64_t total = 0;
     size_t place = 0;
-    for (;;) {
+    while (total < bytes) {
         int got = UDT::recv(s, memory.data() + place, BLOCK, 0);
-        if (got == UDT::ERROR || got == 0) break;  // closed by the sender
-        if (total == 0) start = std::chrono::steady_clock::now();
-        last = std::chrono::steady_clock::now();
+        if (got == UDT::ERROR || got == 0) return fail("receive");
         total += got;
         place += got;
         if (place + BLOCK > MEMORY) place = 0;
     }
-    std::printf("%llu %.6f\n", total, std::chrono::duration<double>(last - start).count());
+    std::printf("%llu\n", (unsigned long long)total);
     UDT::close(s);
     UDT::close(listener);
     return 0;
 }
 
-static int send(const char *host, int port, unsigned long long bytes) {
+static int send(const char *host, int port, uint64_t bytes, int socket_buffer, int64_t rate) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -71,19 +72,29 @@ static int send(const char *host, int port, unsigned long long bytes) {
         std::fprintf(stderr, "udt: %s is no IPv4 address\n", host);
         return 1;
     }
-    UDTSOCKET s = make();
+    UDTSOCKET s = make(socket_buffer, rate);
     if (UDT::connect(s, (sockaddr *)&to, sizeof to) == UDT::ERROR) return fail("connect");
     std::vector<char> memory(MEMORY, 2);
     size_t place = 0;
+    UDT::TRACEINFO trace = {}, now;
     while (bytes > 0) {
-        int len = bytes < (unsigned long long)BLOCK ? (int)bytes : BLOCK;
+        int len = (int)std::min<uint64_t>(bytes, BLOCK);
         int sent = UDT::send(s, memory.data() + place, len, 0);
         if (sent == UDT::ERROR) return fail("send");
         bytes -= sent;
         place += sent;
         if (place + BLOCK > MEMORY) place = 0;
     }
-    // Closing waits until what was written is acknowledged (UDT_LINGER is on by default).
+    // Until everything is acknowledged, or the receiver has all of it and has left.
+    int left = 1, size = sizeof left;
+    while (left > 0 && UDT::getsockstate(s) == CONNECTED) {
+        if (UDT::perfmon(s, &now) != UDT::ERROR) trace = now;
+        if (UDT::getsockopt(s, 0, UDT_SNDDATA, &left, &size) == UDT::ERROR) break;
+        usleep(1000);
+    }
+    if (UDT::perfmon(s, &now) != UDT::ERROR) trace = now;
+    std::printf("%lld %d %d\n", (long long)trace.pktSentTotal, trace.pktRetransTotal,
+                trace.pktSndLossTotal);
     UDT::close(s);
     return 0;
 }
@@ -91,12 +102,15 @@ static int send(const char *host, int port, unsigned long long bytes) {
 int main(int argc, char **argv) {
     UDT::startup();
     int status = 2;
-    if (argc == 3 && !std::strcmp(argv[1], "receive")) {
-        status = receive(std::atoi(argv[2]));
-    } else if (argc == 5 && !std::strcmp(argv[1], "send")) {
-        status = send(argv[2], std::atoi(argv[3]), std::strtoull(argv[4], nullptr, 10));
+    auto number = [&](int at) { return std::strtoll(argv[at], nullptr, 10); };
+    if (argc == 5 && !std::strcmp(argv[1], "receive")) {
+        status = receive((int)number(2), number(3), (int)number(4));
+    } else if (argc == 7 && !std::strcmp(argv[1], "send")) {
+        status = send(argv[2], (int)number(3), number(4), (int)number(5), number(6));
     } else {
-        std::fprintf(stderr, "usage: udt receive PORT | udt send HOST PORT BYTES\n");
+        std::fprintf(stderr,
+                     "usage: udt receive PORT BYTES SOCKET_BUFFER\n"
+                     "       udt send HOST PORT BYTES SOCKET_BUFFER RATE\n");
     }
     UDT::cleanup();
     return status;

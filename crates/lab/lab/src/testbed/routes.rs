@@ -1,0 +1,74 @@
+//! The ways between nodes: each by the shortest chain of links.
+
+use std::io;
+
+use longhaul_sys::netns::{self, Namespace, Way};
+
+use super::addresses;
+use crate::topology::Topology;
+
+/// Gives a node its own addresses, and the ways to all others.
+pub(super) fn lay(
+    topology: &Topology,
+    node: usize,
+    namespace: &Namespace,
+    ipv6: bool,
+) -> io::Result<()> {
+    namespace.add_address("lo", addresses::node_v4(node), addresses::NODE_V4)?;
+    if ipv6 {
+        namespace.add_address("lo", addresses::node_v6(node), addresses::NODE_V6)?;
+    }
+    for (other, link) in topology.next_hops(node).into_iter().enumerate() {
+        let Some(link) = link.filter(|_| other != node) else { continue };
+        namespace.add_route(&device(link), &way_v4(topology, node, other, link))?;
+        if ipv6 {
+            let way = Way {
+                to: addresses::node_v6(other),
+                prefix: addresses::NODE_V6,
+                via: Some(addresses::link_v6(link, far_end(topology, node, link))),
+                source: Some(addresses::node_v6(node)),
+                congestion_control: None,
+            };
+            namespace.add_route(&device(link), &way)?;
+        }
+    }
+    Ok(())
+}
+
+/// The way from a node to another by IPv4, and the device that it begins at.
+pub(super) fn between(topology: &Topology, node: usize, other: usize) -> (String, Way) {
+    match topology.next_hops(node)[other] {
+        Some(link) => (device(link), way_v4(topology, node, other, link)),
+        // The hosts of a direct testbed are neighbours without a link.
+        None => {
+            let way = Way {
+                to: addresses::node_v4(other),
+                prefix: addresses::NODE_V4,
+                via: None,
+                source: Some(addresses::node_v4(node)),
+                congestion_control: None,
+            };
+            (netns::DEVICE.to_owned(), way)
+        }
+    }
+}
+
+/// The device of a link, at both of its ends.
+pub(super) fn device(link: usize) -> String {
+    format!("link{link}")
+}
+
+fn way_v4(topology: &Topology, node: usize, other: usize, link: usize) -> Way {
+    Way {
+        to: addresses::node_v4(other),
+        prefix: addresses::NODE_V4,
+        via: Some(addresses::link_v4(link, far_end(topology, node, link))),
+        source: Some(addresses::node_v4(node)),
+        congestion_control: None,
+    }
+}
+
+/// Which end of a link is not at `node`.
+fn far_end(topology: &Topology, node: usize, link: usize) -> usize {
+    usize::from(topology.ends(link)[0] == node)
+}

@@ -1,0 +1,188 @@
+//! GridFTP by the Grid Community Toolkit: `globus-gridftp-server` and `globus-url-copy`.
+
+use std::path::Path;
+use std::process::Command;
+
+use longhaul_lab::Testbed;
+
+use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence, Transport};
+use crate::files::Files;
+use crate::programs;
+use crate::session::Session;
+use crate::tcp::{control, kernel_has};
+
+/// With so many connections, or over UDT.
+pub(crate) struct GridFtp {
+    name: String,
+    way: Way,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Way {
+    Tcp { congestion_control: String, streams: u16 },
+    Udt,
+}
+
+impl GridFtp {
+    pub(crate) const USUAL: &[&str] =
+        &["gridftp -p 1", "gridftp -p 4", "gridftp -p 8", "gridftp bbr -p 4", "gridftp -udt"];
+
+    /// `gridftp -p 4`, which uses CUBIC; `gridftp bbr -p 4`; `gridftp -udt`.
+    pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
+        let words: Vec<&str> = name.split(' ').collect();
+        let tcp = |congestion_control: &str, streams: &str| {
+            let streams = streams.parse().ok().filter(|count| (1..=128).contains(count))?;
+            Some(Way::Tcp { congestion_control: control(congestion_control)?, streams })
+        };
+        let way = match words[..] {
+            ["gridftp", "-udt"] => Way::Udt,
+            ["gridftp", "-p", count] => tcp("cubic", count)?,
+            ["gridftp", congestion_control, "-p", count] => tcp(congestion_control, count)?,
+            _ => return None,
+        };
+        Some(Box::new(Self { name: name.to_owned(), way }))
+    }
+
+    /// A server whose data channels go the way asked for.
+    fn server(&self, program: &Path, address: &str) -> Command {
+        let mut server = Command::new(program);
+        server.args(["-aa", "-allow-root", "-anonymous-user", "root", "-threads", "1"]);
+        server.args(["-p", PORT_TEXT, "-control-interface", address, "-data-interface", address]);
+        if self.way == Way::Udt {
+            // The client's `-udt` has no effect on ftp:// addresses (globus_url_copy.c heeds it only
+            // where there is a GSI driver too), so the servers make it their default.
+            server.args(["-allow-udt", "-dc-whitelist", "udt", "-dc-default", "udt"]);
+        }
+        server
+    }
+}
+
+impl Contender for GridFtp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn about(&self) -> String {
+        match &self.way {
+            Way::Tcp { congestion_control, streams } => {
+                format!("GridFTP, MODE E, {congestion_control} x{streams}, from file to file")
+            }
+            Way::Udt => "GridFTP over UDT, between two servers, from file to file".into(),
+        }
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        PACKAGES
+    }
+
+    fn presence(&self) -> Result<Presence, Absent> {
+        if let Way::Tcp { congestion_control, .. } = &self.way {
+            kernel_has(congestion_control)?;
+        }
+        let [copy, _] = programs::require([COPY, SERVER], PACKAGES)?;
+        if self.way == Way::Udt && !has_driver() {
+            return Err(Absent::new("no libglobus_xio_udt_driver.so", PACKAGES));
+        }
+        Ok(programs::presence(copy, "-version", version))
+    }
+
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+        let presence = self.presence()?;
+        let [copy, server] = programs::require([COPY, SERVER], PACKAGES)?;
+        if job.rate.is_some() {
+            return Err(Failure::unsuitable("it is not told a rate"));
+        }
+        let mut session = Session::new(testbed, job)?;
+        let files = Files::new(&session)?;
+        let [here, there] =
+            [End::Sender, End::Receiver].map(|end| session.address(end).to_string());
+        let receiving = session.start(End::Receiver, self.server(&server, &there))?;
+        session.listening(receiving, PORT)?;
+        let mut command = Command::new(copy);
+        command.arg("-fast");
+        let source = match &self.way {
+            Way::Tcp { congestion_control, streams } => {
+                session.use_congestion_control(congestion_control)?;
+                command.args(["-p", &streams.to_string()]);
+                format!("file://{}", files.source.display())
+            }
+            Way::Udt => {
+                let sending = session.start(End::Sender, self.server(&server, &here))?;
+                session.listening(sending, PORT)?;
+                format!("ftp://{here}:{PORT}{}", files.source.display())
+            }
+        };
+        for (flag, value) in [("-bs", job.block), ("-tcp-bs", job.socket_buffer.map(u64::from))] {
+            if let Some(value) = value {
+                command.args([flag, &value.to_string()]);
+            }
+        }
+        // A list, since asking a server for one would take a data channel to the client.
+        let target = format!("ftp://{there}:{PORT}{}", files.target().display());
+        let pair = |name: String| format!("{source}/{name} {target}/{name}\n");
+        let list = session.folder().join("list");
+        std::fs::write(&list, files.names().map(pair).collect::<String>())
+            .map_err(Failure::system("write a file"))?;
+        command.arg("-f").arg(list);
+        session.begin()?;
+        let client = session.start(End::Sender, command)?;
+        session.finish(client)?;
+        let account = session.close()?;
+        files.check(&self.name)?;
+        let outcome = account.outcome(presence, job);
+        let congestion_control = match (&self.way, outcome.transport) {
+            (Way::Tcp { congestion_control, .. }, _) => Some(congestion_control.clone()),
+            (Way::Udt, Transport::Udp) => Some("udt".into()),
+            // It fell back, to whatever the system's default is.
+            (Way::Udt, Transport::Tcp) => None,
+        };
+        Ok(Outcome { congestion_control, ..outcome })
+    }
+}
+
+/// Where Debian and others have it; its name is given to the server, which finds it by itself.
+fn has_driver() -> bool {
+    let folders = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
+    let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    folders
+        .iter()
+        .copied()
+        .chain([multiarch.as_str()])
+        .any(|folder| Path::new(folder).join("libglobus_xio_udt_driver.so").exists())
+}
+
+/// `globus-url-copy: 10.12`, with more behind it in some versions.
+fn version(said: &str) -> Option<String> {
+    let version = said.trim().strip_prefix("globus-url-copy: ")?.split_whitespace().next()?;
+    Some(format!("globus-url-copy {version}"))
+}
+
+const COPY: &str = "globus-url-copy";
+const SERVER: &str = "globus-gridftp-server";
+const PACKAGES: &[&str] =
+    &["globus-gass-copy-progs", "globus-gridftp-server-progs", "libglobus-xio-udt-driver"];
+const PORT: u16 = 5000;
+const PORT_TEXT: &str = "5000";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read() {
+        let about = |name| GridFtp::named(name).map(|contender| contender.about());
+        assert!(about("gridftp -p 8").unwrap().contains("cubic x8"));
+        assert!(about("gridftp bbr -p 1").unwrap().contains("bbr x1"));
+        assert!(about("gridftp -udt").unwrap().contains("UDT"));
+        for wrong in ["gridftp", "gridftp -p", "gridftp -p 0", "gridftp -p x", "gridftp -udt -p 2"]
+        {
+            assert!(about(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_version_is_read() {
+        assert_eq!(version("globus-url-copy: 10.12\n").unwrap(), "globus-url-copy 10.12");
+        assert_eq!(version("sh: not found"), None);
+    }
+}
