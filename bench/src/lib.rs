@@ -46,12 +46,18 @@ pub struct BenchOptions {
     pub mtu: u16,
     /// Small amounts of data: shows that everything works, not how fast it is.
     pub quick: bool,
+    /// Only rows with one of these in their name, beside the first; all if there are none.
+    pub only: Vec<String>,
 }
 
 impl BenchOptions {
-    /// Five runs at an MTU of 1500.
+    /// Five runs of everything at an MTU of 1500.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, runs: 5, mtu: 1500, quick: false }
+        Self { program, runs: 5, mtu: 1500, quick: false, only: Vec::new() }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
     }
 }
 
@@ -77,7 +83,7 @@ pub struct BenchReport {
 /// Measures everything; tells `progress` what it is at. Between two rows it heeds `stop`.
 ///
 /// # Errors
-/// No file system for the copies, or no memory; `Interrupted` after a stop. What fails in one row leaves the others and is in
+/// No file system for the copies, or no memory; no row of the name asked for; `Interrupted` after a stop. What fails in one row leaves the others and is in
 /// [`BenchReport::unmeasured`].
 pub fn run(
     options: &BenchOptions,
@@ -87,7 +93,14 @@ pub fn run(
     let link = Link::new(options.mtu);
     let before = rows::load();
     let files = copies::Files::new(options.quick)?;
-    let rows = rows::transfers();
+    let mut rows = rows::transfers();
+    let limit = rows.remove(0);
+    rows.retain(|(row, _)| options.wants(row.name));
+    if rows.is_empty() && !options.wants(limit.0.name) && !options.wants(COMPUTE) {
+        let unknown = format!("no row is called {}", options.only.join(" or "));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, unknown));
+    }
+    rows.insert(0, limit);
     let mut measured: Vec<Row> = rows.iter().map(|(row, _)| row.clone()).collect();
     let mut unmeasured: Vec<Unmeasured> = Vec::new();
     let mut speeds = Vec::new();
@@ -107,8 +120,10 @@ pub fn run(
                 }
             }
         }
-        progress(&format!("run {} of {}: cryptography and hashing", run + 1, options.runs.max(1)));
-        compute::measure(options.quick, &mut speeds);
+        if options.wants(COMPUTE) {
+            progress(&format!("run {} of {}: {COMPUTE}", run + 1, options.runs.max(1)));
+            compute::measure(options.quick, &mut speeds);
+        }
     }
     measured.retain(|row| !row.samples.is_empty());
     Ok(BenchReport {
@@ -121,3 +136,6 @@ pub fn run(
         unmeasured,
     })
 }
+
+/// What is measured without a network.
+const COMPUTE: &str = "cryptography and hashing";
