@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_engine::Closed;
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
@@ -211,6 +212,8 @@ const DATAGRAMS_MAX: usize = 4096;
 /// Groups that a carrier thread is receiving.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
+    /// The group that bytes came for last: mostly that of the next ones, too.
+    current: Option<Arriving>,
     open: BTreeMap<(ObjectId, u32), Arriving>,
     /// Groups handed on; what still comes of them is a repetition.
     done: BTreeMap<ObjectId, RangeSet>,
@@ -220,6 +223,7 @@ pub(crate) struct Incoming {
 
 #[derive(Debug)]
 struct Arriving {
+    key: (ObjectId, u32),
     assembly: GroupAssembly,
     buffer: Buffer,
 }
@@ -255,6 +259,9 @@ impl Incoming {
         offset: u64,
         len: u32,
     ) -> Result<Target, Unplaceable> {
+        if let Some(target) = self.target_in_current(object, offset, len) {
+            return Ok(target);
+        }
         let mut placed = self.table.place(object, offset, len as usize);
         if placed.is_err() {
             self.table = hub.objects();
@@ -270,8 +277,42 @@ impl Incoming {
         })
     }
 
-    fn is_done(&self, target: &Target) -> bool {
-        self.done.get(&target.object).is_some_and(|groups| groups.contains(target.group.into()))
+    /// As [`Self::target`], for bytes of the group that bytes came for last.
+    fn target_in_current(&self, object: ObjectId, offset: u64, len: u32) -> Option<Target> {
+        let current = self.current.as_ref().filter(|current| current.key.0 == object)?;
+        let group = current.key.1;
+        let start = offset.checked_sub(u64::from(group) * GROUP_SIZE)?;
+        let group_len = current.assembly.len();
+        let is_within = len > 0 && start + u64::from(len) <= u64::from(group_len);
+        is_within.then_some(Target { object, group, start: start as u32, len, group_len })
+    }
+
+    /// The group of `target`, begun if need be; `None` where it was handed on.
+    fn arriving<H: Hub + ?Sized>(
+        &mut self,
+        hub: &H,
+        target: &Target,
+    ) -> Result<Option<&mut Arriving>, Unplaceable> {
+        let key = (target.object, target.group);
+        if self.current.as_ref().is_none_or(|current| current.key != key) {
+            let done = self.done.get(&target.object);
+            if done.is_some_and(|groups| groups.contains(target.group.into())) {
+                return Ok(None);
+            }
+            let next = match self.open.remove(&key) {
+                Some(next) => next,
+                None => {
+                    let buffer = hub.take_buffer().ok_or(Unplaceable)?;
+                    let mut assembly = self.spare.pop().unwrap_or_default();
+                    assembly.start(target.group_len);
+                    Arriving { key, assembly, buffer }
+                }
+            };
+            if let Some(last) = self.current.replace(next) {
+                self.open.insert(last.key, last);
+            }
+        }
+        Ok(self.current.as_mut())
     }
 
     /// Memory for the bytes of `target`.
@@ -280,29 +321,19 @@ impl Incoming {
         hub: &H,
         target: &Target,
     ) -> Result<Slot<'_>, Unplaceable> {
-        if self.is_done(target) {
-            return Ok(Slot::Repeated);
+        match self.arriving(hub, target)? {
+            Some(arriving) if arriving.assembly.is_vacant(target.start, target.len) => {
+                let start = target.start as usize;
+                Ok(Slot::Place(&mut arriving.buffer[start..start + target.len as usize]))
+            }
+            _ => Ok(Slot::Repeated),
         }
-        let key = (target.object, target.group);
-        if !self.open.contains_key(&key) {
-            let buffer = hub.take_buffer().ok_or(Unplaceable)?;
-            let mut assembly = self.spare.pop().unwrap_or_default();
-            assembly.start(target.group_len);
-            self.open.insert(key, Arriving { assembly, buffer });
-        }
-        let arriving = self.open.get_mut(&key).ok_or(Unplaceable)?;
-        if !arriving.assembly.is_vacant(target.start, target.len) {
-            return Ok(Slot::Repeated);
-        }
-        let start = target.start as usize;
-        Ok(Slot::Place(&mut arriving.buffer[start..start + target.len as usize]))
     }
 
     /// The bytes of `target` are in their place, or in `elsewhere`, and authentic. Hands the
     /// group on when it is whole.
     pub fn accept<H: Hub + ?Sized>(&mut self, hub: &H, target: &Target, elsewhere: Option<&[u8]>) {
-        let key = (target.object, target.group);
-        let Some(arriving) = self.open.get_mut(&key) else { return };
+        let Ok(Some(arriving)) = self.arriving(hub, target) else { return };
         if let Some(bytes) = elsewhere {
             for gap in arriving.assembly.missing(target.start, target.len) {
                 let from = (gap.start - target.start) as usize..(gap.end - target.start) as usize;
@@ -311,7 +342,7 @@ impl Incoming {
         }
         arriving.assembly.insert(target.start, target.len);
         if arriving.assembly.is_complete()
-            && let Some(Arriving { assembly, buffer }) = self.open.remove(&key)
+            && let Some(Arriving { assembly, buffer, .. }) = self.current.take()
         {
             self.spare.push(assembly);
             self.done.entry(target.object).or_default().insert_one(target.group.into());
