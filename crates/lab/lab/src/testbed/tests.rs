@@ -89,8 +89,9 @@ fn a_sender_without_limits_loses_nothing_uncounted() {
     }
     let counted = || {
         let stats = testbed.stats(0).unwrap().forward;
-        assert_eq!((stats.overrun, stats.refused, stats.malformed), (0, 0, 0));
-        stats.path.offered + 44 * stats.device_full
+        assert_eq!((stats.refused, stats.malformed), (0, 0));
+        // Where other tests have the processor the emulator may run out of memory, too.
+        stats.path.offered + 44 * (stats.device_full + stats.overrun)
     };
     wait_until(|| counted() == 44 * trains);
     assert!(testbed.stats(0).unwrap().forward.path.dropped(DropReason::Queue) > 0);
