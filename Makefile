@@ -8,6 +8,8 @@ SEEDS ?= 2000
 WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
+# What `longhaul bench --peers` runs beside Longhaul.
+PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench install lint longhaul
@@ -33,8 +35,8 @@ test:
 	@$(WITH) cargo test --workspace --locked
 
 bench: longhaul
-	@$(LONGHAUL) bench
-	@$(wildcard bench/peers.sh)
+	-@$(LONGHAUL) lab peers --install $(PEERS) >/dev/null
+	@$(LONGHAUL) bench --peers
 
 install: longhaul
 	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul

@@ -4,7 +4,7 @@
 //! Absolute figures drift with the machine and its neighbours, so the runs of all rows are
 //! interleaved and a row's result is the median, also as a ratio to a raw UDP flow without any
 //! protocol. Nothing here asserts a speed: docs/performance.md says how to read the figures.
-//! Other programs are measured by `bench/peers.sh`.
+//! Other programs are measured beside it where [`BenchOptions::peers`] asks for them.
 //!
 //! ```no_run
 //! use longhaul_bench::{BenchOptions, run, table};
@@ -21,6 +21,7 @@ mod compute;
 mod copies;
 mod engine;
 mod link;
+mod peers;
 mod pump;
 mod raw;
 mod rows;
@@ -46,6 +47,8 @@ pub struct BenchOptions {
     pub mtu: u16,
     /// Small amounts of data: shows that everything works, not how fast it is.
     pub quick: bool,
+    /// Other programs too, as far as they are installed.
+    pub peers: bool,
     /// Only rows with one of these in their name, beside the first; all if there are none.
     pub only: Vec<String>,
 }
@@ -53,7 +56,7 @@ pub struct BenchOptions {
 impl BenchOptions {
     /// Five runs of everything at an MTU of 1500.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, runs: 5, mtu: 1500, quick: false, only: Vec::new() }
+        Self { program, runs: 5, mtu: 1500, quick: false, peers: false, only: Vec::new() }
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -83,8 +86,8 @@ pub struct BenchReport {
 /// Measures everything; tells `progress` what it is at. Between two rows it heeds `stop`.
 ///
 /// # Errors
-/// No file system for the copies, or no memory; no row of the name asked for; `Interrupted` after a stop. What fails in one row leaves the others and is in
-/// [`BenchReport::unmeasured`].
+/// No file system for the copies, or no memory; no row of the name asked for; `Interrupted` after a
+/// stop. What fails in one row leaves the others and is in [`BenchReport::unmeasured`].
 pub fn run(
     options: &BenchOptions,
     stop: &Stop,
@@ -93,7 +96,7 @@ pub fn run(
     let link = Link::new(options.mtu);
     let before = rows::load();
     let files = copies::Files::new(options.quick)?;
-    let mut rows = rows::transfers();
+    let mut rows = rows::transfers(options.peers);
     let limit = rows.remove(0);
     rows.retain(|(row, _)| options.wants(row.name));
     if rows.is_empty() && !options.wants(limit.0.name) && !options.wants(COMPUTE) {

@@ -8,20 +8,19 @@ use std::time::Duration;
 
 use longhaul_lab::{Conditions, LinkSpec, Testbed, TestbedOptions, Topology};
 use longhaul_pathsim::Probability;
-use longhaul_sys::netns::{NetnsPair, Side};
+use longhaul_sys::netns::Side;
 use longhaul_units::Rate;
 
 /// The path between the two ends.
 pub(crate) enum Link {
-    Namespaces { pair: NetnsPair, mtu: u16 },
+    Hosts { testbed: Testbed, mtu: u16 },
     Loopback { why: String },
-    Emulated { testbed: Testbed },
 }
 
 impl Link {
     pub(crate) fn new(mtu: u16) -> Self {
-        match NetnsPair::new(mtu.into()) {
-            Ok(pair) => Self::Namespaces { pair, mtu },
+        match Testbed::direct(mtu.into()) {
+            Ok(testbed) => Self::Hosts { testbed, mtu },
             Err(error) => Self::Loopback { why: error.to_string() },
         }
     }
@@ -38,33 +37,40 @@ impl Link {
         let forward = Conditions { loss: Some(loss), ..Conditions::default() };
         let topology = Topology::two_hosts(LinkSpec { forward, ..LinkSpec::between_hosts(both) });
         let testbed = Testbed::new(&topology, &TestbedOptions::default());
-        Ok(Self::Emulated { testbed: testbed.map_err(io::Error::other)? })
+        Ok(Self::Hosts { testbed: testbed.map_err(io::Error::other)?, mtu: 1500 })
     }
 
     pub(crate) fn describe(&self) -> String {
         match self {
-            Self::Emulated { testbed } => testbed.topology().links[0].describe(),
-            Self::Namespaces { mtu, .. } => {
-                format!("two network namespaces joined by a veth pair, MTU {mtu}")
-            }
+            Self::Hosts { testbed, mtu } => match testbed.topology().links.first() {
+                Some(link) => link.describe(),
+                None => format!("two network namespaces joined by a veth pair, MTU {mtu}"),
+            },
             Self::Loopback { why } => format!("loopback, MTU 65536, because {why}"),
+        }
+    }
+
+    /// The hosts, where there are any.
+    pub(crate) fn testbed(&self) -> Option<&Testbed> {
+        match self {
+            Self::Hosts { testbed, .. } => Some(testbed),
+            Self::Loopback { .. } => None,
         }
     }
 
     /// Address of the receiving (`B`) or sending (`A`) end.
     pub(crate) fn address(&self, side: Side) -> IpAddr {
         match self {
-            Self::Namespaces { .. } => side.ipv4(),
+            Self::Hosts { testbed, .. } => host(testbed, side).ipv4(),
             Self::Loopback { .. } => Ipv4Addr::LOCALHOST.into(),
-            Self::Emulated { testbed } => host(testbed, side).ipv4(),
         }
     }
 
     /// Bytes of UDP payload that fit one packet; on loopback those of a common path.
     pub(crate) fn datagram(&self) -> u16 {
         match self {
-            Self::Namespaces { mtu, .. } => mtu - HEADERS,
-            Self::Loopback { .. } | Self::Emulated { .. } => 1500 - HEADERS,
+            Self::Hosts { mtu, .. } => mtu - HEADERS,
+            Self::Loopback { .. } => 1500 - HEADERS,
         }
     }
 
@@ -75,19 +81,17 @@ impl Link {
         work: impl FnOnce() -> io::Result<T> + Send,
     ) -> io::Result<T> {
         match self {
-            Self::Namespaces { pair, .. } => pair.run_in(side, work)?,
+            Self::Hosts { testbed, .. } => host(testbed, side).run(work)?,
             // A thread of its own here too, whose CPU time is that of the work.
             Self::Loopback { .. } => std::thread::scope(|scope| join(scope.spawn(work))),
-            Self::Emulated { testbed } => host(testbed, side).run(work)?,
         }
     }
 
     /// Starts `command` at that end.
     pub(crate) fn spawn(&self, side: Side, command: &mut Command) -> io::Result<Child> {
         match self {
-            Self::Namespaces { pair, .. } => pair.spawn_in(side, command),
             Self::Loopback { .. } => command.spawn(),
-            Self::Emulated { testbed } => {
+            Self::Hosts { testbed, .. } => {
                 let command = std::mem::replace(command, Command::new("true"));
                 testbed.spawn(host(testbed, side), command)
             }

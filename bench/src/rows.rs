@@ -7,7 +7,7 @@ use longhaul_wire::Protect;
 use crate::BenchOptions;
 use crate::copies::{Files, Mover};
 use crate::link::Link;
-use crate::{copies, engine, pump, raw};
+use crate::{copies, engine, peers, pump, raw};
 
 /// One transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +110,8 @@ pub(crate) enum Method {
         congestion_control: &'static str,
         secure: bool,
     },
+    /// A contender by name.
+    Peer(&'static str),
 }
 
 impl Method {
@@ -129,14 +131,15 @@ impl Method {
             Self::Pump { congestion_control, secure } => {
                 pump::pump(link, quick, congestion_control, secure)
             }
+            Self::Peer(name) => peers::measure(link, quick, name),
         }
     }
 }
 
-/// Every transfer, the limit first.
-pub(crate) fn transfers() -> Vec<(Row, Method)> {
+/// Every transfer, the limit first, and other programs if asked for.
+pub(crate) fn transfers(with_peers: bool) -> Vec<(Row, Method)> {
     let row = |name, work| Row { name, work, samples: Vec::new() };
-    vec![
+    let mut rows = vec![
         (
             row("raw UDP, GSO/GRO", "nothing; 1 GiB of distinct data"),
             Method::Blast { batched: true },
@@ -180,7 +183,11 @@ pub(crate) fn transfers() -> Vec<(Row, Method)> {
             row("TCP bbr, TLS 1.3", "encrypts, authenticates (AES-128-GCM), hashes at both ends"),
             Method::Pump { congestion_control: "bbr", secure: true },
         ),
-    ]
+    ];
+    if with_peers {
+        rows.extend(peers::rows().into_iter().map(|(row, name)| (row, Method::Peer(name))));
+    }
+    rows
 }
 
 const LONG_PATH_WORK: &str = "1 GB over an emulated path, as cp aead";
@@ -228,7 +235,7 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_the_limit_is_first() {
-        let rows = transfers();
+        let rows = transfers(true);
         assert!(matches!(rows[0].1, Method::Blast { batched: true }));
         for (index, (row, _)) in rows.iter().enumerate() {
             assert!(rows[..index].iter().all(|(other, _)| other.name != row.name));

@@ -200,6 +200,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1500)]
     #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
     pub mtu: u16,
+    /// Other programs too, as far as they are installed: iperf3, GridFTP, UDT
+    #[arg(long)]
+    pub peers: bool,
     /// Only rows with this in their name, beside the raw flow; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub row: Vec<String>,
@@ -293,6 +296,7 @@ Examples:
   longhaul bench                                       five runs of each row, some minutes
   longhaul bench --quick
   longhaul bench --row engine --row 'TCP cubic'
+  longhaul lab peers --install; longhaul bench --peers
   longhaul bench --mtu 9000 --json | jq '.transfers[] | [.name, .ratio]'";
 
 #[cfg(test)]

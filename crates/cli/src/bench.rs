@@ -13,6 +13,7 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<(), Failure> {
     let mut options = BenchOptions::new(std::env::current_exe().map_err(failed)?);
     options.quick = args.quick;
     options.mtu = args.mtu;
+    options.peers = args.peers;
     options.only.clone_from(&args.row);
     options.runs = match (args.runs, args.quick) {
         (Some(runs), _) => runs.into(),

@@ -3,6 +3,7 @@
 pub mod args;
 mod check;
 mod path;
+mod peers;
 mod summary;
 
 use std::process::ExitCode;
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &LabArgs, output: &Output) -> Result<ExitCode, Failure> 
     match &args.command {
         LabCommand::Path(args) => path::run(args, output),
         LabCommand::Check(args) => check::run(args, output).map(|()| ExitCode::SUCCESS),
+        LabCommand::Peers(args) => peers::run(args, output).map(|()| ExitCode::SUCCESS),
         LabCommand::Topologies { name } => {
             topologies(name.as_deref(), output).map(|()| ExitCode::SUCCESS)
         }

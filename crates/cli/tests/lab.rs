@@ -42,11 +42,25 @@ fn impossible_paths_are_usage_errors() {
         (&["path", "--load", "sleep"], "known are loops, isosurface, memory, disk"),
         (&["topologies", "moon"], "no topology is called moon"),
         (&["check", "moon"], "no check is called"),
+        (&["peers", "moon"], "no contender is called \"moon\"; known are auto"),
     ] {
         let output = lab(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(expected), "{words:?}: {}", stderr(&output));
     }
+}
+
+#[test]
+fn peers_are_listed_with_version_or_reason() {
+    let output = lab(&["peers", "--json", "auto", "cubic x8", "nosuch x1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let [auto, cubic, nosuch] = [0, 1, 2].map(|at| &json["peers"][at]);
+    assert!(auto["version"].as_str().unwrap().starts_with("longhaul "), "{auto}");
+    assert_eq!(cubic["name"], "cubic x8");
+    assert!(nosuch["absent"].as_str().unwrap().contains("no nosuch"), "{nosuch}");
+    let text = String::from_utf8(lab(&["peers"]).stdout).unwrap();
+    assert!(text.contains("\ngridftp -p 4 ") && text.contains("\nrsync-ssh "), "{text}");
 }
 
 #[test]

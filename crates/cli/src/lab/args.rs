@@ -24,6 +24,8 @@ pub enum LabCommand {
     Path(Box<PathArgs>),
     /// Measure whether the emulated paths do what they promise
     Check(CheckArgs),
+    /// List the programs that can be run beside Longhaul, and install those that are missing
+    Peers(PeersArgs),
     /// List the topologies that come with the program, or show one
     Topologies {
         /// The one to show, as a file for `lab path --topology`
@@ -126,6 +128,22 @@ pub struct CheckArgs {
     pub only: Vec<String>,
 }
 
+/// `longhaul lab peers`.
+///
+/// Shows which programs can be run across a testbed, each with its version or the reason why it is
+/// absent and the Debian packages that have it.
+#[derive(Args, Debug)]
+#[command(after_help = PEERS_EXAMPLES)]
+pub struct PeersArgs {
+    /// Only these [default: all]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Install what is missing with apt-get, as root; what would start a server on this machine
+    /// only for a NAME that needs it
+    #[arg(long)]
+    pub install: bool,
+}
+
 fn parse_burst(text: &str) -> Result<BurstLoss, String> {
     let (begin, mean) = pair(text, "0.01%,20")?;
     let begin = begin.parse().map_err(|error| format!("{begin}: {error}"))?;
@@ -174,6 +192,13 @@ Examples:
   longhaul lab path --topology phoebus --run 'peer=iperf3 -s' -- iperf3 -c peer -C cubic
   longhaul lab path --rate 2Gbps --load loops,count=3,cores=1 --peer 'taskset -c 1 ...' -- ...
   longhaul lab topologies phoebus > mine.toml; longhaul lab path --topology mine.toml";
+
+const PEERS_EXAMPLES: &str = "\
+Examples:
+  longhaul lab peers
+  longhaul lab peers --install
+  longhaul lab peers --install rsync-ssh                 with the server of ssh
+  longhaul lab peers --json | jq -r '.peers[] | select(.absent) | .name'";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

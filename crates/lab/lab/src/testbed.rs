@@ -82,7 +82,8 @@ impl Testbed {
         for node in &topology.nodes {
             let namespace = Namespace::new().map_err(step("make a network namespace"))?;
             let tcp_buffer = node.tcp_buffer.map_or(TCP_BUFFER, |buffer| buffer.get());
-            configure(&namespace, ipv6, tcp_buffer).map_err(step("set up a network namespace"))?;
+            configure(&namespace, ipv6, Some(tcp_buffer))
+                .map_err(step("set up a network namespace"))?;
             namespaces.push(namespace);
         }
         let mut setups = Vec::new();
@@ -104,8 +105,8 @@ impl Testbed {
     }
 
     /// Two hosts, joined by a veth pair and nothing else: no delay, no loss, no rate, super-packets
-    /// handed over whole. The only link that is not emulated, so that there are no
-    /// [`Testbed::stats`].
+    /// handed over whole, the kernel's own TCP buffers. The only link that is not emulated, so that
+    /// there are no [`Testbed::stats`].
     ///
     /// # Errors
     /// Those of [`Testbed::new`].
@@ -116,7 +117,7 @@ impl Testbed {
         let namespaces: Vec<Namespace> = pair.into_sides().into();
         let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
         for namespace in &namespaces {
-            configure(namespace, ipv6, TCP_BUFFER).map_err(step("set up a network namespace"))?;
+            configure(namespace, ipv6, None).map_err(step("set up a network namespace"))?;
         }
         let topology = Topology::direct();
         let options = TestbedOptions::default();
@@ -285,17 +286,20 @@ impl Host {
     }
 }
 
-fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: u64) -> io::Result<()> {
+/// Without a size of buffers they stay as the kernel has them.
+fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: Option<u64>) -> io::Result<()> {
     // Answers come back by the way the routes say, whatever the kernel expects.
     namespace.set("net/ipv4/conf/all/rp_filter", "0")?;
     namespace.set("net/ipv4/conf/default/rp_filter", "0")?;
     namespace.set("net/ipv4/ip_forward", "1")?;
     // What one connection learns must not change the next: runs are to be repeatable.
     namespace.set("net/ipv4/tcp_no_metrics_save", "1")?;
-    let default = tcp_buffer.min(TCP_BUFFER_START);
-    for parameter in ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"] {
-        let least = default.min(4096);
-        namespace.set(parameter, &format!("{least} {default} {tcp_buffer}"))?;
+    if let Some(tcp_buffer) = tcp_buffer {
+        let default = tcp_buffer.min(TCP_BUFFER_START);
+        for parameter in ["net/ipv4/tcp_rmem", "net/ipv4/tcp_wmem"] {
+            let least = default.min(4096);
+            namespace.set(parameter, &format!("{least} {default} {tcp_buffer}"))?;
+        }
     }
     if ipv6 {
         // Nothing but what the hosts send crosses a link.

@@ -5,7 +5,7 @@
 //! What carried the data is counted in the network namespaces, not believed; congestion control is
 //! set by name and read back; CPU time is that of all processes at each end. Every run has a time
 //! limit, and nothing that it started is left when it returns. The crate compares nothing and
-//! repeats nothing.
+//! repeats nothing, and installs packages only through [`install`].
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -26,6 +26,7 @@ mod contender;
 mod counters;
 mod files;
 mod gridftp;
+mod install;
 mod iperf3;
 mod longhaul;
 mod processes;
@@ -43,4 +44,5 @@ mod xrootd;
 pub use self::contender::{
     Absent, Contender, End, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
 };
+pub use self::install::{STARTS_SERVER, install};
 pub use self::registry::{Unknown, all, find};

@@ -1,5 +1,6 @@
 //! Programs of this machine.
 
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -29,26 +30,39 @@ pub(crate) fn require<const N: usize>(
     Ok(found)
 }
 
-/// What a command says on both outputs within some seconds; nothing when it cannot be started.
+/// What became of a command.
+pub(crate) struct Said {
+    /// Whether it ended by itself and well.
+    pub(crate) ok: bool,
+    /// On both outputs.
+    pub(crate) text: String,
+}
+
+/// What a command says on both outputs within some seconds, or why it cannot be started.
 pub(crate) fn output(command: &mut Command) -> String {
-    output_within(command, PATIENCE)
+    output_within(command, PATIENCE).text
 }
 
 /// As [`output`], for commands that take longer.
-pub(crate) fn output_within(command: &mut Command, patience: Duration) -> String {
-    let Ok(folder) = tempfile::tempdir() else { return String::new() };
-    let file = folder.path().join("said");
-    let said = std::fs::File::create(&file).and_then(|out| Ok((out.try_clone()?, out)));
-    let Ok((out, err)) = said else { return String::new() };
-    command.stdin(Stdio::null()).stdout(out).stderr(err);
-    if let Ok(mut child) = command.spawn() {
-        if !wait_for_end(&child, clock::now() + patience).unwrap_or(false) {
-            // It may have ended just now.
-            let _ = child.kill();
-        }
-        let _ = reap(child);
+pub(crate) fn output_within(command: &mut Command, patience: Duration) -> Said {
+    run(command, patience).unwrap_or_else(|error| Said { ok: false, text: error.to_string() })
+}
+
+fn run(command: &mut Command, patience: Duration) -> io::Result<Said> {
+    let mut file = tempfile::tempfile()?;
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
+    let mut child = command.spawn()?;
+    let ended = wait_for_end(&child, clock::now() + patience)?;
+    if !ended {
+        // It may have ended just now.
+        let _ = child.kill();
     }
-    String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned()
+    let (status, _) = reap(child)?;
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Said { ok: ended && status.success(), text })
 }
 
 /// A program with the version that `parse` finds in what it says.
@@ -87,6 +101,9 @@ mod tests {
     #[test]
     fn what_programs_say_is_read() {
         assert_eq!(output(Command::new("sh").args(["-c", "echo a; echo b >&2"])), "a\nb\n");
-        assert_eq!(output(&mut Command::new("/no/such/program")), "");
+        let said = output_within(&mut Command::new("/no/such/program"), PATIENCE);
+        assert!(!said.ok && said.text.contains("No such file"), "{}", said.text);
+        let mut slow = Command::new("sleep");
+        assert!(!output_within(slow.arg("300"), Duration::from_millis(1)).ok);
     }
 }

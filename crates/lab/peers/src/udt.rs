@@ -105,7 +105,7 @@ fn compiled(compiler: &Path) -> io::Result<PathBuf> {
     command.args(["-O2", "-o"]).args([&made, &source]).args(["-ludt", "-pthread"]);
     let said = programs::output_within(&mut command, COMPILING);
     if !made.exists() {
-        let why = said.lines().next().unwrap_or("no reason given").to_owned();
+        let why = said.text.lines().next().unwrap_or("no reason given").to_owned();
         return Err(io::Error::other(why));
     }
     fs::rename(made, &program)?;
