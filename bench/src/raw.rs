@@ -41,7 +41,7 @@ pub(crate) fn blast(link: &Link, quick: bool, batched: bool) -> io::Result<Sampl
             let mut memory = Pages::new(MEMORY)?;
             memory.touch();
             ready(socket.local_addr());
-            blast_receive(&socket, &mut memory, Duration::from_secs(5))
+            blast_receive(&socket, &mut memory, IDLE)
         },
     )?;
     Ok(Sample {
@@ -55,3 +55,5 @@ pub(crate) fn blast(link: &Link, quick: bool, batched: bool) -> io::Result<Sampl
 
 /// No byte of it is in a cache when its turn comes again.
 const MEMORY: usize = 1 << 30;
+/// Begins while a sender on a busy machine still gets its memory.
+const IDLE: Duration = Duration::from_secs(30);
