@@ -110,6 +110,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         lanes: 1,
         fsync: Fsync::End,
         idle_timeout: PATIENCE,
+        circuit: None,
     }
 }
 

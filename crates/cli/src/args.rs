@@ -1,6 +1,7 @@
 //! The words of the command line, as they are written; what they mean is decided by each command.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -10,6 +11,7 @@ use longhaul_rate_control::Profile;
 use longhaul_units::{Bytes, Rate};
 
 use crate::circuits::args::CircuitsArgs;
+use crate::circuits::when::When;
 use crate::lab::args::LabArgs;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -102,6 +104,40 @@ pub struct CpArgs {
     /// When data is made durable at the destination
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
     pub fsync: FsyncArg,
+    /// The circuit to go over.
+    #[command(flatten)]
+    pub circuit: CircuitArgs,
+}
+
+/// A copy over a booked circuit.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Circuit")]
+pub struct CircuitArgs {
+    /// Book a circuit at this service and send the data over it, at the rates that were booked (VBTP);
+    /// messages, and what it does not carry, go over IP. FROM and TO are the service's names of the
+    /// two ends; without them it has to know one link only
+    #[arg(long, value_name = "http://HOST:PORT[/FROM/TO]")]
+    pub circuit: Option<String>,
+    /// File with the token for the service [default: that of --token-file]
+    #[arg(long, value_name = "FILE", requires = "circuit")]
+    pub circuit_token_file: Option<PathBuf>,
+    /// The server's address at the circuit's far end [default: its address over IP]
+    #[arg(long, value_name = "ADDR", requires = "circuit")]
+    pub circuit_to: Option<IpAddr>,
+    /// This host's address on the circuit, to have answers come back over it
+    /// [default: the address over IP, over which they come back then]
+    #[arg(long, value_name = "ADDR", requires = "circuit")]
+    pub circuit_from: Option<IpAddr>,
+    /// Copy over IP where no circuit is to be had, instead of failing
+    #[arg(long, requires = "circuit")]
+    pub circuit_or_ip: bool,
+    /// When it must be there, like +2h or 2027-03-01T22:00Z: else nothing is booked
+    #[arg(long, value_name = "WHEN", requires = "circuit")]
+    pub deadline: Option<When>,
+    /// Extra capacity for what is lost and sent again, in percent of the bytes
+    /// [default: by what earlier copies to that host lost, 2 at first]
+    #[arg(long, value_name = "PERCENT", requires = "circuit")]
+    pub margin: Option<f64>,
 }
 
 /// `longhaul serve`.
@@ -273,7 +309,8 @@ Examples:
   longhaul cp lh://dtn2.example/run-17/a.h5 b.h5       pull a file under a new name
   longhaul cp lh://[2001:db8::7]:7421/run-17 .         by address and port
   longhaul cp --rate 1.6Gbps big.tar lh://dtn2/        take no more than 1.6 Gb/s
-  longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps";
+  longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps
+  longhaul cp --circuit http://book.example:7430/gva/chi --deadline +6h big.tar lh://dtn2/";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -1,7 +1,7 @@
 //! `longhaul circuits`.
 
 pub mod args;
-mod ask;
+pub(crate) mod ask;
 mod gantt;
 mod serve;
 mod show;

@@ -1,5 +1,7 @@
 //! `longhaul cp`.
 
+mod circuit;
+
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -18,7 +20,9 @@ use crate::signals::{self, Again};
 use crate::token;
 
 pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
-    let options = options(args)?;
+    let mut options = options(args)?;
+    let circuit = circuit::wanted(&args.circuit, &options, args.token_file.as_deref())?;
+    options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let stop = Stop::default();
     signals::install(&stop, Some(STOPPING), Again::Exit)
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
@@ -32,6 +36,9 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
         (done, following.join().unwrap_or_default())
     });
     let report = done.map_err(|error| failure(&error, &progress))?;
+    if let (Some(wanted), Some(circuit)) = (&circuit, &report.circuit) {
+        wanted.remember(circuit, output);
+    }
     for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
@@ -109,6 +116,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
         lanes: args.lanes,
         fsync,
         idle_timeout: IDLE_TIMEOUT,
+        circuit: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_transfer::{CopyReport, Snapshot};
+use longhaul_transfer::{CircuitReport, CopyReport, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         .iter()
         .map(|(path, reason)| json!({ "path": path, "reason": reason }))
         .collect();
-    object(json!({
+    let mut fields = object(json!({
         "bytes": report.bytes,
         "files": report.files,
         "seconds": seconds(report.elapsed),
@@ -41,7 +41,27 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "verified": report.verified,
         "failures": failures,
         "notices": report.notices,
-    }))
+    }));
+    if let Some(used) = &report.circuit {
+        fields.insert("circuit".into(), circuit(used));
+    }
+    fields
+}
+
+fn circuit(used: &CircuitReport) -> Value {
+    json!({
+        "booking": used.booking,
+        "booked_bytes": used.booked_bytes,
+        "allowed_bytes": used.allowed_bytes,
+        "sent_bytes": used.sent_bytes,
+        "packets_sent": used.packets_sent,
+        "packets_lost": used.packets_lost,
+        "ip_bytes": used.ip_bytes,
+        "opened_seconds": seconds(used.opened),
+        "left_seconds": seconds(used.left),
+        "released_seconds": used.released.map(seconds),
+        "planned_seconds": seconds(used.planned),
+    })
 }
 
 /// What is known of a copy that did not come to its end.
@@ -79,6 +99,16 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     }
     if report.packets_sent > 0 {
         text += &format!("; {}", losses(&report.lost, report.packets_sent));
+    }
+    if let Some(used) = &report.circuit {
+        text += &format!(
+            "; circuit: {} of {} booked used, {} {:.2} s before the planned end, {} over IP",
+            Bytes::new(used.sent_bytes),
+            Bytes::new(used.booked_bytes),
+            if used.released.is_some() { "released" } else { "left" },
+            used.planned.as_secs_f64() - used.left.as_secs_f64(),
+            Bytes::new(used.ip_bytes),
+        );
     }
     text + &format!("; bottleneck: {}", report.bottleneck)
 }
@@ -156,6 +186,7 @@ mod tests {
             resumed_bytes: 0,
             verified: true,
             failures: Vec::new(),
+            circuit: None,
             notices: Vec::new(),
         }
     }

@@ -32,13 +32,19 @@ pub(crate) fn file_or_default(file: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(file) = file {
         return Ok(file.to_owned());
     }
-    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let config = folder("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| folder("HOME").map(|home| Path::new(&home).join(".config")));
+    let config = user_folder("XDG_CONFIG_HOME", ".config");
     config.map(|config| config.join("longhaul/token")).ok_or_else(|| {
         Failure::usage("no home directory to look for a token in: name a file with --token-file")
     })
+}
+
+/// The user's folder for one kind of files (XDG Base Directory Specification): that of `variable`,
+/// or `below_home`.
+pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    folder(variable)
+        .map(PathBuf::from)
+        .or_else(|| folder("HOME").map(|home| Path::new(&home).join(below_home)))
 }
 
 /// The tokens of `file`, at least one.

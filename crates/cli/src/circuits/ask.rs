@@ -100,7 +100,7 @@ pub(super) fn failure(error: ClientError) -> Failure {
 }
 
 /// Sends once more if the connection broke: what carries a key is safe to repeat.
-fn again<T>(mut send: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+pub(crate) fn again<T>(mut send: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
     match send() {
         Err(ClientError::Connection { .. }) => send(),
         other => other,

@@ -16,7 +16,7 @@ pub enum When {
 
 impl When {
     /// The time it means if it is `now`.
-    pub(super) fn from(self, now: Timestamp) -> Timestamp {
+    pub(crate) fn from(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(time) => time,
             Self::After(delay) => now.checked_add(delay).map_or(Timestamp::MAX, |time| time),

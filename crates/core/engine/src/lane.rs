@@ -362,7 +362,7 @@ impl Lane {
             State::Closing { next, .. } => return Some(*next),
             State::Open => {}
         }
-        let mut at = self.last_heard + self.config.idle_timeout;
+        let mut at = self.idle_at();
         let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
         earlier(path.next_timeout());
         earlier(self.probe_timeout(path));
@@ -385,7 +385,7 @@ impl Lane {
     pub fn handle_timeout(&mut self, now: Instant, path: &mut Path) {
         path.handle_timeout(now);
         if matches!(self.state, State::Open) {
-            if now - self.last_heard >= self.config.idle_timeout {
+            if self.idle_at() <= now {
                 let seconds = self.config.idle_timeout.as_secs_f32();
                 let text = format!("nothing was heard from the peer for {seconds} s");
                 self.close(now, CloseCode::TIMEOUT, &text);
@@ -424,6 +424,15 @@ impl Lane {
     fn keep_alive_due(&self) -> Option<Instant> {
         let due = self.last_heard + self.config.idle_timeout / 3;
         (!self.ping_wanted && self.waiting_since.is_none()).then_some(due)
+    }
+
+    /// When the peer is given up. A lane that the client has not opened yet, as it does when a booking
+    /// begins, waits: the control connection tells whether there is a client.
+    fn idle_at(&self) -> Instant {
+        match self.addresses.current() {
+            Some(_) => self.last_heard + self.config.idle_timeout,
+            None => Instant::FAR_FUTURE,
+        }
     }
 
     fn mtu_retry(&self, path: &Path) -> Duration {

@@ -316,6 +316,19 @@ impl Source {
         self.dealing < self.accepted
     }
 
+    /// Bytes that are still to be given out for the first time: known once all entries were found
+    /// and the sink has said of every object what it has.
+    pub fn wanted(&self) -> Option<u64> {
+        let known = self.stats.complete && self.accepted == self.stats.objects;
+        let settled = self.stats.sent_bytes + self.stats.resumed_bytes;
+        known.then(|| self.stats.bytes.saturating_sub(settled))
+    }
+
+    /// Whether every group was given out; a repair may still be asked for.
+    pub fn is_dealt(&self) -> bool {
+        self.stats.complete && self.dealing == self.stats.objects && self.repairs.is_empty()
+    }
+
     /// The group was read and has this chaining value
     /// ([`crate::hash::group_chaining_value`], zeros where nothing could be read).
     pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {

@@ -17,6 +17,7 @@ pub use vector::{TimeRange, Vector, VectorError};
 /// is known beforehand, so nothing is measured and no loss slows it down; "the sending rate higher at
 /// a burst level than the allocated circuit rate" overflows the circuit's edge, so bursts are small.
 /// The rate changes at the boundary itself; a batch that was planned before is all that spills over.
+/// Half a percent is left unused.
 #[derive(Clone, Debug)]
 pub struct Trc {
     vector: Vector,
@@ -65,7 +66,7 @@ impl Controller for Trc {
     fn pacing(&self) -> Pacing {
         let most = self.rate.bytes_in(LARGE_BURST_TIME).clamp(BURST_MAX, LARGE_BURST_MAX);
         let burst = self.rate.bytes_in(BURST_TIME).clamp(MIN_BURST_PACKETS * self.packet, most);
-        Pacing { rate: self.rate, burst, window: None }
+        Pacing { rate: self.rate.scale(SHARE.0, SHARE.1), burst, window: None }
     }
 
     fn metrics(&self) -> Metrics {
@@ -77,7 +78,8 @@ impl Controller for Trc {
         Metrics {
             state,
             bound: Bound::Reservation,
-            bandwidth: Some(self.rate),
+            // Nothing is measured.
+            bandwidth: None,
             min_rtt: None,
             queue: Duration::ZERO,
             random_loss_ppm: 0,
@@ -108,6 +110,9 @@ impl ControllerConfig for TrcConfig {
     }
 }
 
+/// A circuit's edge that is fed at exactly its rate never works off what has once gathered there:
+/// control packets, which are not paced, and what a late sender catches up.
+const SHARE: (u32, u32) = (995, 1000);
 /// Makes up for wake-ups of a busy host that are so late; what is lost beyond it stays lost.
 const BURST_TIME: Duration = Duration::from_millis(1);
 /// Half of a shallow buffer at the edge of a circuit (128 KiB in the lab's topology).

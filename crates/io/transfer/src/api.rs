@@ -11,6 +11,8 @@ use longhaul_session::Token;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, Losses, Protect};
 
+use crate::circuit::{CircuitOptions, CircuitReport};
+
 /// Port of a server unless told, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7420;
 
@@ -69,6 +71,9 @@ pub struct CopyOptions {
     pub fsync: Fsync,
     /// Time without a sign of the peer after which it is given up.
     pub idle_timeout: Duration,
+    /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
+    /// go over IP under the profile. Only to a server, and by UDP.
+    pub circuit: Option<CircuitOptions>,
 }
 
 /// A server of files below one directory.
@@ -173,6 +178,8 @@ pub struct CopyReport {
     pub verified: bool,
     /// Entries that could not be copied: path and reason.
     pub failures: Vec<(String, String)>,
+    /// What became of the circuit, if there was one.
+    pub circuit: Option<CircuitReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,
 }

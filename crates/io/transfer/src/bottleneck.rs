@@ -78,9 +78,18 @@ impl Times {
         self.0[bound as usize] += time;
     }
 
-    fn since(mut self, earlier: &Self) -> Self {
+    /// What was booked since `earlier`.
+    pub fn since(mut self, earlier: &Self) -> Self {
         for (time, before) in self.0.iter_mut().zip(&earlier.0) {
             *time = time.saturating_sub(*before);
+        }
+        self
+    }
+
+    /// These and those of `other`.
+    pub fn plus(mut self, other: &Self) -> Self {
+        for (time, more) in self.0.iter_mut().zip(&other.0) {
+            *time += *more;
         }
         self
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_engine::Closed;
+use longhaul_engine::{Closed, Path};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_sys::clock;
@@ -72,7 +72,31 @@ pub enum Command {
     /// Say goodbye and end.
     Close(CloseCode, String),
     /// A datagram for this lane that came to another socket.
-    Datagram(std::net::SocketAddr, Vec<u8>),
+    Datagram(Stray),
+    /// Go on over another path of the connection.
+    Move(Box<Way>),
+}
+
+/// A datagram that did not come to its lane's own socket.
+#[derive(Debug)]
+pub struct Stray {
+    /// Who sent it.
+    pub from: std::net::SocketAddr,
+    /// The address of this host that it was sent to, where known.
+    pub to: Option<std::net::IpAddr>,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+/// A path that a lane goes on over.
+#[derive(Debug)]
+pub struct Way {
+    /// Its rate control.
+    pub path: Arc<Mutex<Path>>,
+    /// The peer's address there, proven by another lane.
+    pub remote: std::net::SocketAddr,
+    /// The socket to use from now on; without it the lane's own.
+    pub socket: Option<longhaul_sys::udp::UdpSocket>,
 }
 
 /// The transfer's end of a carrier thread's inbox.
@@ -121,10 +145,10 @@ impl Mailbox {
     }
 
     /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
-    pub fn post_datagram(&self, from: std::net::SocketAddr, packet: &[u8]) {
+    pub fn post_datagram(&self, stray: Stray) {
         let mut commands = lock(&self.commands);
         if commands.len() < DATAGRAMS_MAX {
-            commands.push_back(Command::Datagram(from, packet.to_vec()));
+            commands.push_back(Command::Datagram(stray));
         }
         drop(commands);
         self.wake();

@@ -13,12 +13,13 @@ use longhaul_rate_control::{Bound, Governor, Profile, Start};
 use longhaul_session::{ClientConfig, Session};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bytes, Duration, Instant, LaneId, Rate};
 use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, SourceReport};
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::carrier::{Hub, Mailbox, join_all};
-use crate::connection::{Lanes, UdpLanes, Watch, mailboxes, start_side};
+use crate::circuit::{Circuit, Follower};
+use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, Watch, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
@@ -104,15 +105,28 @@ pub fn copy(
 ) -> Result<CopyReport, CopyError> {
     let started = clock::now();
     let job = Job::new(options)?;
+    if options.circuit.is_some() && job.direction == Direction::Pull {
+        return Err(CopyError::Usage(
+            "the side with the files books the circuit: run this at the server, as a copy to here"
+                .into(),
+        ));
+    }
     let profile = profile(options)?;
     let mut notices = Vec::new();
     let first = match options.carrier {
+        CarrierChoice::Tcp if options.circuit.is_some() => {
+            return Err(CopyError::Usage(
+                "a circuit carries UDP lanes, not TCP connections".into(),
+            ));
+        }
         CarrierChoice::Tcp => Carrier::Tcp,
         CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
     };
     let attempt = Attempt { options, job: &job, profile, started };
     match attempt.run(first, &notices, progress, stop) {
-        Err(CopyError::UdpBlocked { server }) if options.carrier == CarrierChoice::Auto => {
+        Err(CopyError::UdpBlocked { server })
+            if options.carrier == CarrierChoice::Auto && options.circuit.is_none() =>
+        {
             let notice = format!("no UDP packet comes through to {server}: TCP carries instead");
             progress.tell(&notice);
             notices.push(notice);
@@ -144,7 +158,8 @@ impl Attempt<'_> {
         let config = ClientConfig {
             protect: options.protect,
             carrier,
-            lanes: options.lanes.max(1),
+            // The first stays on IP.
+            lanes: options.lanes.max(1) + u16::from(options.circuit.is_some()),
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit }),
             profile: Some(options.profile.clone()),
@@ -256,7 +271,8 @@ pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Resu
 /// A copy under way.
 struct Running {
     server: SocketAddr,
-    session: Session,
+    session: Arc<Session>,
+    circuit: Option<Circuit>,
     control: Control,
     hub: Arc<TransferHub>,
     side: Side,
@@ -287,6 +303,8 @@ impl Running {
         let local = |error: std::io::Error| CopyError::Local(error.to_string());
         let Attempt { options, job, profile, started } = attempt;
         let Dialed { session, control, server, identity, local: address, rtt } = dialed;
+        let session = Arc::new(session);
+        let mut circuit = None;
         let boxes = mailboxes(session.lanes).map_err(local)?;
         let side = make_side(options, job, server, &boxes)?;
         let hub = Arc::new(TransferHub::client(&job.request(options), boxes.clone()));
@@ -300,19 +318,42 @@ impl Running {
             Lanes::Tcp(TcpLanes::start(joined, &tcp, &hub, boxes.clone()).map_err(local)?)
         } else {
             let to = SocketAddr::new(server.ip(), session.udp_port.unwrap_or(server.port()));
-            let sockets = sockets(address, to, session.lanes).map_err(local)?;
-            if let Some(LaneSocket::Own(socket, _)) = sockets.first().map(|(socket, _)| socket) {
+            let count = if options.circuit.is_some() { 1 } else { session.lanes };
+            let sockets = sockets(address, to, count).map_err(local)?;
+            if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
                 notices.extend(socket_notices(socket));
             }
             let path = path(profile, options.rate, rtt).map_err(CopyError::Usage)?;
-            let (idle, repair, hub) = (options.idle_timeout, profile.repair, hub.clone());
-            let lanes = UdpLanes::start(&session, sockets, path, repair, idle, hub, boxes.clone());
-            Lanes::Udp(lanes.map_err(local)?)
+            let (idle_timeout, repair) = (options.idle_timeout, profile.repair);
+            let rules = LaneRules { repair, idle_timeout, punctual: false };
+            let of_lanes = boxes[..count.into()].to_vec();
+            let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), of_lanes);
+            let lanes = lanes.map_err(local)?;
+            if let (Some(options), Side::Source(source)) = (&options.circuit, &side) {
+                source.hold();
+                let follower = Follower {
+                    options: options.clone(),
+                    session: session.clone(),
+                    hub: hub.clone(),
+                    source: source.clone(),
+                    mailboxes: boxes[1..].to_vec(),
+                    ip: lanes.path().clone(),
+                    place: lanes.circuit().clone(),
+                    server: to,
+                    local: address,
+                    idle_timeout,
+                    started: *started,
+                    shared: Arc::default(),
+                };
+                circuit = Some(Circuit::start(follower).map_err(local)?);
+            }
+            Lanes::Udp(lanes)
         };
         let workers = start_side(&side, &hub).map_err(local)?;
         Ok(Self {
             server,
             session,
+            circuit,
             control,
             hub,
             side,
@@ -453,6 +494,8 @@ impl Running {
         let elapsed = clock::now() - self.started;
         self.watch.look_last(&self.side, &self.lanes);
         progress.set(self.snapshot());
+        let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
+        self.notices.extend(circuit.notices);
         self.hub.finish();
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
@@ -463,7 +506,9 @@ impl Running {
         self.lanes.join();
         join_all(&mut self.workers);
         match end {
-            End::Done => Ok(self.report(elapsed, options)),
+            End::Done => {
+                Ok(CopyReport { circuit: circuit.report, ..self.report(elapsed, options) })
+            }
             End::Failed(error) => Err(error),
         }
     }
@@ -513,21 +558,18 @@ impl Running {
             resumed_bytes: resumed,
             verified: failures.is_empty(),
             failures,
+            circuit: None,
             notices: self.notices.clone(),
         }
     }
 }
 
-fn sockets(
-    local: IpAddr,
-    to: SocketAddr,
-    count: u16,
-) -> std::io::Result<Vec<(LaneSocket, Option<SocketAddr>)>> {
+fn sockets(local: IpAddr, to: SocketAddr, count: u16) -> std::io::Result<Vec<LaneEnd>> {
     (0..count)
-        .map(|_| {
+        .map(|lane| {
             let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
             socket.connect(to)?;
-            Ok((LaneSocket::Own(socket, to), Some(to)))
+            Ok((LaneId(lane), LaneSocket::Own(socket, to), Some(to)))
         })
         .collect()
 }

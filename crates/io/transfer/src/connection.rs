@@ -2,19 +2,20 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use longhaul_engine::{LaneConfig, Path, Role};
-use longhaul_rate_control::Bound;
+use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
+use longhaul_rate_control::{Bound, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, Instant, LaneId};
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide, Times};
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, close_all, join_all};
+use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
 use crate::crew::{Crew, Spent};
 use crate::hub::{Side, TransferHub};
@@ -78,7 +79,7 @@ impl Lanes {
     /// What its threads have spent.
     fn spent(&self) -> Spent {
         match self {
-            Self::Udp(lanes) => lanes.crew.spent(),
+            Self::Udp(lanes) => lanes.spent(),
             Self::Tcp(lanes) => lanes.spent(),
         }
     }
@@ -115,9 +116,25 @@ pub(crate) struct UdpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
     path: Arc<Mutex<Path>>,
     views: Vec<Arc<Mutex<LaneView>>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     crew: Arc<Crew>,
     belief: Mutex<Belief>,
+    /// The connection's lanes on a circuit, once there are any.
+    circuit: Arc<OnceLock<UdpLanes>>,
+    /// Of lanes on a circuit: the path that they went on over, and its times before.
+    onward: OnceLock<(Arc<Mutex<Path>>, Times)>,
+}
+
+/// A lane to be started: its number, its socket, and where the peer is, if known.
+pub(crate) type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
+
+/// What holds for all lanes of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneRules {
+    pub repair: Repair,
+    pub idle_timeout: Duration,
+    /// Their threads run before others where they may: what they do not send in time is lost.
+    pub punctual: bool,
 }
 
 /// What of a path is known by having looked at it again and again.
@@ -133,13 +150,12 @@ pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket.
+    /// Starts a lane per socket; a mailbox for each, in their order.
     pub fn start(
         session: &Session,
-        sockets: Vec<(LaneSocket, Option<SocketAddr>)>,
+        sockets: Vec<LaneEnd>,
         path: Path,
-        repair: longhaul_rate_control::Repair,
-        idle_timeout: Duration,
+        rules: LaneRules,
         hub: Arc<dyn Hub>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
@@ -148,32 +164,33 @@ impl UdpLanes {
             mailboxes,
             path,
             views: Vec::new(),
-            threads: Vec::new(),
+            threads: Mutex::default(),
             crew: Arc::default(),
             belief: Mutex::default(),
+            circuit: Arc::default(),
+            onward: OnceLock::new(),
         };
         let drops = Arc::new(HostDrops::new());
-        for (i, (socket, remote)) in sockets.into_iter().enumerate() {
-            let lane = LaneId(i as u16);
+        for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
             let role = match session.role {
                 longhaul_session::Role::Client => Role::Client,
                 longhaul_session::Role::Server => Role::Server,
             };
             let mut config = LaneConfig::new(session.connection, lane, role, random_seed());
             config.remote = remote;
-            config.repair = repair;
+            config.repair = rules.repair;
             config.object_tag = object_tag_len(session.protect);
-            config.idle_timeout = idle_timeout;
+            config.idle_timeout = rules.idle_timeout;
             let receiving = match &socket {
                 LaneSocket::Own(socket, _) => socket,
                 LaneSocket::Shared(socket, _) => socket,
             };
             let buffer = receiving.receive_buffer().obtained;
             config.socket_buffer = Some(Bytes::new(buffer as u64));
-            config.datagram_max = datagram_max(receiving, remote);
+            config.datagram_max = socket.datagram_max();
             let view = Arc::new(Mutex::new(LaneView::default()));
             lanes.views.push(view.clone());
-            lanes.threads.push(lane::spawn(LaneSetup {
+            let thread = lane::spawn(LaneSetup {
                 config,
                 path: lanes.path.clone(),
                 socket,
@@ -184,7 +201,9 @@ impl UdpLanes {
                 shared: view,
                 crew: lanes.crew.clone(),
                 drops: drops.clone(),
-            })?);
+                punctual: rules.punctual,
+            })?;
+            lock(&lanes.threads).push(thread);
         }
         Ok(lanes)
     }
@@ -192,15 +211,82 @@ impl UdpLanes {
     /// Says goodbye on all lanes.
     pub fn close(&self, code: CloseCode, reason: &str) {
         close_all(&self.mailboxes, code, reason);
+        if let Some(circuit) = self.circuit.get() {
+            circuit.close(code, reason);
+        }
     }
 
     /// Waits for the lanes to end; they do once closed.
-    pub fn join(&mut self) {
-        join_all(&mut self.threads);
+    pub fn join(&self) {
+        join_all(&mut lock(&self.threads));
+        if let Some(circuit) = self.circuit.get() {
+            circuit.join();
+        }
+    }
+
+    /// Their path.
+    pub fn path(&self) -> &Arc<Mutex<Path>> {
+        &self.path
+    }
+
+    /// Where lanes on a circuit are put, to be counted and closed with these.
+    pub fn circuit(&self) -> &Arc<OnceLock<UdpLanes>> {
+        &self.circuit
+    }
+
+    /// Makes all lanes go on over `path`, to `remote`; by sockets of `socket`, where it gives any.
+    pub fn go(
+        &self,
+        path: &Arc<Mutex<Path>>,
+        remote: SocketAddr,
+        socket: impl Fn() -> Option<UdpSocket>,
+    ) {
+        let times = path_times(&lock(path));
+        let _ = self.onward.set((path.clone(), times));
+        for mailbox in &self.mailboxes {
+            let way = Way { path: path.clone(), remote, socket: socket() };
+            mailbox.post(Command::Move(Box::new(way)));
+        }
+    }
+
+    /// Packets that the lanes received.
+    pub fn received(&self) -> u64 {
+        self.views.iter().map(|view| lock(view).stats.packets_received).sum()
+    }
+
+    /// What the lanes did on their first path, and since.
+    pub fn split(&self) -> (LaneStats, LaneStats) {
+        let (mut first, mut all) = (LaneStats::default(), LaneStats::default());
+        for view in &self.views {
+            let view = lock(view).clone();
+            for (sum, stats) in
+                [(&mut first, view.left.unwrap_or(view.stats)), (&mut all, view.stats)]
+            {
+                sum.bytes_sent += stats.bytes_sent;
+                sum.packets_sent += stats.packets_sent;
+                sum.packets_resent += stats.packets_resent;
+                sum.packets_received += stats.packets_received;
+                sum.lost.network += stats.lost.total();
+            }
+        }
+        all.bytes_sent -= first.bytes_sent;
+        all.packets_sent -= first.packets_sent;
+        (first, all)
     }
 
     /// Counters of all lanes together.
     pub fn totals(&self) -> Totals {
+        let own = self.own_totals();
+        let Some(circuit) = self.circuit.get() else { return own };
+        let beside = circuit.own_totals();
+        let (mut sending, other) = (own.sending, beside.sending);
+        sending.packets_sent += other.packets_sent;
+        sending.packets_resent += other.packets_resent;
+        sending.lost = sending.lost.plus(&other.lost);
+        Totals { sending, received: own.received + beside.received }
+    }
+
+    fn own_totals(&self) -> Totals {
         let mut totals = Totals::default();
         let mut sums = LossSums::default();
         for view in &self.views {
@@ -223,14 +309,22 @@ impl UdpLanes {
         totals
     }
 
+    /// Time by what held the pace of those who carry groups: those on the circuit, once there are
+    /// any.
     fn times(&self) -> Times {
-        let path = lock(&self.path);
-        let mut times = Times::default();
-        for bound in Bound::ALL {
-            let bottleneck = Bottleneck::from_code(bound.code());
-            times.add(bottleneck, path.governor().time_limited_by(bound));
+        if let Some(circuit) = self.circuit.get() {
+            return circuit.times();
         }
-        times
+        let first = path_times(&lock(&self.path));
+        match self.onward.get() {
+            Some((path, before)) => first.plus(&path_times(&lock(path)).since(before)),
+            None => first,
+        }
+    }
+
+    /// What the threads have spent that carry groups.
+    fn spent(&self) -> Spent {
+        self.circuit.get().map_or_else(|| self.crew.spent(), |circuit| circuit.crew.spent())
     }
 
     /// Any lane is told the same, sooner or later.
@@ -238,6 +332,15 @@ impl UdpLanes {
         let mut views = self.views.iter().map(|view| lock(view).peer);
         views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
     }
+}
+
+fn path_times(path: &Path) -> Times {
+    let mut times = Times::default();
+    for bound in Bound::ALL {
+        let bottleneck = Bottleneck::from_code(bound.code());
+        times.add(bottleneck, path.governor().time_limited_by(bound));
+    }
+    times
 }
 
 /// Sums over the lanes of a connection, and the state of their path.
@@ -248,16 +351,6 @@ pub(crate) struct Totals {
     /// Grows while the peer shows that it lives.
     pub received: u64,
 }
-
-/// UDP payload that the device towards `remote` takes; that of Ethernet where it is not known.
-fn datagram_max(socket: &longhaul_sys::udp::UdpSocket, remote: Option<SocketAddr>) -> u16 {
-    let headers = if remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 };
-    let mtu = socket.device_mtu().unwrap_or(JUMBO_MTU);
-    u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers)
-}
-
-/// Where the device is not known, sizes up to jumbo frames are tried.
-const JUMBO_MTU: u32 = 9000;
 
 fn random_seed() -> u64 {
     let mut seed = [0; 8];

@@ -13,11 +13,13 @@ use std::thread::JoinHandle;
 use longhaul_engine::{Event, Lane, LaneConfig, LaneStats, Path, Plan};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_sys::clock::{self, WallOffset};
+use longhaul_sys::host;
+use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Duration, Instant, ObjectId, StreamId};
 use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Mailbox, Outgoing};
+use crate::carrier::{Command, Hub, Mailbox, Outgoing, Stray, Way};
 use crate::crew::Crew;
 use crate::protection::Protection;
 
@@ -42,6 +44,8 @@ pub(crate) struct LaneSetup {
     pub crew: Arc<Crew>,
     /// What this host drops.
     pub drops: Arc<HostDrops>,
+    /// The thread runs before others where it may.
+    pub punctual: bool,
 }
 
 /// What others may know of a lane thread.
@@ -53,6 +57,8 @@ pub(crate) struct LaneView {
     pub cpu: Duration,
     /// What the peer says holds it up in receiving.
     pub peer: ReceiverBounds,
+    /// As it was when the lane left its first path.
+    pub left: Option<LaneStats>,
 }
 
 /// Starts the thread; it ends when the lane is closed.
@@ -61,6 +67,10 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(move || {
         let crew = setup.crew.clone();
         let _joined = crew.join();
+        if setup.punctual {
+            // Without the right to it the lane is late as often as other threads are.
+            let _ = host::run_first();
+        }
         LaneThread::new(setup).run();
     })
 }
@@ -70,6 +80,8 @@ struct LaneThread {
     carries_streams: bool,
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
+    /// At a server: the socket of all lanes.
+    common: Option<Arc<UdpSocket>>,
     hub: Arc<dyn Hub>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
@@ -90,6 +102,8 @@ struct LaneThread {
     view_due: Instant,
     drops: Arc<HostDrops>,
     drops_due: Instant,
+    /// Counters when the lane left its first path.
+    left: Option<LaneStats>,
     /// Much arrived since the thread last slept.
     flooded: bool,
 }
@@ -104,8 +118,7 @@ const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, crew: _, drops } =
-            setup;
+        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, drops, .. } = setup;
         let now = clock::now();
         Self {
             carries_streams: config.lane.0 == 0,
@@ -113,6 +126,10 @@ impl LaneThread {
             receiving: Receiving::new(&config, open, WallOffset::sample(), now),
             lane: Lane::new(now, config),
             path,
+            common: match &socket {
+                LaneSocket::Shared(common, _) => Some(common.clone()),
+                LaneSocket::Own(..) => None,
+            },
             socket,
             hub,
             mailbox,
@@ -128,6 +145,7 @@ impl LaneThread {
             view_due: now,
             drops,
             drops_due: now,
+            left: None,
             flooded: false,
         }
     }
@@ -166,10 +184,8 @@ impl LaneThread {
                 Command::Offer(outgoing) => self.offer(outgoing),
                 Command::Forget(object, group) => self.receiving.incoming.forget(object, group),
                 Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
-                Command::Datagram(from, mut bytes) => {
-                    let mut batch = receive::Batch::single(from, clock::now(), &mut bytes);
-                    self.receiving.take(&mut self.lane, &self.path, &*self.hub, &mut batch);
-                }
+                Command::Datagram(stray) => self.take_stray(stray),
+                Command::Move(way) => self.go(*way),
             }
         }
         self.commands = commands;
@@ -177,6 +193,34 @@ impl LaneThread {
             self.lane.flush();
         }
         any
+    }
+
+    fn take_stray(&mut self, stray: Stray) {
+        let Stray { from, to, mut bytes } = stray;
+        let before = self.lane.received_to();
+        let mut batch = receive::Batch::single(from, clock::now(), &mut bytes);
+        self.receiving.take(&mut self.lane, &self.path, &*self.hub, &mut batch);
+        if let (Some(local), Some(common)) = (to, self.common.clone())
+            && self.lane.received_to() > before
+        {
+            // What the socket of the way before still holds is not to be lost.
+            while self.receive() {}
+            self.socket.answer_from(local, &common);
+        }
+    }
+
+    fn go(&mut self, way: Way) {
+        let Way { path, remote, socket } = way;
+        let now = clock::now();
+        if let Err(error) = self.socket.go_to(remote, socket) {
+            let reason = format!("cannot send to {remote}: {error}");
+            self.lane.close(now, longhaul_wire::CloseCode::INTERNAL, &reason);
+            return;
+        }
+        self.left = Some(self.lane.stats());
+        let left = std::mem::replace(&mut self.path, path);
+        self.lane.leave_path(now, &mut lock(&left), remote, self.socket.datagram_max());
+        self.publish(now);
     }
 
     fn offer(&mut self, outgoing: Outgoing) {
@@ -374,6 +418,7 @@ impl LaneThread {
             refused: self.sending.refused,
             cpu: clock::thread_cpu_time(),
             peer: self.lane.peer_bounds(),
+            left: self.left,
         };
     }
 }

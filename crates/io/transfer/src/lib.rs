@@ -8,6 +8,7 @@ mod api;
 mod bottleneck;
 pub mod buffer;
 pub mod carrier;
+mod circuit;
 mod client;
 mod connection;
 pub mod control;
@@ -28,6 +29,7 @@ pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,
     Snapshot, Stop,
 };
+pub use circuit::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits};
 pub use client::{CopyError, copy};
 pub use progress::Progress;
 pub use server::{ServeError, serve};

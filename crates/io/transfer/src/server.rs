@@ -15,16 +15,16 @@ use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
-use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, Header, Hello, ReceiveLimits, Refused, Request,
 };
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, join_all};
+use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
-use crate::connection::{Lanes, UdpLanes, Watch, mailboxes, start_side};
+use crate::connection::{LaneRules, Lanes, UdpLanes, Watch, mailboxes, start_side};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, refuse};
@@ -232,11 +232,12 @@ impl Server<'_> {
             for (lane, mailbox) in boxes.iter().enumerate() {
                 lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
             }
-            let shared = || (LaneSocket::Shared(self.udp.clone(), local), None);
-            let sockets = boxes.iter().map(|_| shared()).collect();
+            let shared = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
+            let sockets = (0..session.lanes).map(shared).collect();
             let path = path(profile, rate, INITIAL_RTT)?;
-            let (repair, hub) = (profile.repair, hub.clone());
-            UdpLanes::start(&session, sockets, path, repair, idle, hub, boxes).map(Lanes::Udp)
+            let repair = profile.repair;
+            let rules = LaneRules { repair, idle_timeout: idle, punctual: false };
+            UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes).map(Lanes::Udp)
         };
         let outcome = match lanes {
             Ok(mut lanes) => {
@@ -345,7 +346,8 @@ impl Server<'_> {
                 let key = (header.connection.0, header.lane.0);
                 let mailbox = lock(&self.lanes).get(&key).cloned();
                 if let Some(mailbox) = mailbox {
-                    mailbox.post_datagram(got.from, packet);
+                    let (from, to, bytes) = (got.from, got.to, packet.to_vec());
+                    mailbox.post_datagram(Stray { from, to, bytes });
                 }
             }
         }

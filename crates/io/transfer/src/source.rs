@@ -1,7 +1,8 @@
 //! The side that has the files: reads and hashes groups on threads of its own and deals them to
 //! the lanes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::limits::GROUP_SIZE;
@@ -31,10 +32,27 @@ pub(crate) struct SourceDriver {
     /// Nothing can be dealt until the sink says more.
     drained: AtomicBool,
     stopped: AtomicBool,
+    /// Nothing is dealt yet.
+    held: AtomicBool,
+    /// Groups that workers have and the lanes have not.
+    reading: AtomicUsize,
     mailboxes: Vec<Arc<Mailbox>>,
     stages: Mutex<Stages>,
     readers: Crew,
+    /// The lanes that carry groups.
+    lanes: Mutex<Range<usize>>,
     cpu_at_start: Duration,
+}
+
+/// What is known of the bytes that are to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// So many.
+    Exactly(u64),
+    /// So many, less what the sink turns out to have.
+    AtMost(u64),
+    /// The scan has found so many by now.
+    NotLess(u64),
 }
 
 /// Bytes that wait in the lanes before reading pauses: enough for the time that reading and
@@ -60,11 +78,56 @@ impl SourceDriver {
             lanes_full: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            reading: AtomicUsize::new(0),
+            lanes: Mutex::new(0..mailboxes.len()),
             mailboxes,
             stages: Mutex::new(Stages::new(clock::now())),
             readers: Crew::default(),
             cpu_at_start: clock::process_cpu_time(),
         }
+    }
+
+    /// Nothing is dealt before [`Self::deal_to`].
+    pub fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Deals to these lanes only.
+    pub fn deal_to(&self, lanes: Range<u16>) {
+        *lock(&self.lanes) = lanes.start.into()..lanes.end.into();
+        self.held.store(false, Ordering::Relaxed);
+        self.notify();
+    }
+
+    /// Bytes that are to be sent: exact once the sink has said what it has of each object. One that
+    /// prepares a few files at a time says that of the last ones late: then as far as it is known.
+    pub fn wanted(&self) -> Wanted {
+        let source = lock(&self.source);
+        match (source.wanted(), source.stats()) {
+            (Some(bytes), _) => Wanted::Exactly(bytes),
+            (None, stats) if stats.complete => {
+                let left = stats.bytes.saturating_sub(stats.resumed_bytes);
+                Wanted::AtMost(left)
+            }
+            (None, stats) => Wanted::NotLess(stats.bytes),
+        }
+    }
+
+    /// Bytes of all entries, by a scan of its own.
+    pub fn sum(&self) -> u64 {
+        let size = |found| match found {
+            Scanned::Entry(entry) => entry.size,
+            Scanned::Failed(_) => 0,
+        };
+        self.tree.scan().map(size).sum()
+    }
+
+    /// Whether all groups were given to the lanes, and these have sent them.
+    pub fn is_sent(&self) -> bool {
+        lock(&self.source).is_dealt()
+            && self.reading.load(Ordering::Relaxed) == 0
+            && self.mailboxes.iter().all(|mailbox| mailbox.backlog() == 0)
     }
 
     /// Finds the entries. Runs on a thread of its own.
@@ -125,9 +188,12 @@ impl SourceDriver {
             drop(source);
             let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
             self.wake_messages();
-            if let Some(least) = self.mailboxes.iter().min_by_key(|mailbox| mailbox.backlog()) {
+            let lanes = lock(&self.lanes).clone();
+            let lanes = self.mailboxes.get(lanes).unwrap_or_default().iter();
+            if let Some(least) = lanes.min_by_key(|mailbox| mailbox.backlog()) {
                 least.post(Command::Offer(Outgoing { extent, bytes: Arc::new(buffer) }));
             }
+            self.reading.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -139,14 +205,16 @@ impl SourceDriver {
                 return None;
             }
             let full = self.waiting() >= LANES_FULL * self.mailboxes.len() as u64;
-            let buffer = if full { None } else { self.pool.try_take() };
-            self.lanes_full.store(buffer.is_none(), Ordering::Relaxed);
+            let held = self.held.load(Ordering::Relaxed);
+            let buffer = if full || held { None } else { self.pool.try_take() };
+            self.lanes_full.store(buffer.is_none() && !held, Ordering::Relaxed);
             let task = buffer.as_ref().and_then(|_| {
                 let credit = self.credit.load(Ordering::Relaxed);
                 source.next_group(credit)
             });
             let listing = !source.stats().complete && source.wants_entries();
             let stage = match &buffer {
+                None if held => Stage::Answer,
                 None if !full => Stage::Memory,
                 Some(_) if task.is_none() && source.has_unsent() => Stage::Credit,
                 Some(_) if task.is_none() && !listing => Stage::Answer,
@@ -155,9 +223,10 @@ impl SourceDriver {
             lock(&self.stages).enter(clock::now(), stage, self.hungry());
             if let (Some(task), Some(buffer)) = (task, buffer) {
                 self.drained.store(false, Ordering::Relaxed);
+                self.reading.fetch_add(1, Ordering::Relaxed);
                 return Some((task, buffer));
             }
-            if !full && !self.drained.swap(true, Ordering::Relaxed) {
+            if !full && !held && !self.drained.swap(true, Ordering::Relaxed) {
                 self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
             }
             source = self.wait(source);
@@ -169,10 +238,12 @@ impl SourceDriver {
         self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
     }
 
-    /// How long a lane has had nothing to send: the mean of all.
+    /// How long a lane has had nothing to send: the mean of those that carry groups.
     fn hungry(&self) -> Duration {
-        let all = self.mailboxes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
-        all / u32::try_from(self.mailboxes.len()).unwrap_or(u32::MAX).max(1)
+        let lanes = lock(&self.lanes).clone();
+        let lanes = self.mailboxes.get(lanes).unwrap_or_default();
+        let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
+        all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
     }
 
     fn wait<'s>(

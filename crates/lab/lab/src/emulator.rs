@@ -16,6 +16,7 @@ use longhaul_pathsim::DuplexConfig;
 use longhaul_sys::clock;
 use longhaul_sys::netns::DeviceCounters;
 use longhaul_sys::tun::Tun;
+use longhaul_units::Instant;
 
 pub use self::lateness::LatenessSummary;
 use self::line::{Line, LineConfig, LineError};
@@ -52,6 +53,7 @@ pub(crate) struct Emulator {
     links: Vec<Arc<Link>>,
     stop: Arc<Stop>,
     thread: Option<JoinHandle<io::Result<()>>>,
+    began: Instant,
 }
 
 /// A link in operation.
@@ -87,7 +89,12 @@ impl Emulator {
         let stop = Arc::new(Stop::new()?);
         let worker = Worker::new(links.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("path".into()).spawn(|| worker.run())?;
-        Ok(Self { links, stop, thread: Some(thread) })
+        Ok(Self { links, stop, thread: Some(thread), began: start })
+    }
+
+    /// When the schedules of all paths began.
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     /// Counters of a link, by the order in which they were given.

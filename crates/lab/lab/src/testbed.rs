@@ -155,6 +155,11 @@ impl Testbed {
         &self.topology
     }
 
+    /// When the schedules of rates and outages began, by [`longhaul_sys::clock::now`].
+    pub fn began(&self) -> longhaul_units::Instant {
+        self.emulator.began()
+    }
+
     /// All nodes, in the order of the topology.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts

@@ -93,7 +93,7 @@ fn states_say_what_it_waits_for() {
         trc.see(at(now));
         seen.push((trc.metrics().state, trc.pacing().rate.as_bps()));
     }
-    let (waiting, following) = (("waiting", 0), ("following", 8_000_000));
+    let (waiting, following) = (("waiting", 0), ("following", 7_960_000));
     assert_eq!(seen, [waiting, waiting, following, following, ("over", 0)]);
 }
 
@@ -119,13 +119,13 @@ proptest! {
         }
     }
 
-    /// On time, everything but a batch a range is used.
+    /// On time, everything but half a percent and a burst a range is used.
     #[test]
     fn what_is_booked_is_used(vector in vector()) {
         let sent: u64 = follow(&vector, &[0]).iter().map(|(_, bytes)| bytes).sum();
         let booked = vector.bytes_within(at(0), Instant::FAR_FUTURE);
         let spare = vector.ranges().len() as u64 * (BURST_MAX + 4 * PACKET);
-        prop_assert!(sent + spare >= booked, "{sent} of {booked}");
+        prop_assert!(sent + spare + booked / 200 >= booked, "{sent} of {booked}");
     }
 
     /// A guarded vector is the least rate within the guard, everywhere.

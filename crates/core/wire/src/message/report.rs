@@ -47,6 +47,19 @@ impl Losses {
         self.all().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// These and those of `other`.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            congestion: self.congestion.saturating_add(other.congestion),
+            random: self.random.saturating_add(other.random),
+            socket: self.socket.saturating_add(other.socket),
+            host: self.host.saturating_add(other.host),
+            sender: self.sender.saturating_add(other.sender),
+            unknown: self.unknown.saturating_add(other.unknown),
+        }
+    }
+
     const fn all(&self) -> [u64; 6] {
         let Self { congestion, random, socket, host, sender, unknown } = *self;
         [congestion, random, socket, host, sender, unknown]

@@ -1,7 +1,7 @@
 //! The socket of a lane: a client's own from the start, a server's once it knows the client.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -64,6 +64,43 @@ impl LaneSocket {
         Ok(())
     }
 
+    /// The peer has reached this host at `local`, by an authentic packet newer than all others: what
+    /// is sent to it leaves from there, by the server's socket `common` until [`Self::follow`]. A host
+    /// may have several addresses, as one for a circuit.
+    pub fn answer_from(&mut self, local: IpAddr, common: &Arc<UdpSocket>) {
+        match self {
+            Self::Shared(_, at) => at.set_ip(local),
+            Self::Own(socket, _) => {
+                let at = socket.local_addr();
+                if at.ip() != local {
+                    *self = Self::Shared(common.clone(), SocketAddr::new(local, at.port()));
+                }
+            }
+        }
+    }
+
+    /// Goes on to `remote`, by `socket` where one is given.
+    ///
+    /// # Errors
+    /// Those of `connect`.
+    pub fn go_to(&mut self, remote: SocketAddr, other: Option<UdpSocket>) -> io::Result<()> {
+        if let Some(socket) = other {
+            *self = Self::Own(socket, remote);
+        } else if let Self::Own(socket, peer) = self {
+            socket.connect(remote)?;
+            *peer = remote;
+        }
+        Ok(())
+    }
+
+    /// Bytes of UDP payload that the device towards the peer takes.
+    pub fn datagram_max(&self) -> u16 {
+        match self {
+            Self::Own(socket, peer) => datagram_max(socket, Some(*peer)),
+            Self::Shared(socket, _) => datagram_max(socket, None),
+        }
+    }
+
     /// Whether datagrams may be left in the socket's buffer for a moment without loss.
     pub fn is_roomy(&self) -> bool {
         self.own().is_some_and(|socket| socket.receive_buffer().obtained >= ROOMY)
@@ -79,3 +116,13 @@ impl LaneSocket {
         }
     }
 }
+
+/// UDP payload that the device towards `remote` takes; that of jumbo frames where it is not known.
+fn datagram_max(socket: &UdpSocket, remote: Option<SocketAddr>) -> u16 {
+    let headers = if remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 };
+    let mtu = socket.device_mtu().unwrap_or(JUMBO_MTU);
+    u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers)
+}
+
+/// Where the device is not known, sizes up to jumbo frames are tried.
+const JUMBO_MTU: u32 = 9000;

@@ -190,8 +190,8 @@ impl Worker {
                 Command::Offer(outgoing) => self.outgoing.push_back(outgoing),
                 Command::Forget(object, group) => self.incoming.forget(object, group),
                 Command::Close(code, reason) => end = Some(Closed { code, reason, by_peer: false }),
-                // Only UDP lanes share sockets.
-                Command::Datagram(..) => {}
+                // Only UDP lanes share sockets, and change paths.
+                Command::Datagram(..) | Command::Move(..) => {}
             }
         }
         self.commands = commands;

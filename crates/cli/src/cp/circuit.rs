@@ -1,0 +1,227 @@
+//! `longhaul cp --circuit`: the client of the booking service, as a copy needs it.
+
+mod clock;
+mod history;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use longhaul_circuits::api::{BookRequest, Booking, FileWant};
+use longhaul_circuits::client::{Client, ClientError};
+use longhaul_rate_control::{TimeRange, Vector};
+use longhaul_transfer::{
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits, CopyOptions, Location,
+};
+use longhaul_units::Rate;
+
+use self::clock::ServiceClock;
+use self::history::{Experience, History};
+use crate::args::CircuitArgs;
+use crate::circuits::ask;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::token;
+
+/// The circuit of a copy, and the host whose experience it is.
+pub(super) struct Wanted {
+    pub options: CircuitOptions,
+    host: String,
+}
+
+/// What `args` ask for.
+///
+/// # Errors
+/// They do not fit each other or the copy, or there is no token.
+pub(super) fn wanted(
+    args: &CircuitArgs,
+    options: &CopyOptions,
+    token_file: Option<&Path>,
+) -> Result<Option<Wanted>, Failure> {
+    let Some(url) = &args.circuit else { return Ok(None) };
+    let Location::Remote { host, .. } = &options.destination else {
+        return Err(Failure::usage(
+            "--circuit: the side with the files books the circuit; run this at the server, as a \
+             copy to here",
+        ));
+    };
+    if args.margin.is_some_and(|margin| !(0.0..=100.0).contains(&margin)) {
+        return Err(Failure::usage("--margin takes 0 to 100 percent"));
+    }
+    let (base, ends) = service(url)?;
+    let file = token::file_or_default(args.circuit_token_file.as_deref().or(token_file))?;
+    let token = token::read(&file)?.swap_remove(0).to_string();
+    let client =
+        Client::new(&base, &token).map_err(|error| Failure::usage(format!("--circuit {error}")))?;
+    let known = History::read().of(host);
+    let now = Timestamp::now();
+    let booker = Booker {
+        client,
+        ends,
+        rate: options.rate.or(known.max_rate_bps.map(Rate::from_bps)),
+        deadline: args.deadline.map(|by| by.from(now)),
+        margin_ppm: match args.margin {
+            Some(percent) => (percent * 1e4).round() as u32,
+            None => known.margin_ppm(),
+        },
+        label: format!("cp to {host}"),
+        clock: Mutex::default(),
+    };
+    let options = CircuitOptions {
+        circuits: Arc::new(booker),
+        remote: args.circuit_to,
+        local: args.circuit_from,
+        or_ip: args.circuit_or_ip,
+    };
+    Ok(Some(Wanted { options, host: host.clone() }))
+}
+
+impl Wanted {
+    /// Learns from how it went.
+    pub fn remember(&self, circuit: &CircuitReport, output: &Output) {
+        let mut history = History::read();
+        history.learn(&self.host, &Experience::of(circuit));
+        if let Err(why) = history.write() {
+            output.detail(format!("note: what this circuit lost is not remembered: {why}"));
+        }
+    }
+}
+
+/// Where the service is, and the ends that the URL names.
+fn service(url: &str) -> Result<(String, Option<(String, String)>), Failure> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--circuit {url}: expected http://HOST:PORT or http://HOST:PORT/FROM/TO"
+        ))
+    };
+    let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+    let mut parts = rest.trim_end_matches('/').split('/');
+    let base = format!("{scheme}://{}", parts.next().unwrap_or_default());
+    let ends: Vec<&str> = parts.collect();
+    match ends[..] {
+        [] => Ok((base, None)),
+        [from, to] if !from.is_empty() && !to.is_empty() => {
+            Ok((base, Some((from.to_owned(), to.to_owned()))))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Books for one copy.
+#[derive(Debug)]
+struct Booker {
+    client: Client,
+    /// The service's names of the two ends.
+    ends: Option<(String, String)>,
+    /// Most that the hosts can use, where that is known.
+    rate: Option<Rate>,
+    deadline: Option<Timestamp>,
+    margin_ppm: u32,
+    label: String,
+    clock: Mutex<ServiceClock>,
+}
+
+impl Booker {
+    /// The ends, and the rate of the fastest link that leads away from the first: the service grants
+    /// no more than its links have.
+    fn ends(&self) -> Result<(String, String, Rate), String> {
+        let topology = self.client.topology().map_err(told)?;
+        let fastest = |from: &str| {
+            let links = topology.links.iter().filter(|link| link.from == from);
+            Rate::from_bps(links.map(|link| link.capacity_bps).max().unwrap_or(0))
+        };
+        match (&self.ends, &topology.links[..]) {
+            (Some((from, to)), _) => Ok((from.clone(), to.clone(), fastest(from))),
+            (None, [link]) => Ok((link.from.clone(), link.to.clone(), fastest(&link.from))),
+            (None, _) => Err(format!(
+                "the service knows several ends ({}): name two, like --circuit {}/FROM/TO",
+                topology.nodes.join(", "),
+                self.client.url()
+            )),
+        }
+    }
+
+    fn vector(&self, booking: &Booking) -> Result<Vector, String> {
+        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.measure(&self.client)?;
+        let ranges = booking.ranges.iter().map(|range| TimeRange {
+            start: clock.here(range.start),
+            end: clock.here(range.end),
+            rate: Rate::from_bps(range.rate_bps),
+        });
+        // What begins and ends before the origin of this clock is over.
+        let ranges = ranges.filter(|range| range.end > range.start).collect();
+        let vector = Vector::new(ranges).map_err(|error| error.to_string())?;
+        Ok(vector.guarded(clock.error()))
+    }
+}
+
+impl Circuits for Booker {
+    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String> {
+        let (from, to, fastest) = self.ends()?;
+        let rate = self.rate.unwrap_or(fastest);
+        // The circuit idles for a round trip at its beginning.
+        let idle = rate.bytes_in(wish.rtt).min(wish.bytes);
+        let file = FileWant {
+            bytes: wish.bytes.saturating_add(idle),
+            max_rate_bps: rate.as_bps(),
+            deadline: self.deadline,
+            margin_ppm: self.margin_ppm,
+            ..FileWant::default()
+        };
+        let request = BookRequest {
+            from: Some(from),
+            to: Some(to),
+            file: Some(file),
+            label: self.label.clone(),
+            destination: Some(wish.remote),
+            ..BookRequest::default()
+        };
+        let key = token::generate().map_err(|failure| failure.message)?.key().id().to_string();
+        let made = ask::again(|| self.client.book(&request, Some(&key))).map_err(told)?;
+        let booking = made.bookings.into_iter().next().ok_or("the service booked nothing")?;
+        let vector = self.vector(&booking);
+        let vector = vector.inspect_err(|_| {
+            // The reason that counts is that of the vector.
+            let _ = self.client.release(booking.id);
+        })?;
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
+        Ok(CircuitBooking { id, vector, bytes, finish })
+    }
+
+    fn renew(&self, booking: u64) -> Result<Vector, String> {
+        self.vector(&self.client.show(booking).map_err(told)?)
+    }
+
+    fn release(&self, booking: u64) -> Result<(), String> {
+        ask::again(|| self.client.release(booking)).map(drop).map_err(told)
+    }
+}
+
+/// A client's error in words, with what would be accepted.
+fn told(error: ClientError) -> String {
+    match error {
+        ClientError::Problem(problem) => match problem.explanation {
+            Some(explanation) => format!("{}: {}", problem.detail, explanation.summary),
+            None => problem.detail,
+        },
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_the_service_and_may_name_the_ends() {
+        let ends = Some(("gva".to_owned(), "chi".to_owned()));
+        let base = "http://[::1]:7430".to_owned();
+        assert_eq!(service("http://[::1]:7430/gva/chi").unwrap(), (base.clone(), ends));
+        assert_eq!(service("http://[::1]:7430/").unwrap(), (base, None));
+        for wrong in ["localhost:7430", "http://a/b", "http://a/b/c/d", "http://a//c"] {
+            assert!(service(wrong).unwrap_err().message.contains("expected http://"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How the service's clock and this host's stand to each other.
+
+use jiff::Timestamp;
+use longhaul_circuits::client::Client;
+use longhaul_sys::clock;
+use longhaul_units::{Duration, Instant};
+
+/// The service's time less this host's monotonic time: known to lie between two bounds.
+///
+/// Each answer of the service tells its time at some moment between question and answer, to a tick;
+/// all answers together bound the offset from both sides (K. Marzullo, 1984, as in NTP).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServiceClock {
+    /// Nanoseconds.
+    least: i128,
+    most: i128,
+}
+
+impl ServiceClock {
+    /// Measures anew: what was measured earlier has drifted since.
+    ///
+    /// # Errors
+    /// The service does not answer.
+    pub fn measure(&mut self, client: &Client) -> Result<(), String> {
+        let tick = client.topology().map_err(super::told)?.tick_nanos;
+        let mut bounds = None;
+        for _ in 0..QUESTIONS {
+            let asked = clock::now();
+            let told = client.health().map_err(super::told)?.now;
+            let answered = clock::now();
+            let new = Self::between(told, tick, asked, answered);
+            bounds = Some(match bounds {
+                None => new,
+                Some(known) => new.within(known),
+            });
+        }
+        *self = bounds.unwrap_or(*self);
+        Ok(())
+    }
+
+    fn between(told: Timestamp, tick_nanos: u64, asked: Instant, answered: Instant) -> Self {
+        let told = told.as_nanosecond();
+        let (asked, answered) = (i128::from(asked.as_nanos()), i128::from(answered.as_nanos()));
+        Self { least: told - answered, most: told + i128::from(tick_nanos) - asked }
+    }
+
+    /// What both say; the newer alone where they contradict each other, since then a clock was set.
+    fn within(self, known: Self) -> Self {
+        let both = Self { least: self.least.max(known.least), most: self.most.min(known.most) };
+        if both.least <= both.most { both } else { self }
+    }
+
+    /// The service's `time` in this host's clock.
+    pub fn here(&self, time: Timestamp) -> Instant {
+        let nanos = time.as_nanosecond() - (self.least + self.most) / 2;
+        Instant::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// By how much [`Self::here`] may be wrong.
+    pub fn error(&self) -> Duration {
+        let half = (self.most - self.least + 1) / 2;
+        Duration::from_nanos(u64::try_from(half).unwrap_or(u64::MAX))
+    }
+}
+
+/// Their answers fall into different parts of a tick, which narrows the bounds to less than one.
+const QUESTIONS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_bound_the_offset_from_both_sides() {
+        let told = |ms: i64| Timestamp::from_millisecond(1_000_000 + ms).unwrap();
+        let at = |us: u64| Instant::from_nanos(us * 1000);
+        let tick = 1_000_000;
+        // Asked at 300 us, answered at 700 us: the service was somewhere in millisecond 5.
+        let first = ServiceClock::between(told(5), tick, at(300), at(700));
+        assert_eq!(first.error(), Duration::from_micros(700));
+        let second = ServiceClock::between(told(6), tick, at(900), at(1_100));
+        let both = second.within(first);
+        assert!(both.error() < Duration::from_micros(400), "{both:?}");
+        let here = both.here(told(8));
+        let lies_between = [at(8 * 1000 - 4700 - 800), at(8 * 1000 - 4700 + 800)];
+        assert!(lies_between[0] < here && here < lies_between[1], "{here:?}");
+        // A clock that was set: the older answer is no longer true.
+        let set = ServiceClock::between(told(900), tick, at(1_300), at(1_400));
+        assert_eq!(set.within(both), set);
+    }
+}

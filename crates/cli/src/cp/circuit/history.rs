@@ -1,0 +1,156 @@
+//! What earlier circuits to a host have taught: a small file of this user.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use longhaul_transfer::CircuitReport;
+use longhaul_units::Rate;
+use serde::{Deserialize, Serialize};
+
+use crate::token;
+
+/// By host, as it was named.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct History(BTreeMap<String, Known>);
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Known {
+    /// Circuits that ended.
+    circuits: u32,
+    /// Lost, in parts per million of the packets: smoothed, a quarter for the newest.
+    lost_ppm: u32,
+    /// Mean deviation from that, likewise.
+    deviation_ppm: u32,
+    /// The rate to ask for, where a higher one lost much: a little above what arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rate_bps: Option<u64>,
+}
+
+/// What one circuit has taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Experience {
+    lost_ppm: u32,
+    arrived: Rate,
+}
+
+impl Experience {
+    pub fn of(circuit: &CircuitReport) -> Self {
+        let sent = u128::from(circuit.packets_sent.max(1));
+        let ppm = u128::from(circuit.packets_lost.min(circuit.packets_sent)) * 1_000_000 / sent;
+        let lost_ppm = u32::try_from(ppm).unwrap_or(u32::MAX);
+        let open = circuit.left.saturating_sub(circuit.opened);
+        let sent = Rate::from_bytes_over(circuit.sent_bytes, open);
+        Self { lost_ppm, arrived: sent.scale(1_000_000 - lost_ppm, 1_000_000) }
+    }
+}
+
+impl Known {
+    /// Extra capacity for what will be lost.
+    pub fn margin_ppm(&self) -> u32 {
+        if self.circuits == 0 {
+            return FIRST_MARGIN_PPM;
+        }
+        (self.lost_ppm + 2 * self.deviation_ppm + LEAST_MARGIN_PPM).min(MOST_MARGIN_PPM)
+    }
+
+    fn learn(&mut self, new: &Experience) {
+        let (lost, deviation) = match self.circuits {
+            0 => (new.lost_ppm, new.lost_ppm / 2),
+            _ => {
+                let off = self.lost_ppm.abs_diff(new.lost_ppm);
+                let smooth = |old: u32, new: u32| old - old / 4 + new / 4;
+                (smooth(self.lost_ppm, new.lost_ppm), smooth(self.deviation_ppm, off))
+            }
+        };
+        // The best rate loses a little (VBLS paper, section 4.1); one that loses much is too high.
+        self.max_rate_bps = match new.lost_ppm {
+            0..TOO_MUCH_PPM => None,
+            _ => Some(new.arrived.scale(11, 10).as_bps()).filter(|rate| *rate > 0),
+        };
+        self.circuits = self.circuits.saturating_add(1);
+        (self.lost_ppm, self.deviation_ppm) = (lost, deviation);
+    }
+}
+
+impl History {
+    /// What is in the file; nothing where there is none, or none that can be read.
+    pub fn read() -> Self {
+        let text = file().and_then(|file| std::fs::read_to_string(file).ok());
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    pub fn of(&self, host: &str) -> Known {
+        self.0.get(host).copied().unwrap_or_default()
+    }
+
+    pub fn learn(&mut self, host: &str, new: &Experience) {
+        self.0.entry(host.to_owned()).or_default().learn(new);
+        while self.0.len() > HOSTS_MAX {
+            self.0.pop_first();
+        }
+    }
+
+    /// Replaces the file.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn write(&self) -> Result<(), String> {
+        let file = file().ok_or("there is no home directory")?;
+        let said = |error: std::io::Error| format!("{}: {error}", file.display());
+        let folder = file.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder).map_err(said)?;
+        let text = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        let mut new = tempfile::NamedTempFile::new_in(folder).map_err(said)?;
+        new.write_all(&text).map_err(said)?;
+        new.persist(&file).map(drop).map_err(|error| said(error.error))
+    }
+}
+
+fn file() -> Option<PathBuf> {
+    let state = token::user_folder("XDG_STATE_HOME", ".local/state");
+    Some(state?.join("longhaul/circuits.json"))
+}
+
+/// Before anything is known: more than healthy circuits lose.
+const FIRST_MARGIN_PPM: u32 = 20_000;
+/// For a sender that is a little late now and then.
+const LEAST_MARGIN_PPM: u32 = 5_000;
+const MOST_MARGIN_PPM: u32 = 500_000;
+/// More is lost by a rate that the hosts cannot take, not by chance.
+const TOO_MUCH_PPM: u32 = 50_000;
+/// Keeps the file small.
+const HOSTS_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost(lost_ppm: u32) -> Experience {
+        Experience { lost_ppm, arrived: Rate::from_mbps(440) }
+    }
+
+    #[test]
+    fn the_margin_follows_what_was_lost() {
+        let mut known = Known::default();
+        assert_eq!(known.margin_ppm(), FIRST_MARGIN_PPM);
+        known.learn(&lost(0));
+        assert_eq!(known.margin_ppm(), LEAST_MARGIN_PPM);
+        known.learn(&lost(40_000));
+        assert_eq!(known.margin_ppm(), 10_000 + 2 * 10_000 + LEAST_MARGIN_PPM);
+        for _ in 0..40 {
+            known.learn(&lost(1_000));
+        }
+        assert!((6_000..8_000).contains(&known.margin_ppm()), "{known:?}");
+    }
+
+    #[test]
+    fn a_rate_that_lost_much_is_not_asked_for_again() {
+        let mut known = Known::default();
+        known.learn(&lost(200_000));
+        assert_eq!(known.max_rate_bps, Some(484_000_000));
+        known.learn(&lost(10_000));
+        assert_eq!(known.max_rate_bps, None);
+    }
+}

@@ -1,0 +1,164 @@
+//! A copy over a booked circuit, with the path over IP beside it (docs/circuits.md section 5).
+//!
+//! Lane 0 stays on IP and carries messages; the other lanes begin on the circuit, under the booking's
+//! vector, and go on over IP when it ends. The circuit is released the moment everything is sent.
+
+mod follow;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use longhaul_rate_control::Vector;
+use longhaul_units::{Duration, Instant};
+
+use crate::buffer::lock;
+
+pub(crate) use follow::Follower;
+
+/// Books circuits for a copy: the client of a booking service. Calls may take as long as a request
+/// to the service does.
+pub trait Circuits: fmt::Debug + Send + Sync {
+    /// Books for `wish`.
+    ///
+    /// # Errors
+    /// In words for people: why not, and what would be accepted.
+    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String>;
+
+    /// The vector of a booking as it stands now: the plan may have changed, and clocks drift.
+    ///
+    /// # Errors
+    /// In words for people.
+    fn renew(&self, booking: u64) -> Result<Vector, String>;
+
+    /// Gives back what is left of a booking.
+    ///
+    /// # Errors
+    /// In words for people.
+    fn release(&self, booking: u64) -> Result<(), String>;
+}
+
+/// What a copy wants of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitWish {
+    /// IP-layer bytes to be sent, headers included, if nothing is lost.
+    pub bytes: u64,
+    /// The peer's address on the circuit.
+    pub remote: IpAddr,
+    /// Round trip, as measured over IP: for so long a circuit is idle at its beginning, while the
+    /// peer's address is proven.
+    pub rtt: Duration,
+}
+
+/// A booking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitBooking {
+    /// Its number at the service.
+    pub id: u64,
+    /// The most that is safe to send, in this host's clock ([`longhaul_sys::clock::now`]).
+    pub vector: Vector,
+    /// IP-layer bytes that the booking can carry.
+    pub bytes: u64,
+    /// When it is planned to be done.
+    pub finish: Instant,
+}
+
+/// That a copy goes over a circuit, and which.
+#[derive(Clone, Debug)]
+pub struct CircuitOptions {
+    /// The service.
+    pub circuits: Arc<dyn Circuits>,
+    /// The server's address at the far end of the circuit; its address over IP unless told.
+    pub remote: Option<IpAddr>,
+    /// This host's address on the circuit. Unless told it is the address over IP, and so answers
+    /// come back over IP.
+    pub local: Option<IpAddr>,
+    /// Where no circuit is to be had the copy goes over IP; else it fails.
+    pub or_ip: bool,
+}
+
+/// What became of a circuit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitReport {
+    /// Number of the booking at the service.
+    pub booking: u64,
+    /// IP-layer bytes that it can carry.
+    pub booked_bytes: u64,
+    /// IP-layer bytes that the vector allowed from its start until the circuit was left.
+    pub allowed_bytes: u64,
+    /// IP-layer bytes sent on it.
+    pub sent_bytes: u64,
+    /// Packets sent on it.
+    pub packets_sent: u64,
+    /// Those of them known to be lost when it was left.
+    pub packets_lost: u64,
+    /// IP-layer bytes that its lanes sent over IP afterwards.
+    pub ip_bytes: u64,
+    /// Until it opened, from the start of the copy.
+    pub opened: Duration,
+    /// Until it was left.
+    pub left: Duration,
+    /// Until the service was told to take back what was left; `None` where the booking ran out, or
+    /// could not be released.
+    pub released: Option<Duration>,
+    /// Until it was planned to be done.
+    pub planned: Duration,
+}
+
+/// The thread that follows a booking, and what others may know of it.
+pub(crate) struct Circuit {
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread and the copy share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+    outcome: Mutex<Outcome>,
+}
+
+/// What is told at the end.
+#[derive(Clone, Default)]
+pub(crate) struct Outcome {
+    pub report: Option<CircuitReport>,
+    pub notices: Vec<String>,
+}
+
+impl Shared {
+    /// Waits for so long, or until the copy ends: then `true`.
+    pub fn pause(&self, time: Duration) -> bool {
+        let stopped = lock(&self.stopped);
+        let waited = self.changed.wait_timeout_while(stopped, time, |stopped| !*stopped);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    pub fn note(&self, notice: String) {
+        lock(&self.outcome).notices.push(notice);
+    }
+
+    pub fn report(&self, change: impl FnOnce(&mut Option<CircuitReport>)) {
+        change(&mut lock(&self.outcome).report);
+    }
+}
+
+impl Circuit {
+    /// Starts to follow.
+    pub fn start(follower: Follower) -> std::io::Result<Self> {
+        let shared = follower.shared();
+        let thread = std::thread::Builder::new().name("circuit".into());
+        let thread = thread.spawn(move || follower.run())?;
+        Ok(Self { shared, thread })
+    }
+
+    /// The copy is at its end: what is left of the booking is given back.
+    pub fn finish(self) -> Outcome {
+        *lock(&self.shared.stopped) = true;
+        self.shared.changed.notify_all();
+        // A panic there has been reported by the thread itself.
+        let _ = self.thread.join();
+        lock(&self.shared.outcome).clone()
+    }
+}

@@ -1,0 +1,299 @@
+//! From the wish to the tail: books, opens, follows, leaves.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use longhaul_engine::Path;
+use longhaul_rate_control::{Governor, Repair, Trc};
+use longhaul_session::Session;
+use longhaul_sys::clock;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_units::{Duration, Instant, LaneId};
+use longhaul_wire::OBJECT_HEADER_LEN;
+
+use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Shared};
+use crate::buffer::lock;
+use crate::carrier::Mailbox;
+use crate::connection::{LaneEnd, LaneRules, UdpLanes};
+use crate::hub::TransferHub;
+use crate::lane::LaneSocket;
+use crate::protection::object_tag_len;
+use crate::source::{SourceDriver, Wanted};
+
+/// What the thread works with.
+pub(crate) struct Follower {
+    pub options: CircuitOptions,
+    pub session: Arc<Session>,
+    pub hub: Arc<TransferHub>,
+    pub source: Arc<SourceDriver>,
+    /// Of the lanes that begin on the circuit.
+    pub mailboxes: Vec<Arc<Mailbox>>,
+    /// The path over IP.
+    pub ip: Arc<Mutex<Path>>,
+    /// Where the lanes on the circuit are put.
+    pub place: Arc<OnceLock<UdpLanes>>,
+    /// The server's lanes over IP, and this host's address towards it.
+    pub server: SocketAddr,
+    pub local: IpAddr,
+    pub idle_timeout: Duration,
+    /// When the copy began.
+    pub started: Instant,
+    pub shared: Arc<Shared>,
+}
+
+/// Why following ended.
+enum Left {
+    /// Everything is sent.
+    Sent,
+    /// The vector is over.
+    Over,
+    /// Nothing comes through.
+    Dead,
+    /// The copy ended.
+    Stopped,
+}
+
+impl Follower {
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    pub fn run(self) {
+        let Some(bytes) = self.await_size() else { return };
+        if bytes == 0 {
+            return self.source.deal_to(0..1);
+        }
+        match self.prepare(bytes) {
+            Ok((sockets, booking)) => self.follow(sockets, &booking),
+            Err(why) if self.options.or_ip => {
+                self.shared.note(format!("no circuit: {why}; the copy goes over IP"));
+                self.source.deal_to(0..1);
+            }
+            Err(why) => self.hub.fail(format!("no circuit: {why}")),
+        }
+    }
+
+    /// Bytes to be sent, once known; `None` when the copy ends before.
+    fn await_size(&self) -> Option<u64> {
+        let mut seen = (Wanted::NotLess(0), clock::now());
+        loop {
+            let wanted = self.source.wanted();
+            if wanted != seen.0 {
+                seen = (wanted, clock::now());
+            }
+            let settled = clock::now() - seen.1 > SIZE_PATIENCE;
+            match wanted {
+                Wanted::Exactly(bytes) => return Some(bytes),
+                Wanted::AtMost(bytes) if settled => return Some(bytes),
+                // The scan waits for room: so many files that their sizes are summed beside it.
+                Wanted::NotLess(found) if settled && found > 0 => {
+                    return Some(self.source.sum());
+                }
+                _ => {}
+            }
+            if self.shared.pause(GLANCE) {
+                return None;
+            }
+        }
+    }
+
+    /// Sockets for the lanes, and the booking.
+    fn prepare(&self, bytes: u64) -> Result<(Vec<LaneEnd>, CircuitBooking), String> {
+        if self.session.lanes < 2 {
+            return Err("the server grants no lane beside the one over IP".into());
+        }
+        let remote =
+            SocketAddr::new(self.options.remote.unwrap_or(self.server.ip()), self.server.port());
+        let local = self.options.local.unwrap_or_else(|| match (remote, self.local) {
+            (SocketAddr::V4(_), IpAddr::V6(_)) => Ipv4Addr::UNSPECIFIED.into(),
+            (SocketAddr::V6(_), IpAddr::V4(_)) => Ipv6Addr::UNSPECIFIED.into(),
+            (_, local) => local,
+        });
+        let sockets = (1..self.session.lanes).map(|lane| {
+            let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
+            socket.connect(remote)?;
+            Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
+        });
+        let sockets: Vec<LaneEnd> = sockets
+            .collect::<std::io::Result<_>>()
+            .map_err(|error| format!("cannot send from {local} to {remote}: {error}"))?;
+        let datagram = sockets.first().map_or(DATAGRAM_MAX, |(_, socket, _)| socket.datagram_max());
+        let wire = self.wire_bytes(bytes, datagram.min(DATAGRAM_MAX), remote);
+        let rtt = lock(&self.ip).rtt().smoothed();
+        let wish = CircuitWish { bytes: wire, remote: remote.ip(), rtt };
+        let booking = self.options.circuits.book(&wish)?;
+        if booking.vector.ranges().is_empty() {
+            let _ = self.options.circuits.release(booking.id);
+            return Err("what was booked is shorter than the clocks can be told apart".into());
+        }
+        Ok((sockets, booking))
+    }
+
+    /// IP-layer bytes of so many object bytes in datagrams of up to `datagram` bytes.
+    fn wire_bytes(&self, bytes: u64, datagram: u16, remote: SocketAddr) -> u64 {
+        let ip = if remote.is_ipv6() { 48 } else { 28 };
+        let overhead = OBJECT_HEADER_LEN + object_tag_len(self.session.protect);
+        let payload = u64::from(datagram).saturating_sub(overhead as u64).max(1);
+        let packets = bytes.div_ceil(payload);
+        bytes.saturating_add(packets.saturating_mul(overhead as u64 + ip))
+    }
+
+    fn follow(&self, sockets: Vec<LaneEnd>, booking: &CircuitBooking) {
+        let mut vector = booking.vector.clone();
+        // Groups are read and hashed by the time that the circuit opens.
+        self.source.deal_to(1..self.session.lanes);
+        let start = vector.start().unwrap_or_default();
+        let mut renewed = clock::now();
+        while clock::now() < start {
+            let wait = (start - clock::now()).min(RENEWAL);
+            if self.shared.pause(wait) {
+                self.release(booking);
+                return;
+            }
+            if start > clock::now()
+                && let Ok(newer) = self.options.circuits.renew(booking.id)
+            {
+                (vector, renewed) = (newer, clock::now());
+            }
+        }
+        let opened = clock::now();
+        let rtt = lock(&self.ip).rtt().smoothed();
+        let trc = Box::new(Trc::new(opened, vector.clone(), PACKET));
+        let path = Path::new(opened, trc, Governor::new(opened), rtt, opened.as_nanos());
+        let (repair, idle_timeout) = (Repair::Continuous, self.idle_timeout);
+        let rules = LaneRules { repair, idle_timeout, punctual: true };
+        let (hub, boxes) = (self.hub.clone(), self.mailboxes.clone());
+        let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
+        let lanes = match lanes {
+            Ok(lanes) => self.place.get_or_init(|| lanes),
+            Err(error) => {
+                self.release(booking);
+                return self.hub.fail(error.to_string());
+            }
+        };
+        let left = self.watch(lanes, booking, &mut vector, renewed);
+        let end = clock::now();
+        lanes.go(&self.ip, self.server, || self.way_back());
+        if matches!(left, Left::Dead) {
+            self.shared.note(format!(
+                "nothing came through the circuit for {} s: the copy went on over IP",
+                DEAD.as_secs()
+            ));
+        }
+        let released = match left {
+            Left::Over => None,
+            Left::Sent | Left::Dead | Left::Stopped => {
+                self.release(booking).then(|| clock::now() - self.started)
+            }
+        };
+        self.shared.report(|report| {
+            *report = Some(CircuitReport {
+                booking: booking.id,
+                booked_bytes: booking.bytes,
+                allowed_bytes: vector.bytes_within(Instant::ZERO, end),
+                sent_bytes: 0,
+                packets_sent: 0,
+                packets_lost: 0,
+                ip_bytes: 0,
+                opened: opened - self.started,
+                left: end - self.started,
+                released,
+                planned: booking.finish - self.started,
+            });
+        });
+        // What came late is counted, too.
+        while !self.shared.pause(RENEWAL) {}
+        let (on_circuit, over_ip) = lanes.split();
+        self.shared.report(|report| {
+            if let Some(report) = report {
+                report.sent_bytes = on_circuit.bytes_sent;
+                report.packets_sent = on_circuit.packets_sent;
+                report.packets_lost = on_circuit.lost.network;
+                report.ip_bytes = over_ip.bytes_sent;
+            }
+        });
+    }
+
+    /// Until the circuit is of no more use.
+    fn watch(
+        &self,
+        lanes: &UdpLanes,
+        booking: &CircuitBooking,
+        vector: &mut longhaul_rate_control::Vector,
+        mut renewed: Instant,
+    ) -> Left {
+        let mut heard = (0, clock::now());
+        let mut sent_before = false;
+        loop {
+            if self.shared.pause(GLANCE) {
+                return Left::Stopped;
+            }
+            let now = clock::now();
+            // Seen twice: a group may be on its way from one account to the other.
+            let sent = self.source.is_sent();
+            if sent && sent_before {
+                return Left::Sent;
+            }
+            sent_before = sent;
+            if vector.end().is_none_or(|end| end <= now) {
+                return Left::Over;
+            }
+            // Nothing is answered where nothing is under way: between ranges, or when the sink has no
+            // room.
+            let (received, idle) = (lanes.received(), lock(lanes.path()).in_flight() == 0);
+            if received != heard.0 || idle {
+                heard = (received, now);
+            } else if now - heard.1 > DEAD {
+                return Left::Dead;
+            }
+            if now - renewed > RENEWAL {
+                renewed = now;
+                // Unreachable for a while, it may be reached again; the vector holds all the same.
+                if let Ok(newer) = self.options.circuits.renew(booking.id)
+                    && newer != *vector
+                {
+                    let now = clock::now();
+                    let trc = Box::new(Trc::new(now, newer.clone(), PACKET));
+                    lock(lanes.path()).set_controller(now, trc);
+                    *vector = newer;
+                }
+            }
+        }
+    }
+
+    /// A socket on the path over IP, where that of the circuit cannot be used there.
+    fn way_back(&self) -> Option<UdpSocket> {
+        let remote = self.options.remote.unwrap_or(self.server.ip());
+        if self.options.local.is_none() && remote.is_ipv4() == self.server.is_ipv4() {
+            return None;
+        }
+        let socket =
+            UdpSocket::bind(SocketAddr::new(self.local, 0), &UdpOptions::default()).ok()?;
+        socket.connect(self.server).ok()?;
+        Some(socket)
+    }
+
+    fn release(&self, booking: &CircuitBooking) -> bool {
+        let released = self.options.circuits.release(booking.id);
+        if let Err(why) = &released {
+            let id = booking.id;
+            self.shared.note(format!("booking {id} is not released, it ends by itself: {why}"));
+        }
+        released.is_ok()
+    }
+}
+
+/// How often is looked whether everything is sent: what the circuit idles at most behind that is
+/// twice as long.
+const GLANCE: Duration = Duration::from_millis(4);
+/// Without news for so long the size is as well known as it will be before data flows.
+const SIZE_PATIENCE: Duration = Duration::from_millis(500);
+/// How often the service is asked whether the plan is still the same, and what time it is there:
+/// clocks drift apart by a millisecond or two in that time.
+const RENEWAL: Duration = Duration::from_secs(20);
+/// A circuit that brings no answer for so long carries nothing: set up late, or not at all.
+const DEAD: Duration = Duration::from_secs(3);
+/// Largest packet on most circuits, for bursts.
+const PACKET: u64 = 1500;
+/// The largest size that the search for the path MTU tries.
+const DATAGRAM_MAX: u16 = 8972;

@@ -1,0 +1,123 @@
+//! Copies over booked circuits: loopback addresses stand for the circuit and for IP.
+
+mod follow;
+
+use std::fs;
+use std::net::SocketAddr;
+
+use longhaul_circuits::api::State;
+use longhaul_circuits::client::Client;
+
+use crate::program::{Ended, Program};
+use crate::test::{Test, limited, token};
+use crate::trees::{assert_same, noise};
+
+/// A booking service with one link from `a` to `b`.
+fn book_keeper<'t>(test: &'t Test, capacity: &str) -> (Program<'t>, String) {
+    let config = format!(
+        "store = \"{}\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \
+         \"{capacity}\"\n[[project]]\nname = \"p\"\n[[access]]\ntoken_file = \"{}\"\nproject = \
+         \"p\"\nrole = \"operator\"\n",
+        test.path("book.db").display(),
+        test.path("token").display(),
+    );
+    fs::write(test.path("circuits.toml"), config).unwrap();
+    let words = ["circuits", "serve", "--config", "circuits.toml", "--listen", "127.0.0.1:0"];
+    let mut service = Program::start(test, &words);
+    let line = service.says("listening on http://");
+    let url = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
+    (service, url.to_owned())
+}
+
+fn client(url: &str) -> Client {
+    Client::new(url, &token(1).to_string()).unwrap()
+}
+
+fn copy(test: &Test, url: &str, server: SocketAddr, words: &[&str]) -> Ended {
+    let circuit = format!("{url}/a/b");
+    let to = format!("lh://127.0.0.1:{}/copy", server.port());
+    let fixed = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "here/file", &to];
+    Program::cp(test, &[words, &fixed].concat()).end()
+}
+
+#[test]
+fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(5, 8_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "20Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        // Twice the time is booked: however busy this machine is, some of it is left.
+        let ended = copy(test, &url, at, &["--margin", "100"]);
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let json = ended.json();
+        let circuit = &json["circuit"];
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 8_000_000, "{ended:?}");
+        assert!(circuit["released_seconds"].as_f64().is_some(), "{ended:?}");
+        assert_eq!(json["bottleneck"], "reservation");
+        let booking = client(&url).show(circuit["booking"].as_u64().unwrap()).unwrap();
+        assert_eq!(booking.state, State::Released);
+        assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
+        // What this one lost is known to the next.
+        let known = fs::read_to_string(test.path(".local/state/longhaul/circuits.json")).unwrap();
+        assert!(known.contains("127.0.0.1"), "{known}");
+    });
+}
+
+#[test]
+fn what_the_booking_does_not_cover_goes_over_ip() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(6, 6_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        // The circuit ends at another host, so to say: nothing listens there.
+        let words = ["--circuit-to", "127.0.0.3", "--margin", "0"];
+        let circuit = format!("{url}/a/b");
+        let to = format!("lh://127.0.0.1:{}/copy", at.port());
+        let fixed = ["--circuit", &circuit, "here/file", &to];
+        let bound_elsewhere = Program::cp(test, &[&words[..], &fixed].concat());
+        let ended = bound_elsewhere.end();
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+    });
+}
+
+#[test]
+fn a_copy_without_its_circuit_fails_or_goes_over_ip_as_asked() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(7, 3_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "1Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let too_soon = ["--deadline", "+2s"];
+        let refused = copy(test, &url, at, &too_soon);
+        refused.assert_failed("no circuit: ");
+        assert!(!test.there("copy").exists());
+        let ended = copy(test, &url, at, &[&too_soon[..], &["--circuit-or-ip"]].concat());
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let json = ended.json();
+        assert!(json.get("circuit").is_none(), "{json}");
+        assert!(json["notices"].to_string().contains("goes over IP"), "{json}");
+        assert!(client(&url).list(true, None).unwrap().bookings.is_empty());
+    });
+}
+
+#[test]
+fn a_copy_that_is_stopped_gives_its_circuit_back() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(8, 20_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "2Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let circuit = format!("{url}/a/b");
+        let to = format!("lh://127.0.0.1:{}/copy", at.port());
+        let words = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "here/file", &to];
+        let copying = Program::cp(test, &words);
+        let service = client(&url);
+        let id = crate::test::until("a booking", || {
+            service.list(false, None).unwrap().bookings.first().map(|booking| booking.id)
+        });
+        copying.signal(rustix::process::Signal::INT);
+        copying.end().assert_failed("stopped");
+        assert_eq!(service.show(id).unwrap().state, State::Released);
+    });
+}
