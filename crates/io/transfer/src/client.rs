@@ -347,7 +347,7 @@ impl Running {
                 };
                 circuit = Some(Circuit::start(follower).map_err(local)?);
             }
-            Lanes::Udp(lanes)
+            Lanes::Udp(Box::new(lanes))
         };
         let workers = start_side(&side, &hub).map_err(local)?;
         Ok(Self {

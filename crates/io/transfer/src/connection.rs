@@ -26,7 +26,7 @@ use crate::tcp::TcpLanes;
 
 /// What carries a connection: one or the other, with one face.
 pub(crate) enum Lanes {
-    Udp(UdpLanes),
+    Udp(Box<UdpLanes>),
     Tcp(TcpLanes),
 }
 

@@ -237,7 +237,8 @@ impl Server<'_> {
             let path = path(profile, rate, INITIAL_RTT)?;
             let repair = profile.repair;
             let rules = LaneRules { repair, idle_timeout: idle, punctual: false };
-            UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes).map(Lanes::Udp)
+            let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes);
+            lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
             Ok(mut lanes) => {

@@ -234,6 +234,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         // The real disk is not what this is about.
         fsync: Fsync::Never { boot: [0; 16] },
         idle_timeout: PATIENCE,
+        circuit: None,
     }
 }
 
