@@ -142,9 +142,8 @@ impl Follower {
         let mut vector = booking.vector.clone();
         // Groups are read and hashed by the time that the circuit opens.
         self.source.deal_to(1..self.session.lanes);
-        let start = vector.start().unwrap_or_default();
         let mut renewed = clock::now();
-        while clock::now() < start {
+        while let Some(start) = vector.start().filter(|start| *start > clock::now()) {
             let wait = (start - clock::now()).min(RENEWAL);
             if self.shared.pause(wait) {
                 self.release(booking);
