@@ -80,10 +80,9 @@ mod tests {
         assert_eq!(first.error(), Duration::from_micros(700));
         let second = ServiceClock::between(told(6), tick, at(900), at(1_100));
         let both = second.within(first);
-        assert!(both.error() < Duration::from_micros(400), "{both:?}");
-        let here = both.here(told(8));
-        let lies_between = [at(8 * 1000 - 4700 - 800), at(8 * 1000 - 4700 + 800)];
-        assert!(lies_between[0] < here && here < lies_between[1], "{here:?}");
+        // The offset is 4.9 to 5.7 ms more than a thousand seconds.
+        assert_eq!(both.error(), Duration::from_micros(400));
+        assert_eq!(both.here(told(8)), at(2_700));
         // A clock that was set: the older answer is no longer true.
         let set = ServiceClock::between(told(900), tick, at(1_300), at(1_400));
         assert_eq!(set.within(both), set);
