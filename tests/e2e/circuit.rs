@@ -70,15 +70,30 @@ fn what_the_booking_does_not_cover_goes_over_ip() {
         fs::write(test.here("file"), noise(6, 6_000_000)).unwrap();
         let (_service, url) = book_keeper(test, "50Mbps");
         let (_server, at) = Program::serve(test, "[::]:0", &[]);
-        // The circuit ends at another host, so to say: nothing listens there.
-        let words = ["--circuit-to", "127.0.0.3", "--margin", "0"];
-        let circuit = format!("{url}/a/b");
-        let to = format!("lh://127.0.0.1:{}/copy", at.port());
-        let fixed = ["--circuit", &circuit, "here/file", &to];
-        let bound_elsewhere = Program::cp(test, &[&words[..], &fixed].concat());
-        let ended = bound_elsewhere.end();
+        // The part of the rate that is left unused is missing at the end.
+        let ended = copy(test, &url, at, &["--margin", "0"]);
         ended.assert_succeeded();
         assert_same(&test.here("file"), &test.there("copy"));
+        let circuit = &ended.json()["circuit"];
+        assert!(circuit["ip_bytes"].as_u64().unwrap() > 0, "{ended:?}");
+        assert!(circuit["released_seconds"].is_null(), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_circuit_that_carries_nothing_is_left() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(9, 6_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "4Mbps");
+        // Nobody listens at the far end of the circuit.
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let ended = copy(test, &url, at, &[]);
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let json = ended.json();
+        assert!(json["notices"].to_string().contains("nothing came through"), "{json}");
+        let booking = json["circuit"]["booking"].as_u64().unwrap();
+        assert_eq!(client(&url).show(booking).unwrap().state, State::Released);
     });
 }
 
