@@ -88,6 +88,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         root: root.to_owned(),
         tokens: vec![token(1)],
+        socket_buffer: None,
         once: false,
         allow_read: true,
         allow_write: true,

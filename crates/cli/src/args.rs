@@ -166,6 +166,9 @@ pub struct ServeArgs {
     /// Clients may copy to here; without --allow-read, only that
     #[arg(long)]
     pub allow_write: bool,
+    /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
+    #[arg(long, value_name = "SIZE")]
+    pub socket_buffer: Option<Bytes>,
 }
 
 /// `longhaul keys`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul_objects::Fsync;
 use longhaul_session::Token;
-use longhaul_units::Rate;
+use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{Bottleneck, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
@@ -91,6 +91,8 @@ pub struct ServeOptions {
     pub allow_read: bool,
     /// Clients may copy to here.
     pub allow_write: bool,
+    /// Bytes of the UDP sockets' buffers, each way; what suits fast paths unless told.
+    pub socket_buffer: Option<Bytes>,
     /// Connections at a time.
     pub connections_max: usize,
     /// Time without a sign of the peer after which it is given up.

@@ -83,6 +83,10 @@ pub fn serve(
     let address = listener.local_addr()?;
     let mut udp_options = UdpOptions::default();
     udp_options.reuse_port = true;
+    if let Some(size) = options.socket_buffer {
+        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
+    }
     let udp = Arc::new(UdpSocket::bind(address, &udp_options).map_err(listen("UDP"))?);
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));

@@ -77,9 +77,6 @@ impl Contender for Longhaul {
         if self.profile.needs_rate && job.rate.is_none() {
             return Err(Failure::unsuitable(format!("{} has to be told a rate", self.name)));
         }
-        if job.socket_buffer.is_some() {
-            return Err(Failure::unsuitable("it chooses its socket buffers itself"));
-        }
         let mut session = Session::new(testbed, job)?;
         let files = Files::new(&session)?;
         let token = session.folder().join("token");
@@ -93,6 +90,9 @@ impl Contender for Longhaul {
         let at = std::net::SocketAddr::new(session.address(End::Receiver), PORT).to_string();
         let mut serve = command(&["serve", "--quiet", "--once", "--listen", &at]);
         serve.args([OsStr::new("--root"), files.target().as_ref()]);
+        if let Some(size) = job.socket_buffer {
+            serve.args(["--socket-buffer", &size.to_string()]);
+        }
         let server = session.start(End::Receiver, serve)?;
         session.listening(server, PORT)?;
         let mut cp = command(&["cp", "--json", "--quiet", "--profile", self.profile.name]);

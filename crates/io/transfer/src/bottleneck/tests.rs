@@ -211,6 +211,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         root: root.to_owned(),
         tokens: vec![Token::from_random([1; 16])],
+        socket_buffer: None,
         once: false,
         allow_read: true,
         allow_write: true,

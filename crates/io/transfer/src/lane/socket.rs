@@ -52,10 +52,12 @@ impl LaneSocket {
                 socket.connect(remote)?;
                 *peer = remote;
             }
-            Self::Shared(_, local) => {
+            Self::Shared(shared, local) => {
                 // A connected socket takes precedence over the server's on the same port.
                 let mut options = UdpOptions::default();
                 options.reuse_port = true;
+                options.receive_buffer = shared.receive_buffer().asked;
+                options.send_buffer = shared.send_buffer().asked;
                 let socket = UdpSocket::bind(*local, &options)?;
                 socket.connect(remote)?;
                 *self = Self::Own(socket, remote);
