@@ -38,7 +38,9 @@ pub mod topology;
 
 pub use emulator::{DirectionRecord, DirectionStats, LatenessSummary, LinkRecord, LinkStats, Loss};
 pub use packet::Flow;
-pub use testbed::{Cleaned, Host, Testbed, TestbedError, TestbedOptions, clean_up};
+pub use testbed::{
+    Cleaned, Host, Place, Testbed, TestbedError, TestbedOptions, clean_up, shared_folder,
+};
 pub use topology::{
     Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LinkSpec, Marking, Node, Outage,
     PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time, parse_time_up_to,

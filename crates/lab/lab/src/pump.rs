@@ -2,8 +2,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::Duration;
 
 use longhaul_sys::clock;
@@ -38,6 +40,14 @@ pub struct Transferred {
     pub segments_sent: u64,
     /// Segments sent again.
     pub segments_resent: u64,
+}
+
+/// Connections that send until this is dropped.
+#[derive(Debug)]
+pub struct Pumping {
+    flow: Arc<Flow>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl TcpPump {
@@ -104,6 +114,22 @@ impl TcpPump {
         Ok(moved)
     }
 
+    /// Sends from one host to another until what this returns is dropped.
+    ///
+    /// # Errors
+    /// Those of [`TcpPump::goodput`], and of starting threads.
+    pub fn start(&self, from: &Host, to: &Host) -> io::Result<Pumping> {
+        let flow = Arc::new(Flow::new(u64::MAX, clock::now() + PATIENCE));
+        let pairs = self.connect(from, to, &flow)?;
+        let (stop, stopped) = channel();
+        let (block, own) = (self.block, flow.clone());
+        let thread = std::thread::Builder::new().name("pump".into()).spawn(move || {
+            // Nothing is ever sent: the other end is dropped when it is time.
+            own.run(block, &pairs, || stopped.recv()).map(|_| ())
+        })?;
+        Ok(Pumping { flow, stop: Some(stop), thread: Some(thread) })
+    }
+
     /// Pairs of sending and receiving ends, under the congestion control asked for.
     fn connect(
         &self,
@@ -136,7 +162,25 @@ impl TcpPump {
     }
 }
 
+impl Pumping {
+    /// Bytes that have arrived.
+    pub fn received(&self) -> u64 {
+        self.flow.received.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Pumping {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // Connections that broke show in what was received.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// What the threads of one run share.
+#[derive(Debug)]
 struct Flow {
     deadline: Instant,
     /// Bytes that no connection has taken yet.

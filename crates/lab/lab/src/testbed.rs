@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 pub use self::error::TestbedError;
 use self::keeper::{Keeper, pin};
-pub use self::leftovers::{Cleaned, clean_up};
+pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
 use self::leftovers::{Registration, TAG};
 use self::quota::Quota;
 use crate::emulator::{Emulator, End, LinkSetup, LinkStats, Loss};
@@ -239,6 +239,11 @@ impl Testbed {
     /// Whether packets are still carried; when not, [`Testbed::close`] says why.
     pub fn is_running(&self) -> bool {
         self.emulator.is_running()
+    }
+
+    /// Kills all commands, and what they have started in turn.
+    pub fn end_commands(&self) {
+        self.registration.kill_inside();
     }
 
     /// Ends the testbed and tells whether packets were carried until now.

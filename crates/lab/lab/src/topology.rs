@@ -3,7 +3,7 @@
 mod builtin;
 mod conditions;
 mod describe;
-pub(crate) mod quantity;
+pub mod quantity;
 
 use std::time::Duration;
 

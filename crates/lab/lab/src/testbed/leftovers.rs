@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +43,27 @@ pub struct Cleaned {
     pub folders: usize,
 }
 
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In memory: /dev/shm.
+    Memory,
+    /// On disk: /var/tmp, since /tmp is in memory on many hosts.
+    Disk,
+}
+
+/// A new folder for files that several testbeds share; servers that give up root may go through it.
+/// It is removed when it is dropped, and by [`clean_up`] when this process was killed.
+///
+/// # Errors
+/// Those of making a folder.
+pub fn shared_folder(place: Place) -> io::Result<TempDir> {
+    let Owner { pid, started } = Owner::this()?;
+    let prefix = format!("{PREFIX}{pid}-{started}-files-");
+    let mode = fs::Permissions::from_mode(0o755);
+    tempfile::Builder::new().prefix(&prefix).permissions(mode).tempdir_in(place.path())
+}
+
 /// Kills the processes and removes the names that testbeds of dead processes have left behind.
 /// Their namespaces, devices and addresses end with that.
 ///
@@ -53,7 +75,7 @@ pub fn clean_up() -> io::Result<Cleaned> {
     cleaned.processes = kill_marked(orphaned)?;
     cleaned.groups = quota::remove(|name| name.strip_prefix(PREFIX).is_some_and(orphaned));
     cleaned.names = remove_named(Path::new(NAMES), orphaned, fs::remove_file);
-    for place in scratch_places() {
+    for place in file_places() {
         cleaned.folders += remove_named(&place, orphaned, fs::remove_dir_all);
     }
     Ok(cleaned)
@@ -62,9 +84,7 @@ pub fn clean_up() -> io::Result<Cleaned> {
 impl Registration {
     pub(super) fn new() -> io::Result<Self> {
         static TESTBEDS: AtomicU64 = AtomicU64::new(0);
-        let pid = std::process::id();
-        let owner = Owner { pid, started: started(pid)? };
-        Ok(Self { owner, number: TESTBEDS.fetch_add(1, Ordering::Relaxed) })
+        Ok(Self { owner: Owner::this()?, number: TESTBEDS.fetch_add(1, Ordering::Relaxed) })
     }
 
     /// What the environment of commands bears under [`TAG`].
@@ -104,7 +124,7 @@ impl Registration {
         let make = |place: &PathBuf| {
             tempfile::Builder::new().prefix(&self.group("files-")).tempdir_in(place)
         };
-        let [memory, temporary] = scratch_places();
+        let [memory, temporary, _] = file_places();
         make(&memory).or_else(|_| make(&temporary))
     }
 
@@ -130,7 +150,21 @@ impl Drop for Registration {
     }
 }
 
+impl Place {
+    fn path(self) -> &'static Path {
+        Path::new(match self {
+            Self::Memory => "/dev/shm",
+            Self::Disk => "/var/tmp",
+        })
+    }
+}
+
 impl Owner {
+    fn this() -> io::Result<Self> {
+        let pid = std::process::id();
+        Ok(Self { pid, started: started(pid)? })
+    }
+
     fn is_alive(self) -> bool {
         started(self.pid).is_ok_and(|started| started == self.started)
     }
@@ -152,9 +186,9 @@ fn started(pid: u32) -> io::Result<u64> {
     started.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Where folders of files may be; the first is in memory.
-fn scratch_places() -> [PathBuf; 2] {
-    ["/dev/shm".into(), std::env::temp_dir()]
+/// Where folders of files may be.
+fn file_places() -> [PathBuf; 3] {
+    [Place::Memory.path().into(), std::env::temp_dir(), Place::Disk.path().into()]
 }
 
 /// Removes what bears a mark that is wanted in a folder, and tells how many there were.

@@ -260,6 +260,18 @@ fn scratch_folders_go_with_their_owner() {
 }
 
 #[test]
+fn shared_folders_need_no_testbed() {
+    for place in [Place::Memory, Place::Disk] {
+        let folder = shared_folder(place).unwrap();
+        let path = folder.path().to_owned();
+        clean_up().unwrap();
+        assert!(path.exists(), "its owner is alive");
+        drop(folder);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
 fn commands_keep_to_their_cores_and_quota() {
     let mut topology = link_of("");
     topology.nodes[1].cores = vec![0];

@@ -1,3 +1,5 @@
+//! Quantities as configuration files have them: text with a unit, for `deserialize_with`.
+
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -6,7 +8,10 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 /// A quantity written as text, like `"1Gbps"`.
-pub(crate) fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+///
+/// # Errors
+/// What the type expects, and the text.
+pub fn required<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -16,7 +21,10 @@ where
 }
 
 /// A quantity that may be absent.
-pub(crate) fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+///
+/// # Errors
+/// Those of [`required`].
+pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
@@ -25,12 +33,18 @@ where
 }
 
 /// A time, as [`parse_time`] reads it.
-pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+///
+/// # Errors
+/// Those of [`parse_time`].
+pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_time(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
 /// A time that may be absent.
-pub(crate) fn optional_time<'de, D>(deserializer: D) -> Result<Option<Duration>, D::Error>
+///
+/// # Errors
+/// Those of [`parse_time`].
+pub fn optional_time<'de, D>(deserializer: D) -> Result<Option<Duration>, D::Error>
 where
     D: Deserializer<'de>,
 {
