@@ -2,6 +2,7 @@
 
 pub mod args;
 mod check;
+mod experiments;
 mod path;
 mod peers;
 mod summary;
@@ -18,6 +19,9 @@ use crate::output::Output;
 /// The exit status is that of the command that was run, where one was.
 pub(crate) fn run(args: &LabArgs, output: &Output) -> Result<ExitCode, Failure> {
     match &args.command {
+        LabCommand::List(args) => experiments::list(args, output).map(|()| ExitCode::SUCCESS),
+        LabCommand::Run(args) => experiments::run_all(args, output),
+        LabCommand::Report(args) => experiments::report(args, output).map(|()| ExitCode::SUCCESS),
         LabCommand::Path(args) => path::run(args, output),
         LabCommand::Check(args) => check::run(args, output).map(|()| ExitCode::SUCCESS),
         LabCommand::Peers(args) => peers::run(args, output).map(|()| ExitCode::SUCCESS),

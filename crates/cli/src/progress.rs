@@ -111,7 +111,7 @@ pub(crate) fn milliseconds(time: Duration) -> String {
 }
 
 /// Hours, minutes and seconds, as many as needed.
-fn clock(time: Duration) -> String {
+pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
         (0, 0, s) => format!("{s} s"),

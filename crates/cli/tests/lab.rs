@@ -43,6 +43,7 @@ fn impossible_paths_are_usage_errors() {
         (&["topologies", "moon"], "no topology is called moon"),
         (&["check", "moon"], "no check is called"),
         (&["peers", "moon"], "no contender is called \"moon\"; known are auto"),
+        (&["run", "moon"], "no experiment is called moon; known are long-haul-matrix"),
     ] {
         let output = lab(words);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));

@@ -20,6 +20,12 @@ pub struct LabArgs {
 /// What `longhaul lab` does.
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
+    /// List the experiments that come with the program
+    List(ListArgs),
+    /// Run experiments, or what is left of them
+    Run(RunArgs),
+    /// Draw what was measured, beside what the papers found, as one HTML page
+    Report(ReportArgs),
     /// Run commands with an emulated path between them
     Path(Box<PathArgs>),
     /// Measure whether the emulated paths do what they promise
@@ -31,6 +37,51 @@ pub enum LabCommand {
         /// The one to show, as a file for `lab path --topology`
         name: Option<String>,
     },
+}
+
+/// `longhaul lab list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// Folder of results [default: longhaul/lab where the user's data are]
+    #[arg(long, value_name = "FOLDER")]
+    pub results: Option<PathBuf>,
+}
+
+/// `longhaul lab run`.
+///
+/// Makes each run of an experiment on a testbed of its own and keeps it at once. Runs that are
+/// there already are not made again, so that an experiment that was interrupted goes on where it
+/// was; contenders that were absent or failed are tried again. A contender that hangs is ended and
+/// recorded as such. Needs what `lab path` needs, and a machine that does little else.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct RunArgs {
+    /// Experiments by name (see `lab list`), `all`, or files
+    #[arg(required = true, value_name = "NAME|FILE")]
+    pub experiments: Vec<String>,
+    /// Fewer cells and repeats, fewer bytes
+    #[arg(long)]
+    pub quick: bool,
+    /// Make all runs anew; earlier results are kept under another name
+    #[arg(long)]
+    pub fresh: bool,
+    /// Folder of results [default: longhaul/lab where the user's data are]
+    #[arg(long, value_name = "FOLDER")]
+    pub results: Option<PathBuf>,
+}
+
+/// `longhaul lab report`.
+///
+/// Writes one HTML page that needs nothing else: for each experiment that has results the
+/// question, its source, what that found beside what was measured here, and figures.
+#[derive(Args, Debug)]
+pub struct ReportArgs {
+    /// Folder of results [default: longhaul/lab where the user's data are]
+    #[arg(long, value_name = "FOLDER")]
+    pub results: Option<PathBuf>,
+    /// Where the page is written
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    pub output: PathBuf,
 }
 
 /// `longhaul lab path`.
@@ -199,6 +250,12 @@ Examples:
   longhaul lab peers --install
   longhaul lab peers --install rsync-ssh                 with the server of ssh
   longhaul lab peers --json | jq -r '.peers[] | select(.absent) | .name'";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  longhaul lab run long-haul-matrix --quick && longhaul lab report
+  longhaul lab run all --quick --results /tmp/lab && longhaul lab report --results /tmp/lab
+  longhaul lab run mine.toml";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:

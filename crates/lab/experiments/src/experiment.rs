@@ -1,0 +1,494 @@
+//! Experiments as data: what is asked, on which testbed, what is varied, who competes, what is
+//! plotted, and what the source of the question had found.
+
+mod builtin;
+mod parameter;
+mod plan;
+mod setup;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_lab::Topology;
+use longhaul_lab::topology::quantity;
+use longhaul_units::{Bytes, Rate};
+use serde::Deserialize;
+use toml::Spanned;
+
+pub use self::builtin::Builtin;
+pub use self::parameter::Parameter;
+pub use self::plan::{Cell, Plan, Run};
+pub use self::setup::Setup;
+use crate::measure::Measure;
+
+/// A question and how it is put to the machine. Read from TOML by [`Experiment::parse`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name on the command line: letters, digits and hyphens.
+    pub name: String,
+    /// Above its part of the report.
+    pub title: String,
+    /// What it asks, in a sentence or two.
+    pub question: String,
+    /// Where the question comes from: paper, section, figure or table.
+    pub source: String,
+    /// What a reader should know about how this differs from the source.
+    #[serde(default)]
+    pub note: String,
+    /// Runs of each contender in each cell of the sweep.
+    pub repeats: u32,
+    /// A built-in topology by name.
+    topology: Option<Spanned<String>>,
+    /// A topology of its own.
+    testbed: Option<Topology>,
+    /// Who competes.
+    pub contenders: Vec<Competitor>,
+    /// What each of them has to do.
+    pub job: JobSpec,
+    /// What is varied; cells of the sweep are all combinations.
+    #[serde(default, rename = "axis")]
+    pub axes: Vec<Axis>,
+    /// TCP connections that are there all the time.
+    pub cross: Option<Cross>,
+    /// Watches what the scheduler does there.
+    pub watch: Option<Watch>,
+    /// What is different with `--quick`, beside the axes' own shorter lists.
+    #[serde(default)]
+    pub quick: Quick,
+    /// What is drawn.
+    #[serde(default, rename = "plot")]
+    pub plots: Vec<PlotSpec>,
+    /// What the source found, beside what is to be looked at here.
+    #[serde(default, rename = "finding")]
+    pub findings: Vec<Finding>,
+}
+
+/// A contender and how it is asked to run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Competitor {
+    /// As the registry of contenders knows it.
+    pub name: Spanned<String>,
+    /// In reports; the name unless told.
+    label: Option<String>,
+    /// Rate that it is told, where it takes one.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub rate: Option<Rate>,
+}
+
+impl Competitor {
+    /// What it is called in results and reports.
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(self.name.get_ref())
+    }
+}
+
+/// The transfer that is measured.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Sending node; the first unless told.
+    pub from: Option<String>,
+    /// Receiving node; the last unless told.
+    pub to: Option<String>,
+    /// Link whose queue is observed, and that axes change; the first unless told. Its forward
+    /// direction is the transfer's.
+    pub link: Option<String>,
+    /// How much is moved.
+    #[serde(deserialize_with = "quantity::required")]
+    pub bytes: Bytes,
+    /// From where to where.
+    #[serde(default)]
+    pub medium: Source,
+    /// Bytes that a contender handles at a time, where it can be told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub block: Option<Bytes>,
+    /// Socket buffers, where a contender can be told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub socket_buffer: Option<Bytes>,
+    /// After this a run is ended and recorded as unfinished.
+    #[serde(deserialize_with = "quantity::time")]
+    pub patience: Duration,
+}
+
+/// Where data come from and go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Source {
+    /// Made up and thrown away.
+    #[default]
+    Memory,
+    /// Files in memory (/dev/shm): a file system without a disk.
+    Ramdisk,
+    /// Files on disk (/var/tmp).
+    Disk,
+}
+
+/// One thing that is varied.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// What the values are.
+    pub sets: Parameter,
+    /// As text, in the order in which they are drawn.
+    pub values: Vec<Spanned<String>>,
+    /// Those of them that `--quick` takes; all unless told.
+    pub quick: Option<Vec<Spanned<String>>>,
+}
+
+/// Long-lived TCP connections beside the transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cross {
+    /// The kernel's name of their congestion control.
+    pub congestion_control: String,
+    /// How many.
+    pub flows: u16,
+    /// Sending node.
+    pub from: String,
+    /// Receiving node.
+    pub to: String,
+    /// From their start to the transfer's.
+    #[serde(deserialize_with = "quantity::time")]
+    pub settle: Duration,
+}
+
+/// Where context switches are recorded, and losses timed to the millisecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// The core on which receiver and load compete.
+    pub core: usize,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    /// In place of the job's.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub bytes: Option<Bytes>,
+    /// In place of the experiment's.
+    pub repeats: Option<u32>,
+    /// In place of the job's.
+    #[serde(default, deserialize_with = "quantity::optional_time")]
+    pub patience: Option<Duration>,
+}
+
+/// A figure of the report.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotSpec {
+    /// Above it.
+    pub title: String,
+    /// What it shows.
+    #[serde(default)]
+    pub shows: Shows,
+    /// To the right.
+    #[serde(default)]
+    pub x: Parameter,
+    /// Upwards.
+    #[serde(default)]
+    pub y: Measure,
+    /// What tells lines apart.
+    #[serde(default)]
+    pub lines: Parameter,
+    /// What tells panels apart.
+    pub panels: Option<Parameter>,
+    /// Logarithmic upwards.
+    #[serde(default)]
+    pub log: bool,
+    /// Only cells with these values.
+    #[serde(default)]
+    pub only: BTreeMap<Parameter, String>,
+}
+
+/// What a figure shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shows {
+    /// Medians of a measure over a parameter.
+    #[default]
+    Medians,
+    /// What arrived in each tenth of a second of the first repeat.
+    Series,
+    /// Time slices that the scheduler gave the load on the watched core.
+    TimeSlices,
+    /// Times between losses at the receiver.
+    LossFree,
+}
+
+/// Something that the source found, and how to look at the same thing here.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    /// In the source's terms.
+    pub paper: String,
+    /// What of our data stands beside it, in words made from the data.
+    pub measured: Look,
+    /// Only cells with these values.
+    #[serde(default)]
+    pub only: BTreeMap<Parameter, String>,
+}
+
+/// A way of putting data into words.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "look", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Look {
+    /// Who comes first in each cell, and where one of them stands beside the best of the others.
+    Rank {
+        /// Judged by this.
+        by: Measure,
+        /// The label of the one that is followed.
+        of: String,
+    },
+    /// The value of a parameter at which a measure is best.
+    Best {
+        /// Judged by this.
+        by: Measure,
+        /// Over this.
+        along: Parameter,
+        /// A sentence for each of its values.
+        each: Parameter,
+    },
+    /// The first value of a parameter from which a measure exceeds a limit.
+    Onset {
+        /// Of this.
+        of: Measure,
+        /// As a number in the measure's unit.
+        above: f64,
+        /// Over this.
+        along: Parameter,
+        /// A sentence for each of its values.
+        each: Parameter,
+    },
+    /// What a change of one value to another does.
+    Change {
+        /// In this.
+        of: Measure,
+        /// Whose value changes.
+        along: Parameter,
+        /// From it.
+        from: String,
+        /// To it.
+        to: String,
+    },
+    /// Shares of a bottleneck: the transfer's, the crossing connections', and what is left.
+    Shares {},
+    /// How long the scheduler's turns and the intervals without loss are.
+    Slices {
+        /// A sentence for each of its values.
+        each: Parameter,
+    },
+}
+
+/// Why an experiment cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExperimentError(String);
+
+impl Experiment {
+    /// Reads an experiment and checks all that can be known before it runs; `known` says whether
+    /// there is a contender of a name.
+    ///
+    /// # Errors
+    /// The first fault found, with its line and key.
+    pub fn parse(text: &str, known: &dyn Fn(&str) -> bool) -> Result<Self, ExperimentError> {
+        let experiment: Self = toml::from_str(text)
+            .map_err(|error| ExperimentError(error.to_string().trim_end().to_owned()))?;
+        experiment.check(known).map_err(|fault| fault.located(text))?;
+        Ok(experiment)
+    }
+
+    /// The testbed before any axis has changed it.
+    pub fn base(&self) -> Topology {
+        let named =
+            self.topology.as_ref().and_then(|name| longhaul_lab::Builtin::find(name.get_ref()));
+        let named = named.map(|builtin| builtin.topology());
+        named.or_else(|| self.testbed.clone()).expect("one of them was found when it was read")
+    }
+
+    /// Measures that the experiment draws or talks about, without repetition.
+    pub fn measures(&self) -> Vec<Measure> {
+        let drawn = self.plots.iter().filter(|plot| plot.shows == Shows::Medians).map(|p| p.y);
+        let said = self.findings.iter().filter_map(|finding| match &finding.measured {
+            Look::Rank { by, .. } | Look::Best { by, .. } => Some(*by),
+            Look::Onset { of, .. } | Look::Change { of, .. } => Some(*of),
+            Look::Shares {} | Look::Slices { .. } => None,
+        });
+        let mut measures: Vec<Measure> = Vec::new();
+        for measure in drawn.chain(said) {
+            if !measures.contains(&measure) {
+                measures.push(measure);
+            }
+        }
+        measures
+    }
+
+    fn check(&self, known: &dyn Fn(&str) -> bool) -> Result<(), Fault> {
+        let name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        if self.name.is_empty() || !self.name.chars().all(name) {
+            return Err(Fault::at_key("name", "letters, digits and hyphens only"));
+        }
+        if self.repeats == 0 || self.quick.repeats == Some(0) {
+            return Err(Fault::at_key("repeats", "at least 1"));
+        }
+        match (&self.topology, &self.testbed) {
+            (Some(name), None) if longhaul_lab::Builtin::find(name.get_ref()).is_none() => {
+                let all = longhaul_lab::Builtin::ALL.map(|builtin| builtin.name).join(", ");
+                return Err(Fault::at(name, "topology", format!("known are {all}")));
+            }
+            (Some(_), None) => {}
+            (None, Some(testbed)) => {
+                testbed.validate().map_err(|error| Fault::at_key("testbed", error.to_string()))?
+            }
+            _ => return Err(Fault::at_key("topology", "either this or a table `testbed`")),
+        }
+        if self.contenders.is_empty() {
+            return Err(Fault::at_key("contenders", "at least one"));
+        }
+        for (number, contender) in self.contenders.iter().enumerate() {
+            if !known(contender.name.get_ref()) {
+                return Err(Fault::at(&contender.name, "contenders", "there is no such contender"));
+            }
+            let same = |other: &Competitor| other.label() == contender.label();
+            if self.contenders[..number].iter().any(same) {
+                return Err(Fault::at(
+                    &contender.name,
+                    "contenders",
+                    "there are two of that label",
+                ));
+            }
+        }
+        for (number, axis) in self.axes.iter().enumerate() {
+            self.check_axis(axis, &self.axes[..number])?;
+        }
+        for parameter in self.dimensions() {
+            let axis = |axis: &Axis| axis.sets == parameter;
+            if parameter != Parameter::Contender && !self.axes.iter().any(axis) {
+                let message = "a figure or finding needs it, and no axis has it";
+                return Err(Fault::at_key(parameter.name(), message));
+            }
+        }
+        for (parameter, value) in self.chosen() {
+            let has = match parameter {
+                Parameter::Contender => self.contenders.iter().any(|one| one.label() == value),
+                _ => self.axes.iter().any(|axis| {
+                    axis.sets == parameter && axis.values.iter().any(|one| one.get_ref() == value)
+                }),
+            };
+            if !has {
+                let message = format!("a figure or finding asks for {value:?}, which it never is");
+                return Err(Fault::at_key(parameter.name(), message));
+            }
+        }
+        let setup = Setup::new(self, false);
+        for node in [&setup.from, &setup.to]
+            .into_iter()
+            .chain(self.cross.iter().flat_map(|cross| [&cross.from, &cross.to]))
+        {
+            if setup.topology.node(node).is_none() {
+                return Err(Fault::at_key("job", format!("the testbed has no node {node:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What figures and findings go along.
+    fn dimensions(&self) -> Vec<Parameter> {
+        let plots = self.plots.iter().flat_map(|plot| {
+            let medians = (plot.shows == Shows::Medians).then_some([plot.x, plot.lines]);
+            medians.into_iter().flatten().chain(plot.panels)
+        });
+        let findings = self.findings.iter().flat_map(|finding| match &finding.measured {
+            Look::Rank { .. } | Look::Shares {} => Vec::new(),
+            Look::Best { along, each, .. } | Look::Onset { along, each, .. } => vec![*along, *each],
+            Look::Change { along, .. } => vec![*along],
+            Look::Slices { each } => vec![*each],
+        });
+        plots.chain(findings).collect()
+    }
+
+    /// Values that figures and findings are limited to or speak of.
+    fn chosen(&self) -> Vec<(Parameter, &str)> {
+        let plots = self.plots.iter().flat_map(|plot| &plot.only);
+        let only = plots.chain(self.findings.iter().flat_map(|finding| &finding.only));
+        let mut chosen: Vec<(Parameter, &str)> =
+            only.map(|(parameter, value)| (*parameter, value.as_str())).collect();
+        for finding in &self.findings {
+            match &finding.measured {
+                Look::Rank { of, .. } => chosen.push((Parameter::Contender, of)),
+                Look::Change { along, from, to, .. } => {
+                    chosen.extend([(*along, from.as_str()), (*along, to.as_str())]);
+                }
+                _ => {}
+            }
+        }
+        chosen
+    }
+
+    fn check_axis(&self, axis: &Axis, before: &[Axis]) -> Result<(), Fault> {
+        let key = axis.sets.name();
+        if axis.sets == Parameter::Contender || before.iter().any(|other| other.sets == axis.sets) {
+            return Err(Fault::at_key(
+                "sets",
+                format!("`{key}` cannot be an axis, or is one twice"),
+            ));
+        }
+        let first = axis.values.first();
+        first.ok_or_else(|| Fault::at_key("values", format!("axis `{key}` has none")))?;
+        for value in &axis.values {
+            let mut setup = Setup::try_new(self, false)
+                .ok_or_else(|| Fault::at_key("link", "the testbed has no such link"))?;
+            let set = setup.set(axis.sets, value.get_ref());
+            set.map_err(|error| Fault::at(value, key, error))?;
+            // A rate may need its queue, and the like, which other axes set: checked with them.
+            setup.topology.validate().map_err(|error| Fault::at(value, key, error.to_string()))?;
+        }
+        for value in axis.quick.iter().flatten() {
+            if !axis.values.iter().any(|all| all.get_ref() == value.get_ref()) {
+                return Err(Fault::at(value, key, "not one of the values of the axis"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A fault of an experiment, and where it is.
+struct Fault {
+    place: Place,
+    key: String,
+    message: String,
+}
+
+enum Place {
+    Byte(usize),
+    Key,
+}
+
+impl Fault {
+    fn at(value: &Spanned<String>, key: &str, message: impl Into<String>) -> Self {
+        let message = format!("{:?}: {}", value.get_ref(), message.into());
+        Self { place: Place::Byte(value.span().start), key: key.into(), message }
+    }
+
+    fn at_key(key: &str, message: impl Into<String>) -> Self {
+        Self { place: Place::Key, key: key.into(), message: message.into() }
+    }
+
+    fn located(self, text: &str) -> ExperimentError {
+        let line = match self.place {
+            Place::Byte(byte) => Some(text[..byte.min(text.len())].matches('\n').count() + 1),
+            Place::Key => text
+                .lines()
+                .position(|line| line.trim_start().trim_start_matches('[').starts_with(&self.key))
+                .map(|line| line + 1),
+        };
+        let line = line.map_or(String::new(), |line| format!("line {line}, "));
+        ExperimentError(format!("{line}key `{}`: {}", self.key, self.message))
+    }
+}
+
+#[cfg(test)]
+mod tests;

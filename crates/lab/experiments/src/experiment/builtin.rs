@@ -1,0 +1,46 @@
+use super::Experiment;
+
+/// Experiments that come with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Builtin {
+    /// The name to ask for it by.
+    pub name: &'static str,
+    text: &'static str,
+}
+
+impl Builtin {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self {
+            name: "long-haul-matrix",
+            text: include_str!("../../experiments/long-haul-matrix.toml"),
+        },
+        Self {
+            name: "sabul-rate-sweep",
+            text: include_str!("../../experiments/sabul-rate-sweep.toml"),
+        },
+        Self {
+            name: "loaded-receiver",
+            text: include_str!("../../experiments/loaded-receiver.toml"),
+        },
+        Self {
+            name: "bottleneck-crossflows",
+            text: include_str!("../../experiments/bottleneck-crossflows.toml"),
+        },
+    ];
+
+    /// The one of that name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|builtin| builtin.name == name)
+    }
+
+    /// The file, to read or to start another from.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// What it describes. Its contenders are not looked up: tests do that.
+    pub fn experiment(&self) -> Experiment {
+        Experiment::parse(self.text, &|_| true).expect("tests read every built-in experiment")
+    }
+}

@@ -1,0 +1,121 @@
+//! What is read from a record, with unit and direction.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Record, Verdict};
+
+/// A number of each run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// User bytes over the time of the whole command.
+    #[default]
+    Goodput,
+    /// The time of the whole command.
+    CompletionTime,
+    /// Packets sent again, of those that crossed the path to the receiver.
+    Resent,
+    /// Packets that the path lost on the way to the receiver, of those sent.
+    PathLoss,
+    /// CPU time of the sender for a gigabyte.
+    CpuSend,
+    /// CPU time of the receiver for a gigabyte.
+    CpuReceive,
+    /// Jain's index over the transfer and the connections that cross it.
+    Fairness,
+    /// Mean time in the observed link's queue.
+    QueueDelay,
+    /// Standard deviation of what arrives in tenths of a second, of their mean.
+    Jitter,
+}
+
+/// A value, or a bound of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// In the measure's unit.
+    pub value: f64,
+    /// The run was ended by its time limit: a time is at least this, a rate is that until then.
+    pub unfinished: bool,
+}
+
+impl Measure {
+    /// With its unit, as an axis has it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput (Mb/s)",
+            Self::CompletionTime => "completion time (s)",
+            Self::Resent => "packets sent again (%)",
+            Self::PathLoss => "lost on the path (%)",
+            Self::CpuSend => "CPU, sender (s/GB)",
+            Self::CpuReceive => "CPU, receiver (s/GB)",
+            Self::Fairness => "Jain's fairness index",
+            Self::QueueDelay => "queue delay (ms)",
+            Self::Jitter => "delivery jitter (%)",
+        }
+    }
+
+    /// In sentences.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::CompletionTime => "completion time",
+            Self::Resent => "part of packets sent again",
+            Self::PathLoss => "loss on the path",
+            Self::CpuSend => "CPU time of the sender",
+            Self::CpuReceive => "CPU time of the receiver",
+            Self::Fairness => "fairness",
+            Self::QueueDelay => "queue delay",
+            Self::Jitter => "delivery jitter",
+        }
+    }
+
+    /// A value with its unit.
+    pub fn say(self, value: f64) -> String {
+        let number = longhaul_plot::number(value);
+        match self {
+            Self::Goodput => format!("{number} Mb/s"),
+            Self::CompletionTime => format!("{number} s"),
+            Self::Resent | Self::PathLoss | Self::Jitter => format!("{number} %"),
+            Self::CpuSend | Self::CpuReceive => format!("{number} s/GB"),
+            Self::Fairness => number,
+            Self::QueueDelay => format!("{number} ms"),
+        }
+    }
+
+    /// Whether more of it is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::Goodput | Self::Fairness)
+    }
+
+    /// Of a run; nothing where the run did not take place or does not tell.
+    pub fn of(self, record: &Record) -> Option<Value> {
+        let unfinished = match record.verdict {
+            Verdict::Done => false,
+            Verdict::TimedOut => true,
+            _ => return None,
+        };
+        let value = match self {
+            Self::Goodput => match record.goodput_bps {
+                Some(goodput) => goodput / 1e6,
+                None => record.arrived_bps? / 1e6,
+            },
+            Self::CompletionTime => record.seconds?,
+            Self::Resent => 100.0 * record.resent? as f64 / record.path_sent.max(1) as f64,
+            Self::PathLoss => {
+                let lost: u64 = record.path_lost.values().sum();
+                100.0 * lost as f64 / record.path_sent.max(1) as f64
+            }
+            Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
+            Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
+            Self::Fairness => record.fairness?,
+            Self::QueueDelay => record.queue_mean_ms,
+            Self::Jitter => record.jitter_percent?,
+        };
+        Some(Value { value, unfinished })
+    }
+}
+
+fn per_gigabyte(seconds: Option<f64>, record: &Record) -> Option<f64> {
+    let bytes = record.bytes.filter(|bytes| *bytes > 0)?;
+    Some(seconds? / (bytes as f64 / 1e9))
+}

@@ -1,0 +1,185 @@
+//! What is known of a run, as it is kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Parameter;
+use crate::statistics::Lengths;
+
+/// One run of one contender: a line of a results file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Of everything that was asked for: testbed, job, load, contender. Runs with the same one are
+    /// repeats of each other.
+    pub fingerprint: String,
+    /// Whether it belongs to the quick part.
+    pub quick: bool,
+    /// Values of the axes.
+    pub cell: BTreeMap<Parameter, String>,
+    /// Label of the contender.
+    pub contender: String,
+    /// From 0.
+    pub repeat: u32,
+    /// Of everything random.
+    pub seed: u64,
+    /// When it began, UTC.
+    pub started: String,
+    /// What it was made on.
+    pub machine: String,
+    /// One-minute load average just before.
+    pub load_average: f64,
+    /// Socket buffers that the contender was told, or the machine's limits for programs without
+    /// privilege.
+    pub buffers: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Why it did not take place or succeed.
+    pub why: Option<String>,
+    /// The contender's version.
+    pub version: Option<String>,
+    /// Congestion control that was verified, where there is one.
+    pub congestion_control: Option<String>,
+    /// `udp` or `tcp`, as counted.
+    pub transport: Option<String>,
+    /// User bytes that were to be moved.
+    pub bytes: Option<u64>,
+    /// Of the whole command; the time limit for a run that it ended.
+    pub seconds: Option<f64>,
+    /// User bits per second of the whole command.
+    pub goodput_bps: Option<f64>,
+    /// IP-layer bits per second that arrived, for a run that the time limit ended.
+    pub arrived_bps: Option<f64>,
+    /// CPU-seconds at the sender.
+    pub cpu_send: Option<f64>,
+    /// CPU-seconds at the receiver.
+    pub cpu_receive: Option<f64>,
+    /// Packets sent again, as the program says.
+    pub resent: Option<u64>,
+    /// Lost packets by cause, as the program says.
+    pub program_lost: BTreeMap<String, u64>,
+    /// Packets that crossed the observed link towards the receiver, or were lost there.
+    pub path_sent: u64,
+    /// Packets lost on the way to the receiver, by reason, on all links.
+    pub path_lost: BTreeMap<String, u64>,
+    /// The same on the way back.
+    pub path_lost_back: BTreeMap<String, u64>,
+    /// Packets that were lost at the receiver's sockets and queues, as its kernel counts them:
+    /// super-packets as one.
+    pub host_lost: u64,
+    /// Mean time in the observed queue.
+    pub queue_mean_ms: f64,
+    /// Longest time in the observed queue.
+    pub queue_max_ms: f64,
+    /// One delivery in a hundred came later than the emulation meant by this: the machine's fault.
+    pub late_p99_ms: f64,
+    /// Standard deviation of what arrived in tenths of a second, in percent of the mean.
+    pub jitter_percent: Option<f64>,
+    /// Jain's index of the transfer and the crossing connections.
+    pub fairness: Option<f64>,
+    /// Bits per second of each crossing connection while the transfer lasted.
+    pub cross_bps: Vec<f64>,
+    /// What was going on in each tenth of a second.
+    pub series: Series,
+    /// What the scheduler did on the watched core.
+    pub scheduling: Option<Scheduling>,
+    /// Whatever else the contender tells.
+    pub details: serde_json::Value,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// All bytes arrived.
+    Done,
+    /// The time limit ended it.
+    TimedOut,
+    /// The program is not there.
+    Absent,
+    /// The program cannot do what the cell asks for.
+    Unsuitable,
+    /// It went wrong.
+    #[default]
+    Failed,
+}
+
+/// States at the ends of intervals of 100 ms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Series {
+    /// IP-layer megabits per second that reached the receiving node.
+    pub arrived_mbps: Vec<f64>,
+    /// Kilobytes in the observed queue.
+    pub queue_kb: Vec<f64>,
+    /// Packets lost on the path.
+    pub lost: Vec<u64>,
+    /// Megabits per second of all crossing connections together.
+    pub cross_mbps: Vec<f64>,
+}
+
+/// From the kernel's record of context switches, and its counters of lost packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scheduling {
+    /// Where from, or why there is nothing.
+    pub source: String,
+    /// Turns of the load.
+    pub load: Spans,
+    /// Turns of whatever else ran there for the receiver.
+    pub receiver: Spans,
+    /// Intervals between losses at the receiver.
+    pub loss_free: Spans,
+}
+
+/// Spans of time of one kind: how long all of them were, and the first of them one by one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spans {
+    /// Of all.
+    pub lengths: Lengths,
+    /// Milliseconds since the start, and how long each was: as many as a figure can show.
+    pub first: Vec<(f64, f64)>,
+}
+
+impl Spans {
+    /// Adds one.
+    pub fn add(&mut self, at_ms: f64, length_ms: f64) {
+        self.lengths.add(length_ms);
+        if self.first.len() < SHOWN {
+            self.first.push((at_ms, length_ms));
+        }
+    }
+}
+
+impl Record {
+    /// Whether it need not be made again: what was absent may have been installed since, and what
+    /// failed may succeed.
+    pub fn stands(&self) -> bool {
+        matches!(self.verdict, Verdict::Done | Verdict::TimedOut | Verdict::Unsuitable)
+    }
+
+    /// What tells runs apart.
+    pub fn key(&self) -> (String, u32) {
+        (self.fingerprint.clone(), self.repeat)
+    }
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::TimedOut => "unfinished at the time limit",
+            Self::Absent => "absent",
+            Self::Unsuitable => "unsuitable",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Some seconds of a scheduler's turns.
+const SHOWN: usize = 4000;

@@ -1,0 +1,196 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::experiment::Parameter;
+use crate::record::{Scheduling, Spans, Verdict};
+
+const CANNED: &str = r#"
+name = "canned"
+title = "A <title>"
+question = "Which & why?"
+source = "A \"paper\""
+repeats = 3
+contenders = [{ name = "slow" }, { name = "fast" }, { name = "away" }]
+topology = "two-hosts"
+[job]
+bytes = "1MB"
+patience = "5s"
+[[axis]]
+sets = "loss"
+values = ["0%", "1%"]
+[[axis]]
+sets = "sending-rate"
+values = ["100Mbps", "200Mbps"]
+[[plot]]
+title = "Goodput"
+x = "sending-rate"
+panels = "loss"
+[[plot]]
+title = "Turns"
+shows = "time-slices"
+panels = "loss"
+log = true
+[[finding]]
+paper = "Fast is <fast>."
+measured = { look = "rank", by = "goodput", of = "fast" }
+[[finding]]
+paper = "Slow is slow."
+measured = { look = "rank", by = "goodput", of = "slow" }
+[[finding]]
+paper = "Away."
+measured = { look = "rank", by = "goodput", of = "away" }
+[[finding]]
+paper = "Best at some rate."
+measured = { look = "best", by = "completion-time", along = "sending-rate", each = "loss" }
+only = { contender = "fast" }
+[[finding]]
+paper = "Resent from some rate on."
+measured = { look = "onset", of = "resent", above = 1.0, along = "sending-rate", each = "loss" }
+only = { contender = "fast" }
+[[finding]]
+paper = "Loss changes it."
+measured = { look = "change", of = "goodput", along = "loss", from = "0%", to = "1%" }
+only = { contender = "slow", sending-rate = "100Mbps" }
+[[finding]]
+paper = "Turns."
+measured = { look = "slices", each = "loss" }
+[[finding]]
+paper = "Nothing crossed."
+measured = { look = "shares" }
+"#;
+
+/// Goodput in Mb/s of each contender at each loss and rate, with seconds and resent packets.
+fn part() -> Part {
+    let experiment = Experiment::parse(CANNED, &|_| true).unwrap();
+    let mut records = Vec::new();
+    for run in Plan::new(&experiment, false).runs {
+        let setup = Setup::of(&experiment, false, &run).unwrap();
+        let (loss, fast) = (run.cell[0].1 == "1%", run.cell[1].1 == "200Mbps");
+        let mut record = Record {
+            experiment: "canned".into(),
+            fingerprint: fingerprint(&experiment, &setup, run.contender),
+            cell: run.cell.iter().cloned().collect::<BTreeMap<Parameter, String>>(),
+            contender: experiment.contenders[run.contender].label().into(),
+            repeat: run.repeat,
+            machine: "a <machine>".into(),
+            path_sent: 1000,
+            ..Record::default()
+        };
+        let wobble = f64::from(run.repeat);
+        let (mbps, resent) = match (record.contender.as_str(), loss, fast) {
+            ("slow", false, _) => (40.0 + wobble, 0),
+            ("slow", true, _) => (4.0 + wobble, 0),
+            ("fast", _, false) => (80.0 + wobble, 0),
+            ("fast", false, true) => (160.0 + wobble, 5),
+            ("fast", true, true) => (20.0 + wobble, 300),
+            _ => {
+                record.verdict = Verdict::Absent;
+                record.why = Some("not here; apt-get install away\nmore".into());
+                records.push(record);
+                continue;
+            }
+        };
+        record.verdict = Verdict::Done;
+        record.bytes = Some(1_000_000);
+        record.goodput_bps = Some(mbps * 1e6);
+        record.seconds = Some(8.0 / mbps);
+        record.resent = Some(resent);
+        let turns = spans(&[(0.0, 3.0), (5.0, 4.0), (10.0, 5.0)]);
+        let loss_free: &[_] = if loss { &[(0.0, 9.0), (9.5, 2.0)] } else { &[(0.0, 20.0)] };
+        let loss_free = spans(loss_free);
+        record.scheduling = Some(Scheduling { load: turns, loss_free, ..Scheduling::default() });
+        records.push(record);
+    }
+    Part::new(experiment, records)
+}
+
+fn spans(of: &[(f64, f64)]) -> Spans {
+    let mut spans = Spans::default();
+    of.iter().for_each(|(at, length)| spans.add(*at, *length));
+    spans
+}
+
+#[test]
+fn words_are_made_from_the_data() {
+    let findings = part().findings();
+    let said: Vec<String> = findings.into_iter().map(|finding| finding.1.join(" ")).collect();
+    let expected: [&[&str]; 8] = [
+        &[
+            "Fast has the highest goodput in 4 of 4 cases.",
+            "from 1.98 times as much (81 Mb/s beside 41 Mb/s of slow, no loss, 100 Mb/s) to 16.2",
+        ],
+        &[
+            "Slow has the highest goodput in 0 of 4 cases.",
+            "0.0617 times as much (5 Mb/s beside 81 Mb/s of fast, 1% loss, 100 Mb/s)",
+        ],
+        &["Away: absent: not here; apt-get install away."],
+        &[
+            "No loss: best at 200 Mb/s, the most tried, with 0.0497 s.",
+            "1% loss: best at 100 Mb/s, with 0.0988 s (0.0976 to 0.1 in 3 runs); at 200 Mb/s, the \
+             most tried, 0.381 s.",
+        ],
+        &["No loss: part of packets sent again stays at or below 1 %", "first at 200 Mb/s (30 %)"],
+        &["the goodput rises in 0 of 1 case and falls in 1", "41 Mb/s to 5 Mb/s"],
+        &["turns of the load, 4 ms in the middle", "nothing was lost", "the first 9 ms"],
+        &["Away: absent: not here; apt-get install away."],
+    ];
+    for (said, expected) in said.iter().zip(expected) {
+        for words in expected {
+            assert!(said.contains(words), "{words:?} is not in: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_page_is_well_formed_and_escapes_everything() {
+    let page = html(&[part(), part()]);
+    for text in ["A &lt;title&gt;", "Which &amp; why?", "A &quot;paper&quot;", "a &lt;machine&gt;"]
+    {
+        assert!(page.contains(text), "{text}");
+    }
+    // All that nobody knows to be different, once.
+    assert_eq!(page.matches("away, 12 runs absent: not here; apt-get install away").count(), 2);
+    assert!(!page.contains("<title>A") && !page.contains("NaN"));
+    assert!(!page.contains("src=") && !page.contains("http://") || page.contains("www.w3.org"));
+    assert_eq!(open_elements(&page), Vec::<String>::new());
+}
+
+#[test]
+fn an_empty_page_says_how_to_fill_it() {
+    let experiment = Experiment::parse(CANNED, &|_| true).unwrap();
+    let page = html(&[Part::new(experiment, Vec::new())]);
+    assert!(page.contains("0 of 36 runs"), "{page}");
+    assert_eq!(open_elements(&page), Vec::<String>::new());
+    assert!(html(&[]).contains("There are no results yet"));
+}
+
+#[test]
+fn the_last_record_of_a_run_counts_and_others_are_left_out() {
+    let mut records = part().records;
+    let again = Record { goodput_bps: Some(1.0), ..records[0].clone() };
+    records.push(again);
+    records.push(Record { fingerprint: "of another version".into(), ..records[0].clone() });
+    let part = Part::new(Experiment::parse(CANNED, &|_| true).unwrap(), records);
+    assert_eq!((part.records.len(), part.planned, part.left_out), (36, 36, 1));
+    assert_eq!(part.records[0].goodput_bps, Some(1.0));
+}
+
+/// Elements that are not closed in order; those that never are do not count.
+fn open_elements(page: &str) -> Vec<String> {
+    const EMPTY: [&str; 3] = ["meta", "br", "!DOCTYPE"];
+    let mut open: Vec<String> = Vec::new();
+    for piece in page.split('<').skip(1) {
+        let Some((tag, _)) = piece.split_once('>') else { return vec![piece.into()] };
+        let name = tag.trim_start_matches('/');
+        let name = name.split([' ', '/']).next().unwrap_or_default().to_owned();
+        match (tag.starts_with('/'), tag.ends_with('/') || EMPTY.contains(&name.as_str())) {
+            (true, _) if open.last() == Some(&name) => {
+                open.pop();
+            }
+            (true, _) => return vec![format!("/{name}")],
+            (false, true) => {}
+            (false, false) => open.push(name),
+        }
+    }
+    open
+}

@@ -1,0 +1,379 @@
+//! Data in sentences. Nothing here knows what ought to come out.
+
+use longhaul_plot::number;
+
+use super::Part;
+use super::data::{Figure, value};
+use crate::experiment::{Finding, Look, Parameter, Setup};
+use crate::measure::Measure;
+use crate::record::{Record, Scheduling, Spans, Verdict};
+use crate::statistics::{Estimate, Lengths, jain};
+
+/// What stands beside a finding.
+pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
+    let records = part.select(&finding.only);
+    let sentences = match &finding.measured {
+        Look::Rank { by, of } => rank(part, &records, *by, of),
+        Look::Best { by, along, each } => best(part, &records, *by, *along, *each),
+        Look::Onset { of, above, along, each } => {
+            onset(part, &records, *of, *above, (*along, *each))
+        }
+        Look::Change { of, along, from, to } => change(part, &records, *of, *along, (from, to)),
+        Look::Shares {} => shares(part, &records),
+        Look::Slices { each } => slices(part, &records, *each),
+    };
+    if sentences.is_empty() { vec!["There are no data for this yet.".into()] } else { sentences }
+}
+
+/// Where one contender stands among all, over all cells.
+fn rank(part: &Part, records: &[&Record], by: Measure, of: &str) -> Vec<String> {
+    struct Standing {
+        place: String,
+        share: f64,
+        own: Figure,
+        rival: (String, Figure),
+    }
+    let mut cells: Vec<Standing> = Vec::new();
+    for (place, group) in part.groups(records, &[Parameter::Contender]) {
+        let figure = |name: &str| {
+            let own: Vec<&Record> =
+                group.iter().filter(|one| one.contender == name).copied().collect();
+            Figure::of(by, &own)
+        };
+        let Some(own) = figure(of) else { continue };
+        let others = part.values(&group, Parameter::Contender);
+        let others = others.into_iter().filter(|name| name != of);
+        let rival = others
+            .filter_map(|name| figure(&name).map(|figure| (name, figure)))
+            .min_by(|a, b| order(by, a.1.estimate.median, b.1.estimate.median));
+        if let Some(rival) = rival {
+            let share = own.estimate.median / rival.1.estimate.median;
+            cells.push(Standing { place, share, own, rival });
+        }
+    }
+    if cells.is_empty() {
+        return absence(records, of).into_iter().collect();
+    }
+    let ahead =
+        |cell: &Standing| order(by, cell.own.estimate.median, cell.rival.1.estimate.median).is_lt();
+    let first = cells.iter().filter(|cell| ahead(cell)).count();
+    let close = cells.iter().filter(|cell| !ahead(cell) && cell.own.overlaps(&cell.rival.1));
+    let extreme = if by.more_is_better() { "highest" } else { "lowest" };
+    let mut standing = format!(
+        "{} has the {extreme} {} in {first} of {} {}",
+        capital(of),
+        by.name(),
+        cells.len(),
+        if cells.len() == 1 { "case" } else { "cases" },
+    );
+    let close = close.count();
+    if close > 0 {
+        standing += &format!("; in {close} more its interval overlaps that of the first");
+    }
+    let mut sentences = vec![standing + "."];
+    cells.sort_by(|a, b| a.share.total_cmp(&b.share));
+    let tell = |cell: &Standing| {
+        let (name, figure) = &cell.rival;
+        let place = if cell.place.is_empty() { String::new() } else { format!(", {}", cell.place) };
+        let (share, own, other) = (number(cell.share), cell.own.say(by), figure.say(by));
+        format!("{share} times as much ({own} beside {other} of {name}{place})")
+    };
+    let finite: Vec<&Standing> = cells.iter().filter(|cell| cell.share.is_finite()).collect();
+    if let (Some(least), Some(most)) = (finite.first(), finite.last()) {
+        sentences.push(match finite.len() {
+            1 => format!("Beside the best of the others it has {}.", tell(least)),
+            _ => format!(
+                "Beside the best of the others it has from {} to {}.",
+                tell(least),
+                tell(most)
+            ),
+        });
+    }
+    sentences.extend(unfinished(records, of));
+    sentences
+}
+
+/// Where along a parameter a measure is best.
+fn best(
+    part: &Part,
+    records: &[&Record],
+    by: Measure,
+    along: Parameter,
+    each: Parameter,
+) -> Vec<String> {
+    let line = |value: String, figures: Vec<(String, Figure)>| {
+        let top =
+            figures.iter().min_by(|a, b| order(by, a.1.estimate.median, b.1.estimate.median))?;
+        let mut text = format!(
+            "{}: best at {}, with {} ({})",
+            capital(&each.say(&value)),
+            along.say(&top.0),
+            top.1.say(by),
+            interval(&top.1.estimate)
+        );
+        // What cannot be told from the best.
+        let close: Vec<String> = figures
+            .iter()
+            .filter(|other| other.0 != top.0 && other.1.overlaps(&top.1))
+            .map(|other| along.say(&other.0))
+            .collect();
+        if !close.is_empty() {
+            text += &format!("; not told from it: {}", close.join(", "));
+        }
+        let last = figures.last().filter(|last| last.0 != top.0)?;
+        text += &format!("; at {}, the most tried, {}", along.say(&last.0), last.1.say(by));
+        Some(text + ".")
+    };
+    let ended = |value: String, figures: Vec<(String, Figure)>| {
+        line(value.clone(), figures.clone()).or_else(|| {
+            let top = figures.last()?;
+            let (value, place) = (capital(&each.say(&value)), along.say(&top.0));
+            Some(format!("{value}: best at {place}, the most tried, with {}.", top.1.say(by)))
+        })
+    };
+    lines(part, records, by, along, each).into_iter().filter_map(|(v, f)| ended(v, f)).collect()
+}
+
+/// From where along a parameter a measure exceeds a limit.
+fn onset(
+    part: &Part,
+    records: &[&Record],
+    of: Measure,
+    above: f64,
+    (along, each): (Parameter, Parameter),
+) -> Vec<String> {
+    let limit = of.say(above);
+    let sentence = |(value, figures): (String, Vec<(String, Figure)>)| {
+        let value = capital(&each.say(&value));
+        let most =
+            figures.iter().max_by(|a, b| a.1.estimate.median.total_cmp(&b.1.estimate.median))?;
+        let first = figures.iter().find(|one| one.1.estimate.median > above);
+        Some(match first {
+            None => format!(
+                "{value}: {} stays at or below {limit} up to {} (most: {}).",
+                of.name(),
+                along.say(&figures.last()?.0),
+                most.1.say(of)
+            ),
+            Some(first) => format!(
+                "{value}: {} is above {limit} first at {} ({}), and highest at {} ({}).",
+                of.name(),
+                along.say(&first.0),
+                first.1.say(of),
+                along.say(&most.0),
+                most.1.say(of)
+            ),
+        })
+    };
+    lines(part, records, of, along, each).into_iter().filter_map(sentence).collect()
+}
+
+/// What another value of a parameter does, over all else that was varied.
+fn change(
+    part: &Part,
+    records: &[&Record],
+    of: Measure,
+    along: Parameter,
+    (from, to): (&str, &str),
+) -> Vec<String> {
+    let mut changes = Vec::new();
+    for (place, group) in part.groups(records, &[along]) {
+        let at = |wanted: &str| {
+            let fits = group.iter().filter(|one| value(one, along) == wanted);
+            Figure::of(of, &fits.copied().collect::<Vec<_>>())
+        };
+        if let (Some(before), Some(after)) = (at(from), at(to)) {
+            changes.push((place, before, after));
+        }
+    }
+    if changes.is_empty() {
+        return Vec::new();
+    }
+    let (from, to) = (along.say(from), along.say(to));
+    let apart = changes.iter().filter(|(_, before, after)| !before.overlaps(after));
+    let (more, fewer) = apart.clone().fold((0, 0), |(more, fewer), (_, before, after)| {
+        match after.estimate.median > before.estimate.median {
+            true => (more + 1, fewer),
+            false => (more, fewer + 1),
+        }
+    });
+    let all = changes.len();
+    let mut sentences = vec![format!(
+        "From {from} to {to} the {} rises in {more} of {all} {} and falls in {fewer}; in the others \
+         the intervals overlap.",
+        of.name(),
+        if all == 1 { "case" } else { "cases" },
+    )];
+    changes.sort_by(|a, b| {
+        let factor = |c: &(String, Figure, Figure)| c.2.estimate.median - c.1.estimate.median;
+        factor(a).total_cmp(&factor(b))
+    });
+    let tell = |(place, before, after): &(String, Figure, Figure)| {
+        let place = if place.is_empty() { "overall" } else { place };
+        format!("{place}: {} to {}", before.say(of), after.say(of))
+    };
+    if let (Some(least), Some(most)) = (changes.first(), changes.last()) {
+        sentences.push(match all {
+            1 => format!("{}.", capital(&tell(least))),
+            _ => format!("Least at {}; most at {}.", tell(least), tell(most)),
+        });
+    }
+    sentences
+}
+
+/// Shares of the observed link, for each contender.
+fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
+    let setup = Setup::new(&part.experiment, part.quick);
+    let line = setup.topology.links[setup.link].both.rate.map(|rate| rate.as_bps() as f64);
+    let mut sentences = Vec::new();
+    for name in part.values(records, Parameter::Contender) {
+        let own: Vec<&Record> = records
+            .iter()
+            .filter(|one| one.contender == name && !one.cross_bps.is_empty())
+            .copied()
+            .collect();
+        let median = |of: &dyn Fn(&Record) -> Option<f64>| {
+            Estimate::of(own.iter().filter_map(|one| of(one))).map(|estimate| estimate.median)
+        };
+        let transfer = |one: &Record| one.goodput_bps.or(one.arrived_bps);
+        let crossing = |one: &Record| one.cross_bps.iter().sum::<f64>();
+        let figures = (
+            median(&transfer),
+            median(&|one| Some(crossing(one))),
+            median(&|one| Some(transfer(one)? + crossing(one))),
+            median(&|one| {
+                let shares: Vec<f64> =
+                    one.cross_bps.iter().copied().chain([transfer(one)?]).collect();
+                jain(&shares)
+            }),
+        );
+        let (Some(transfer), Some(crossing), Some(total), Some(fairness)) = figures else {
+            sentences.extend(absence(records, &name));
+            continue;
+        };
+        let count = own[0].cross_bps.len();
+        let mut text = format!(
+            "{}: {} Mb/s, and the {count} connections {} Mb/s together",
+            capital(&name),
+            number(transfer / 1e6),
+            number(crossing / 1e6)
+        );
+        if let Some(line) = line {
+            let part = |value: f64| number(100.0 * value / line);
+            text += &format!("; {} % of the link, {} % with theirs", part(transfer), part(total));
+        }
+        text += &format!("; Jain's index {}.", number(fairness));
+        if own.iter().any(|one| one.verdict == Verdict::TimedOut) {
+            text += " Some of these runs were ended by the time limit.";
+        }
+        sentences.push(text);
+    }
+    sentences
+}
+
+/// How long turns and intervals without loss are.
+fn slices(part: &Part, records: &[&Record], each: Parameter) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for wanted in part.values(records, each) {
+        let watched = records.iter().filter(|one| value(one, each) == wanted);
+        let watched: Vec<_> = watched.filter_map(|one| one.scheduling.as_ref()).collect();
+        let lengths = |of: &dyn Fn(&Scheduling) -> &Spans| {
+            let mut all = Lengths::default();
+            watched.iter().for_each(|one| all.extend(&of(one).lengths));
+            all
+        };
+        let (load, receiver) = (lengths(&|one| &one.load), lengths(&|one| &one.receiver));
+        let free = lengths(&|one| &one.loss_free);
+        let spread = |lengths: &Lengths| {
+            let at = |part| lengths.quantile(part).map_or("?".into(), number);
+            format!("{} ms in the middle, nine in ten up to {} ms", at(0.5), at(0.9))
+        };
+        let mut text = format!("{}: ", capital(&each.say(&wanted)));
+        match (load.count(), receiver.count()) {
+            (0, 0) => text += "no turns recorded",
+            (0, count) => text += &format!("{count} turns of the receiver, {}", spread(&receiver)),
+            (count, own) => {
+                text += &format!(
+                    "{count} turns of the load, {}; {own} of the receiver, {}",
+                    spread(&load),
+                    spread(&receiver)
+                );
+            }
+        }
+        let first = watched.iter().filter_map(|one| one.loss_free.first.first()).map(|span| span.1);
+        let losses = watched.iter().filter(|one| one.loss_free.lengths.count() > 1).count();
+        text += &match (losses, Estimate::of(first)) {
+            (0, _) => format!("; nothing was lost at the receiver in {} runs.", watched.len()),
+            (_, Some(first)) => format!(
+                "; {} intervals without loss, {}, the first {} ms.",
+                free.count(),
+                spread(&free),
+                number(first.median)
+            ),
+            (_, None) => ".".into(),
+        };
+        sentences.push(text);
+    }
+    sentences
+}
+
+/// Figures along a parameter, for each value of another.
+fn lines(
+    part: &Part,
+    records: &[&Record],
+    of: Measure,
+    along: Parameter,
+    each: Parameter,
+) -> Vec<(String, Vec<(String, Figure)>)> {
+    let mut lines = Vec::new();
+    for wanted in part.values(records, each) {
+        let own: Vec<&Record> =
+            records.iter().filter(|one| value(one, each) == wanted).copied().collect();
+        let figures = part.values(&own, along).into_iter().filter_map(|place| {
+            let there = own.iter().filter(|one| value(one, along) == place);
+            Some((place.clone(), Figure::of(of, &there.copied().collect::<Vec<_>>())?))
+        });
+        let figures: Vec<(String, Figure)> = figures.collect();
+        if !figures.is_empty() {
+            lines.push((wanted, figures));
+        }
+    }
+    lines
+}
+
+/// Why there is nothing of a contender.
+fn absence(records: &[&Record], name: &str) -> Option<String> {
+    let without = records.iter().find(|one| one.contender == name && one.why.is_some())?;
+    let why = without.why.as_deref().unwrap_or_default();
+    Some(format!("{}: {}: {}.", capital(name), without.verdict.name(), why.lines().next()?))
+}
+
+fn unfinished(records: &[&Record], name: &str) -> Option<String> {
+    let own = records.iter().filter(|one| one.contender == name);
+    let ended = own.clone().filter(|one| one.verdict == Verdict::TimedOut).count();
+    let all = own.count();
+    (ended > 0).then(|| {
+        format!(
+            "{ended} of its {all} runs were ended by the time limit; their rate is that until then."
+        )
+    })
+}
+
+/// `2.1 to 2.3 in 5 runs`.
+pub(super) fn interval(estimate: &Estimate) -> String {
+    match estimate.count {
+        1 => "one run".into(),
+        count => format!("{} to {} in {count} runs", number(estimate.low), number(estimate.high)),
+    }
+}
+
+/// The better of two values comes first.
+fn order(by: Measure, a: f64, b: f64) -> std::cmp::Ordering {
+    if by.more_is_better() { b.total_cmp(&a) } else { a.total_cmp(&b) }
+}
+
+/// As a sentence begins.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}

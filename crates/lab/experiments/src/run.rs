@@ -1,0 +1,346 @@
+//! Running an experiment: one run after another, each on a testbed of its own, each kept as soon as
+//! it is over.
+
+mod cross;
+mod fingerprint;
+mod folders;
+mod sampler;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_lab::{Testbed, TestbedError, TestbedOptions};
+use longhaul_peers::{Failure, Job, Medium, Outcome, find};
+use longhaul_sys::clock;
+use longhaul_sys::host::Machine;
+
+use self::cross::Crossing;
+pub(crate) use self::fingerprint::fingerprint;
+use self::folders::Folders;
+use self::sampler::Sampler;
+use self::watch::Watching;
+use crate::experiment::{Experiment, Plan, Run, Setup};
+use crate::record::{Record, Verdict};
+use crate::results::{Results, ResultsError};
+use crate::statistics::jain;
+
+/// What is told while an experiment runs.
+#[derive(Clone, Debug)]
+pub enum Progress<'a> {
+    /// A run begins.
+    Begins {
+        /// Which.
+        run: &'a Run,
+        /// Of which contender.
+        contender: &'a str,
+        /// Its number, from 0.
+        number: usize,
+        /// Of so many in the whole plan.
+        total: usize,
+        /// How long the rest will take, as far as can be told from what there is.
+        left: Duration,
+    },
+    /// A run is over and kept.
+    Ends(&'a Record),
+    /// A run of the plan that was made before.
+    Stands(&'a Record),
+}
+
+/// How an experiment is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// The short version.
+    pub quick: bool,
+    /// Everything anew.
+    pub fresh: bool,
+    /// Ends it early when set; what was made is kept.
+    pub stop: &'a AtomicBool,
+}
+
+/// Why an experiment ended before its plan did.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// Results cannot be read or kept.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// No testbed can be made here.
+    #[error(transparent)]
+    Testbed(#[from] TestbedError),
+    /// Values of axes that do not go together.
+    #[error("{cell}: {error}")]
+    Cell {
+        /// Where in the sweep.
+        cell: String,
+        /// Why not.
+        error: String,
+    },
+    /// Something of this system.
+    #[error("cannot {step}: {error}")]
+    System {
+        /// What failed.
+        step: &'static str,
+        /// How.
+        error: std::io::Error,
+    },
+    /// It was asked to end.
+    #[error("stopped; what was measured is kept, the same command goes on from there")]
+    Stopped,
+}
+
+/// Makes the runs of an experiment that are not among its results yet.
+///
+/// # Errors
+/// What keeps all runs from being made. A contender that is absent, fails or hangs is no error but
+/// a record, and the sweep goes on.
+pub fn run(
+    experiment: &Experiment,
+    options: &Options<'_>,
+    results: &Results,
+    seen: &mut dyn FnMut(Progress<'_>),
+) -> Result<(), RunError> {
+    let plan = Plan::new(experiment, options.quick);
+    let (mut appender, before) = results.open(&experiment.name, options.fresh)?;
+    let standing: HashMap<(String, u32), Record> =
+        before.into_iter().filter(Record::stands).map(|record| (record.key(), record)).collect();
+    let mut todo = Vec::new();
+    for (number, run) in plan.runs.iter().enumerate() {
+        let setup = setup(experiment, options.quick, run)?;
+        let key = (fingerprint(experiment, &setup, run.contender), run.repeat);
+        match standing.get(&key) {
+            Some(record) => seen(Progress::Stands(record)),
+            None => todo.push((number, run, setup, key.0)),
+        }
+    }
+    let mut pace = Pace::new(standing.values());
+    let folders = Folders::new()
+        .map_err(|error| RunError::System { step: "make folders for files", error })?;
+    for (at, (number, run, setup, fingerprint)) in todo.iter().enumerate() {
+        let contender = experiment.contenders[run.contender].label();
+        let rest = todo[at..].iter();
+        let rest = rest.map(|(_, run, _, _)| experiment.contenders[run.contender].label());
+        let left = pace.left(rest, setup.patience);
+        let total = plan.runs.len();
+        seen(Progress::Begins { run, contender, number: *number, total, left });
+        let start = clock::now();
+        let mut record = one(experiment, options, run, setup, &folders)?;
+        // A run that ended because all is to end says nothing.
+        if options.stop.load(Ordering::Relaxed) {
+            return Err(RunError::Stopped);
+        }
+        record.fingerprint.clone_from(fingerprint);
+        pace.took(contender, clock::now() - start);
+        appender.append(&record)?;
+        seen(Progress::Ends(&record));
+    }
+    Ok(())
+}
+
+fn setup(experiment: &Experiment, quick: bool, run: &Run) -> Result<Setup, RunError> {
+    Setup::of(experiment, quick, run).map_err(|error| {
+        let values = run.cell.iter();
+        let values = values.map(|(parameter, value)| format!("{}={value}", parameter.name()));
+        RunError::Cell { cell: values.collect::<Vec<_>>().join(" "), error }
+    })
+}
+
+/// One run, from a fresh testbed to its record.
+fn one(
+    experiment: &Experiment,
+    options: &Options<'_>,
+    run: &Run,
+    setup: &Setup,
+    folders: &Folders,
+) -> Result<Record, RunError> {
+    let competitor = &experiment.contenders[run.contender];
+    let machine = Machine::describe();
+    let mut record = Record {
+        experiment: experiment.name.clone(),
+        quick: options.quick,
+        cell: run.cell.iter().cloned().collect(),
+        contender: competitor.label().to_owned(),
+        repeat: run.repeat,
+        seed: run.seed,
+        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        machine: machine.to_string(),
+        load_average: load_average(),
+        buffers: buffers(setup, &machine),
+        ..Record::default()
+    };
+    let contender = match find(competitor.name.get_ref()) {
+        Ok(contender) => contender,
+        Err(error) => return Ok(ended(record, Verdict::Absent, error.to_string())),
+    };
+    if let Err(absent) = contender.presence() {
+        return Ok(ended(record, Verdict::Absent, absent.to_string()));
+    }
+    let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
+    let system = |step| move |error| RunError::System { step, error };
+    let crossing = experiment.cross.as_ref().map(|cross| Crossing::start(cross, &testbed));
+    let crossing = crossing.transpose().map_err(system("start the crossing connections"))?;
+    let load = setup.load.as_ref().map(longhaul_lab::load::Load::start);
+    let load = load.transpose().map_err(system("start the load"))?;
+    let receiver = testbed.host(&setup.to);
+    let watching = experiment.watch.zip(receiver).map(|(watch, to)| Watching::start(watch, to));
+    let watching = watching.transpose().map_err(system("watch the receiver"))?;
+
+    let done = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), &done, options.stop);
+        let sampling = scope.spawn(move || sampler.run());
+        let outcome = contender.run(&testbed, &job(setup, folders));
+        done.store(true, Ordering::Relaxed);
+        let sampled = sampling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sampled.map(|sampled| (outcome, sampled))
+    });
+    let (outcome, sampled) = outcome.map_err(system("read the counters of the links"))?;
+    if let Some(watching) = watching {
+        let (scheduling, host_lost) = watching.stop();
+        record.scheduling = Some(scheduling);
+        record.host_lost = host_lost;
+    }
+    if let Some(load) = load {
+        let report = load.stop().map_err(system("keep up the load"))?;
+        record.details["load_cpu_seconds"] = report.cpu.as_secs_f64().into();
+    }
+    sampled.write(&mut record);
+    conclude(&mut record, outcome, setup);
+    drop(crossing);
+    testbed.close().map_err(system("carry packets to the end"))?;
+    Ok(record)
+}
+
+/// What the contender itself tells.
+fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, setup: &Setup) {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            record.verdict = match failure {
+                Failure::Absent(_) => Verdict::Absent,
+                Failure::TimedOut { .. } => Verdict::TimedOut,
+                Failure::Unsuitable { .. } => Verdict::Unsuitable,
+                _ => Verdict::Failed,
+            };
+            record.why = Some(failure.to_string());
+            if record.verdict == Verdict::TimedOut {
+                let seconds = setup.patience.as_secs_f64();
+                record.seconds = Some(seconds);
+                let arrived: f64 = record.series.arrived_mbps.iter().sum();
+                let arrived = arrived * 1e6 * INTERVAL.as_secs_f64() / seconds;
+                record.arrived_bps = Some(arrived);
+                share(record, arrived);
+            }
+            return;
+        }
+    };
+    record.verdict = Verdict::Done;
+    record.goodput_bps = Some(outcome.goodput());
+    share(record, outcome.goodput());
+    record.transport = serde_json::to_value(outcome.transport)
+        .ok()
+        .and_then(|word| word.as_str().map(str::to_owned));
+    record.version = Some(outcome.version);
+    record.congestion_control = outcome.congestion_control;
+    record.bytes = Some(outcome.bytes);
+    record.seconds = Some(outcome.seconds);
+    record.cpu_send = Some(outcome.cpu_send);
+    record.cpu_receive = Some(outcome.cpu_receive);
+    record.resent = outcome.resent;
+    record.program_lost = outcome.lost.unwrap_or_default();
+    record.details["program"] = outcome.details;
+}
+
+/// What the transfer and those that cross it got of each other's link.
+fn share(record: &mut Record, own: f64) {
+    if record.cross_bps.is_empty() {
+        return;
+    }
+    let shares: Vec<f64> = record.cross_bps.iter().copied().chain([own]).collect();
+    record.fairness = jain(&shares);
+}
+
+fn ended(record: Record, verdict: Verdict, why: String) -> Record {
+    Record { verdict, why: Some(why), ..record }
+}
+
+fn job(setup: &Setup, folders: &Folders) -> Job {
+    let files = |folder: &Path| Medium::Files { folder: folder.to_owned(), count: 1 };
+    Job {
+        medium: folders.of(setup.medium).map_or(Medium::Memory, files),
+        block: setup.block.map(|block| block.get()),
+        rate: setup.rate,
+        socket_buffer: setup
+            .socket_buffer
+            .map(|size| u32::try_from(size.get()).unwrap_or(u32::MAX)),
+        series: INTERVAL,
+        ..Job::new(&setup.from, &setup.to, setup.bytes.get(), setup.patience)
+    }
+}
+
+fn buffers(setup: &Setup, machine: &Machine) -> String {
+    let told = setup.socket_buffer.map(|size| format!("told {size}; "));
+    let [receive, send] = machine.socket_buffer_max;
+    let tcp =
+        setup.topology.nodes.iter().filter_map(|node| {
+            Some(format!("; TCP of {} at most {}", node.name, node.tcp_buffer?))
+        });
+    format!(
+        "{}without privilege at most {receive} and {send} bytes{}",
+        told.unwrap_or_default(),
+        tcp.collect::<String>()
+    )
+}
+
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+/// How long runs take.
+struct Pace {
+    contenders: HashMap<String, (Duration, u32)>,
+}
+
+impl Pace {
+    fn new<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+        let mut pace = Self { contenders: HashMap::new() };
+        for record in records {
+            let seconds = record.seconds.filter(|seconds| (0.0..1e6).contains(seconds));
+            if let Some(seconds) = seconds {
+                pace.took(&record.contender, Duration::from_secs_f64(seconds) + AROUND);
+            }
+        }
+        pace
+    }
+
+    fn took(&mut self, contender: &str, time: Duration) {
+        let entry = self.contenders.entry(contender.to_owned()).or_default();
+        *entry = (entry.0 + time, entry.1 + 1);
+    }
+
+    /// For these runs; contenders that nothing is known of take half their patience.
+    fn left<'a>(&self, rest: impl Iterator<Item = &'a str>, patience: Duration) -> Duration {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for contender in rest {
+            *counts.entry(contender).or_default() += 1;
+        }
+        counts
+            .into_iter()
+            .map(|(contender, count)| match self.contenders.get(contender) {
+                Some((time, known)) => *time / *known * count,
+                None => patience / 2 * count,
+            })
+            .sum()
+    }
+}
+
+/// Of time series.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// To build and end a testbed, and to start servers.
+const AROUND: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

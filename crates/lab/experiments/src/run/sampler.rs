@@ -1,0 +1,175 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_lab::{DirectionStats, Testbed};
+use longhaul_sys::clock;
+
+use super::INTERVAL;
+use super::cross::Crossing;
+use crate::experiment::Setup;
+use crate::record::{Record, Series};
+use crate::statistics::variation;
+
+/// Looks at the links every 100 ms while a contender runs.
+pub(super) struct Sampler<'a> {
+    testbed: &'a Testbed,
+    /// The observed link.
+    link: usize,
+    /// The link over which data reach the receiver, and whether that is its second end.
+    last: (usize, bool),
+    crossing: Option<&'a Crossing>,
+    done: &'a AtomicBool,
+    stop: &'a AtomicBool,
+}
+
+/// What was seen.
+pub(super) struct Sampled {
+    series: Series,
+    sent: u64,
+    lost: BTreeMap<String, u64>,
+    lost_back: BTreeMap<String, u64>,
+    queue_ms: [f64; 2],
+    late_p99_ms: f64,
+    /// Bytes of each crossing connection at the end of each interval.
+    crossed: Vec<Vec<u64>>,
+}
+
+impl<'a> Sampler<'a> {
+    pub(super) fn new(
+        testbed: &'a Testbed,
+        setup: &Setup,
+        crossing: Option<&'a Crossing>,
+        done: &'a AtomicBool,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let links = &testbed.topology().links;
+        let arrives = links.iter().position(|link| link.between.contains(&setup.to));
+        let last = arrives.unwrap_or(setup.link);
+        let forward = links[last].between[1] == setup.to;
+        Self { testbed, link: setup.link, last: (last, forward), crossing, done, stop }
+    }
+
+    /// Until the contender is done.
+    pub(super) fn run(self) -> io::Result<Sampled> {
+        let before = self.all()?;
+        let mut previous = self.state()?;
+        let (mut series, mut crossed) = (Series::default(), Vec::new());
+        let mut next = clock::now() + INTERVAL;
+        while !self.done.load(Ordering::Relaxed) {
+            if self.stop.load(Ordering::Relaxed) {
+                // The contender notices that its programs have ended.
+                self.testbed.end_commands();
+            }
+            clock::sleep_until((clock::now() + TURN).min(next));
+            if clock::now() < next {
+                continue;
+            }
+            next += INTERVAL;
+            let state = self.state()?;
+            let mbps = |bytes: u64| bytes as f64 * 8.0 / INTERVAL.as_secs_f64() / 1e6;
+            series.arrived_mbps.push(round(mbps(state.arrived - previous.arrived)));
+            series.queue_kb.push(round(state.queue as f64 / 1e3));
+            series.lost.push(state.lost - previous.lost);
+            if self.crossing.is_some() {
+                let total = |state: &State| state.crossed.iter().sum::<u64>();
+                series.cross_mbps.push(round(mbps(total(&state) - total(&previous))));
+                crossed.push(state.crossed.clone());
+            }
+            previous = state;
+        }
+        let after = self.all()?;
+        let mut seen = Sampled {
+            series,
+            sent: 0,
+            lost: BTreeMap::new(),
+            lost_back: BTreeMap::new(),
+            queue_ms: [0.0; 2],
+            late_p99_ms: 0.0,
+            crossed,
+        };
+        for (link, (before, after)) in before.iter().zip(&after).enumerate() {
+            count(&mut seen.lost, &before[0], &after[0]);
+            count(&mut seen.lost_back, &before[1], &after[1]);
+            if link == self.link {
+                let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
+                seen.sent = after[0].path.offered - before[0].path.offered;
+                seen.queue_ms = [after[0].queue.mean_delay, after[0].queue.max_delay].map(ms);
+                seen.late_p99_ms = ms(after[0].lateness.p99);
+            }
+        }
+        Ok(seen)
+    }
+
+    fn all(&self) -> io::Result<Vec<[DirectionStats; 2]>> {
+        let links = 0..self.testbed.topology().links.len();
+        links
+            .map(|link| self.testbed.stats(link).map(|stats| [stats.forward, stats.backward]))
+            .collect()
+    }
+
+    fn state(&self) -> io::Result<State> {
+        let observed = self.testbed.stats(self.link)?.forward;
+        let last = self.testbed.stats(self.last.0)?;
+        let last = if self.last.1 { last.forward } else { last.backward };
+        Ok(State {
+            arrived: last.path.delivered_bytes,
+            queue: observed.queue_bytes.get(),
+            lost: observed.losses().map(|(_, count)| count).sum(),
+            crossed: self.crossing.map_or(Vec::new(), Crossing::received),
+        })
+    }
+}
+
+/// Totals at a time.
+struct State {
+    arrived: u64,
+    queue: u64,
+    lost: u64,
+    crossed: Vec<u64>,
+}
+
+impl Sampled {
+    pub(super) fn write(self, record: &mut Record) {
+        // Start and end of the transfer fall anywhere within an interval.
+        let arrived = &self.series.arrived_mbps;
+        let active = |mbps: &f64| *mbps > QUIET_MBPS;
+        let first = arrived.iter().position(active).map_or(0, |at| at + 1);
+        let last = arrived.iter().rposition(active).unwrap_or(0).max(first);
+        let between = arrived.get(first..last).unwrap_or_default();
+        record.jitter_percent = variation(between).map(|part| round(100.0 * part));
+        if let (Some(before), Some(after)) = (self.crossed.get(first), self.crossed.get(last)) {
+            let seconds = (last - first).max(1) as f64 * INTERVAL.as_secs_f64();
+            let bytes =
+                before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before));
+            record.cross_bps = bytes.map(|bytes| round(bytes as f64 * 8.0 / seconds)).collect();
+        }
+        record.path_sent = self.sent;
+        record.path_lost = self.lost;
+        record.path_lost_back = self.lost_back;
+        [record.queue_mean_ms, record.queue_max_ms] = self.queue_ms;
+        record.late_p99_ms = self.late_p99_ms;
+        record.series = self.series;
+    }
+}
+
+fn count(total: &mut BTreeMap<String, u64>, before: &DirectionStats, after: &DirectionStats) {
+    let earlier: BTreeMap<&str, u64> = before.losses().collect();
+    for (reason, count) in after.losses() {
+        let new = count - earlier.get(reason).copied().unwrap_or(0);
+        if new > 0 {
+            *total.entry(reason.to_owned()).or_default() += new;
+        }
+    }
+}
+
+/// To three decimals, for files that people read.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// Between two looks whether the contender is done.
+const TURN: Duration = Duration::from_millis(10);
+/// Less than this is no transfer.
+const QUIET_MBPS: f64 = 0.1;

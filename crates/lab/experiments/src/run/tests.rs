@@ -1,0 +1,128 @@
+use super::*;
+use crate::experiment::Parameter;
+use crate::report::Part;
+
+/// Small, with a contender of this process and one that nobody has.
+const TINY: &str = r#"
+name = "tiny"
+title = "T"
+question = "Q?"
+source = "S"
+repeats = 2
+contenders = [{ name = "cubic x1" }, { name = "reno x1" }]
+topology = "two-hosts"
+[job]
+bytes = "300KB"
+patience = "20s"
+[[axis]]
+sets = "rtt"
+values = ["2ms"]
+[[axis]]
+sets = "rate"
+values = ["20Mbps"]
+[cross]
+congestion_control = "cubic"
+flows = 2
+from = "host"
+to = "peer"
+settle = "50ms"
+[[finding]]
+paper = "p"
+measured = { look = "shares" }
+"#;
+
+fn tiny() -> Experiment {
+    Experiment::parse(TINY, &|name| find(name).is_ok()).unwrap()
+}
+
+#[test]
+fn a_tiny_experiment_runs_is_resumed_and_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = Results::in_folder(folder.path());
+    let stop = AtomicBool::new(false);
+    let options = Options { quick: false, fresh: false, stop: &stop };
+    let experiment = tiny();
+    let mut ended = 0;
+    let first = run(&experiment, &options, &results, &mut |progress| {
+        if let Progress::Ends(record) = progress {
+            ended += 1;
+            // As if killed in the middle.
+            stop.store(ended == 3, Ordering::Relaxed);
+            assert!(record.verdict == Verdict::Done, "{:?}", record.why);
+        }
+    });
+    match first {
+        Err(RunError::Testbed(error)) => {
+            println!("skipped, no testbed here: {error}");
+            return;
+        }
+        first => assert!(matches!(first, Err(RunError::Stopped)), "{first:?}"),
+    }
+    stop.store(false, Ordering::Relaxed);
+    let (mut stood, mut made) = (0, 0);
+    let mut see = |progress: Progress<'_>| match progress {
+        Progress::Stands(_) => stood += 1,
+        Progress::Ends(_) => made += 1,
+        Progress::Begins { total, .. } => assert_eq!(total, 4),
+    };
+    run(&experiment, &options, &results, &mut see).unwrap();
+    assert_eq!((stood, made), (3, 1));
+    let records = results.read("tiny").unwrap();
+    assert_eq!(records.len(), 4);
+    for record in &records {
+        assert_eq!(record.bytes, Some(300_000));
+        assert_eq!(record.cross_bps.len(), 2);
+        assert!(record.path_sent > 0 && record.goodput_bps.is_some());
+        assert!(!record.machine.is_empty() && !record.buffers.is_empty());
+    }
+    let part = Part::new(tiny(), records);
+    assert_eq!((part.records.len(), part.planned, part.left_out), (4, 4, 0));
+    let findings = part.findings();
+    assert!(findings[0].1[0].contains("the 2 connections"), "{findings:?}");
+}
+
+#[test]
+fn what_nobody_can_do_is_recorded_and_the_sweep_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = Results::in_folder(folder.path());
+    let stop = AtomicBool::new(false);
+    let options = Options { quick: false, fresh: false, stop: &stop };
+    let text = TINY.replace("{ name = \"cubic x1\" }", "{ name = \"moon x1\" }");
+    // The kernel has no such congestion control.
+    let experiment = Experiment::parse(&text, &|_| true).unwrap();
+    match run(&experiment, &options, &results, &mut |_| ()) {
+        Err(RunError::Testbed(error)) => println!("skipped, no testbed here: {error}"),
+        other => {
+            other.unwrap();
+            let records = results.read("tiny").unwrap();
+            let verdicts: Vec<Verdict> = records.iter().map(|record| record.verdict).collect();
+            let absent = verdicts.iter().filter(|verdict| **verdict == Verdict::Absent).count();
+            assert_eq!((absent, verdicts.len()), (2, 4));
+            assert!(records[0].why.as_deref().unwrap().contains("moon"));
+        }
+    }
+}
+
+#[test]
+fn fingerprints_tell_cells_and_contenders_apart() {
+    let experiment = tiny();
+    let setup = |rtt: &str| {
+        let cell = vec![(Parameter::Rtt, rtt.to_owned())];
+        Setup::of(&experiment, false, &Run { cell, contender: 0, repeat: 0, seed: 1 }).unwrap()
+    };
+    let one = fingerprint(&experiment, &setup("2ms"), 0);
+    assert_eq!(one, fingerprint(&experiment, &setup("2ms"), 0));
+    assert_ne!(one, fingerprint(&experiment, &setup("3ms"), 0));
+    assert_ne!(one, fingerprint(&experiment, &setup("2ms"), 1));
+}
+
+#[test]
+fn what_is_left_is_told_from_what_was_made() {
+    let mut pace = Pace::new(std::iter::empty());
+    let patience = Duration::from_secs(10);
+    assert_eq!(pace.left(["a", "a"].into_iter(), patience), patience);
+    pace.took("a", Duration::from_secs(2));
+    pace.took("a", Duration::from_secs(4));
+    let left = pace.left(["a", "a", "b"].into_iter(), patience);
+    assert_eq!(left, Duration::from_secs(3 + 3 + 5));
+}
