@@ -38,16 +38,8 @@ fn a_pull_says_what_a_push_says() {
 #[test]
 fn the_rate_limits_whoever_sends() {
     limited(|test| {
-        let rate = Some(Rate::from_mbps(40));
-        for (profile, carrier) in LIMITED {
-            let limited = |options| CopyOptions {
-                rate,
-                profile: profile.into(),
-                carrier,
-                fsync: WITHOUT_DISK,
-                ..options
-            };
-            for report in there_and_back(test, limited) {
+        for way in LIMITED {
+            for report in there_and_back(test, limited_to(Rate::from_mbps(40), way)) {
                 assert_eq!(report.bottleneck, Bottleneck::UserLimit, "{report:?}");
             }
         }
@@ -58,15 +50,8 @@ fn the_rate_limits_whoever_sends() {
 fn a_rate_that_busy_hosts_keep_is_still_the_limit() {
     limited(|test| {
         let _load = Load::start(2 * thread::available_parallelism().map_or(1, usize::from));
-        let rate = Some(Rate::from_mbps(4));
-        for (profile, carrier) in LIMITED {
-            let limited = |options| CopyOptions {
-                rate,
-                profile: profile.into(),
-                carrier,
-                fsync: WITHOUT_DISK,
-                ..options
-            };
+        for way in LIMITED {
+            let limited = limited_to(Rate::from_mbps(4), way);
             for report in there_and_back_of(test, BYTES / 8, limited) {
                 let limits = [Bottleneck::UserLimit, Bottleneck::SenderCpu];
                 assert!(limits.contains(&report.bottleneck), "{report:?}");
@@ -157,6 +142,15 @@ fn the_program_says_the_same_both_ways() {
             assert!(!copy.stderr.contains("bottleneck: unknown"), "{copy:?}");
         }
     });
+}
+
+/// Has a profile and a carrier keep to a rate.
+fn limited_to(
+    rate: Rate,
+    (profile, carrier): (&'static str, CarrierChoice),
+) -> impl Fn(CopyOptions) -> CopyOptions {
+    let (rate, fsync) = (Some(rate), WITHOUT_DISK);
+    move |options| CopyOptions { rate, profile: profile.into(), carrier, fsync, ..options }
 }
 
 /// A file pushed, and pulled back.

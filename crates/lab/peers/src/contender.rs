@@ -85,6 +85,22 @@ impl Job {
             series: Duration::from_millis(100),
         }
     }
+
+    /// For programs that move no files.
+    pub(crate) fn memory_only(&self) -> Result<(), Failure> {
+        match self.medium {
+            Medium::Memory => Ok(()),
+            Medium::Files { .. } => Err(Failure::unsuitable("it moves memory, no files")),
+        }
+    }
+
+    /// For programs that cannot be told a rate.
+    pub(crate) fn without_rate(&self) -> Result<(), Failure> {
+        match self.rate {
+            None => Ok(()),
+            Some(_) => Err(Failure::unsuitable("it is not told a rate")),
+        }
+    }
 }
 
 /// A program that can be run.
@@ -176,7 +192,7 @@ pub enum Transport {
 
 /// One side of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(crate) enum End {
     /// Where the data is.
     Sender,
     /// Where it goes.

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tempfile::TempDir;
 
-use crate::contender::{Failure, Job, Medium};
+use crate::contender::{Failure, Medium};
 use crate::session::Session;
 
 /// Files of random bytes, and an empty folder for their copies, which goes away with this.
@@ -82,14 +82,6 @@ impl Files {
             status: format!("{arrived} bytes arrived of {}", self.bytes),
             words: String::new(),
         })
-    }
-}
-
-/// Why a program without files cannot do a job, if it cannot.
-pub(crate) fn memory_only(job: &Job) -> Result<(), Failure> {
-    match job.medium {
-        Medium::Memory => Ok(()),
-        Medium::Files { .. } => Err(Failure::unsuitable("it moves memory, no files")),
     }
 }
 

@@ -89,9 +89,7 @@ impl Contender for GridFtp {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         let [copy, server] = programs::require([COPY, SERVER], PACKAGES)?;
-        if job.rate.is_some() {
-            return Err(Failure::unsuitable("it is not told a rate"));
-        }
+        job.without_rate()?;
         let mut session = Session::new(testbed, job)?;
         let files = Files::new(&session)?;
         let [here, there] =

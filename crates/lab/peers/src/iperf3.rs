@@ -6,7 +6,6 @@ use longhaul_lab::Testbed;
 use serde_json::Value;
 
 use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
-use crate::files::memory_only;
 use crate::programs;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has, streams};
@@ -56,10 +55,8 @@ impl Contender for Iperf3 {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
-        memory_only(job)?;
-        if job.rate.is_some() {
-            return Err(Failure::unsuitable("it is not told a rate"));
-        }
+        job.memory_only()?;
+        job.without_rate()?;
         let mut session = Session::new(testbed, job)?;
         let mut server = Command::new(&program);
         server.args(["-s", "-1", "-p", PORT_TEXT]);

@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod account;
 mod contender;
 mod counters;
 mod files;
@@ -29,6 +30,7 @@ mod gridftp;
 mod install;
 mod iperf3;
 mod longhaul;
+mod over_tcp;
 mod processes;
 mod programs;
 mod registry;
@@ -42,7 +44,7 @@ mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Contender, End, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
+    Absent, Contender, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
 };
 pub use self::install::{STARTS_SERVER, install};
 pub use self::registry::{Unknown, all, find};

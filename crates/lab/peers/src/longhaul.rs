@@ -108,7 +108,7 @@ impl Contender for Longhaul {
             .map_err(|error| session.failed(client, format!("no JSON came of it: {error}")))?;
         let account = session.close()?;
         if report["verified"] != true {
-            return Err(Failure::unsuitable("the copy was not verified"));
+            return Err(session.failed(client, "the copy was not verified"));
         }
         files.check(&self.name)?;
         Ok(self.report(account.outcome(presence, job), report))

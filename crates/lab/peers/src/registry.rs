@@ -6,6 +6,7 @@ use crate::contender::Contender;
 use crate::gridftp::GridFtp;
 use crate::iperf3::Iperf3;
 use crate::longhaul::Longhaul;
+use crate::over_tcp::{Mover, OverTcp};
 use crate::rsync::Rsync;
 use crate::srt::Srt;
 use crate::tar::Tar;
@@ -51,11 +52,11 @@ const FAMILIES: [(Named, &[&str]); 10] = [
     (Tcp::named, Tcp::USUAL),
     (GridFtp::named, GridFtp::USUAL),
     (Udt::named, Udt::USUAL),
-    (Xrootd::named, Xrootd::USUAL),
+    (OverTcp::<Xrootd>::named, &Xrootd::USUAL),
     (Uftp::named, Uftp::USUAL),
     (Srt::named, Srt::USUAL),
-    (Tar::named, Tar::USUAL),
-    (Rsync::named, Rsync::USUAL),
+    (OverTcp::<Tar>::named, &Tar::USUAL),
+    (OverTcp::<Rsync>::named, &Rsync::USUAL),
 ];
 
 #[cfg(test)]

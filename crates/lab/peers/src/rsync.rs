@@ -3,57 +3,26 @@
 use std::path::Path;
 use std::process::Command;
 
-use longhaul_lab::Testbed;
-
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, End, Failure, Presence};
 use crate::files::Files;
+use crate::over_tcp::Mover;
 use crate::programs;
 use crate::session::Session;
-use crate::tcp::{control_after, kernel_has};
 
-pub(crate) struct Rsync {
-    name: String,
-    congestion_control: String,
-}
+pub(crate) struct Rsync;
 
-impl Rsync {
-    pub(crate) const USUAL: &[&str] = &["rsync-ssh", "rsync-ssh bbr"];
+impl Mover for Rsync {
+    const USUAL: [&str; 2] = ["rsync-ssh", "rsync-ssh bbr"];
+    const ABOUT: &str = "rsync over OpenSSH";
+    const PACKAGES: &[&str] = &["rsync", "openssh-client", "openssh-server"];
 
-    /// `rsync-ssh`, which uses CUBIC, or `rsync-ssh bbr`.
-    pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
-        let congestion_control = control_after("rsync-ssh", name)?;
-        Some(Box::new(Self { name: name.to_owned(), congestion_control }))
-    }
-}
-
-impl Contender for Rsync {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn about(&self) -> String {
-        format!("rsync over OpenSSH, {}, from file to file", self.congestion_control)
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        PACKAGES
-    }
-
-    fn presence(&self) -> Result<Presence, Absent> {
-        kernel_has(&self.congestion_control)?;
-        let [rsync, ..] = programs::require(PROGRAMS, PACKAGES)?;
+    fn presence() -> Result<Presence, Absent> {
+        let [rsync, ..] = programs::require(PROGRAMS, Self::PACKAGES)?;
         Ok(programs::presence(rsync, "--version", version))
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
-        let presence = self.presence()?;
-        let [rsync, ssh, sshd, keygen] = programs::require(PROGRAMS, PACKAGES)?;
-        if job.rate.is_some() || job.socket_buffer.is_some() {
-            return Err(Failure::unsuitable("it is told neither a rate nor a socket buffer"));
-        }
-        let mut session = Session::new(testbed, job)?;
-        session.use_congestion_control(&self.congestion_control)?;
-        let files = Files::new(&session)?;
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure> {
+        let [rsync, ssh, sshd, keygen] = programs::require(PROGRAMS, Self::PACKAGES)?;
         let own = session.folder().to_owned();
         for name in ["host-key", "user-key"] {
             let mut command = Command::new(&keygen);
@@ -81,11 +50,7 @@ impl Contender for Rsync {
         command.arg(format!("{address}:{}/", files.target().display()));
         session.begin()?;
         let client = session.start(End::Sender, command)?;
-        session.finish(client)?;
-        let account = session.close()?;
-        files.check(&self.name)?;
-        let congestion_control = Some(self.congestion_control.clone());
-        Ok(Outcome { congestion_control, ..account.outcome(presence, job) })
+        session.finish(client).map(drop)
     }
 }
 
@@ -118,7 +83,6 @@ fn version(said: &str) -> Option<String> {
 }
 
 const PROGRAMS: [&str; 4] = ["rsync", "ssh", "sshd", "ssh-keygen"];
-const PACKAGES: &[&str] = &["rsync", "openssh-client", "openssh-server"];
 const PORT: u16 = 2222;
 
 #[cfg(test)]

@@ -1,12 +1,9 @@
 //! One run: commands at both ends under one deadline, and an account of what they used.
 
 use std::fs::File;
-use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_lab::{Host, Testbed};
@@ -15,7 +12,8 @@ use longhaul_sys::process::{reap, wait_for_end};
 use longhaul_units::Instant;
 use tempfile::TempDir;
 
-use crate::contender::{End, Failure, Job, Outcome, Presence, Sample, Transport};
+use crate::account::{Account, Series};
+use crate::contender::{End, Failure, Job};
 use crate::counters::{Count, Counters};
 use crate::processes;
 
@@ -39,10 +37,9 @@ pub(crate) struct Session<'a> {
 }
 
 /// A command that was started; its output is in files.
-pub(crate) struct Process {
+struct Process {
     what: String,
     end: End,
-    number: usize,
     child: Option<Child>,
 }
 
@@ -51,14 +48,6 @@ struct Started {
     at: Instant,
     before: [Count; 2],
     series: Series,
-}
-
-/// What a run has used, apart from what its contender knows.
-pub(crate) struct Account {
-    seconds: f64,
-    counts: [Count; 2],
-    series: Vec<Sample>,
-    cpu: [Duration; 2],
 }
 
 impl<'a> Session<'a> {
@@ -175,7 +164,7 @@ impl<'a> Session<'a> {
         command.env(MARK, &self.mark);
         let child = self.testbed.spawn(self.host(end), command);
         let child = child.map_err(Failure::system(&format!("start {what}")))?;
-        self.processes.push(Process { what, end, number, child: Some(child) });
+        self.processes.push(Process { what, end, child: Some(child) });
         Ok(number)
     }
 
@@ -301,8 +290,8 @@ impl<'a> Session<'a> {
     }
 
     fn timed_out(&self) -> Failure {
-        let words = self.processes.iter().map(|process| {
-            let words = self.last_words(process.number);
+        let words = self.processes.iter().enumerate().map(|(at, process)| {
+            let words = self.last_words(at);
             if words.is_empty() { words } else { format!("{}: {words}", process.what) }
         });
         let words: Vec<String> = words.filter(|words| !words.is_empty()).collect();
@@ -326,15 +315,15 @@ impl<'a> Session<'a> {
 
     /// Kills everything that is left, and takes its CPU time into account.
     fn end_processes(&mut self) {
+        if self.processes.is_empty() {
+            return;
+        }
         let children: Vec<(usize, u32)> = self
             .processes
             .iter()
             .enumerate()
             .filter_map(|(at, process)| Some((at, process.child.as_ref()?.id())))
             .collect();
-        if children.is_empty() && self.processes.is_empty() {
-            return;
-        }
         // Each with its descendants: the parents first, which then take no more account of them.
         let mut left = Vec::new();
         for &(at, pid) in &children {
@@ -371,91 +360,6 @@ impl Drop for Session<'_> {
     }
 }
 
-impl Account {
-    /// With the CPU time of threads of this process in place of that of commands.
-    pub(crate) fn with_cpu(self, cpu: [Duration; 2]) -> Self {
-        Self { cpu, ..self }
-    }
-
-    /// What is common to all outcomes. Segments count as resent when TCP carried the data.
-    pub(crate) fn outcome(self, presence: Presence, job: &Job) -> Outcome {
-        let [sent, received] = self.counts;
-        let transport = transport(sent, job.bytes);
-        let resent = match transport {
-            Transport::Tcp => Some(sent.segments_resent),
-            Transport::Udp => None,
-        };
-        Outcome {
-            version: presence.version,
-            congestion_control: None,
-            transport,
-            bytes: job.bytes,
-            seconds: self.seconds,
-            cpu_send: self.cpu[0].as_secs_f64(),
-            cpu_receive: self.cpu[1].as_secs_f64(),
-            resent,
-            lost: None,
-            series: self.series,
-            details: serde_json::json!({ "counted": {
-                "datagrams_sent": [sent.datagrams_sent, received.datagrams_sent],
-                "segments_sent": [sent.segments_sent, received.segments_sent],
-            }}),
-        }
-    }
-}
-
-impl Outcome {
-    /// Adds what the program itself had to say.
-    pub(crate) fn detailed(mut self, what: &str, value: serde_json::Value) -> Self {
-        self.details[what] = value;
-        self
-    }
-}
-
-/// What carried that much data: datagrams of less than 64 KiB, or trains of them, or nothing like
-/// as many.
-fn transport(sent: Count, bytes: u64) -> Transport {
-    if sent.datagrams_sent > bytes / (2 * u64::from(u16::MAX)) {
-        Transport::Udp
-    } else {
-        Transport::Tcp
-    }
-}
-
-/// A thread that samples what has reached the receiving node.
-struct Series {
-    stop: Sender<()>,
-    thread: JoinHandle<Vec<Sample>>,
-}
-
-impl Series {
-    fn start(counters: Counters, before: u64, distance: Duration) -> io::Result<Self> {
-        let (stop, stopped) = channel();
-        let start = clock::now();
-        let thread = std::thread::Builder::new().name("series".into()).spawn(move || {
-            let mut samples = Vec::new();
-            let mut next = start + distance;
-            while samples.len() < SAMPLES_MAX
-                && stopped.recv_timeout(next.since(clock::now())) == Err(RecvTimeoutError::Timeout)
-            {
-                if let Ok(count) = counters.read() {
-                    let seconds = clock::now().since(start).as_secs_f64();
-                    let bytes = count.bytes_received.saturating_sub(before);
-                    samples.push(Sample { seconds, bytes });
-                }
-                next += distance;
-            }
-            samples
-        })?;
-        Ok(Self { stop, thread })
-    }
-
-    fn stop(self) -> Vec<Sample> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-}
-
 fn index(end: End) -> usize {
     match end {
         End::Sender => 0,
@@ -471,5 +375,3 @@ const GOING: Duration = Duration::from_secs(2);
 /// Of what a program said.
 const LINES: usize = 12;
 const LINE_MAX: usize = 400;
-/// More than an hour of tenths of a second.
-const SAMPLES_MAX: usize = 40_000;

@@ -3,8 +3,8 @@
 use longhaul_lab::Testbed;
 use longhaul_lab::pump::TcpPump;
 
+use crate::account::Account;
 use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence};
-use crate::files::memory_only;
 use crate::session::Session;
 
 pub(crate) struct Tcp {
@@ -38,14 +38,6 @@ pub(crate) fn control(name: &str) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// What `name` says behind a program's name: the congestion control, CUBIC when that is nothing.
-pub(crate) fn control_after(program: &str, name: &str) -> Option<String> {
-    match name.strip_prefix(program)? {
-        "" => Some("cubic".into()),
-        rest => control(rest.strip_prefix(' ')?),
-    }
-}
-
 /// Whether the kernel has a congestion control.
 pub(crate) fn kernel_has(congestion_control: &str) -> Result<(), Absent> {
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -75,10 +67,8 @@ impl Contender for Tcp {
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
-        memory_only(job)?;
-        if job.rate.is_some() {
-            return Err(Failure::unsuitable("it is not told a rate"));
-        }
+        job.memory_only()?;
+        job.without_rate()?;
         let mut pump = TcpPump::new(&self.congestion_control, self.streams);
         pump.buffer = job.socket_buffer;
         if let Some(block) = job.block {
@@ -96,7 +86,8 @@ impl Contender for Tcp {
                     _ => Failure::system(&self.name)(error),
                 }
             })?;
-        let account = session.close()?.with_cpu([moved.cpu_send, moved.cpu_receive]);
+        // Of threads of this process: there are no others.
+        let account = Account { cpu: [moved.cpu_send, moved.cpu_receive], ..session.close()? };
         let outcome = account.outcome(presence, job);
         Ok(Outcome {
             congestion_control: Some(self.congestion_control.clone()),
@@ -120,11 +111,6 @@ mod tests {
         let tcp = Tcp::named("cubic x8").unwrap();
         assert_eq!(tcp.about(), "kernel TCP CUBIC, 8 connections");
         assert_eq!(streams("iperf3 bbr x1"), Some(("iperf3 bbr", 1)));
-        assert_eq!(control_after("tar", "tar").as_deref(), Some("cubic"));
-        assert_eq!(control_after("tar", "tar bbr").as_deref(), Some("bbr"));
-        assert!(
-            control_after("tar", "tarbbr").is_none() && control_after("tar", "tar a b").is_none()
-        );
         for wrong in ["cubic", "cubic x0", "cubic x", "cubic x200", " x1", "cu bic x1", "x1"] {
             assert!(Tcp::named(wrong).is_none(), "{wrong}");
         }

@@ -8,7 +8,6 @@ use std::{fs, io};
 use longhaul_lab::Testbed;
 
 use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
-use crate::files::memory_only;
 use crate::programs;
 use crate::session::Session;
 
@@ -53,7 +52,7 @@ impl Contender for Udt {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
-        memory_only(job)?;
+        job.memory_only()?;
         let mut session = Session::new(testbed, job)?;
         let buffer = job.socket_buffer.unwrap_or(SOCKET_BUFFER).to_string();
         let (port, bytes) = (PORT.to_string(), job.bytes.to_string());

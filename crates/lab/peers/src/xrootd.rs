@@ -2,57 +2,26 @@
 
 use std::process::Command;
 
-use longhaul_lab::Testbed;
-
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, End, Failure, Presence};
 use crate::files::Files;
+use crate::over_tcp::Mover;
 use crate::programs;
 use crate::session::Session;
-use crate::tcp::{control_after, kernel_has};
 
-pub(crate) struct Xrootd {
-    name: String,
-    congestion_control: String,
-}
+pub(crate) struct Xrootd;
 
-impl Xrootd {
-    pub(crate) const USUAL: &[&str] = &["xrootd", "xrootd bbr"];
+impl Mover for Xrootd {
+    const USUAL: [&str; 2] = ["xrootd", "xrootd bbr"];
+    const ABOUT: &str = "XRootD (xrdcp), one connection";
+    const PACKAGES: &[&str] = &["xrootd-client", "xrootd-server"];
 
-    /// `xrootd`, which uses CUBIC, or `xrootd bbr`.
-    pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
-        let congestion_control = control_after("xrootd", name)?;
-        Some(Box::new(Self { name: name.to_owned(), congestion_control }))
-    }
-}
-
-impl Contender for Xrootd {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn about(&self) -> String {
-        format!("XRootD (xrdcp), {}, one connection, from file to file", self.congestion_control)
-    }
-
-    fn packages(&self) -> &'static [&'static str] {
-        PACKAGES
-    }
-
-    fn presence(&self) -> Result<Presence, Absent> {
-        kernel_has(&self.congestion_control)?;
-        let [copy, _] = programs::require(["xrdcp", "xrootd"], PACKAGES)?;
+    fn presence() -> Result<Presence, Absent> {
+        let [copy, _] = programs::require(PROGRAMS, Self::PACKAGES)?;
         Ok(programs::presence(copy, "--version", version))
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
-        let presence = self.presence()?;
-        let [copy, server] = programs::require(["xrdcp", "xrootd"], PACKAGES)?;
-        if job.rate.is_some() || job.socket_buffer.is_some() {
-            return Err(Failure::unsuitable("it is told neither a rate nor a socket buffer"));
-        }
-        let mut session = Session::new(testbed, job)?;
-        session.use_congestion_control(&self.congestion_control)?;
-        let files = Files::new(&session)?;
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure> {
+        let [copy, server] = programs::require(PROGRAMS, Self::PACKAGES)?;
         let own = session.own_folder("xrootd")?;
         let configuration = own.join("configuration");
         let text = format!(
@@ -76,11 +45,7 @@ impl Contender for Xrootd {
         command.arg(format!("root://{address}:{PORT}/{}/", files.target().display()));
         session.begin()?;
         let client = session.start(End::Sender, command)?;
-        session.finish(client)?;
-        let account = session.close()?;
-        files.check(&self.name)?;
-        let congestion_control = Some(self.congestion_control.clone());
-        Ok(Outcome { congestion_control, ..account.outcome(presence, job) })
+        session.finish(client).map(drop)
     }
 }
 
@@ -90,7 +55,7 @@ fn version(said: &str) -> Option<String> {
     version.starts_with(|c: char| c.is_ascii_digit()).then(|| format!("XRootD {version}"))
 }
 
-const PACKAGES: &[&str] = &["xrootd-client", "xrootd-server"];
+const PROGRAMS: [&str; 2] = ["xrdcp", "xrootd"];
 const PORT: u16 = 1094;
 
 #[cfg(test)]
