@@ -2,6 +2,8 @@
 //! machines without testbeds, are said and passed over.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use longhaul_lab::{Conditions, LinkSpec, Testbed, TestbedError, TestbedOptions, Topology};
@@ -143,6 +145,66 @@ fn a_run_ends_when_its_time_is_up() {
     for host in testbed.hosts() {
         assert!(!host.listens(None).unwrap(), "nothing is left at {}", host.name());
     }
+}
+
+#[test]
+fn a_program_that_hangs_is_ended_with_all_that_it_started() {
+    // Both sides hang, and so do those they started, one of them without a trace of who did.
+    let script = r#"sleep 300 & echo $! >>"$PIDS"; env -i sleep 300 & echo $! >>"$PIDS"
+        echo "nothing happens" >&2; wait"#;
+    with_tar("a_program_that_hangs_is_ended_with_all_that_it_started", script, |testbed| {
+        let job = Job { patience: Duration::from_secs(10), ..job() };
+        match find("tar").unwrap().run(testbed, &job) {
+            Err(Failure::TimedOut { after, words }) => {
+                assert_eq!(after, job.patience);
+                assert!(words.contains("tar: nothing happens"), "{words}");
+            }
+            other => panic!("{other:?}"),
+        }
+        let pids = std::fs::read_to_string(std::env::var_os("PIDS").unwrap()).unwrap();
+        for pid in pids.lines() {
+            let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            assert!(!command.unwrap_or_default().contains("sleep"), "{pid} is left");
+        }
+        assert!(pids.lines().count() >= 2, "{pids}");
+    });
+}
+
+#[test]
+fn a_program_that_crashes_is_quoted() {
+    let script = r#"echo "out of luck" >&2; kill -ABRT $$"#;
+    with_tar("a_program_that_crashes_is_quoted", script, |testbed| {
+        match find("tar").unwrap().run(testbed, &job()) {
+            Err(Failure::Failed { what, status, words }) => {
+                assert!(what == "tar" && status.starts_with("signal: 6"), "{what}: {status}");
+                assert_eq!(words, "out of luck");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// Has a test run where `tar` is a program that tells a version and otherwise does what `script`
+/// says: in a process of its own, since PATH belongs to the process.
+fn with_tar(test: &str, script: &str, checks: impl Fn(&Testbed)) {
+    if std::env::var_os("PIDS").is_some() {
+        return testbed().iter().for_each(checks);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tar = folder.path().join("tar");
+    let version = "case \"$*\" in *--version*) echo 'tar (GNU tar) 0.1'; exit;; esac";
+    std::fs::write(&tar, format!("#!/bin/sh\n{version}\n{script}\n")).unwrap();
+    std::fs::set_permissions(&tar, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let path = std::iter::once(folder.path().to_owned()).chain(std::env::split_paths(&path));
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("PATH", std::env::join_paths(path).unwrap())
+        .env("PIDS", folder.path().join("pids"))
+        .output()
+        .unwrap();
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
