@@ -17,6 +17,8 @@ pub struct LaneStats {
     pub spurious: u64,
     /// Packets of ours that arrived with the ECN mark CE, as the peer counts.
     pub marked: u64,
+    /// IP-layer bytes that arrived, as the peer counts.
+    pub bytes_delivered: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
     /// Blast rounds completed.

@@ -134,7 +134,7 @@ pub struct Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkConfig {
     /// Bytes of memory for groups that are being received or written, at least four groups: what
-    /// the source may have under way.
+    /// the source may have under way. See [`Sink::grow_capacity`].
     pub capacity: u64,
     /// When data is synced.
     pub fsync: Fsync,
@@ -353,6 +353,11 @@ impl Sink {
     pub fn credit(&self) -> u64 {
         let stopped = self.unverified.saturating_sub(crate::limits::UNVERIFIED_MAX);
         self.consumed - stopped + self.config.capacity
+    }
+
+    /// There is so much memory for groups from now on: more than before, or it stays as it was.
+    pub fn grow_capacity(&mut self, capacity: u64) {
+        self.config.capacity = self.config.capacity.max(capacity);
     }
 
     /// The entry, while it is not settled.

@@ -45,6 +45,7 @@ mod delivery;
 mod filter;
 mod fixed;
 mod governor;
+mod memory;
 mod pacer;
 mod profile;
 mod rtt;
@@ -58,6 +59,7 @@ pub use controller::{
 pub use delivery::DeliveryMeter;
 pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
 pub use governor::{Bound, Governor};
+pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use profile::{MissingRate, Profile, Repair};
 pub use rtt::RttEstimator;

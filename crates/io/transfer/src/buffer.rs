@@ -38,15 +38,16 @@ struct Inner {
 #[derive(Debug)]
 struct Free {
     buffers: VecDeque<Pages>,
-    /// Buffers that may still be made.
+    /// Buffers that may still be made, and all that there may be.
     left: usize,
+    most: usize,
     closed: bool,
 }
 
 impl Pool {
     /// A pool of at most `buffers` buffers of 1 MiB, made when first needed.
     pub fn new(buffers: usize, reuse: Reuse) -> Self {
-        let free = Free { buffers: VecDeque::new(), left: buffers, closed: false };
+        let free = Free { buffers: VecDeque::new(), left: buffers, most: buffers, closed: false };
         let inner = Inner { free: Mutex::new(free), returned: Condvar::new(), reuse };
         Self { inner: Arc::new(inner) }
     }
@@ -77,6 +78,19 @@ impl Pool {
             }
             free = self.inner.returned.wait(free).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// There may be so many buffers from now on, or more if there were; whether that is news.
+    pub fn grow(&self, buffers: usize) -> bool {
+        let mut free = lock(&self.inner.free);
+        let more = buffers.saturating_sub(free.most);
+        free.left += more;
+        free.most += more;
+        drop(free);
+        if more > 0 {
+            self.inner.returned.notify_all();
+        }
+        more > 0
     }
 
     /// Whether a buffer is free.
@@ -151,6 +165,20 @@ mod tests {
         });
         pool.close();
         assert!(pool.take().is_none());
+    }
+
+    #[test]
+    fn a_pool_grows_and_does_not_shrink() {
+        let pool = Pool::new(1, Reuse::Warm);
+        assert!(!pool.grow(0) && !pool.grow(1));
+        let first = pool.try_take().unwrap();
+        assert!(!pool.has_free());
+        assert!(pool.grow(2));
+        assert!(pool.has_free() && pool.try_take().is_some());
+        drop(first);
+        assert!(!pool.grow(2));
+        let taken: Vec<_> = std::iter::from_fn(|| pool.try_take()).collect();
+        assert_eq!(taken.len(), 2);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use longhaul_units::{Bytes, Duration, Instant, LaneId, Rate};
 use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, SourceReport};
 
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
+use crate::budget::SINK_MEMORY;
 use crate::carrier::{Hub, Mailbox, join_all};
 use crate::circuit::{Circuit, Follower};
 use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, Watch, mailboxes, start_side};
@@ -27,7 +28,7 @@ use crate::files::{
 use crate::hub::{Side, State, TransferHub};
 use crate::lane::LaneSocket;
 use crate::progress::Progress;
-use crate::sink::{CAPACITY, SinkDriver};
+use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{self, JoinError, TcpCarrierOptions, TcpLanes};
 
@@ -154,7 +155,7 @@ impl Attempt<'_> {
     ) -> Result<CopyReport, CopyError> {
         let options = self.options;
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
-        let credit = Bytes::new(CAPACITY);
+        let credit = SINK_MEMORY;
         let config = ClientConfig {
             protect: options.protect,
             carrier,
@@ -611,7 +612,7 @@ pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16]) -> SinkConfig {
     let mut nonce = [0; 16];
     // Without randomness TLS would have failed before.
     let _ = aws_lc_rs::rand::fill(&mut nonce);
-    SinkConfig { capacity: CAPACITY, fsync, transfer, nonce }
+    SinkConfig { capacity: SINK_MEMORY.get(), fsync, transfer, nonce }
 }
 
 /// The control connection ended: so does the transfer.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::{Bound, Repair};
+use longhaul_rate_control::{Bound, MemoryBudget, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -14,6 +14,7 @@ use longhaul_units::{Bytes, Duration, Instant, LaneId};
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide, Times};
+use crate::budget;
 use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
@@ -81,6 +82,25 @@ impl Lanes {
         match self {
             Self::Udp(lanes) => lanes.spent(),
             Self::Tcp(lanes) => lanes.spent(),
+        }
+    }
+
+    /// Bytes that arrived at the peer, and here, in all.
+    fn passed(&self) -> (u64, u64) {
+        match self {
+            Self::Udp(lanes) => lanes.passed(),
+            Self::Tcp(lanes) => {
+                let info = lanes.view().info;
+                (info.bytes_acknowledged, info.bytes_received)
+            }
+        }
+    }
+
+    /// The least round trip of late, zero if unknown.
+    fn round_trip(&self) -> Duration {
+        match self {
+            Self::Udp(lanes) => lanes.round_trip(),
+            Self::Tcp(lanes) => lanes.view().info.rtt_min,
         }
     }
 
@@ -327,6 +347,22 @@ impl UdpLanes {
         self.circuit.get().map_or_else(|| self.crew.spent(), |circuit| circuit.crew.spent())
     }
 
+    /// Bytes that arrived at the peer, and here, also over a circuit.
+    fn passed(&self) -> (u64, u64) {
+        let beside = self.circuit.get().map_or((0, 0), Self::passed);
+        self.views.iter().fold(beside, |(there, here), view| {
+            let stats = lock(view).stats;
+            (there + stats.bytes_delivered, here + stats.bytes_received)
+        })
+    }
+
+    /// The least of late, that of the circuit if it is longer.
+    fn round_trip(&self) -> Duration {
+        let beside = self.circuit.get().map_or(Duration::ZERO, Self::round_trip);
+        let path = lock(&self.path);
+        if path.rtt().has_sample() { path.rtt().min().max(beside) } else { beside }
+    }
+
     /// Any lane is told the same, sooner or later.
     fn peer(&self) -> ReceiverBounds {
         let mut views = self.views.iter().map(|view| lock(view).peer);
@@ -388,16 +424,25 @@ pub(crate) fn start_side(side: &Side, hub: &Arc<TransferHub>) -> io::Result<Vec<
 
 /// Looks at a transfer now and then: what holds it up, and when to tell the peer.
 pub(crate) struct Watch {
+    begun: Instant,
     looked: Instant,
     report_due: Instant,
     sending: Option<Diagnosis>,
     receiving: Option<ReceivingSide>,
+    memory: Option<MemoryBudget>,
 }
 
 impl Watch {
     pub fn new() -> Self {
         let now = clock::now();
-        Self { looked: now, report_due: now + REPORT_INTERVAL, sending: None, receiving: None }
+        Self {
+            begun: now,
+            looked: now,
+            report_due: now + REPORT_INTERVAL,
+            sending: None,
+            receiving: None,
+            memory: None,
+        }
     }
 
     /// Looks if it is time, and tells the sink how sending goes if it is time for that.
@@ -420,8 +465,12 @@ impl Watch {
 
     fn examine(&mut self, now: Instant, side: &Side, lanes: &Lanes) {
         self.looked = now;
+        let (there, here) = lanes.passed();
+        let round_trip = lanes.round_trip();
         match side {
             Side::Source(source) => {
+                let memory = self.memory.get_or_insert_with(|| budget::of_source(self.begun));
+                source.set_memory(memory.update(now, there, round_trip));
                 let (stages, readers) = source.seen();
                 let (carrier, receiver) = (lanes.times(), lanes.peer());
                 let lanes = lanes.spent();
@@ -429,6 +478,8 @@ impl Watch {
                 self.sending.get_or_insert_with(|| Diagnosis::new(now)).observe(seen);
             }
             Side::Sink(sink) => {
+                let memory = self.memory.get_or_insert_with(|| budget::of_sink(self.begun));
+                sink.set_memory(memory.update(now, here, round_trip));
                 let (writers, writing) = sink.seen();
                 let seen = ReceivingSide { at: now, lanes: lanes.spent(), writers, writing };
                 if let Some(before) = self.receiving.replace(seen) {

@@ -6,6 +6,7 @@
 
 mod api;
 mod bottleneck;
+mod budget;
 pub mod buffer;
 pub mod carrier;
 mod circuit;

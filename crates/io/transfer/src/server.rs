@@ -21,6 +21,7 @@ use longhaul_wire::{
 };
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
+use crate::budget::SINK_MEMORY;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
@@ -29,7 +30,7 @@ use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, refuse};
 use crate::lane::LaneSocket;
-use crate::sink::{CAPACITY, SinkDriver};
+use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};
 
@@ -95,7 +96,7 @@ pub fn serve(
     let config = ServerConfig {
         udp_port: Some(address.port()),
         implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
-        receive_limits: Some(ReceiveLimits { socket_buffer, credit: Bytes::new(CAPACITY) }),
+        receive_limits: Some(ReceiveLimits { socket_buffer, credit: SINK_MEMORY }),
         ..ServerConfig::default()
     };
     let server = Server {

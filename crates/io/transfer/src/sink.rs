@@ -7,9 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
+use crate::budget::{SINK_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox};
 use crate::crew::{Crew, Spent};
@@ -71,11 +72,8 @@ struct Group {
     buffer: Buffer,
 }
 
-/// Buffers for groups that are being assembled, verified and written. Only what is touched takes
-/// memory, and short groups touch little, so there are more than the capacity fills.
-const POOL_GROUPS: usize = 256;
-/// Bytes that are promised to the source (docs/protocol.md 7.2).
-pub(crate) const CAPACITY: u64 = 160 << 20;
+/// Buffers beyond what is promised: a group that is short takes one too.
+const SPARE_GROUPS: usize = 32;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl SinkDriver {
@@ -91,7 +89,7 @@ impl SinkDriver {
             credit: AtomicU64::new(sink.credit()),
             sink: Mutex::new(sink),
             tree,
-            pool: Pool::new(POOL_GROUPS, Reuse::Warm),
+            pool: Pool::new(groups(SINK_MEMORY) + SPARE_GROUPS, Reuse::Warm),
             table: Mutex::new(ObjectTable::default()),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
@@ -299,6 +297,14 @@ impl SinkDriver {
 
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// There is so much memory for groups that are being received or written.
+    pub fn set_memory(&self, memory: Bytes) {
+        if self.pool.grow(groups(memory) + SPARE_GROUPS) {
+            lock(&self.sink).grow_capacity(memory.get());
+            self.after_change();
+        }
     }
 
     /// Ends all threads.

@@ -8,10 +8,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Extent};
+use longhaul_units::{Bytes, Duration, Extent};
 use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
 use crate::bottleneck::{Stage, Stages};
+use crate::budget::{SOURCE_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox, Outgoing};
 use crate::crew::{Crew, Spent};
@@ -58,8 +59,6 @@ pub(crate) enum Wanted {
 /// Bytes that wait in the lanes before reading pauses: enough for the time that reading and
 /// hashing the next groups take, little enough to be in the cache still.
 const LANES_FULL: u64 = 4 * GROUP_SIZE;
-/// Groups in memory: read, and not yet acknowledged. Bounds what is in flight to 192 MiB.
-const POOL_GROUPS: usize = 192;
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
 const ENTRIES_TOLD: u32 = 256;
 /// Workers look again after this long, whatever they missed.
@@ -73,7 +72,7 @@ impl SourceDriver {
             tree,
             not_found: Mutex::new(Vec::new()),
             work: Condvar::new(),
-            pool: Pool::new(POOL_GROUPS, Reuse::Warm),
+            pool: Pool::new(groups(SOURCE_MEMORY), Reuse::Warm),
             credit: AtomicU64::new(0),
             lanes_full: AtomicBool::new(false),
             drained: AtomicBool::new(false),
@@ -336,6 +335,11 @@ impl SourceDriver {
 
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// There is so much memory for groups that are read and not acknowledged.
+    pub fn set_memory(&self, memory: Bytes) {
+        self.pool.grow(groups(memory));
     }
 
     /// Ends all threads.

@@ -11,16 +11,16 @@ use longhaul_engine::{
     Arrival, Event, Lane, LaneConfig, LaneStats, Path, Plan, Role, Transmit, What,
 };
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Bound, Governor, Profile, Start};
+use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Duration, Extent, Instant, LaneId, RangeSet, StreamId};
+use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, RangeSet, StreamId};
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, MessageReader, Refused, Request};
 
 use crate::network::Arrived;
 use crate::packet::{Body, Packet, object_tag};
 use crate::scenario::{End, Scenario};
 use crate::sink::{Env, Piece, SinkSide};
-use crate::source::{GROUPS_MAX, SourceSide};
+use crate::source::{MEMORY, SourceSide};
 use crate::trace::Kind;
 use pace::Meter;
 
@@ -42,6 +42,7 @@ pub(crate) struct Connection {
     pub closed: Option<Closed>,
     batch: u16,
     interface_max: u16,
+    memory: MemoryBudget,
 }
 
 #[derive(Debug)]
@@ -116,6 +117,7 @@ impl Connection {
         }
         let fixed = scenario.rate.map(|rate| Meter::new(now, rate, FIXED_BURST));
         let limited = scenario.limit.map(|rate| Meter::new(now, rate, AUTO_BURST));
+        let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let mut connection = Self {
             id: session.connection,
             end,
@@ -129,6 +131,7 @@ impl Connection {
             finished: false,
             meter: fixed.or(limited),
             closed: None,
+            memory: MemoryBudget::new(local, memory, MEMORY_MAX),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         };
@@ -421,14 +424,17 @@ impl Connection {
     }
 
     fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
+        let memory = self.update_memory(now);
         match &mut self.side {
             Side::Waiting | Side::Refusing => false,
             Side::Source(source) => {
+                source.set_memory(memory);
                 let mut lanes: Vec<&mut Lane> =
                     self.lanes.iter_mut().map(|state| &mut state.lane).collect();
                 source.pump(now, env.files, &mut lanes, env.draw)
             }
             Side::Sink(sink) => {
+                sink.set_memory(memory);
                 let progress = sink.pump(now, env);
                 if let Some(credit) = sink.new_credit() {
                     for state in &mut self.lanes {
@@ -442,6 +448,18 @@ impl Connection {
                 progress
             }
         }
+    }
+
+    /// What this end may use for what is under way.
+    fn update_memory(&mut self, now: Instant) -> Bytes {
+        let rtt = self.path.rtt();
+        let round_trip = if rtt.has_sample() { rtt.min() } else { Duration::ZERO };
+        let stats = self.lanes.iter().map(|state| state.lane.stats());
+        let passed = stats.map(|stats| match &self.side {
+            Side::Source(_) => stats.bytes_delivered,
+            _ => stats.bytes_received,
+        });
+        self.memory.update(now + self.clock, passed.sum(), round_trip)
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
@@ -555,9 +573,9 @@ impl Connection {
                 format!("a lane tracks {tracked} entries: {stats:?}")
             });
         }
-        if let Side::Source(source) = &self.side {
-            let groups = source.groups();
-            env.checks.require(groups <= GROUPS_MAX, || format!("{groups} groups in memory"));
+        if let Side::Source(source) = &mut self.side {
+            let within = source.is_within_memory();
+            env.checks.require(within, || format!("{} groups in memory", source.groups()));
             let sent: u64 = self.lanes.iter().map(|s| s.lane.stats().fresh_bytes_sent).sum();
             let credit = self.lanes.iter().map(|s| s.lane.credit()).max().unwrap_or(0);
             let again = source.source.stats().repairs * GROUP_SIZE;
@@ -688,5 +706,7 @@ const FIXED_BURST: u64 = 15_000;
 const AUTO_BURST: u64 = 128 << 10;
 /// More than the longest path here can hold.
 const TRACKED_MAX: usize = 20_000;
+/// No path here needs more.
+const MEMORY_MAX: Bytes = Bytes::from_mib(256);
 /// Rounds of work at one instant.
 const ROUNDS_MAX: u32 = 100_000;

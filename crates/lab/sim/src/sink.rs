@@ -9,7 +9,7 @@ use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{
     Action, Fsync, GroupAssembly, Sink, SinkConfig, SinkError, Verdict, WriteTask, record,
 };
-use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
@@ -37,6 +37,8 @@ pub(crate) struct SinkSide {
     protect: Protect,
     staging: BTreeMap<(ObjectId, u32), Staged>,
     staged_bytes: u64,
+    /// The most that was staged.
+    pub peak: u64,
     /// Groups handed to the sink and not asked for again.
     received: BTreeSet<(ObjectId, u32)>,
     /// Groups asked for again: their bytes are not credit's.
@@ -104,6 +106,7 @@ impl SinkSide {
             protect: scenario.protect,
             staging: BTreeMap::new(),
             staged_bytes: 0,
+            peak: 0,
             received: BTreeSet::new(),
             repairs: BTreeSet::new(),
             operations: BTreeMap::new(),
@@ -230,6 +233,7 @@ impl SinkSide {
             assembly.start(placement.group_len);
             let data = vec![0; placement.group_len as usize];
             self.staged_bytes += u64::from(placement.group_len);
+            self.peak = self.peak.max(self.staged_bytes);
             Staged { assembly, data, only: placement.only }
         });
         let missing: Vec<Range<u32>> =
@@ -308,6 +312,12 @@ impl SinkSide {
             let durable = env.disk.storage.is_durable(entry.path.as_bytes());
             env.checks.require(durable, || format!("confirmed and not durable: {}", entry.path));
         }
+    }
+
+    /// It may use so much memory from now on.
+    pub fn set_memory(&mut self, memory: Bytes) {
+        self.capacity = self.capacity.max(memory.get());
+        self.sink.grow_capacity(self.capacity);
     }
 
     /// Credit to announce, if there is enough more of it.

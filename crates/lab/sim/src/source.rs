@@ -7,7 +7,7 @@ use longhaul_engine::Lane;
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source};
-use longhaul_units::{Duration, Extent, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 
 use crate::draw::Draw;
 use crate::files::Files;
@@ -27,6 +27,9 @@ pub(crate) struct SourceSide {
     /// Lane that a group went on, for its repair.
     lanes: BTreeMap<(ObjectId, u32), usize>,
     latency: Duration,
+    /// Groups that it may keep, and the most that it kept.
+    allowed: usize,
+    pub peak: usize,
     /// Every group that was read, for tests.
     pub reads_done: Vec<(ObjectId, u32)>,
 }
@@ -48,6 +51,8 @@ impl SourceSide {
             held: BTreeMap::new(),
             lanes: BTreeMap::new(),
             latency,
+            allowed: (MEMORY / GROUP_SIZE) as usize,
+            peak: 0,
             reads_done: Vec::new(),
         }
     }
@@ -94,7 +99,7 @@ impl SourceSide {
     fn start_reads(&mut self, now: Instant, lanes: &[&mut Lane], draw: &mut Draw) -> bool {
         let credit = lanes.iter().map(|lane| lane.credit()).max().unwrap_or(0);
         let mut progress = false;
-        while self.reads.len() + self.ready.len() + self.held.len() < GROUPS_MAX
+        while self.groups() < self.allowed
             && let Some(task) = self.source.next_group(credit)
         {
             let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
@@ -178,6 +183,17 @@ impl SourceSide {
         self.held.remove(&(extent.object, (extent.offset / GROUP_SIZE) as u32)).is_some()
     }
 
+    /// It may use so much memory from now on.
+    pub fn set_memory(&mut self, memory: Bytes) {
+        self.allowed = self.allowed.max((memory.get() / GROUP_SIZE) as usize);
+    }
+
+    /// Whether it keeps no more than it may.
+    pub fn is_within_memory(&mut self) -> bool {
+        self.peak = self.peak.max(self.groups());
+        self.groups() <= self.allowed
+    }
+
     /// Groups in memory.
     pub fn groups(&self) -> usize {
         self.reads.len() + self.ready.len() + self.held.len()
@@ -191,5 +207,5 @@ impl SourceSide {
 
 /// Names found in one go.
 const SCAN_BATCH: usize = 16;
-/// Groups that the source keeps in memory.
-pub(crate) const GROUPS_MAX: usize = 6;
+/// What a source keeps in memory before it knows its path.
+pub(crate) const MEMORY: u64 = 6 * GROUP_SIZE;

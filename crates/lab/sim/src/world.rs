@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use longhaul_engine::LaneStats;
 use longhaul_objects::testing::MemoryStorage;
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{CloseCode, ControlMessage};
 
 use crate::connection::{Connection, Outgoing};
@@ -60,6 +60,8 @@ pub struct Report {
     pub groups_read: usize,
     /// Groups that did not verify, in all runs.
     pub repairs: u64,
+    /// Most bytes of contents that the source and the sink kept in memory, in any run.
+    pub memory: [Bytes; 2],
     /// Virtual time it took.
     pub took: Duration,
     /// Counts of the source's lanes in the last run.

@@ -53,6 +53,25 @@ fn every_profile_finishes_over_loss_and_reordering() {
 }
 
 #[test]
+fn memory_grows_with_the_path_and_no_further() {
+    // 3.6 MiB are under way on it: as much as the sink promises at first.
+    let (rate, round_trip) = (Rate::from_mbps(200), ms(150));
+    let path = PathConfig::default().delay(round_trip / 2).rate(rate, Bytes::new(500_000));
+    let capacity = Bytes::from_mib(4);
+    let product = rate.bytes_in(round_trip);
+    for (loss, mib) in [(0, 24), (0, 72), (1, 24)] {
+        let path = path.clone().loss(Probability::from_percent(loss));
+        let scenario = Scenario { capacity, ..one_file(5, mib) };
+        let report = run(scenario.over(&DuplexConfig::symmetric(path)));
+        // A queue of an eighth, and a measurement that is a twentieth too high, may add to it.
+        let most = |base: u64| Bytes::new(base + 2 * product * 9 / 8 * 21 / 20);
+        let [source, sink] = report.memory;
+        assert!(source <= most(6 << 20) && sink <= most(capacity.get()), "{report:?}");
+        assert!(sink > capacity, "{report:?}");
+    }
+}
+
+#[test]
 fn auto_does_not_sink_with_the_number_of_lanes() {
     let path = line().rate(Rate::from_mbps(400), Bytes::new(2_000_000));
     let scenario = |lanes| {

@@ -28,6 +28,7 @@ impl Lane {
         }
         self.stats.feedback_received += 1;
         self.credit = self.credit.max(feedback.credit.get());
+        self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
         let marked = feedback.marked.saturating_sub(self.stats.marked);
         self.stats.marked += marked;
         self.receiver = ReceiverState {

@@ -1,5 +1,7 @@
 //! Whether what happened is what should have happened.
 
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_units::Bytes;
 use longhaul_wire::CloseCode;
 
 use super::{Broken, LaneCounts, REDIAL, Report, World};
@@ -32,6 +34,8 @@ impl World {
         });
         match &connection.side {
             Side::Source(source) => {
+                let kept = Bytes::new(source.peak as u64 * GROUP_SIZE);
+                self.report.memory[0] = self.report.memory[0].max(kept);
                 self.report.groups_read = source.reads_done.len();
                 self.report.resumed_bytes = source.source.stats().resumed_bytes;
                 if why.code == CloseCode::DONE {
@@ -47,6 +51,7 @@ impl World {
                 self.report.lanes = connection.stats().into_iter().map(counts).collect();
             }
             Side::Sink(sink) => {
+                self.report.memory[1] = self.report.memory[1].max(Bytes::new(sink.peak));
                 self.report.repairs += sink.sink.stats().repairs;
                 if why.code == CloseCode::DONE {
                     self.report.failed = u64::from(sink.sink.stats().failed);
