@@ -1,6 +1,8 @@
-//! One core at cryptography and hashing, out of a memory larger than the caches.
+//! One core at what a copy is made of: cryptography, hashing, reading and writing files, out of a
+//! memory larger than the caches.
 
 use std::hint::black_box;
+use std::io;
 use std::time::Instant;
 
 use aws_lc_rs::aead::{
@@ -8,15 +10,16 @@ use aws_lc_rs::aead::{
 };
 use longhaul_sys::siphash::{HEADER, HeaderMac, TAG};
 
+use crate::copies::{self, Files};
 use crate::rows::Speed;
 
 /// Adds one sample to each speed.
-pub(crate) fn measure(quick: bool, speeds: &mut Vec<Speed>) {
+pub(crate) fn measure(quick: bool, files: &Files, speeds: &mut Vec<Speed>) -> io::Result<()> {
     let rounds = if quick { 1 } else { 4 };
     let source = vec![0x5a; MEMORY];
     let mut target = vec![1; MEMORY + MEMORY / PACKET * AEAD_TAG + AEAD_TAG];
     for (algorithm, seal, open) in [
-        (&AES_128_GCM, "AES-128-GCM seal, 1408-byte packets", "AES-128-GCM open"),
+        (&AES_128_GCM, SEAL, OPEN),
         (&CHACHA20_POLY1305, "ChaCha20-Poly1305 seal", "ChaCha20-Poly1305 open"),
     ] {
         if let Some([sealed, opened]) = aead(algorithm, &source, &mut target, rounds) {
@@ -31,7 +34,16 @@ pub(crate) fn measure(quick: bool, speeds: &mut Vec<Speed>) {
             }
         }
     });
-    add(speeds, "BLAKE3, 64 KiB pieces", "GB/s", hashed / 1e9);
+    add(speeds, HASH, "GB/s", hashed / 1e9);
+    let mut outcome = Ok(());
+    let read = per_second(MEMORY, || outcome = files.read(MEMORY));
+    outcome?;
+    add(speeds, READ, "GB/s", read / 1e9);
+    let target = files.target(MEMORY as u64)?;
+    let mut outcome = Ok(());
+    let written = per_second(MEMORY, || outcome = copies::write(target.path(), &source));
+    outcome?;
+    add(speeds, WRITE, "GB/s", written / 1e9);
     let mac = HeaderMac::new([3; 16]);
     let headers = vec![[7; HEADER]; HEADERS];
     let mut tags = vec![[0; TAG]; HEADERS];
@@ -43,6 +55,17 @@ pub(crate) fn measure(quick: bool, speeds: &mut Vec<Speed>) {
         }
     });
     add(speeds, "header tags (SipHash-2-4)", "million/s", tagged / 1e6);
+    Ok(())
+}
+
+/// CPU-seconds per 10^9 bytes that the parts of `cp aead` take alone, both ends together, beside
+/// the network's: encrypting and decrypting, hashing twice, reading and writing files. `None`
+/// where one was not measured.
+pub(crate) fn parts_of_copy(speeds: &[Speed]) -> Option<f64> {
+    [SEAL, OPEN, HASH, HASH, READ, WRITE]
+        .iter()
+        .map(|name| Some(1.0 / speeds.iter().find(|speed| speed.name == *name)?.median()))
+        .sum()
 }
 
 /// Bytes a second that are sealed, and opened again. `None`: not on this machine.
@@ -103,9 +126,32 @@ fn add(speeds: &mut Vec<Speed>, name: &'static str, unit: &'static str, value: f
     }
 }
 
+const SEAL: &str = "AES-128-GCM seal, 1408-byte packets";
+const OPEN: &str = "AES-128-GCM open";
+const HASH: &str = "BLAKE3, 64 KiB pieces";
+const READ: &str = "reading a file in memory, 1 MiB pieces";
+const WRITE: &str = "writing one";
 const MEMORY: usize = 128 << 20;
 const PACKET: usize = 1408;
 const AEAD_TAG: usize = 16;
 const PIECE: usize = 64 << 10;
 /// A batch of one receive call.
 const HEADERS: usize = 44;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_copy_is_measured() {
+        let files = Files::new(true).unwrap();
+        let mut speeds = Vec::new();
+        measure(true, &files, &mut speeds).unwrap();
+        let mut names: Vec<_> = speeds.iter().map(|speed| speed.name).collect();
+        assert!(parts_of_copy(&speeds).is_some_and(|parts| parts > 0.0), "{names:?}");
+        names.dedup();
+        assert_eq!(names.len(), speeds.len());
+        speeds.retain(|speed| speed.name != WRITE);
+        assert_eq!(parts_of_copy(&speeds), None);
+    }
+}

@@ -68,16 +68,29 @@ impl Files {
         Ok(Self { folder, large, medium, small: count * SMALL_LEN })
     }
 
+    /// Reads the first `bytes` of the large file.
+    pub(crate) fn read(&self, bytes: usize) -> io::Result<()> {
+        let mut file = File::open(self.folder.path().join("large"))?;
+        let mut piece = vec![0; PIECE];
+        (0..bytes / PIECE).try_for_each(|_| file.read_exact(&mut piece))
+    }
+
     /// An empty folder to copy `bytes` to. Removed when dropped.
     ///
     /// As much memory was in use just before: a virtual machine that has not used some for a while
     /// has to get it from its host, which takes longer than the copy and would be measured.
-    fn target(&self, bytes: u64) -> io::Result<TempDir> {
+    pub(crate) fn target(&self, bytes: u64) -> io::Result<TempDir> {
         let mut warm = tempfile::tempfile_in(self.folder.path())?;
         io::copy(&mut io::repeat(1).take(bytes + bytes / 8), &mut warm)?;
         drop(warm);
         tempfile::Builder::new().prefix("target-").tempdir_in(self.folder.path())
     }
+}
+
+/// Writes a new file in `folder`.
+pub(crate) fn write(folder: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(folder.join("written"))?;
+    bytes.chunks(PIECE).try_for_each(|piece| file.write_all(piece))
 }
 
 /// `cp` of the large file.
@@ -236,6 +249,8 @@ impl Drop for Ended {
     }
 }
 
+/// As `cp` reads and writes.
+const PIECE: usize = 1 << 20;
 const LARGE: u64 = 2_000_000_000;
 const MEDIUM: u64 = 1_000_000_000;
 /// File data in a packet of 1500 bytes: without headers of IPv4, UDP and OBJECT, and the tag.

@@ -205,9 +205,14 @@ pub(crate) fn machine() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown processor", |(_, model)| model);
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    let threads = threads();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!("{model}, {threads} threads, Linux {}", kernel.trim())
+}
+
+/// Of the processor that this process may use.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |threads| threads.get())
 }
 
 /// Of an even number the mean of the middle two.

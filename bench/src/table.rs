@@ -41,6 +41,13 @@ pub fn text(report: &BenchReport) -> String {
     for speed in &report.speeds {
         text += &format!("{:<40} {:>10.2} {}\n", speed.name, speed.median(), speed.unit);
     }
+    if let Some(least) = report.least_cpu_of_copy() {
+        text += &format!(
+            "\ncp aead from its parts, each alone: {least:.2} CPU-s/GB; by all {} threads at most {:.2} Gb/s\n",
+            report.threads,
+            8.0 * report.threads as f64 / least,
+        );
+    }
     for row in &report.unmeasured {
         text += &format!("\nnot measured: {}: {}", row.name, row.reason);
     }
@@ -112,6 +119,7 @@ pub fn json(report: &BenchReport) -> Value {
         "load_average": { "before": report.load[0], "after": report.load[1] },
         "transfers": rows,
         "one_core": speeds,
+        "least_cpu_seconds_per_gb_of_cp_aead": report.least_cpu_of_copy(),
         "unmeasured": unmeasured,
     })
 }
@@ -150,6 +158,7 @@ mod tests {
             options: BenchOptions::new("longhaul".into()),
             link: "a pair".into(),
             machine: "a machine".into(),
+            threads: 2,
             load: [0.0, 1.0],
             rows: vec![row("limit", 0.5), row("other", 1.0)],
             speeds: Vec::new(),
