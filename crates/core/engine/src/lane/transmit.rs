@@ -374,8 +374,7 @@ impl Lane {
         self.starved = false;
         let payload = u64::from(self.payload());
         let overhead = self.ip_overhead() + (OBJECT_HEADER_LEN + self.config.object_tag) as u64;
-        let wire = payload + overhead;
-        let packets = self.batch_size(now, path, packets_max, wire)?;
+        let packets = self.batch_now(now, path, packets_max)?;
         let mut taken = 0;
         while taken < packets {
             let Some(run) = self.outbox.take(payload, packets - taken, fresh) else { break };
@@ -391,32 +390,36 @@ impl Lane {
         Some(self.objects(now, path, to, payload, overhead, plan))
     }
 
-    /// Packets that pacing and window allow now, 0 being `None`.
-    fn batch_size(
-        &self,
-        now: Instant,
-        path: &mut Path,
-        packets_max: u64,
-        wire: u64,
-    ) -> Option<u64> {
-        let datagram = wire - self.ip_overhead();
-        let most = packets_max.min(ENTRY_PACKETS).min(BATCH_BYTES_MAX / datagram);
-        let mut packets = (path.quantum() / wire).clamp(1, most);
-        if let Some(room) = path.window_room() {
-            // A full window opens a feedback at a time; sending each sliver at once would make
-            // batches of a packet or two.
-            let window = path.window().unwrap_or(u64::MAX);
-            let worth = (packets * wire).min(window / 4).max(1);
-            if room < worth && path.in_flight() > 0 {
-                path.hold();
-                return None;
-            }
-            packets = packets.min((room / wire).max(1));
-        }
-        path.earliest(now, packets * wire).is_none_or(|at| at <= now).then_some(packets)
+    /// Packets of the next batch, if pacing and window allow it now.
+    fn batch_now(&self, now: Instant, path: &mut Path, packets_max: u64) -> Option<u64> {
+        let Some(packets) = self.batch(path, packets_max) else {
+            path.hold();
+            return None;
+        };
+        let bytes = packets * self.full_wire();
+        path.earliest(now, bytes).is_none_or(|at| at <= now).then_some(packets)
     }
 
-    /// When [`Self::batch_size`] or streams will allow something, as far as pacing decides it.
+    /// Packets of the next batch, which the window has room for: `None` while it is full.
+    fn batch(&self, path: &Path, packets_max: u64) -> Option<u64> {
+        let wire = self.full_wire();
+        let most = BATCH_BYTES_MAX / u64::from(self.mtu.datagram());
+        let packets = (path.quantum() / wire).clamp(1, packets_max.min(ENTRY_PACKETS).min(most));
+        let Some(room) = path.window_room() else { return Some(packets) };
+        // A full window opens a feedback at a time; sending each sliver at once would make batches
+        // of a packet or two.
+        let window = path.window().unwrap_or(u64::MAX);
+        let worth = (packets * wire).min(window / 4).max(1);
+        let is_full = room < worth && path.in_flight() > 0;
+        (!is_full).then(|| packets.min((room / wire).max(1)))
+    }
+
+    /// IP-layer bytes of a packet of the full size.
+    fn full_wire(&self) -> u64 {
+        u64::from(self.mtu.datagram()) + self.ip_overhead()
+    }
+
+    /// When [`Self::batch_now`] or streams will allow something, as far as pacing decides it.
     pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
         if self.ping_wanted || !self.responses.is_empty() || self.our_suspend.is_some() {
             return Some(now);
@@ -438,17 +441,12 @@ impl Lane {
                 return Some(suspended.until);
             }
         }
-        let wire = u64::from(self.mtu.datagram()) + self.ip_overhead();
-        let most = BATCH_BYTES_MAX / u64::from(self.mtu.datagram());
-        let bytes = (path.quantum() / wire).clamp(1, most.min(ENTRY_PACKETS)) * wire;
-        let room = path.window_room().unwrap_or(u64::MAX);
-        let window = path.window().unwrap_or(u64::MAX);
-        if room < bytes.min(window / 4).max(1) && path.in_flight() > 0 {
-            return None;
-        }
+        let wire = self.full_wire();
+        let bytes = self.batch(path, ENTRY_PACKETS)? * wire;
         // Rather a few batches at once than a wake-up for each.
         let worth = path.quantum().min(self.outbox.backlog_bytes()).max(bytes);
-        Some(path.earliest(now, worth.min(room.max(wire))).unwrap_or(now))
+        let room = path.window_room().unwrap_or(u64::MAX).max(wire);
+        Some(path.earliest(now, worth.min(room)).unwrap_or(now))
     }
 
     fn objects(
