@@ -19,6 +19,8 @@ use longhaul_units::{
     Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
 };
 use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::{Arrival, Event, Lane, LaneConfig, Path, Plan, Role, What};
 
@@ -529,6 +531,42 @@ fn feedback_about_unsent_packets_closes() {
     pair.client.receive(pair.now, &packet);
     pair.client.drain_events();
     assert_eq!(pair.client.closed(), Some(CloseCode::PROTOCOL_VIOLATION));
+}
+
+#[test]
+fn feedback_that_lies_about_times_and_counts_loses_nothing() {
+    for seed in 0..12 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut pair = Pair::new(&gigabit(20).loss(1));
+        pair.offer(1, 10_000_000);
+        for _ in 0..100 {
+            pair.run_for(Duration::from_millis(1));
+            let (now, sent) = (pair.now, pair.client.lane.next_number);
+            // As much as fits the wire, small, or nothing.
+            let mut lie = || rng.next_u64() >> 2 >> [0, 40, 62][rng.next_u64() as usize % 3];
+            let feedback = longhaul_wire::Feedback {
+                largest: PacketNumber::new(lie() % sent.max(1)),
+                largest_sent: lie() as u32,
+                largest_received: lie() as u32,
+                delay: Duration::from_micros(lie()),
+                packets: lie(),
+                bytes: Bytes::new(lie()),
+                marked: lie(),
+                socket_drops: lie(),
+                host_drops: lie(),
+                receive_capacity: Some(Rate::from_bps(lie())),
+                socket_buffer: Some(Bytes::new(lie())),
+                ..longhaul_wire::Feedback::credit_only(Bytes::new(lie()))
+            };
+            let Side { lane, path, .. } = &mut pair.client;
+            if sent > 0 {
+                lane.on_feedback(now, now, path, &feedback).unwrap();
+            }
+        }
+        pair.run_until(600, |pair| pair.client.delivered() == 10_000_000);
+        assert_eq!(pair.server.objects[&ObjectId(1)].total(), 10_000_000);
+        assert_eq!(pair.client.path.in_flight(), 0);
+    }
 }
 
 #[test]
