@@ -1,23 +1,11 @@
 //! Replays what the fuzz targets have found worth keeping (`fuzz/corpus`).
 
-#![allow(clippy::unwrap_used, reason = "all of it is a test")]
-
 #[path = "../../../../fuzz/src/session.rs"]
 mod checks;
+#[path = "../../../../fuzz/src/corpus.rs"]
+mod corpus;
 
-use std::path::Path;
-
-fn replay(target: &str, check: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
-    let mut inputs: Vec<_> =
-        std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(inputs.len() > 4, "the corpus of {target} is missing");
-    inputs.sort();
-    for input in inputs {
-        println!("{}", input.display());
-        check(&std::fs::read(input).unwrap());
-    }
-}
+use corpus::replay;
 
 #[test]
 fn handshake() {
