@@ -5,7 +5,7 @@
 //! A [`Path`] is one direction. It is offered packets by length and ECN field alone and answers
 //! with the [`Fate`] of each; it never sees a payload, never reads a clock and keeps no packets, as
 //! the time at which a packet leaves a first-in first-out queue is known when it enters. A [`Link`]
-//! is a path that keeps the packets until they arrive, a [`Duplex`] is a link each way.
+//! is a path that keeps the packets until they arrive ([`Flights`]), a [`Duplex`] is a link each way.
 //! [`PathConfig`] describes a path, [`Preset`] names some.
 //!
 //! The crate does not parse command lines, move bytes or emulate hosts, and its queue is a single
@@ -40,6 +40,7 @@ extern crate alloc;
 mod config;
 mod duplex;
 mod ecn;
+mod flights;
 mod fluid;
 mod hazards;
 mod jitter;
@@ -56,6 +57,7 @@ mod stats;
 pub use config::{ConfigError, Duplication, PathConfig, Reordering};
 pub use duplex::{Direction, Duplex, DuplexConfig};
 pub use ecn::Ecn;
+pub use flights::Flights;
 pub use hazards::Flip;
 pub use jitter::{Jitter, JitterShape};
 pub use link::{Delivery, Link};

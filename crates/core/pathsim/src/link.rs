@@ -1,8 +1,6 @@
-use alloc::collections::{BinaryHeap, VecDeque};
-use core::cmp::{Ordering, Reverse};
 use longhaul_units::Instant;
 
-use crate::{Arrival, ConfigError, Ecn, Fate, Flip, Path, PathConfig};
+use crate::{Arrival, ConfigError, Ecn, Fate, Flights, Flip, Path, PathConfig};
 
 /// A [`Path`] that also keeps the packets under way, as values of the caller's type: tokens in a
 /// simulation, datagrams in a relay.
@@ -16,12 +14,7 @@ use crate::{Arrival, ConfigError, Ecn, Fate, Flip, Path, PathConfig};
 #[derive(Clone, Debug)]
 pub struct Link<T> {
     path: Path,
-    /// Sorted by time; nearly everything is here.
-    in_order: VecDeque<Flight<T>>,
-    /// What was held back or copied, or arrives before something that was pushed earlier.
-    strays: BinaryHeap<Reverse<Flight<T>>>,
-    /// Breaks ties of time.
-    next_sequence: u64,
+    flights: Flights<Delivery<T>>,
 }
 
 /// A packet that arrives.
@@ -45,12 +38,7 @@ impl<T> Link<T> {
     /// # Errors
     /// As [`PathConfig::validate`].
     pub fn new(config: &PathConfig, seed: u64, start: Instant) -> Result<Self, ConfigError> {
-        Ok(Self {
-            path: Path::new(config, seed, start)?,
-            in_order: VecDeque::new(),
-            strays: BinaryHeap::new(),
-            next_sequence: 0,
-        })
+        Ok(Self { path: Path::new(config, seed, start)?, flights: Flights::default() })
     }
 
     /// Sends `item`, which has `wire_len` IP-layer bytes. The link has acted on the fate that it
@@ -63,31 +51,18 @@ impl<T> Link<T> {
         let Fate::Deliver(arrival) = fate else { return fate };
         let Arrival { at, marked, reordered, corrupted, duplicate } = arrival;
         let ecn = if marked { Ecn::Ce } else { ecn };
-        let copy = duplicate.map(|at| {
-            let item = item.clone();
-            Delivery { item, at, ecn, corrupted, is_copy: true }
-        });
-        self.insert(Delivery { item, at, ecn, corrupted, is_copy: false }, reordered);
+        let first = Delivery { item, at, ecn, corrupted, is_copy: false };
+        let copy = duplicate.map(|at| Delivery { at, is_copy: true, ..first.clone() });
+        self.flights.push(at, first, reordered);
         if let Some(copy) = copy {
-            self.insert(copy, true);
+            self.flights.push(copy.at, copy, true);
         }
         fate
     }
 
     /// Takes the next packet that has arrived by `now`.
     pub fn poll(&mut self, now: Instant) -> Option<Delivery<T>> {
-        let regular = self.in_order.front().map(Flight::key);
-        let stray = self.strays.peek().map(|flight| flight.0.key());
-        let stray_first = match (regular, stray) {
-            (Some(regular), Some(stray)) => stray < regular,
-            (regular, _) => regular.is_none(),
-        };
-        let (at, _) = if stray_first { stray? } else { regular? };
-        if at > now {
-            return None;
-        }
-        let flight = if stray_first { self.strays.pop()?.0 } else { self.in_order.pop_front()? };
-        Some(flight.delivery)
+        self.flights.pop(now).map(|(_, delivery)| delivery)
     }
 
     /// When to poll next: the next arrival or rebinding.
@@ -103,7 +78,7 @@ impl<T> Link<T> {
 
     /// Packets under way, copies included.
     pub fn in_flight(&self) -> usize {
-        self.in_order.len() + self.strays.len()
+        self.flights.count()
     }
 
     /// The path, for its counters.
@@ -117,53 +92,7 @@ impl<T> Link<T> {
     }
 
     pub(crate) fn next_arrival(&self) -> Option<Instant> {
-        let regular = self.in_order.front().map(|flight| flight.delivery.at);
-        let stray = self.strays.peek().map(|flight| flight.0.delivery.at);
-        regular.into_iter().chain(stray).min()
-    }
-
-    fn insert(&mut self, delivery: Delivery<T>, is_stray: bool) {
-        let flight = Flight { sequence: self.next_sequence, delivery };
-        self.next_sequence += 1;
-        let follows = self.in_order.back().is_none_or(|last| last.key() < flight.key());
-        if follows && !is_stray {
-            self.in_order.push_back(flight);
-        } else {
-            self.strays.push(Reverse(flight));
-        }
-    }
-}
-
-/// A packet under way, ordered by arrival and then by the order pushed.
-#[derive(Clone, Debug)]
-struct Flight<T> {
-    sequence: u64,
-    delivery: Delivery<T>,
-}
-
-impl<T> Flight<T> {
-    fn key(&self) -> (Instant, u64) {
-        (self.delivery.at, self.sequence)
-    }
-}
-
-impl<T> PartialEq for Flight<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for Flight<T> {}
-
-impl<T> PartialOrd for Flight<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Flight<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        self.flights.next_arrival()
     }
 }
 

@@ -1,9 +1,7 @@
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use longhaul_pathsim::{ConfigError, Fate, Flip, Path, PathConfig, Train};
+use longhaul_pathsim::{ConfigError, Fate, Flights, Flip, Path, PathConfig, Train};
 use longhaul_sys::clock;
 use longhaul_sys::tun::{PACKET_MAX, Tun};
 use longhaul_units::Instant;
@@ -19,14 +17,10 @@ use crate::packet::{Cut, Part, Shape, corrupted, stays_on_link, too_big};
 pub(super) struct Line {
     path: Path,
     store: Store,
-    /// Sorted by time; nearly everything is here.
-    in_order: VecDeque<Flight>,
-    /// What was held back or copied, or arrives before something that was sent earlier.
-    strays: BinaryHeap<Reverse<Flight>>,
-    next_sequence: u64,
+    flights: Flights<Flight>,
     /// Answer with ICMP when a packet exceeds this, the path's MTU.
     too_big: Option<u32>,
-    flights: Vec<Flight>,
+    planned: Vec<Planned>,
     scratch: Vec<u8>,
     log: LossLog,
     stats: DirectionStats,
@@ -36,10 +30,15 @@ pub(super) struct Line {
 /// Segments of one packet that arrive together.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    at: Instant,
-    /// Breaks ties of time.
-    sequence: u64,
     slot: u32,
+    part: Part,
+    flip: Option<Flip>,
+}
+
+/// A flight before its packet has a place.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    at: Instant,
     part: Part,
     flip: Option<Flip>,
     /// Out of order with its neighbours, or soon to be.
@@ -64,11 +63,9 @@ impl Line {
         Ok(Self {
             path: Path::new(&config.path, config.seed, start)?,
             store: Store::new(config.memory)?,
-            in_order: VecDeque::new(),
-            strays: BinaryHeap::new(),
-            next_sequence: 0,
+            flights: Flights::default(),
             too_big: config.path.mtu.filter(|_| config.answers),
-            flights: Vec::new(),
+            planned: Vec::new(),
             scratch: Vec::with_capacity(PACKET_MAX),
             log: LossLog::new(config.log),
             stats: DirectionStats::default(),
@@ -117,13 +114,13 @@ impl Line {
             ecn: shape.ecn,
         };
         let number = self.path.next_number();
-        let Self { path, flights, log, .. } = self;
-        let mut run: Option<(Flight, Instant)> = None;
+        let Self { path, planned, log, .. } = self;
+        let mut run: Option<(Planned, Instant)> = None;
         path.offer_train(now, train, |index, fate| {
             let arrival = match fate {
                 Fate::Deliver(arrival) => arrival,
                 Fate::Drop(reason) => {
-                    flights.extend(run.take().map(|(flight, _)| flight));
+                    planned.extend(run.take().map(|(flight, _)| flight));
                     let bytes =
                         if index + 1 == train.count { train.last_len } else { train.segment_len };
                     let number = number + u64::from(index);
@@ -142,46 +139,31 @@ impl Line {
                     flight.at = flight.at.max(arrival.at);
                     return;
                 }
-                flights.push(*flight);
+                planned.push(*flight);
             }
             let part = Part { first: index as u16, count: 1, marked: arrival.marked };
-            let flight = Flight {
-                at: arrival.at,
-                sequence: 0,
-                slot: 0,
-                part,
-                flip: arrival.corrupted,
-                stray,
-            };
+            let flight = Planned { at: arrival.at, part, flip: arrival.corrupted, stray };
             run = None;
             if stray {
-                flights.push(flight);
-                flights.extend(arrival.duplicate.map(|at| Flight { at, ..flight }));
+                planned.push(flight);
+                planned.extend(arrival.duplicate.map(|at| Planned { at, ..flight }));
             } else {
                 run = Some((flight, arrival.at));
             }
         });
-        flights.extend(run.map(|(flight, _)| flight));
-        if self.flights.is_empty() {
+        planned.extend(run.map(|(flight, _)| flight));
+        if planned.is_empty() {
             return;
         }
-        let slot = self.store.keep(len, shape, self.flights.len() as u32);
-        for index in 0..self.flights.len() {
-            let flight = Flight { slot, sequence: self.next_sequence, ..self.flights[index] };
-            self.next_sequence += 1;
-            let follows = self.in_order.back().is_none_or(|last| last.at <= flight.at);
-            if follows && !flight.stray {
-                self.in_order.push_back(flight);
-            } else {
-                self.strays.push(Reverse(flight));
-            }
+        let slot = self.store.keep(len, shape, planned.len() as u32);
+        for Planned { at, part, flip, stray } in planned.drain(..) {
+            self.flights.push(at, Flight { slot, part, flip }, stray);
         }
-        self.flights.clear();
     }
 
     /// Writes one flight that is due; false when there is none.
     pub(super) fn deliver(&mut self, to: &Tun, now: Instant) -> bool {
-        let Some(flight) = self.next_due(now) else { return false };
+        let Some((at, flight)) = self.flights.pop(now) else { return false };
         let (shape, packet) = self.store.get(flight.slot);
         let whole = flight.part.count == shape.segments && !flight.part.marked;
         let written = if let Some(flip) = flight.flip {
@@ -199,30 +181,14 @@ impl Line {
         if written.is_err() {
             self.stats.refused += u64::from(flight.part.count);
         }
-        self.lateness.add(now.since(flight.at));
+        self.lateness.add(now.since(at));
         self.store.release(flight.slot);
         true
     }
 
-    fn next_due(&mut self, now: Instant) -> Option<Flight> {
-        let regular = self.in_order.front().map(Flight::key);
-        let stray = self.strays.peek().map(|flight| flight.0.key());
-        let stray_first = match (regular, stray) {
-            (Some(regular), Some(stray)) => stray < regular,
-            (regular, _) => regular.is_none(),
-        };
-        let (at, _) = if stray_first { stray? } else { regular? };
-        if at > now {
-            return None;
-        }
-        if stray_first { Some(self.strays.pop()?.0) } else { self.in_order.pop_front() }
-    }
-
     /// When the next flight is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let regular = self.in_order.front().map(|flight| flight.at);
-        let stray = self.strays.peek().map(|flight| flight.0.at);
-        regular.into_iter().chain(stray).min()
+        self.flights.next_arrival()
     }
 
     pub(super) fn stats(&mut self, now: Instant) -> DirectionStats {
@@ -246,32 +212,6 @@ pub(super) enum LineError {
     Path(#[from] ConfigError),
     #[error("no memory for what is under way: {0}")]
     Memory(#[from] io::Error),
-}
-
-impl Flight {
-    fn key(&self) -> (Instant, u64) {
-        (self.at, self.sequence)
-    }
-}
-
-impl PartialEq for Flight {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Flight {}
-
-impl PartialOrd for Flight {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Flight {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
 }
 
 /// Segments that arrive within this time are delivered together when the last is there, as
