@@ -171,10 +171,18 @@ impl ObjectHeader {
     /// or more (so that adding a payload length never overflows).
     #[inline]
     pub fn parse(datagram: &[u8]) -> Result<Self, DecodeError> {
+        Self::parse_behind(Header::parse(datagram)?, datagram)
+    }
+
+    /// Reads the rest of the header of an OBJECT packet that begins with `header`.
+    ///
+    /// # Errors
+    /// As [`ObjectHeader::parse`].
+    #[inline]
+    pub fn parse_behind(header: Header, datagram: &[u8]) -> Result<Self, DecodeError> {
         let Some(bytes) = datagram.first_chunk::<OBJECT_HEADER_LEN>() else {
             return Err(DecodeError::Truncated { what: WHAT });
         };
-        let header = Header::parse(bytes)?;
         let [.., o0, o1, o2, o3, p0, p1, p2, p3, p4, p5, p6, p7] = *bytes;
         let offset = u64::from_be_bytes([p0, p1, p2, p3, p4, p5, p6, p7]);
         if header.kind != Kind::Object || offset > varint::MAX {

@@ -151,7 +151,7 @@ impl Receiving {
         } else {
             0
         };
-        for (i, packet) in bytes.chunks_mut(batch.segment).enumerate() {
+        for (i, packet) in bytes.chunks_mut(batch.segment).take(SEGMENTS_MAX).enumerate() {
             let Ok(header) = Header::parse(packet) else { continue };
             if header.lane != self.lane || header.connection != self.connection {
                 continue;
@@ -161,8 +161,7 @@ impl Receiving {
             }
             match header.kind {
                 Kind::Object => {
-                    let taken = self.take_object(hub, packet, authentic >> i & 1 == 1);
-                    if taken {
+                    if self.take_object(hub, header, packet, authentic >> i & 1 == 1) {
                         self.extend_run(lane, batch, &header, packet.len());
                     }
                 }
@@ -202,14 +201,20 @@ impl Receiving {
     }
 
     /// Places the payload of an OBJECT packet. `authentic`: its header verified (`clear`).
-    fn take_object(&mut self, hub: &dyn Hub, packet: &[u8], authentic: bool) -> bool {
+    fn take_object(
+        &mut self,
+        hub: &dyn Hub,
+        header: Header,
+        packet: &[u8],
+        authentic: bool,
+    ) -> bool {
         let protect = self.protection.protect();
         let clear = protect == Protect::Clear;
         if clear && !authentic {
             return false;
         }
         let tag = object_tag_len(protect);
-        let Ok(header) = ObjectHeader::parse(packet) else { return false };
+        let Ok(header) = ObjectHeader::parse_behind(header, packet) else { return false };
         let Some(len) = packet.len().checked_sub(OBJECT_HEADER_LEN + tag) else { return false };
         let target = self.incoming.target(hub, header.object, header.offset, len as u32);
         let Ok(target) = target else { return false };
@@ -235,24 +240,22 @@ impl Receiving {
 
     /// Which packets of the batch have the header tag that they should; bit i for packet i.
     fn verify_clear(&mut self, batch: &Batch<'_>, bytes: &[u8]) -> u128 {
-        let mut headers = [[0; OBJECT_HEADER_LEN]; VERIFY_MAX];
-        let mut tags = [[0; CLEAR_TAG_LEN]; VERIFY_MAX];
+        let packets = || bytes.chunks(batch.segment).take(SEGMENTS_MAX);
+        // A batch whose packets are of two epochs is verified for its first; the others are resent.
+        let Some(first) = packets().find_map(|packet| ObjectHeader::parse(packet).ok()) else {
+            return 0;
+        };
+        let mut headers = [[0; OBJECT_HEADER_LEN]; SEGMENTS_MAX];
+        let mut tags = [[0; CLEAR_TAG_LEN]; SEGMENTS_MAX];
         let mut count = 0;
-        let mut epoch = None;
-        for packet in bytes.chunks(batch.segment).take(VERIFY_MAX) {
-            if let (Some(header), Some(tag)) = (packet.first_chunk(), packet.last_chunk())
-                && let Ok(parsed) = ObjectHeader::parse(packet)
-            {
+        for packet in packets() {
+            if let (Some(header), Some(tag)) = (packet.first_chunk(), packet.last_chunk()) {
                 headers[count] = *header;
                 tags[count] = *tag;
-                // A batch whose packets are of two epochs is verified for its first; the others
-                // are resent.
-                epoch.get_or_insert(parsed.header.number);
             }
             count += 1;
         }
-        let Some(number) = epoch else { return 0 };
-        self.protection.verify_clear(number, &headers[..count], &tags[..count])
+        self.protection.verify_clear(first.header.number, &headers[..count], &tags[..count])
     }
 
     fn extend_run(&mut self, lane: &mut Lane, batch: &Batch<'_>, header: &Header, len: usize) {
@@ -299,5 +302,5 @@ fn open(
     protection.open_object(header.header.number, packet, into).is_ok()
 }
 
-/// Datagrams that a super-packet holds at most.
-const VERIFY_MAX: usize = 128;
+/// More datagrams than a super-packet holds (64, UDP_GRO_CNT_MAX), and bits of what tells of each.
+const SEGMENTS_MAX: usize = 128;
