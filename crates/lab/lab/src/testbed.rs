@@ -75,9 +75,8 @@ impl Testbed {
     /// what helps. Nothing stays behind.
     pub fn new(topology: &Topology, options: &TestbedOptions) -> Result<Self, TestbedError> {
         topology.validate()?;
-        let step = |step: &'static str| move |error| TestbedError::System { step, error };
         let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
-        let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        let ipv6 = has_ipv6();
         let mut namespaces = Vec::new();
         for node in &topology.nodes {
             let namespace = Namespace::new().map_err(step("make a network namespace"))?;
@@ -111,11 +110,10 @@ impl Testbed {
     /// # Errors
     /// Those of [`Testbed::new`].
     pub fn direct(mtu: u32) -> Result<Self, TestbedError> {
-        let step = |step: &'static str| move |error| TestbedError::System { step, error };
         let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
         let pair = NetnsPair::new(mtu).map_err(step("join two network namespaces"))?;
         let namespaces: Vec<Namespace> = pair.into_sides().into();
-        let ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+        let ipv6 = has_ipv6();
         for namespace in &namespaces {
             configure(namespace, ipv6, None).map_err(step("set up a network namespace"))?;
         }
@@ -131,7 +129,6 @@ impl Testbed {
         options: &TestbedOptions,
         (registration, ipv6): (Registration, bool),
     ) -> Result<Self, TestbedError> {
-        let step = |step: &'static str| move |error| TestbedError::System { step, error };
         let emulator = Emulator::start(setups, options.log).map_err(step("start the emulator"))?;
         let names: Vec<&str> = topology.nodes.iter().map(|node| node.name.as_str()).collect();
         let file = addresses::hosts_file(&names, ipv6).map_err(step("write a list of hosts"))?;
@@ -296,6 +293,15 @@ impl Host {
     }
 }
 
+/// An error of the system in doing `step`.
+fn step(step: &'static str) -> impl Fn(io::Error) -> TestbedError {
+    move |error| TestbedError::System { step, error }
+}
+
+fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv6").exists()
+}
+
 /// Without a size of buffers they stay as the kernel has them.
 fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: Option<u64>) -> io::Result<()> {
     // Answers come back by the way the routes say, whatever the kernel expects.
@@ -328,7 +334,6 @@ fn make_link(
     seed: u64,
     ipv6: bool,
 ) -> Result<LinkSetup, TestbedError> {
-    let step = |step: &'static str| move |error| TestbedError::System { step, error };
     let path = link.paths()?;
     let end = |end: usize| {
         let (namespace, device) = (&namespaces[nodes[end]], routes::device(number));
