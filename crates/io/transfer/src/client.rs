@@ -20,7 +20,7 @@ use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Sto
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Hub, Mailbox, join_all};
 use crate::circuit::{Circuit, Follower};
-use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, Watch, mailboxes, start_side};
+use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, mailboxes, start_side};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
@@ -31,6 +31,7 @@ use crate::progress::Progress;
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{self, JoinError, TcpCarrierOptions, TcpLanes};
+use crate::watch::Watch;
 
 /// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
 #[derive(Debug, thiserror::Error)]

@@ -6,15 +6,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::{Bound, MemoryBudget, Repair};
+use longhaul_rate_control::{Bound, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
-use longhaul_units::{Bytes, Duration, Instant, LaneId};
+use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
-use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide, Times};
-use crate::budget;
+use crate::bottleneck::Times;
 use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
@@ -70,7 +69,7 @@ impl Lanes {
     }
 
     /// Time by what held its pace, since the start.
-    fn times(&self) -> Times {
+    pub fn times(&self) -> Times {
         match self {
             Self::Udp(lanes) => lanes.times(),
             Self::Tcp(lanes) => lanes.view().times(),
@@ -78,7 +77,7 @@ impl Lanes {
     }
 
     /// What its threads have spent.
-    fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spent {
         match self {
             Self::Udp(lanes) => lanes.spent(),
             Self::Tcp(lanes) => lanes.spent(),
@@ -86,7 +85,7 @@ impl Lanes {
     }
 
     /// Bytes that arrived at the peer, and here, in all.
-    fn passed(&self) -> (u64, u64) {
+    pub fn passed(&self) -> (u64, u64) {
         match self {
             Self::Udp(lanes) => lanes.passed(),
             Self::Tcp(lanes) => {
@@ -97,7 +96,7 @@ impl Lanes {
     }
 
     /// The least round trip of late, zero if unknown.
-    fn round_trip(&self) -> Duration {
+    pub fn round_trip(&self) -> Duration {
         match self {
             Self::Udp(lanes) => lanes.round_trip(),
             Self::Tcp(lanes) => lanes.view().info.rtt_min,
@@ -105,7 +104,7 @@ impl Lanes {
     }
 
     /// What the peer says holds it up in receiving.
-    fn peer(&self) -> ReceiverBounds {
+    pub fn peer(&self) -> ReceiverBounds {
         match self {
             Self::Udp(lanes) => lanes.peer(),
             Self::Tcp(lanes) => lanes.view().peer,
@@ -422,92 +421,5 @@ pub(crate) fn start_side(side: &Side, hub: &Arc<TransferHub>) -> io::Result<Vec<
     Ok(threads)
 }
 
-/// Looks at a transfer now and then: what holds it up, and when to tell the peer.
-pub(crate) struct Watch {
-    begun: Instant,
-    looked: Instant,
-    report_due: Instant,
-    sending: Option<Diagnosis>,
-    receiving: Option<ReceivingSide>,
-    memory: Option<MemoryBudget>,
-}
-
-impl Watch {
-    pub fn new() -> Self {
-        let now = clock::now();
-        Self {
-            begun: now,
-            looked: now,
-            report_due: now + REPORT_INTERVAL,
-            sending: None,
-            receiving: None,
-            memory: None,
-        }
-    }
-
-    /// Looks if it is time, and tells the sink how sending goes if it is time for that.
-    pub fn look(&mut self, side: &Side, lanes: &Lanes) {
-        let now = clock::now();
-        if now >= self.looked + LOOK_INTERVAL {
-            self.examine(now, side, lanes);
-        }
-        if now >= self.report_due {
-            self.report_due = now + REPORT_INTERVAL;
-            self.tell(side, lanes);
-        }
-    }
-
-    /// The same at the end, whatever the time.
-    pub fn look_last(&mut self, side: &Side, lanes: &Lanes) {
-        self.examine(clock::now(), side, lanes);
-        self.tell(side, lanes);
-    }
-
-    fn examine(&mut self, now: Instant, side: &Side, lanes: &Lanes) {
-        self.looked = now;
-        let (there, here) = lanes.passed();
-        let round_trip = lanes.round_trip();
-        match side {
-            Side::Source(source) => {
-                let memory = self.memory.get_or_insert_with(|| budget::of_source(self.begun));
-                source.set_memory(memory.update(now, there, round_trip));
-                let (stages, readers) = source.seen();
-                let (carrier, receiver) = (lanes.times(), lanes.peer());
-                let lanes = lanes.spent();
-                let seen = SendingSide { stages, readers, carrier, lanes, receiver };
-                self.sending.get_or_insert_with(|| Diagnosis::new(now)).observe(seen);
-            }
-            Side::Sink(sink) => {
-                let memory = self.memory.get_or_insert_with(|| budget::of_sink(self.begun));
-                sink.set_memory(memory.update(now, here, round_trip));
-                let (writers, writing) = sink.seen();
-                let seen = ReceivingSide { at: now, lanes: lanes.spent(), writers, writing };
-                if let Some(before) = self.receiving.replace(seen) {
-                    sink.set_bounds(seen.bounds(&before));
-                }
-            }
-        }
-    }
-
-    fn tell(&self, side: &Side, lanes: &Lanes) {
-        if let Side::Source(source) = side {
-            source.report(self.sending(lanes));
-        }
-    }
-
-    /// How sending goes.
-    pub fn sending(&self, lanes: &Lanes) -> SourceReport {
-        let (bound, bottleneck) = self.sending.as_ref().map_or_else(
-            || (Bottleneck::StartUp, Bottleneck::StartUp),
-            |diagnosis| (diagnosis.now(), diagnosis.longest()),
-        );
-        SourceReport { bound, bottleneck, ..lanes.totals().sending }
-    }
-}
-
-/// Long enough for what threads did in it to mean something.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Often enough for a progress display, and next to nothing beside the data.
-const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Threads that read and hash, or hash and write.
 const WORKERS: usize = 2;

@@ -25,6 +25,7 @@ mod server;
 mod sink;
 mod source;
 pub mod tcp;
+mod watch;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,

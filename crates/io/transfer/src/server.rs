@@ -25,7 +25,7 @@ use crate::budget::SINK_MEMORY;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
-use crate::connection::{LaneRules, Lanes, UdpLanes, Watch, mailboxes, start_side};
+use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes, start_side};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, refuse};
@@ -33,6 +33,7 @@ use crate::lane::LaneSocket;
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};
+use crate::watch::Watch;
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
