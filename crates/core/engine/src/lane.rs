@@ -259,13 +259,13 @@ impl Lane {
         self.our_capacity = capacity;
     }
 
-    /// Packets newly found missing that the socket did not drop, late ones left out: does this
-    /// host explain them?
+    /// Packets found missing since the last call, but for those that the socket dropped and those
+    /// that were only late. What this host knows of them goes to [`Lane::add_host_drops`].
     pub fn take_missing(&mut self) -> u64 {
         self.reception.take_unexplained()
     }
 
-    /// So many of them were lost in this host; the peer is told.
+    /// So many packets were lost in this host before they came to a socket; the peer is told.
     pub fn add_host_drops(&mut self, packets: u64) {
         self.reception.host_drops += packets;
     }

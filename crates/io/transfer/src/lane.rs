@@ -406,7 +406,7 @@ impl LaneThread {
     }
 
     fn explain_gaps(&mut self, now: Instant) {
-        self.drops_due = now + VIEW_INTERVAL;
+        self.drops_due = now + drops::SAMPLE_INTERVAL;
         let missing = self.lane.take_missing();
         self.lane.add_host_drops(self.drops.explain(now, missing));
     }

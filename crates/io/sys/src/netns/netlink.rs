@@ -233,9 +233,8 @@ impl Request {
 const HEADER: usize = 16;
 /// Of include/uapi/linux/veth.h.
 const VETH_INFO_PEER: u16 = 1;
-/// Of include/uapi/linux/rtnetlink.h.
+/// Of include/uapi/linux/rtnetlink.h, these two.
 const RTNH_F_ONLINK: u32 = 4;
-/// Of include/uapi/linux/rtnetlink.h.
 const RTAX_CC_ALGO: u16 = 16;
 /// Of the veth devices, past that of loopback.
 const FIRST_INDEX: u32 = 2;

@@ -31,27 +31,17 @@ struct Account {
 impl HostDrops {
     /// Drops from now on.
     pub fn new() -> Self {
-        let drops = Self {
-            backlog: BacklogSampler::new().ok(),
-            devices: DeviceDropsSampler::new(),
-            account: Mutex::default(),
-        };
-        let (now, dropped) = (clock::now(), drops.dropped());
-        *lock(&drops.account) = Account { sampled: now, dropped, ..Account::default() };
-        drops
-    }
-
-    /// Packets that may have been lost in this host so far.
-    fn dropped(&self) -> u64 {
-        let sample = self.backlog.as_ref().and_then(|sampler| sampler.sample().ok());
-        sample.map_or(0, |backlog| backlog.dropped) * SUPER_PACKET + self.devices.sample()
+        let (backlog, devices) = (BacklogSampler::new().ok(), DeviceDropsSampler::new());
+        let (sampled, dropped) = (clock::now(), dropped(backlog.as_ref(), &devices));
+        let account = Mutex::new(Account { sampled, dropped, ..Account::default() });
+        Self { backlog, devices, account }
     }
 
     /// How many of `missing` packets, newly found missing by a lane, this host has lost.
     pub fn explain(&self, now: Instant, missing: u64) -> u64 {
         let mut account = lock(&self.account);
         if now >= account.sampled + SAMPLE_INTERVAL {
-            account.sample(now, self.dropped());
+            account.sample(now, dropped(self.backlog.as_ref(), &self.devices));
         }
         account.take(missing)
     }
@@ -74,10 +64,16 @@ impl Account {
     }
 }
 
+/// Packets that may have been lost in this host so far.
+fn dropped(backlog: Option<&BacklogSampler>, devices: &DeviceDropsSampler) -> u64 {
+    let sample = backlog.and_then(|sampler| sampler.sample().ok());
+    sample.map_or(0, |backlog| backlog.dropped) * SUPER_PACKET + devices.sample()
+}
+
 /// Packets that the kernel counts as one where a device hands them over joined.
 const SUPER_PACKET: u64 = 64;
 /// Short beside the time between two unlucky coincidences, long beside what sampling costs.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
@@ -100,8 +96,8 @@ mod tests {
     #[test]
     fn a_host_that_drops_nothing_explains_nothing() {
         let drops = HostDrops::new();
-        let before = drops.dropped();
+        let before = lock(&drops.account).dropped;
         let explained = drops.explain(clock::now() + SAMPLE_INTERVAL, 10);
-        assert!(explained == 0 || drops.dropped() > before);
+        assert!(explained == 0 || lock(&drops.account).dropped > before);
     }
 }

@@ -470,14 +470,12 @@ impl Worker {
         // A socket that cannot be asked any more keeps its last answer.
         if let Ok(info) = tcp::info(&self.link.stream) {
             let congestion_control = self.congestion_control.clone();
+            let held_now = |since| now.min(self.paced_until) - since;
             *lock(&self.shared) = TcpView {
                 info,
                 congestion_control,
                 cpu: clock::thread_cpu_time(),
-                paced: self.held
-                    + self
-                        .held_since
-                        .map_or(Duration::ZERO, |since| now.min(self.paced_until) - since),
+                paced: self.held + self.held_since.map_or(Duration::ZERO, held_now),
                 peer: self.peer,
             };
         }
