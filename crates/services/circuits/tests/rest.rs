@@ -245,6 +245,9 @@ fn bad_input_is_told_and_changes_nothing() {
     let good = json!({ "from": "a", "to": "b", "file": { "bytes": GB, "max_rate_bps": GBPS } });
     let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
     assert_eq!(status, 201);
+    let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
+    assert_eq!(status, 201);
+    assert_eq!(send(&site, "DELETE", "/v1/bookings/1", ASTRO, "").0, 200);
     let before = (site.client(OPERATOR).list(true, None).unwrap(), capacity(&site));
     let with = |pointer: &str, value: Value| {
         let mut bad = good.clone();
@@ -332,6 +335,8 @@ fn bad_input_is_told_and_changes_nothing() {
     assert_eq!(send(&site, "PATCH", "/v1/bookings/0", ASTRO, "{\"duration_ms\":5}").0, 422);
     assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"duration_ms\":5}").0, 422);
     assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"bytes\":0}").0, 422);
+    let (status, _, text) = send(&site, "DELETE", "/v1/bookings/1", ASTRO, "");
+    assert_eq!((status, text.contains("booking 1 is cancelled already")), (409, true), "{text}");
     assert_eq!((site.client(OPERATOR).list(true, None).unwrap(), capacity(&site)), before);
     drop(site);
     checked(&path);

@@ -125,6 +125,13 @@ fn a_file_that_is_no_store_is_told() {
 }
 
 #[test]
+fn a_place_that_takes_no_files_is_read_only() {
+    // Nobody makes files there, root neither.
+    let error = sqlite(Path::new("/sys/book.db"), None).err();
+    assert!(matches!(error, Some(StoreError::ReadOnly)), "{error:?}");
+}
+
+#[test]
 fn postgres_keeps_the_contract_and_fences_old_leaders() {
     let server = match postgres::Server::start() {
         Ok(server) => server,

@@ -188,3 +188,40 @@ const PAGE_BYTES: u64 = 4096;
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
 /// Pages of the log written ahead above which it begins anew: 64 MiB.
 const PAGES_AHEAD: i64 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Command, Order, Outcome};
+
+    fn record(seq: u64) -> Record {
+        let order = Order {
+            actor: "op".into(),
+            project: "net".into(),
+            operator: true,
+            key: None,
+            command: Command::Replan,
+        };
+        Record { seq, tick: seq, order, outcome: Outcome::Done(vec![]) }
+    }
+
+    #[test]
+    fn a_store_that_takes_no_more_writes_says_so_keeps_all_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Sqlite::open(&folder.path().join("book.db"), None).unwrap();
+        store.lead().unwrap();
+        store.append(&[record(1)]).unwrap();
+        let set_read_only = |store: &mut Sqlite, on: &str| {
+            let pragma = format!("PRAGMA query_only = {on}");
+            let set = sqlx::raw_sql(sqlx::AssertSqlSafe(pragma)).execute(&mut store.connection);
+            store.runtime.block_on(set).unwrap();
+        };
+        set_read_only(&mut store, "on");
+        assert!(matches!(store.append(&[record(2)]), Err(StoreError::ReadOnly)));
+        assert!(matches!(store.lead(), Err(StoreError::ReadOnly)));
+        assert_eq!(store.read(0, 9).unwrap(), [record(1)]);
+        set_read_only(&mut store, "off");
+        store.append(&[record(2)]).unwrap();
+        assert_eq!(store.read(1, 9).unwrap(), [record(2)]);
+    }
+}
