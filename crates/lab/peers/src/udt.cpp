@@ -17,7 +17,8 @@
 #include <udt/udt.h>
 
 static const int BUFFER = 64 << 20;
-static const size_t MEMORY = 256 << 20;
+// More than caches hold.
+static const size_t MEMORY = 64 << 20;
 static const int BLOCK = 1 << 20;
 
 static int fail(const char *what) {
@@ -41,6 +42,8 @@ static int receive(int port, uint64_t bytes, int socket_buffer) {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_port = htons(port);
+    // Before anybody can send: getting it takes time.
+    std::vector<char> memory(MEMORY, 1);
     UDTSOCKET listener = make(socket_buffer, 0);
     if (UDT::bind(listener, (sockaddr *)&at, sizeof at) == UDT::ERROR) return fail("bind");
     if (UDT::listen(listener, 1) == UDT::ERROR) return fail("listen");
@@ -48,7 +51,6 @@ static int receive(int port, uint64_t bytes, int socket_buffer) {
     int len = sizeof from;
     UDTSOCKET s = UDT::accept(listener, (sockaddr *)&from, &len);
     if (s == UDT::INVALID_SOCK) return fail("accept");
-    std::vector<char> memory(MEMORY, 1);
     uint64_t total = 0;
     size_t place = 0;
     while (total < bytes) {
