@@ -1,6 +1,7 @@
 //! `longhaul lab` as scripts see it. What needs namespaces says so and passes where there are none.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -62,6 +63,39 @@ fn peers_are_listed_with_version_or_reason() {
     assert!(nosuch["absent"].as_str().unwrap().contains("no nosuch"), "{nosuch}");
     let text = String::from_utf8(lab(&["peers"]).stdout).unwrap();
     assert!(text.contains("\ngridftp -p 4 ") && text.contains("\nrsync-ssh "), "{text}");
+}
+
+#[test]
+fn what_is_missing_is_installed_by_root() {
+    // In PATH there is nothing but what passes for apt-get, and that has tar and nothing else.
+    let folder = tempfile::tempdir().unwrap();
+    let tool = |name: &str, script: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        file
+    };
+    let tar = tool("package", "echo 'tar (GNU tar) 9.9'");
+    let place = folder.path().join("tar");
+    let (tar, place) = (tar.display(), place.display());
+    let words = "echo \"$*\" >&2; test \"$*\" = 'install -y --no-install-recommends tar'";
+    tool("apt-get", &format!("{words} && /bin/cp -p {tar} {place}"));
+    let install = |name| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(["lab", "peers", "--install", name]).env("PATH", folder.path());
+        command.output().unwrap()
+    };
+    let output = install("tar");
+    if !rustix::process::geteuid().is_root() {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("takes root: apt-get install tar"), "{output:?}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("tar (GNU tar) 9.9"), "{output:?}");
+    let output = install("iperf3 cubic x1");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stderr(&output).contains("could not be installed: iperf3"), "{output:?}");
 }
 
 #[test]
