@@ -34,8 +34,10 @@ fn figures_of_a_circuit_whose_rate_varies() {
     }
     limited(|test| {
         fs::write(test.here("file"), noise(9, SIZE)).unwrap();
-        println!("| over | s after the first range began | used | lost on the circuit | over IP |");
-        println!("|---|---|---|---|---|");
+        println!(
+            "| over | s after the first range began | used | sent | lost | of that late | over IP |"
+        );
+        println!("|---|---|---|---|---|---|---|");
         run(test, "VBTP", &["--circuit-to", "192.0.2.3"], "198.51.100.2");
         run(test, "fixed, mean rate", &["--profile", "fixed", "--rate", "375Mbps"], "192.0.2.3");
         run(test, "auto", &[], "192.0.2.3");
@@ -95,10 +97,12 @@ fn run(test: &Test, name: &str, words: &[&str], to: &str) {
         )
     });
     println!(
-        "| {name} | {end:.2} | {used} | {:?} | {} |",
-        counted.path, json["circuit"]["ip_bytes"]
+        "| {name} | {end:.2} | {used} | {} | {} | {} | {} |",
+        counted.path.offered,
+        counted.path.offered - counted.path.delivered,
+        counted.queue_while_late,
+        json["circuit"]["ip_bytes"]
     );
-    println!("{json}");
     let _ = server.kill();
     let _ = server.wait();
     if let Some(mut service) = service {

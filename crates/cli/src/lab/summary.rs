@@ -68,6 +68,10 @@ fn direction(from: &str, to: &str, stats: &DirectionStats) -> String {
         let (mean, max) = (ms(queue.mean_delay), ms(queue.max_delay));
         text += &format!("; in the queue {mean:.2} ms on average, {max:.2} ms at most");
     }
+    if stats.queue_while_late > 0 {
+        let count = stats.queue_while_late;
+        text += &format!("; {count} of the queue's losses while the emulator was late");
+    }
     text += &format!("; late by {:.2} ms (99 %)\n", ms(stats.lateness.p99));
     let unasked: u64 = stats.unasked().iter().map(|(_, count)| count).sum();
     if unasked > 0 {

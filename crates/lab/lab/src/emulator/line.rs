@@ -1,7 +1,7 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use longhaul_pathsim::{ConfigError, Fate, Flights, Flip, Path, PathConfig, Train};
+use longhaul_pathsim::{ConfigError, DropReason, Fate, Flights, Flip, Path, PathConfig, Train};
 use longhaul_sys::clock;
 use longhaul_sys::tun::{PACKET_MAX, Tun};
 use longhaul_units::Instant;
@@ -25,6 +25,9 @@ pub(super) struct Line {
     log: LossLog,
     stats: DirectionStats,
     lateness: Lateness,
+    /// How long a delivery was overdue when the packets that are being read were found: so long
+    /// nobody had looked for them either.
+    overdue: Duration,
 }
 
 /// Segments of one packet that arrive together.
@@ -70,6 +73,7 @@ impl Line {
             log: LossLog::new(config.log),
             stats: DirectionStats::default(),
             lateness: Lateness::default(),
+            overdue: Duration::ZERO,
         })
     }
 
@@ -81,8 +85,13 @@ impl Line {
             self.stats.overrun += u64::from(read.is_some());
             return Ok(read.is_some());
         };
-        let Some(len) = from.read(room)? else { return Ok(false) };
+        let Some(len) = from.read(room)? else {
+            self.overdue = Duration::ZERO;
+            return Ok(false);
+        };
         let now = clock::now();
+        let overdue = self.next_timeout().map_or(Duration::ZERO, |due| now.since(due));
+        self.overdue = self.overdue.max(overdue);
         let packet = self.store.fresh(len);
         if stays_on_link(packet) {
             self.stats.kept_on_link += 1;
@@ -114,12 +123,14 @@ impl Line {
             ecn: shape.ecn,
         };
         let number = self.path.next_number();
-        let Self { path, planned, log, .. } = self;
+        let late = self.overdue > LATE;
+        let Self { path, planned, log, stats, .. } = self;
         let mut run: Option<(Planned, Instant)> = None;
         path.offer_train(now, train, |index, fate| {
             let arrival = match fate {
                 Fate::Deliver(arrival) => arrival,
                 Fate::Drop(reason) => {
+                    stats.queue_while_late += u64::from(late && reason == DropReason::Queue);
                     planned.extend(run.take().map(|(flight, _)| flight));
                     let bytes =
                         if index + 1 == train.count { train.last_len } else { train.segment_len };
@@ -217,3 +228,5 @@ pub(super) enum LineError {
 /// Segments that arrive within this time are delivered together when the last is there, as
 /// receivers with interrupt moderation and GRO see them.
 const COALESCE: Duration = Duration::from_micros(100);
+/// What comes while nobody looks for longer seems one burst, which a shallow queue does not take.
+const LATE: Duration = Duration::from_millis(1);

@@ -29,6 +29,9 @@ pub struct DirectionRecord {
     /// Packets that do not, by reason, without what is zero. `device`, `overrun`, `refused` and
     /// `malformed` are faults of the emulation.
     pub lost: BTreeMap<&'static str, u64>,
+    /// Of those lost in the queue, the ones that were fetched when the emulator was more than a
+    /// millisecond late, and perhaps for that.
+    pub queue_while_late: u64,
     /// Packets on which congestion was marked.
     pub marked: u64,
     /// Packets held back.
@@ -68,6 +71,7 @@ impl From<&DirectionStats> for DirectionRecord {
             delivered: stats.path.delivered,
             delivered_bytes: stats.path.delivered_bytes,
             lost: stats.losses().collect(),
+            queue_while_late: stats.queue_while_late,
             marked: stats.path.marked,
             reordered: stats.path.reordered,
             duplicated: stats.path.duplicated,

@@ -25,6 +25,9 @@ pub struct DirectionStats {
     pub kept_on_link: u64,
     /// How late deliveries were.
     pub lateness: LatenessSummary,
+    /// Of the packets that the queue dropped, those that were fetched when the emulator was more than
+    /// a millisecond late: what had come evenly seemed one burst.
+    pub queue_while_late: u64,
     /// Super-packets that the sender's device dropped because the emulator was too slow, or the
     /// sender faster than any network card.
     pub device_full: u64,
