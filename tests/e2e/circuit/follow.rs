@@ -137,7 +137,7 @@ fn topology() -> Topology {
 
 fn config(store: &Path, token: &Path) -> String {
     format!(
-        "store = \"{}\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"800Mbps\"\n\
+        "store = \"{}\"\n[rules]\nguard = \"1ms\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"800Mbps\"\n\
          [[project]]\nname = \"p\"\n[[access]]\ntoken_file = \"{}\"\nproject = \"p\"\nrole = \
          \"operator\"\n",
         store.display(),
@@ -145,37 +145,38 @@ fn config(store: &Path, token: &Path) -> String {
     )
 }
 
-/// Bookings of others, which leave the four rates free.
+/// Bookings of others, which leave the four rates free. Ticks are not those of the emulated circuit,
+/// which is up to a tick behind: the guard covers that.
 fn others(begin: Instant) {
     let client = client_when_it_is_up();
-    let wall = |at: Instant| {
-        let ahead = at - clock::now();
-        let nanos = WallTime::now().as_nanos() + ahead.as_nanos() as u64;
-        Timestamp::from_nanosecond(nanos.into()).unwrap()
-    };
-    let hold = |from: Instant, length: Duration, mbps: u64| {
+    let now = WallTime::now().as_nanos() / 1_000_000;
+    let begin_ms = now + (begin - clock::now()).as_millis() as u64;
+    let hold = |from_ms: u64, to_ms: u64, mbps: u64| {
         let rate = mbps * 1_000_000;
         let want = HoldWant {
-            duration_ms: length.as_millis() as u64,
+            // And a guard.
+            duration_ms: to_ms - from_ms - 1,
             min_rate_bps: rate,
             max_rate_bps: rate,
             latest_start: None,
         };
+        let start = Timestamp::from_millisecond(from_ms.cast_signed()).unwrap();
         let request = BookRequest {
             links: Some(vec!["l".into()]),
             hold: Some(want),
-            start: Some(wall(from)),
+            start: Some(start),
             ..BookRequest::default()
         };
         client.book(&request, None).unwrap();
     };
     let most = RATES[3];
-    let free_until = clock::now() + Duration::from_millis(200);
-    hold(free_until, begin - free_until, most);
+    let busy_from = now + 200;
+    hold(busy_from, begin_ms, most);
     for (number, mbps) in (0..).zip(&RATES[..3]) {
-        hold(begin + RANGE * number, RANGE, most - mbps);
+        let from = begin_ms + number * RANGE.as_millis() as u64;
+        hold(from, from + RANGE.as_millis() as u64, most - mbps);
     }
-    clock::sleep_until(free_until);
+    clock::sleep_until(begin.before(LEAD / 2));
 }
 
 fn client_when_it_is_up() -> longhaul_circuits::client::Client {

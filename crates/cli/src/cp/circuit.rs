@@ -13,7 +13,7 @@ use longhaul_rate_control::{TimeRange, Vector};
 use longhaul_transfer::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits, CopyOptions, Location,
 };
-use longhaul_units::Rate;
+use longhaul_units::{Duration, Rate};
 
 use self::clock::ServiceClock;
 use self::history::{Experience, History};
@@ -142,8 +142,11 @@ impl Booker {
     }
 
     fn vector(&self, booking: &Booking) -> Result<Vector, String> {
+        let network = self.client.topology().map_err(told)?;
+        let tick = Duration::from_nanos(network.tick_nanos);
+        let idle = tick.saturating_mul(u32::try_from(network.guard_ticks).unwrap_or(u32::MAX));
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.measure(&self.client)?;
+        clock.measure(&self.client, network.tick_nanos)?;
         let ranges = booking.ranges.iter().map(|range| TimeRange {
             start: clock.here(range.start),
             end: clock.here(range.end),
@@ -152,7 +155,7 @@ impl Booker {
         // What begins and ends before the origin of this clock is over.
         let ranges = ranges.filter(|range| range.end > range.start).collect();
         let vector = Vector::new(ranges).map_err(|error| error.to_string())?;
-        Ok(vector.guarded(clock.error()))
+        Ok(vector.idle_first(idle).guarded(clock.error()))
     }
 }
 

@@ -17,12 +17,11 @@ pub(super) struct ServiceClock {
 }
 
 impl ServiceClock {
-    /// Measures anew: what was measured earlier has drifted since.
+    /// Measures anew, with ticks of `tick` nanoseconds: what was measured earlier has drifted since.
     ///
     /// # Errors
     /// The service does not answer.
-    pub fn measure(&mut self, client: &Client) -> Result<(), String> {
-        let tick = client.topology().map_err(super::told)?.tick_nanos;
+    pub fn measure(&mut self, client: &Client, tick: u64) -> Result<(), String> {
         let mut bounds = None;
         for _ in 0..QUESTIONS {
             let asked = clock::now();

@@ -85,6 +85,21 @@ fn a_guard_delays_rises_and_hastens_falls() {
 }
 
 #[test]
+fn a_stretch_of_one_rate_idles_once_at_its_start() {
+    let range =
+        |from, to, mbps| TimeRange { start: at(from), end: at(to), rate: Rate::from_mbps(mbps) };
+    let vector = vec![
+        range(100, 200, 100),
+        range(200, 300, 100),
+        range(300, 305, 400),
+        range(305, 400, 200),
+        range(500, 600, 200),
+    ];
+    let left = Vector::new(vector).unwrap().idle_first(Duration::from_micros(5));
+    assert_eq!(left.ranges(), [range(105, 300, 100), range(310, 400, 200), range(505, 600, 200)]);
+}
+
+#[test]
 fn states_say_what_it_waits_for() {
     let vector = vec![TimeRange { start: at(10), end: at(20), rate: Rate::from_mbps(8) }];
     let mut trc = Trc::new(at(0), Vector::new(vector).unwrap(), PACKET);

@@ -127,6 +127,24 @@ impl Vector {
         Self(safe)
     }
 
+    /// What is left where the first `idle` of each stretch of one rate carries nothing: the switch needs
+    /// it to change the rate.
+    #[must_use]
+    pub fn idle_first(&self, idle: Duration) -> Self {
+        let mut stretches: Vec<TimeRange> = Vec::new();
+        for range in &self.0 {
+            match stretches.last_mut() {
+                Some(last) if last.end == range.start && last.rate == range.rate => {
+                    last.end = range.end;
+                }
+                _ => stretches.push(*range),
+            }
+        }
+        stretches.iter_mut().for_each(|stretch| stretch.start += idle);
+        stretches.retain(|stretch| stretch.start < stretch.end);
+        Self(stretches)
+    }
+
     fn least_within(&self, from: Instant, to: Instant) -> Rate {
         let mut covered = from;
         let mut least = Rate::MAX;
