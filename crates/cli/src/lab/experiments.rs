@@ -288,5 +288,5 @@ fn cannot(what: &str) -> impl Fn(std::io::Error) -> Failure {
 }
 
 /// From a signal to the end of the process, whatever is still going on.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(5);
 const REFRESH_HZ: u8 = 5;

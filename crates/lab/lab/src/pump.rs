@@ -84,7 +84,7 @@ impl TcpPump {
     /// Moves `bytes` bytes; each connection takes the next block as soon as it has room.
     ///
     /// # Errors
-    /// `TimedOut` after `patience`, and those of [`TcpPump::goodput`].
+    /// `TimedOut` after `patience` and when the testbed is interrupted, and those of [`TcpPump::goodput`].
     pub fn transfer(
         &self,
         from: &Host,
@@ -95,7 +95,7 @@ impl TcpPump {
         let start = clock::now();
         let flow = Flow::new(bytes, start + patience);
         let pairs = self.connect(from, to, &flow)?;
-        let ((), cpu) = flow.run(self.block, &pairs, || flow.wait())?;
+        let ((), cpu) = flow.run(self.block, &pairs, || flow.wait(from))?;
         if flow.received.load(Ordering::Relaxed) < bytes {
             return Err(io::ErrorKind::TimedOut.into());
         }
@@ -266,9 +266,10 @@ impl Flow {
         }
     }
 
-    /// Waits until everything has arrived, or the deadline passes.
-    fn wait(&self) {
-        while self.ended.load(Ordering::Relaxed) == 0 && clock::now() < self.deadline {
+    /// Waits until everything has arrived, the deadline passes, or the testbed is interrupted.
+    fn wait(&self, host: &Host) {
+        let going = || clock::now() < self.deadline && !host.is_interrupted();
+        while self.ended.load(Ordering::Relaxed) == 0 && going() {
             std::thread::sleep(TURN);
         }
     }

@@ -11,6 +11,8 @@ mod routes;
 use std::io;
 use std::net::IpAddr;
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_pathsim::Direction;
@@ -37,6 +39,7 @@ pub struct Testbed {
     hosts: Vec<Host>,
     emulator: Emulator,
     topology: Topology,
+    interrupted: Arc<AtomicBool>,
 }
 
 /// What a testbed needs beyond its topology.
@@ -65,6 +68,7 @@ pub struct Host {
     // Ends before the namespace that it lives in.
     keeper: Keeper,
     namespace: Namespace,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Testbed {
@@ -133,6 +137,7 @@ impl Testbed {
         let names: Vec<&str> = topology.nodes.iter().map(|node| node.name.as_str()).collect();
         let file = addresses::hosts_file(&names, ipv6).map_err(step("write a list of hosts"))?;
         let mut hosts = Vec::new();
+        let interrupted = Arc::new(AtomicBool::new(false));
         for (number, namespace) in namespaces.into_iter().enumerate() {
             let name = names[number].to_owned();
             let cores = topology.nodes[number].cores.clone();
@@ -142,9 +147,10 @@ impl Testbed {
             let quota = topology.nodes[number].cpu_quota;
             let quota = quota.map(|part| Quota::new(&registration.group(&name), part)).transpose();
             let quota = quota.map_err(step("limit CPU time"))?;
-            hosts.push(Host { name, number, ipv6, cores, quota, keeper, namespace });
+            let interrupted = interrupted.clone();
+            hosts.push(Host { name, number, ipv6, cores, quota, keeper, namespace, interrupted });
         }
-        Ok(Self { registration, hosts, emulator, topology: topology.clone() })
+        Ok(Self { registration, hosts, emulator, topology: topology.clone(), interrupted })
     }
 
     /// What it was made from.
@@ -238,8 +244,10 @@ impl Testbed {
         self.emulator.is_running()
     }
 
-    /// Kills all commands, and what they have started in turn.
-    pub fn end_commands(&self) {
+    /// Kills all commands, and what they have started in turn; transfers of this process between
+    /// the hosts give up.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
         self.registration.kill_inside();
     }
 
@@ -254,6 +262,11 @@ impl Testbed {
 }
 
 impl Host {
+    /// Whether what goes on here is to end early: see [`Testbed::interrupt`].
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
