@@ -206,15 +206,16 @@ fn one(
         let report = load.stop().map_err(system("keep up the load"))?;
         record.details["load_cpu_seconds"] = report.cpu.as_secs_f64().into();
     }
+    let arrived = sampled.arrived();
     sampled.write(&mut record);
-    conclude(&mut record, outcome, setup);
+    conclude(&mut record, outcome, arrived, setup);
     drop(crossing);
     testbed.close().map_err(system("carry packets to the end"))?;
     Ok(record)
 }
 
 /// What the contender itself tells.
-fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, setup: &Setup) {
+fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64, setup: &Setup) {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -228,8 +229,7 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, setup: &Setu
             if record.verdict == Verdict::TimedOut {
                 let seconds = setup.patience.as_secs_f64();
                 record.seconds = Some(seconds);
-                let arrived: f64 = record.series.arrived_mbps.iter().sum();
-                let arrived = arrived * 1e6 * INTERVAL.as_secs_f64() / seconds;
+                let arrived = arrived as f64 * 8.0 / seconds;
                 record.arrived_bps = Some(arrived);
                 share(record, arrived);
             }

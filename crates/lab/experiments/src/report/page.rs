@@ -74,6 +74,7 @@ fn section(html: &mut String, part: &Part) {
         }
         html.push_str("</tbody>\n</table>\n");
     }
+    html.push_str("<div class=\"figures\">\n");
     for spec in &experiment.plots {
         let Some(figure) = figures::figure(part, spec) else { continue };
         let limits = spec.only.iter().map(|(parameter, value)| parameter.say(value));
@@ -86,6 +87,7 @@ fn section(html: &mut String, part: &Part) {
         draw(html, &figure);
         html.push_str("</figure>\n");
     }
+    html.push_str("</div>\n");
     table(html, part);
     html.push_str("</section>\n");
 }
@@ -286,9 +288,10 @@ body{font:16px/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:122
 h1{margin:.5rem 0}h2{margin:2.5rem 0 .5rem;border-top:2px solid #111;padding-top:1rem}
 h3{font-size:1rem;margin:1.2rem 0 .2rem}h3 span{font-weight:normal}
 .question{font-size:1.1rem}.source,.note{color:#444;font-size:.9rem;overflow-wrap:anywhere}
-figure{margin:0;break-inside:avoid}
+.figures{display:flex;flex-wrap:wrap;gap:0 .5rem}
+figure{margin:0;max-width:100%;break-inside:avoid}
 .panels{display:flex;flex-wrap:wrap;gap:.5rem}
-.panels svg{flex:0 1 380px;max-width:100%;height:auto}
+.panels svg{flex:0 0 380px;width:380px;max-width:100%;height:auto}
 .legend{font-size:.9rem;display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;padding-left:1rem}
 .legend span{display:inline-flex;align-items:center;gap:.4rem}
 table{border-collapse:collapse;font-size:.9rem;margin:1rem 0}
@@ -299,6 +302,6 @@ details{overflow-x:auto;margin-top:1rem}summary{cursor:pointer;font-weight:bold}
 details td{white-space:nowrap}details small{color:#555}
 @media(max-width:700px){body{padding:.6rem}.findings,.findings tbody,.findings tr,.findings td{display:block;width:auto}
 .findings thead{display:none}.findings td+td{border-top:0;margin-bottom:.8rem;background:#f6f6f6}}
-@media print{body{max-width:none;font-size:11px;padding:0}.panels svg{flex-basis:31%}
+@media print{body{max-width:none;font-size:11px;padding:0}.panels svg{flex-basis:225px;width:225px}
 section{break-before:auto}tr,figure{break-inside:avoid}details:not([open]){display:none}a{color:inherit}}
 ";

@@ -209,13 +209,12 @@ fn change(
         factor(a).total_cmp(&factor(b))
     });
     let tell = |(place, before, after): &(String, Figure, Figure)| {
-        let place = if place.is_empty() { "overall" } else { place };
-        format!("{place}: {} to {}", before.say(of), after.say(of))
+        format!("{place} ({} to {})", before.say(of), after.say(of))
     };
     if let (Some(least), Some(most)) = (changes.first(), changes.last()) {
         sentences.push(match all {
-            1 => format!("{}.", capital(&tell(least))),
-            _ => format!("Least at {}; most at {}.", tell(least), tell(most)),
+            1 => format!("It goes from {} to {}.", least.1.say(of), least.2.say(of)),
+            _ => format!("The change is least at {} and most at {}.", tell(least), tell(most)),
         });
     }
     sentences

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_lab::{DirectionStats, Testbed};
 use longhaul_sys::clock;
+use longhaul_units::Instant;
 
 use super::INTERVAL;
 use super::cross::Crossing;
@@ -32,8 +33,9 @@ pub(super) struct Sampled {
     lost_back: BTreeMap<String, u64>,
     queue_ms: [f64; 2],
     late_p99_ms: f64,
-    /// Bytes of each crossing connection at the end of each interval.
-    crossed: Vec<Vec<u64>>,
+    arrived: u64,
+    /// Bytes of each crossing connection at the end of each interval, and when that was.
+    crossed: Vec<(Instant, Vec<u64>)>,
 }
 
 impl<'a> Sampler<'a> {
@@ -54,31 +56,38 @@ impl<'a> Sampler<'a> {
     /// Until the contender is done.
     pub(super) fn run(self) -> io::Result<Sampled> {
         let before = self.all()?;
-        let mut previous = self.state()?;
+        let first = self.state()?;
+        let mut previous = first.clone();
         let (mut series, mut crossed) = (Series::default(), Vec::new());
         let mut next = clock::now() + INTERVAL;
         while !self.done.load(Ordering::Relaxed) {
             if self.stop.load(Ordering::Relaxed) {
-                // The contender notices that its programs have ended.
-                self.testbed.end_commands();
+                // The contender notices that its programs have ended, if it has any.
+                self.testbed.interrupt();
             }
             clock::sleep_until((clock::now() + TURN).min(next));
             if clock::now() < next {
                 continue;
             }
-            next += INTERVAL;
             let state = self.state()?;
-            let mbps = |bytes: u64| bytes as f64 * 8.0 / INTERVAL.as_secs_f64() / 1e6;
-            series.arrived_mbps.push(round(mbps(state.arrived - previous.arrived)));
-            series.queue_kb.push(round(state.queue as f64 / 1e3));
-            series.lost.push(state.lost - previous.lost);
-            if self.crossing.is_some() {
-                let total = |state: &State| state.crossed.iter().sum::<u64>();
-                series.cross_mbps.push(round(mbps(total(&state) - total(&previous))));
-                crossed.push(state.crossed.clone());
+            let seconds = (state.at - previous.at).as_secs_f64();
+            let mbps = |bytes: u64| round(bytes as f64 * 8.0 / seconds / 1e6);
+            let total = |state: &State| state.crossed.iter().sum::<u64>();
+            let mut lost = state.lost - previous.lost;
+            // A busy machine may be late by more than an interval: those in between are alike.
+            while next <= state.at {
+                next += INTERVAL;
+                series.arrived_mbps.push(mbps(state.arrived - previous.arrived));
+                series.queue_kb.push(round(state.queue as f64 / 1e3));
+                series.lost.push(std::mem::take(&mut lost));
+                if self.crossing.is_some() {
+                    series.cross_mbps.push(mbps(total(&state) - total(&previous)));
+                    crossed.push((state.at, state.crossed.clone()));
+                }
             }
             previous = state;
         }
+        let arrived = self.state()?.arrived - first.arrived;
         let after = self.all()?;
         let mut seen = Sampled {
             series,
@@ -87,6 +96,7 @@ impl<'a> Sampler<'a> {
             lost_back: BTreeMap::new(),
             queue_ms: [0.0; 2],
             late_p99_ms: 0.0,
+            arrived,
             crossed,
         };
         for (link, (before, after)) in before.iter().zip(&after).enumerate() {
@@ -114,6 +124,7 @@ impl<'a> Sampler<'a> {
         let last = self.testbed.stats(self.last.0)?;
         let last = if self.last.1 { last.forward } else { last.backward };
         Ok(State {
+            at: clock::now(),
             arrived: last.path.delivered_bytes,
             queue: observed.queue_bytes.get(),
             lost: observed.losses().map(|(_, count)| count).sum(),
@@ -123,7 +134,9 @@ impl<'a> Sampler<'a> {
 }
 
 /// Totals at a time.
+#[derive(Clone)]
 struct State {
+    at: Instant,
     arrived: u64,
     queue: u64,
     lost: u64,
@@ -131,6 +144,11 @@ struct State {
 }
 
 impl Sampled {
+    /// IP-layer bytes that reached the receiving node.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
     pub(super) fn write(self, record: &mut Record) {
         // Start and end of the transfer fall anywhere within an interval.
         let arrived = &self.series.arrived_mbps;
@@ -139,10 +157,11 @@ impl Sampled {
         let last = arrived.iter().rposition(active).unwrap_or(0).max(first);
         let between = arrived.get(first..last).unwrap_or_default();
         record.jitter_percent = variation(between).map(|part| round(100.0 * part));
-        if let (Some(before), Some(after)) = (self.crossed.get(first), self.crossed.get(last)) {
-            let seconds = (last - first).max(1) as f64 * INTERVAL.as_secs_f64();
-            let bytes =
-                before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before));
+        if let (Some((from, before)), Some((to, after))) =
+            (self.crossed.get(first), self.crossed.get(last))
+        {
+            let seconds = (*to - *from).max(INTERVAL).as_secs_f64();
+            let bytes = before.iter().zip(after).map(|(before, after)| after - before);
             record.cross_bps = bytes.map(|bytes| round(bytes as f64 * 8.0 / seconds)).collect();
         }
         record.path_sent = self.sent;

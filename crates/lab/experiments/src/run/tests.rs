@@ -104,6 +104,29 @@ fn what_nobody_can_do_is_recorded_and_the_sweep_goes_on() {
 }
 
 #[test]
+fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = Results::in_folder(folder.path());
+    let stop = AtomicBool::new(false);
+    let options = Options { quick: false, fresh: false, stop: &stop };
+    let text = TINY.replace("20Mbps", "10Mbps").replace("300KB", "1GB").replace("20s", "1s");
+    let experiment = Experiment::parse(&text, &|_| true).unwrap();
+    match run(&experiment, &options, &results, &mut |_| ()) {
+        Err(RunError::Testbed(error)) => println!("skipped, no testbed here: {error}"),
+        other => {
+            other.unwrap();
+            let records = results.read("tiny").unwrap();
+            assert_eq!(records.len(), 4);
+            for record in &records {
+                assert_eq!(record.verdict, Verdict::TimedOut, "{:?}", record.why);
+                assert_eq!((record.seconds, record.goodput_bps), (Some(1.0), None));
+                assert!(record.arrived_bps.is_some() && record.stands());
+            }
+        }
+    }
+}
+
+#[test]
 fn fingerprints_tell_cells_and_contenders_apart() {
     let experiment = tiny();
     let setup = |rtt: &str| {
