@@ -2,7 +2,7 @@
 //! [`Sink`] says with the destination.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
@@ -31,8 +31,8 @@ pub(crate) struct SinkDriver {
     again: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
     writers: Crew,
-    /// What holds this side up, for the source: codes of intake and storage.
-    bounds: [AtomicU8; 2],
+    /// What holds this side up, for the source.
+    bounds: Mutex<ReceiverBounds>,
     cpu_at_start: Duration,
     stopped: AtomicBool,
 }
@@ -97,7 +97,7 @@ impl SinkDriver {
             again: AtomicBool::new(false),
             mailboxes,
             writers: Crew::default(),
-            bounds: Default::default(),
+            bounds: Mutex::default(),
             cpu_at_start: clock::process_cpu_time(),
             stopped: AtomicBool::new(false),
         }
@@ -261,16 +261,12 @@ impl SinkDriver {
 
     /// What holds this side up, for the source.
     pub fn bounds(&self) -> ReceiverBounds {
-        let [intake, storage] =
-            [0, 1].map(|i: usize| Bottleneck::from_code(self.bounds[i].load(Ordering::Relaxed)));
-        ReceiverBounds { intake, storage }
+        *lock(&self.bounds)
     }
 
     /// Sets what the source is to be told.
     pub fn set_bounds(&self, bounds: ReceiverBounds) {
-        if bounds != self.bounds() {
-            self.bounds[0].store(bounds.intake as u8, Ordering::Relaxed);
-            self.bounds[1].store(bounds.storage as u8, Ordering::Relaxed);
+        if std::mem::replace(&mut *lock(&self.bounds), bounds) != bounds {
             self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         }
     }
