@@ -1,4 +1,7 @@
 //! Kernel TCP from memory to memory, plain or with TLS 1.3 and a hash at both ends.
+//!
+//! `longhaul_lab::pump` divides bytes among connections across a testbed. Here it is one connection,
+//! over loopback too, with or without TLS in the same code, and out of as much memory as all rows.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
