@@ -8,7 +8,7 @@ use longhaul_plot::{Figure, escape, number};
 use super::data;
 use super::words::{self, interval};
 use super::{Part, figures};
-use crate::experiment::Parameter;
+use crate::experiment::{Parameter, Shows};
 use crate::measure::Measure;
 use crate::record::{Record, Verdict};
 
@@ -84,7 +84,8 @@ fn section(html: &mut String, part: &Part) {
             false => format!(" <span>({})</span>", escape(&limits.join(", "))),
         };
         let _ = writeln!(html, "<figure>\n<h3>{}{limits}</h3>", escape(&spec.title));
-        draw(html, &figure);
+        let named = spec.shows == Shows::Medians && spec.x == spec.lines;
+        draw(html, &figure, !named);
         html.push_str("</figure>\n");
     }
     html.push_str("</div>\n");
@@ -92,15 +93,15 @@ fn section(html: &mut String, part: &Part) {
     html.push_str("</section>\n");
 }
 
-/// Panels flow into as many columns as there is room for, over one legend.
-fn draw(html: &mut String, figure: &Figure) {
+/// Panels flow into as many columns as there is room for, over one legend unless the axis names all.
+fn draw(html: &mut String, figure: &Figure, legend: bool) {
     html.push_str("<div class=\"panels\">\n");
     for panel in &figure.panels {
         html.push_str(&panel.svg());
     }
     html.push_str("</div>\n");
     let samples = figure.samples();
-    if samples.len() > 1 {
+    if legend && samples.len() > 1 {
         html.push_str("<div class=\"legend\">");
         for (name, sample) in samples {
             let _ = write!(html, "<span>{sample}{}</span> ", escape(&name));
@@ -169,6 +170,7 @@ fn account(part: &Part) -> String {
     );
     text += &match spoiled {
         0 => ", and lost none of its own.".to_owned(),
+        1 => ", and lost packets of its own in one run.".to_owned(),
         _ => format!(", and lost packets of its own in {spoiled} runs."),
     };
     let mut text = escape(&text);
@@ -284,9 +286,9 @@ first 4,000 of a run; sentences count all, to two digits. Fairness is Jain's ind
 sending rates count IP packets with their headers.</p>\n</section>\n";
 
 const STYLE: &str = "
-body{font:16px/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:1220px;margin:0 auto;padding:1rem}
+body{font:1rem/1.5 system-ui,sans-serif;color:#111;background:#fff;max-width:1220px;margin:0 auto;padding:1rem}
 h1{margin:.5rem 0}h2{margin:2.5rem 0 .5rem;border-top:2px solid #111;padding-top:1rem}
-h3{font-size:1rem;margin:1.2rem 0 .2rem}h3 span{font-weight:normal}
+h3{font-size:1rem;margin:1.2rem 0 .2rem}h3,.legend{width:0;min-width:100%}h3 span{font-weight:normal}
 .question{font-size:1.1rem}.source,.note{color:#444;font-size:.9rem;overflow-wrap:anywhere}
 .figures{display:flex;flex-wrap:wrap;gap:0 .5rem}
 figure{margin:0;max-width:100%;break-inside:avoid}
@@ -302,6 +304,6 @@ details{overflow-x:auto;margin-top:1rem}summary{cursor:pointer;font-weight:bold}
 details td{white-space:nowrap}details small{color:#555}
 @media(max-width:700px){body{padding:.6rem}.findings,.findings tbody,.findings tr,.findings td{display:block;width:auto}
 .findings thead{display:none}.findings td+td{border-top:0;margin-bottom:.8rem;background:#f6f6f6}}
-@media print{body{max-width:none;font-size:11px;padding:0}.panels svg{flex-basis:225px;width:225px}
+@media print{html{font-size:10px}body{max-width:none;padding:0}.figures{display:block}figure{display:inline-block;vertical-align:top}.panels svg{flex-basis:225px;width:225px}
 section{break-before:auto}tr,figure{break-inside:avoid}details:not([open]){display:none}a{color:inherit}}
 ";

@@ -59,16 +59,18 @@ fn rank(part: &Part, records: &[&Record], by: Measure, of: &str) -> Vec<String> 
     let first = cells.iter().filter(|cell| ahead(cell)).count();
     let close = cells.iter().filter(|cell| !ahead(cell) && cell.own.overlaps(&cell.rival.1));
     let extreme = if by.more_is_better() { "highest" } else { "lowest" };
-    let mut standing = format!(
-        "{} has the {extreme} {} in {first} of {} {}",
-        capital(of),
-        by.name(),
-        cells.len(),
-        if cells.len() == 1 { "case" } else { "cases" },
-    );
+    let (name, judged) = (capital(of), by.name());
+    let mut standing = match (cells.len(), first) {
+        (1, 1) => format!("{name} has the {extreme} {judged}"),
+        (1, _) => format!("{name} does not have the {extreme} {judged}"),
+        (all, _) => format!("{name} has the {extreme} {judged} in {first} of {all} cases"),
+    };
     let close = close.count();
     if close > 0 {
-        standing += &format!("; in {close} more its interval overlaps that of the first");
+        standing += &match cells.len() {
+            1 => "; its interval overlaps that of the first".to_owned(),
+            _ => format!("; in {close} more its interval overlaps that of the first"),
+        };
     }
     let mut sentences = vec![standing + "."];
     cells.sort_by(|a, b| a.share.total_cmp(&b.share));
@@ -289,7 +291,10 @@ fn slices(part: &Part, records: &[&Record], each: Parameter) -> Vec<String> {
         };
         let mut text = format!("{}: ", capital(&each.say(&wanted)));
         match (load.count(), receiver.count()) {
-            (0, 0) => text += "no turns recorded",
+            (0, 0) => {
+                let source = watched.first().map_or("not watched", |one| one.source.as_str());
+                text += &format!("no turns ({source})");
+            }
             (0, count) => text += &format!("{count} turns of the receiver, {}", spread(&receiver)),
             (count, own) => {
                 text += &format!(
