@@ -51,7 +51,7 @@ pub struct Record {
     pub seconds: Option<f64>,
     /// User bits per second of the whole command.
     pub goodput_bps: Option<f64>,
-    /// IP-layer bits per second that arrived, for a run that the time limit ended.
+    /// Bits per second that reached the receiving node's IP layer, for a run that the time limit ended.
     pub arrived_bps: Option<f64>,
     /// CPU-seconds at the sender.
     pub cpu_send: Option<f64>,
@@ -111,7 +111,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
-    /// IP-layer megabits per second that reached the receiving node.
+    /// Megabits per second that reached the receiving node's IP layer, super-packets with one header.
     pub arrived_mbps: Vec<f64>,
     /// Kilobytes in the observed queue.
     pub queue_kb: Vec<f64>,

@@ -1,6 +1,7 @@
 //! Running an experiment: one run after another, each on a testbed of its own, each kept as soon as
 //! it is over.
 
+mod counters;
 mod cross;
 mod fingerprint;
 mod folders;
@@ -188,8 +189,9 @@ fn one(
     let watching = watching.transpose().map_err(system("watch the receiver"))?;
 
     let done = AtomicBool::new(false);
+    let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), &done, options.stop);
+    let sampler = sampler.map_err(system("open the counters of the receiver"))?;
     let outcome = std::thread::scope(|scope| {
-        let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), &done, options.stop);
         let sampling = scope.spawn(move || sampler.run());
         let outcome = contender.run(&testbed, &job(setup, folders));
         done.store(true, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use longhaul_sys::clock;
 use longhaul_units::Instant;
 
 use super::INTERVAL;
+use super::counters::Counters;
 use super::cross::Crossing;
 use crate::experiment::Setup;
 use crate::record::{Record, Series};
@@ -18,8 +19,8 @@ pub(super) struct Sampler<'a> {
     testbed: &'a Testbed,
     /// The observed link.
     link: usize,
-    /// The link over which data reach the receiver, and whether that is its second end.
-    last: (usize, bool),
+    /// Of the receiving node. The emulation counts what will be delivered when it is sent.
+    receiver: Counters,
     crossing: Option<&'a Crossing>,
     done: &'a AtomicBool,
     stop: &'a AtomicBool,
@@ -45,12 +46,10 @@ impl<'a> Sampler<'a> {
         crossing: Option<&'a Crossing>,
         done: &'a AtomicBool,
         stop: &'a AtomicBool,
-    ) -> Self {
-        let links = &testbed.topology().links;
-        let arrives = links.iter().position(|link| link.between.contains(&setup.to));
-        let last = arrives.unwrap_or(setup.link);
-        let forward = links[last].between[1] == setup.to;
-        Self { testbed, link: setup.link, last: (last, forward), crossing, done, stop }
+    ) -> io::Result<Self> {
+        let receiver = testbed.host(&setup.to).ok_or(io::ErrorKind::NotFound)?;
+        let receiver = Counters::open(receiver, "netstat")?;
+        Ok(Self { testbed, link: setup.link, receiver, crossing, done, stop })
     }
 
     /// Until the contender is done.
@@ -121,11 +120,9 @@ impl<'a> Sampler<'a> {
 
     fn state(&self) -> io::Result<State> {
         let observed = self.testbed.stats(self.link)?.forward;
-        let last = self.testbed.stats(self.last.0)?;
-        let last = if self.last.1 { last.forward } else { last.backward };
         Ok(State {
             at: clock::now(),
-            arrived: last.path.delivered_bytes,
+            arrived: self.receiver.read("IpExt", "InOctets")?,
             queue: observed.queue_bytes.get(),
             lost: observed.losses().map(|(_, count)| count).sum(),
             crossed: self.crossing.map_or(Vec::new(), Crossing::received),
@@ -144,7 +141,7 @@ struct State {
 }
 
 impl Sampled {
-    /// IP-layer bytes that reached the receiving node.
+    /// Bytes that reached the receiving node, a super-packet with one header.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }

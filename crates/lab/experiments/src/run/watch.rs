@@ -1,9 +1,8 @@
 //! What the scheduler does on a core, and when the receiver's host loses packets.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,6 +13,7 @@ use longhaul_sys::clock;
 use longhaul_sys::host::{BacklogSampler, Switch, SwitchRecorder, allowed_cpus, pin_thread};
 use longhaul_units::Instant;
 
+use super::counters::Counters;
 use crate::experiment::Watch;
 use crate::record::{Scheduling, Spans};
 
@@ -149,7 +149,7 @@ fn who(switch: Switch) -> Who {
 
 /// What the receiver's kernel could not keep: at sockets, and in the queues before them.
 struct Losses {
-    snmp: File,
+    counters: Counters,
     backlog: BacklogSampler,
     first: u64,
     last: u64,
@@ -157,19 +157,15 @@ struct Losses {
 
 impl Losses {
     fn of(host: &Host) -> io::Result<Self> {
-        let snmp = host.run(|| File::open("/proc/thread-self/net/snmp"))??;
-        let mut losses = Self { snmp, backlog: BacklogSampler::new()?, first: 0, last: 0 };
+        let counters = Counters::open(host, "snmp")?;
+        let mut losses = Self { counters, backlog: BacklogSampler::new()?, first: 0, last: 0 };
         losses.first = losses.count()?;
         losses.last = losses.first;
         Ok(losses)
     }
 
     fn count(&self) -> io::Result<u64> {
-        let mut text = [0; TABLE];
-        let length = self.snmp.read_at(&mut text, 0)?;
-        let text = String::from_utf8_lossy(&text[..length]);
-        let socket = socket_errors(&text).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(socket + self.backlog.sample()?.dropped)
+        Ok(self.counters.read("Udp", "RcvbufErrors")? + self.backlog.sample()?.dropped)
     }
 
     /// Whether there were any since the last call.
@@ -185,28 +181,12 @@ impl Losses {
     }
 }
 
-/// `RcvbufErrors` of UDP: each protocol has a line of names and a line of values.
-fn socket_errors(text: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let at = names.split(' ').position(|name| name == "RcvbufErrors")?;
-    values.split(' ').nth(at)?.parse().ok()
-}
-
 const TURN: Duration = Duration::from_millis(1);
-const TABLE: usize = 4096;
 const MARK: &[u8] = b"LONGHAUL_LAB=";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn errors_of_sockets_are_found_by_name() {
-        let text = "Ip: a b\nIp: 1 2\nUdp: InDatagrams RcvbufErrors\nUdp: 7 5\nUdpLite: 1\n";
-        assert_eq!(socket_errors(text), Some(5));
-        assert_eq!(socket_errors("Udp: InDatagrams\nUdp: 7\n"), None);
-    }
 
     #[test]
     fn turns_are_from_on_to_off_of_one_thread() {
