@@ -7,11 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_transfer::{CopyError, CopyOptions, ServeEvent, ServeOptions};
+use rustix::process::Signal;
 
 use crate::program::Program;
 use crate::server::{Server, push, run, serve_options};
-use crate::test::{limited, token};
-use crate::trees::{assert_same, names, noise};
+use crate::test::{limited, token, until};
+use crate::trees::{assert_same, names, noise, record_len};
 
 #[test]
 fn a_wrong_token_gets_nothing() {
@@ -121,6 +122,14 @@ fn once_ends_with_the_status_of_the_transfer() {
             // A client that had nothing to copy was served all the same.
             assert_eq!(served.status, Some(0), "{served:?}");
         }
+        fs::write(test.here("large"), noise(2, 40_000_000)).unwrap();
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &["--once"]);
+        let client = Program::cp(test, &["--rate", "60Mbps", "here/large", &format!("lh://{at}/")]);
+        until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
+        client.signal(Signal::KILL);
+        client.end();
+        server.end().assert_failed("the transfer failed: ");
+        assert!(!test.there("large").exists());
     });
 }
 
