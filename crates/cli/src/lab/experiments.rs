@@ -257,6 +257,7 @@ fn place(run: &Run) -> String {
 fn line(record: &Record, number: usize, total: usize) -> String {
     let cell = record.cell.iter().map(|(parameter, value)| parameter.say(value));
     let cell = cell.collect::<Vec<_>>().join(", ");
+    let cell = if cell.is_empty() { cell } else { format!("{cell}: ") };
     let what = match record.verdict {
         Verdict::Done => {
             let said = [Measure::Goodput, Measure::CompletionTime];
@@ -268,7 +269,7 @@ fn line(record: &Record, number: usize, total: usize) -> String {
             format!("{}: {why}", verdict.name())
         }
     };
-    format!("{number:>4} of {total}  {:<18} {cell}: {what}", record.contender)
+    format!("{number:>4} of {total}  {:<18} {cell}{what}", record.contender)
 }
 
 fn ended(error: RunError) -> Failure {

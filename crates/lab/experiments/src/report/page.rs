@@ -303,7 +303,9 @@ thead th{background:#eee}
 details{overflow-x:auto;margin-top:1rem}summary{cursor:pointer;font-weight:bold}
 details td{white-space:nowrap}details small{color:#555}
 @media(max-width:700px){body{padding:.6rem}.findings,.findings tbody,.findings tr,.findings td{display:block;width:auto}
-.findings thead{display:none}.findings td+td{border-top:0;margin-bottom:.8rem;background:#f6f6f6}}
+.findings thead{display:none}.findings td::before{content:'The source'}
+.findings td+td::before{content:'Here'}.findings td::before{font-weight:bold}
+.findings td+td{border-top:0;margin-bottom:.8rem;background:#f6f6f6}}
 @media print{html{font-size:10px}body{max-width:none;padding:0}.figures{display:block}figure{display:inline-block;vertical-align:top}.panels svg{flex-basis:225px;width:225px}
 section{break-before:auto}tr,figure{break-inside:avoid}details:not([open]){display:none}a{color:inherit}}
 ";
