@@ -68,8 +68,8 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
     if cleaned != Cleaned::default() {
         output.say(format!(
             "removed what a killed lab had left: {} processes, {} namespaces, {} control groups, \
-             {} folders",
-            cleaned.processes, cleaned.names, cleaned.groups, cleaned.folders
+             {} folders, {} disks",
+            cleaned.processes, cleaned.names, cleaned.groups, cleaned.folders, cleaned.disks
         ));
     }
     Ok(())

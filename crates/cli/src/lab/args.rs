@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use longhaul_lab::disk::DiskSpec;
 use longhaul_lab::load::Load;
 use longhaul_lab::{BurstLoss, Reorder, parse_time};
 use longhaul_pathsim::Probability;
@@ -151,6 +152,10 @@ pub struct PathArgs {
     /// size, folder, rate; may be repeated
     #[arg(long, value_name = "WORK[,KEY=VALUE...]")]
     pub load: Vec<Load>,
+    /// A slow disk in an empty folder while the commands run, with folder, rate, size, from, length;
+    /// may be repeated
+    #[arg(long, value_name = "KEY=VALUE[,...]")]
+    pub disk: Vec<DiskSpec>,
     /// Of everything random: the same seed loses the same packets
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -242,6 +247,7 @@ Examples:
   longhaul lab path --rtt 100ms --rate 500Mbps --queue 1MB      a shell; `ip netns` shows the peer
   longhaul lab path --topology phoebus --run 'peer=iperf3 -s' -- iperf3 -c peer -C cubic
   longhaul lab path --rate 2Gbps --load loops,count=3,cores=1 --peer 'taskset -c 1 ...' -- ...
+  longhaul lab path --disk folder=/mnt/slow,rate=200Mbps --peer 'longhaul serve --root /mnt/slow' -- ...
   longhaul lab topologies phoebus > mine.toml; longhaul lab path --topology mine.toml";
 
 const PEERS_EXAMPLES: &str = "\

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use longhaul_lab::disk::SlowDisk;
 use longhaul_lab::{
     Builtin, Conditions, Duplicate, Host, JitterSpec, LinkSpec, Marking, Testbed, TestbedOptions,
     Topology,
@@ -43,6 +44,9 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let testbed = Testbed::new(&topology, &options).map_err(cannot_build)?;
     introduce(&testbed, at, output);
 
+    // Before any command: commands have mounts of their own.
+    let disks = args.disk.iter().map(SlowDisk::mount).collect::<io::Result<Vec<_>>>();
+    let disks = disks.map_err(cannot("put a disk in its folder"))?;
     let node = |name: &str| testbed.host(name).ok_or_else(|| Failure::failed("a node has gone"));
     let mut others = Vec::new();
     for (name, line) in runs {
@@ -56,6 +60,7 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let loads =
         args.load.iter().map(|load| Ok((load, load.start()?))).collect::<io::Result<Vec<_>>>();
     let loads = loads.map_err(cannot("start a load"))?;
+    disks.iter().for_each(SlowDisk::begin);
     let start = Instant::now();
     let (program, mut command) = command(args);
     if output.json {
@@ -72,6 +77,9 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
             running.stop().map_err(cannot(&format!("keep up the load {}", load.work.name())))?;
         work.push((load.work, report));
     }
+    let end = |disk: SlowDisk| Ok((disk.spec().folder.clone(), disk.end()?));
+    let disks = disks.into_iter().map(end).collect::<io::Result<Vec<_>>>();
+    let disks = disks.map_err(cannot("take a disk away"))?;
     records.write(&testbed)?;
     records.finish()?;
     let links = summary::links(&testbed).map_err(cannot("read the counters"))?;
@@ -79,13 +87,16 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         let links = summary::json(&testbed, &links);
         let json = serde_json::json!({
             "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
-            "loads": summary::loads_json(&work),
+            "loads": summary::loads_json(&work), "disks": summary::disks_json(&disks),
         });
         output.result(&json, "");
     } else {
         output.say(summary::text(&testbed, &links).trim_end());
         if !work.is_empty() {
             output.say(summary::loads_text(&work).trim_end());
+        }
+        if !disks.is_empty() {
+            output.say(summary::disks_text(&disks).trim_end());
         }
     }
     testbed.close().map_err(cannot("carry packets to the end"))?;

@@ -1,7 +1,9 @@
 //! What a path did, in words and as JSON.
 
 use std::io;
+use std::path::PathBuf;
 
+use longhaul_lab::disk::DiskReport;
 use longhaul_lab::load::{LoadReport, Work};
 use longhaul_lab::{DirectionStats, LinkRecord, LinkStats, Testbed};
 use serde_json::Value;
@@ -43,6 +45,23 @@ pub(super) fn loads_text(loads: &[(Work, LoadReport)]) -> String {
         format!("load {}: {rounds} rounds, {cpu:.2} s of CPU time\n", work.name())
     };
     loads.iter().map(one).collect()
+}
+
+/// What the slow disks did.
+pub(super) fn disks_json(disks: &[(PathBuf, DiskReport)]) -> Value {
+    let one = |(folder, report): &(PathBuf, DiskReport)| {
+        let cpu = report.cpu.as_secs_f64();
+        serde_json::json!({ "folder": folder, "bytes": report.passed.get(), "cpu_seconds": cpu })
+    };
+    disks.iter().map(one).collect()
+}
+
+pub(super) fn disks_text(disks: &[(PathBuf, DiskReport)]) -> String {
+    let one = |(folder, report): &(PathBuf, DiskReport)| {
+        let (bytes, cpu) = (report.passed, report.cpu.as_secs_f64());
+        format!("disk {}: {bytes} read and written, {cpu:.2} s of CPU time\n", folder.display())
+    };
+    disks.iter().map(one).collect()
 }
 
 fn direction(from: &str, to: &str, stats: &DirectionStats) -> String {

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod disk;
 mod emulator;
 pub mod load;
 mod packet;

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 
 pub use self::error::TestbedError;
 use self::keeper::{Keeper, pin};
+pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
 use self::leftovers::{Registration, TAG};
 use self::quota::Quota;

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::netns::Namespace;
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::quota;
+use crate::disk;
 
 /// The mark of a testbed: its owner and a number.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub struct Cleaned {
     pub groups: usize,
     /// Folders of files removed.
     pub folders: usize,
+    /// Slow disks taken away.
+    pub disks: usize,
 }
 
 /// A kind of file system.
@@ -64,6 +68,12 @@ pub fn shared_folder(place: Place) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).permissions(mode).tempdir_in(place.path())
 }
 
+/// What a slow disk of this process is called among the mounts.
+pub(crate) fn disk_mark() -> io::Result<String> {
+    let Owner { pid, started } = Owner::this()?;
+    Ok(format!("{PREFIX}{pid}-{started}-disk"))
+}
+
 /// Kills the processes and removes the names that testbeds of dead processes have left behind.
 /// Their namespaces, devices and addresses end with that.
 ///
@@ -78,6 +88,7 @@ pub fn clean_up() -> io::Result<Cleaned> {
     for place in file_places() {
         cleaned.folders += remove_named(&place, orphaned, fs::remove_dir_all);
     }
+    cleaned.disks = unmount_disks(orphaned);
     Ok(cleaned)
 }
 
@@ -205,6 +216,30 @@ fn remove_named(
     old.filter(|entry| remove(entry.path()).is_ok()).count()
 }
 
+fn unmount_disks(wanted: impl Fn(&str) -> bool) -> usize {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let disks = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (name, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        let ours = kind.strip_prefix("fuse.") == Some(disk::SUBTYPE);
+        (ours && name.strip_prefix(PREFIX).is_some_and(&wanted)).then(|| unescaped(folder))
+    });
+    disks.filter(|folder| unmount(&folder[..], UnmountFlags::DETACH).is_ok()).count()
+}
+
+/// A path as proc(5) writes it: spaces and the like are `\040`, in octal.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = text.bytes();
+    let mut path = Vec::new();
+    while let Some(byte) = bytes.next() {
+        path.push(match byte {
+            b'\\' => bytes.by_ref().take(3).fold(0, |code, digit| code << 3 | (digit & 7)),
+            _ => byte,
+        });
+    }
+    path
+}
+
 fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
     let mut killed = 0;
     for entry in fs::read_dir("/proc")?.flatten() {
@@ -247,5 +282,10 @@ mod tests {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert_ne!(Registration::new().unwrap().tag(), registration.tag());
+    }
+
+    #[test]
+    fn paths_of_mounts_are_read() {
+        assert_eq!(unescaped("/mnt/a\\040b\\134c"), b"/mnt/a b\\c");
     }
 }
