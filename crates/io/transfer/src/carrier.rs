@@ -84,6 +84,8 @@ pub struct Stray {
     pub from: std::net::SocketAddr,
     /// The address of this host that it was sent to, where known.
     pub to: Option<std::net::IpAddr>,
+    /// When it came.
+    pub at: Instant,
     /// What it holds.
     pub bytes: Vec<u8>,
 }
@@ -231,7 +233,7 @@ pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
 }
 
 /// Datagrams and commands that may wait in a mailbox before datagrams are dropped.
-const DATAGRAMS_MAX: usize = 4096;
+pub(crate) const DATAGRAMS_MAX: usize = 4096;
 
 /// Groups that a carrier thread is receiving.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ use longhaul_units::{Duration, Instant, ObjectId, StreamId};
 use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Mailbox, Outgoing, Stray, Way};
+use crate::carrier::{Command, DATAGRAMS_MAX, Hub, Mailbox, Outgoing, Stray, Way};
 use crate::crew::Crew;
 use crate::protection::Protection;
 
@@ -89,6 +89,8 @@ struct LaneThread {
     receiving: Receiving,
     plan: Plan,
     commands: VecDeque<Command>,
+    /// Datagrams that came to another socket.
+    strays: VecDeque<Stray>,
     /// Groups that the engine was offered, until they are delivered.
     outgoing: BTreeMap<(ObjectId, u64), Arc<Buffer>>,
     /// Groups to be sent again as soon as they are delivered.
@@ -115,6 +117,8 @@ const RECEIVE_BURST: usize = 8;
 /// Batches sent before the socket is looked at again.
 const SEND_BURST: usize = 4;
 const VIEW_INTERVAL: Duration = Duration::from_millis(50);
+/// A full socket buffer is taken in in less.
+const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
@@ -136,6 +140,7 @@ impl LaneThread {
             shared,
             plan: Plan::default(),
             commands: VecDeque::new(),
+            strays: VecDeque::new(),
             outgoing: BTreeMap::new(),
             repairs: Vec::new(),
             unwritten: Vec::new(),
@@ -156,7 +161,8 @@ impl LaneThread {
         while !self.lane.is_closed() {
             let mut busy = self.take_commands();
             self.tell_credit();
-            busy |= self.receive();
+            let received = self.receive();
+            busy |= received | self.take_strays(received);
             let now = clock::now();
             self.lane.handle_timeout(now, &mut lock(&self.path));
             busy |= self.handle_events();
@@ -184,7 +190,10 @@ impl LaneThread {
                 Command::Offer(outgoing) => self.offer(outgoing),
                 Command::Forget(object, group) => self.receiving.incoming.forget(object, group),
                 Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
-                Command::Datagram(stray) => self.take_stray(stray),
+                Command::Datagram(stray) if self.strays.len() < DATAGRAMS_MAX => {
+                    self.strays.push_back(stray);
+                }
+                Command::Datagram(_) => {}
                 Command::Move(way) => self.go(*way),
             }
         }
@@ -195,10 +204,22 @@ impl LaneThread {
         any
     }
 
+    /// What came another way is newer than what the own socket still holds, and than its account of
+    /// what it dropped: it waits while there is `more`, for a moment at most.
+    fn take_strays(&mut self, more: bool) -> bool {
+        let until = clock::now().before(if more { STRAYS_WAIT } else { Duration::ZERO });
+        let mut any = false;
+        while let Some(stray) = self.strays.pop_front_if(|stray| stray.at <= until) {
+            any = true;
+            self.take_stray(stray);
+        }
+        any
+    }
+
     fn take_stray(&mut self, stray: Stray) {
-        let Stray { from, to, mut bytes } = stray;
+        let Stray { from, to, at, mut bytes } = stray;
         let before = self.lane.received_to();
-        let mut batch = receive::Batch::single(from, clock::now(), &mut bytes);
+        let mut batch = receive::Batch::single(from, at, &mut bytes);
         self.receiving.take(&mut self.lane, &self.path, &*self.hub, &mut batch);
         if let (Some(local), Some(common)) = (to, self.common.clone())
             && self.lane.received_to() > before

@@ -348,13 +348,14 @@ impl Server<'_> {
             let mut slices = [io::IoSliceMut::new(&mut buffer)];
             let Ok(Some(got)) = self.udp.recv(&mut slices, Wait::No) else { continue };
             let segment = usize::from(got.segment).max(1);
+            let at = clock::now();
             for packet in buffer[..got.len].chunks(segment) {
                 let Ok(header) = Header::parse(packet) else { continue };
                 let key = (header.connection.0, header.lane.0);
                 let mailbox = lock(&self.lanes).get(&key).cloned();
                 if let Some(mailbox) = mailbox {
                     let (from, to, bytes) = (got.from, got.to, packet.to_vec());
-                    mailbox.post_datagram(Stray { from, to, bytes });
+                    mailbox.post_datagram(Stray { from, to, at, bytes });
                 }
             }
         }
