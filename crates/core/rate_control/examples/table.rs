@@ -110,6 +110,7 @@ fn fairness(seed: u64, rate: Rate) {
             for kinds in [
                 vec![Some(TcpKind::Cubic)],
                 vec![Some(TcpKind::Cubic); 3],
+                vec![Some(TcpKind::Cubic); 9],
                 vec![Some(TcpKind::Bbr)],
                 vec![Some(TcpKind::Reno)],
                 vec![None],

@@ -29,6 +29,9 @@ pub(super) struct Model {
     /// Packets of drains and of early start-up, and how many of them were lost.
     chance_acked: u64,
     chance_lost: u64,
+    /// Packets of late, whatever the rate was, and how many of them were lost.
+    late_acked: u64,
+    late_lost: u64,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
     skip_slice: bool,
@@ -79,6 +82,8 @@ impl Model {
             last_round: Round::default(),
             chance_acked: 0,
             chance_lost: 0,
+            late_acked: 0,
+            late_lost: 0,
             queue_full: None,
             skip_slice: false,
             packet,
@@ -113,6 +118,9 @@ impl Model {
         round.elapsed = now - self.round_start;
         self.round_start = now;
         self.last_round = round;
+        // What chance does not explain was the queue, and no measure of chance.
+        let lost = round.lost_packets.min(1 + explained(round.acked_packets, self.random_loss_ppm()));
+        self.remember(round.acked_packets, lost);
         if let Some(full) = &mut self.queue_full {
             // A queue that grew again is found out slowly.
             let share = round.elapsed.min(FULL_MEMORY).as_micros() as u32;
@@ -260,10 +268,7 @@ impl Model {
         }
         let lost = self.round.lost_packets + self.last_round.lost_packets;
         let all = lost + self.round.acked_packets + self.last_round.acked_packets;
-        // Four standard deviations above twice the mean.
-        let chance = u64::from(self.random_loss_ppm().min(most_chance));
-        let expected = all * chance / 1_000_000;
-        lost >= least + 2 * expected + 4 * expected.isqrt()
+        lost >= least + explained(all, self.random_loss_ppm().min(most_chance))
     }
 
     /// Losses of the present and the last round, parts per million.
@@ -280,6 +285,7 @@ impl Model {
 
     /// Takes in what became of packets at a rate that cannot have been too high.
     pub(super) fn learn_chance(&mut self, acked: u64, lost: u64) {
+        self.remember(acked, lost);
         self.chance_acked += acked;
         self.chance_lost += lost;
         if self.chance_acked + self.chance_lost > MANY_PACKETS {
@@ -290,9 +296,18 @@ impl Model {
 
     /// As [`Model::learn_chance`], where what was learnt before is known to be wrong.
     pub(super) fn relearn_chance(&mut self, acked: u64, lost: u64) {
-        self.chance_acked = 0;
-        self.chance_lost = 0;
+        (self.chance_acked, self.chance_lost) = (0, 0);
+        (self.late_acked, self.late_lost) = (0, 0);
         self.learn_chance(acked, lost);
+    }
+
+    fn remember(&mut self, acked: u64, lost: u64) {
+        self.late_acked += acked;
+        self.late_lost += lost;
+        if self.late_acked + self.late_lost > LATE_PACKETS {
+            self.late_acked /= 2;
+            self.late_lost /= 2;
+        }
     }
 
     /// Loss that does not depend on the rate, parts per million.
@@ -300,8 +315,23 @@ impl Model {
         // Few packets prove little: begin with some that arrived.
         let all = self.chance_acked + self.chance_lost + PRIOR_PACKETS;
         let ppm = self.chance_lost * 1_000_000 / all;
-        ppm.min(MAX_RANDOM_LOSS) as u32
+        ppm.min(self.most_chance()).min(MAX_RANDOM_LOSS) as u32
     }
+
+    /// Chance cannot have taken more than was lost in all, parts per million; two standard
+    /// deviations above that. Where others filled the queue while chance was learnt, their losses
+    /// were taken for it.
+    fn most_chance(&self) -> u64 {
+        let lost = self.late_lost + 2 * self.late_lost.isqrt() + PRIOR_LOSSES;
+        lost * 1_000_000 / (self.late_acked + self.late_lost).max(1)
+    }
+}
+
+/// So many of `all` packets may be lost by a chance of so many parts per million: twice the mean and
+/// four standard deviations.
+fn explained(all: u64, chance: u32) -> u64 {
+    let expected = all * u64::from(chance) / 1_000_000;
+    2 * expected + 4 * expected.isqrt()
 }
 
 const FULL_MEMORY: Duration = Duration::from_secs(30);
@@ -326,5 +356,9 @@ const TARGET_SCALE: u64 = 750 * 31_623;
 const MAX_RANDOM_LOSS: u64 = 100_000;
 /// So many are remembered: enough for a loss rate of one in a thousand to be told.
 const MANY_PACKETS: u64 = 8_192;
+/// So many of late: with fewer, the losses of one overflow would pass for a rate.
+const LATE_PACKETS: u64 = 1 << 17;
+/// Losses that may have been too few to show.
+const PRIOR_LOSSES: u64 = 3;
 /// Imagined packets that arrived.
 const PRIOR_PACKETS: u64 = 256;

@@ -299,6 +299,26 @@ fn shares_the_path() {
     }
 }
 
+/// A newcomer among nine that have just begun: what they lose then is no chance, though the path
+/// never showed it an empty queue.
+#[test]
+fn takes_no_more_from_many() {
+    let (rate, rtt) = (Rate::from_mbps(500), 40 * MS);
+    for queue in [50, 100] {
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, 0), rate, 7);
+        let flow = auto(&world, rtt, Offer::Endless, 3);
+        world.add(3 * SECOND, flow);
+        for i in 0..9 {
+            world.add(10 * MS * i, Tcp::new(TcpKind::Cubic, rtt, 100 + u64::from(i)));
+        }
+        world.run(60 * SECOND);
+        let rates = world.measure(30 * SECOND);
+        let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        assert!((50..=150).contains(&share), "queue {queue} %: {share} % of the fair share");
+    }
+}
+
 #[test]
 fn a_run_repeats_itself() {
     let run = || {
