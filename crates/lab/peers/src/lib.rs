@@ -5,7 +5,7 @@
 //! What carried the data is counted in the network namespaces, not believed; congestion control is
 //! set by name and read back; CPU time is that of all processes at each end. Every run has a time
 //! limit, and nothing that it started is left when it returns. The crate compares nothing and
-//! repeats nothing, and installs packages only through [`install`].
+//! repeats nothing, and installs packages only through [`install()`].
 //!
 //! ```no_run
 //! use std::time::Duration;
