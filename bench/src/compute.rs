@@ -35,6 +35,7 @@ pub(crate) fn measure(quick: bool, files: &Files, speeds: &mut Vec<Speed>) -> io
         }
     });
     add(speeds, HASH, "GB/s", hashed / 1e9);
+    files.read(MEMORY)?;
     let mut outcome = Ok(());
     let read = per_second(MEMORY, || outcome = files.read(MEMORY));
     outcome?;

@@ -87,6 +87,16 @@ impl Files {
     }
 }
 
+/// Reads everything in `source`, a file or a folder: what a virtual machine has not touched for a
+/// while its host may have to bring back, which takes longer than the copy.
+fn warm(source: &Path) -> io::Result<()> {
+    if source.is_dir() {
+        fs::read_dir(source)?.try_for_each(|entry| warm(&entry?.path()))
+    } else {
+        io::copy(&mut File::open(source)?, &mut io::sink()).map(drop)
+    }
+}
+
 /// Writes a new file in `folder`.
 pub(crate) fn write(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(folder.join("written"))?;
@@ -140,6 +150,7 @@ fn copy(
     protect: Protect,
 ) -> io::Result<Sample> {
     let target = files.target(bytes)?;
+    warm(source)?;
     let token = files.folder.path().join("token");
     if !token.exists() {
         let mut keys = Command::new(program);
@@ -199,6 +210,7 @@ fn listening(lines: &mut impl BufRead) -> io::Result<String> {
 /// `tar` straight into a TCP connection, and out of it.
 fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
     let target = files.target(files.small)?;
+    warm(source)?;
     let mut options = TcpOptions::default();
     options.congestion_control = Some("cubic".into());
     let to = link.address(Side::B);

@@ -119,7 +119,8 @@ impl Model {
         self.round_start = now;
         self.last_round = round;
         // What chance does not explain was the queue, and no measure of chance.
-        let lost = round.lost_packets.min(1 + explained(round.acked_packets, self.random_loss_ppm()));
+        let lost =
+            round.lost_packets.min(1 + explained(round.acked_packets, self.random_loss_ppm()));
         self.remember(round.acked_packets, lost);
         if let Some(full) = &mut self.queue_full {
             // A queue that grew again is found out slowly.
