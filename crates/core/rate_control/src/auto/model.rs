@@ -27,11 +27,9 @@ pub(super) struct Model {
     round: Round,
     last_round: Round,
     /// Packets of drains and of early start-up, and how many of them were lost.
-    chance_acked: u64,
-    chance_lost: u64,
-    /// Packets of late, whatever the rate was, and how many of them were lost.
-    late_acked: u64,
-    late_lost: u64,
+    chance: Tally,
+    /// Packets of late, whatever the rate was; of the lost, those that chance explains.
+    late: Tally,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
     skip_slice: bool,
@@ -54,6 +52,29 @@ pub(super) struct Round {
     pub(super) delivered: Rate,
     pub(super) limited: bool,
     pub(super) elapsed: Duration,
+}
+
+/// What became of packets; older ones count less and less.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    acked: u64,
+    lost: u64,
+}
+
+impl Tally {
+    /// Adds some, and halves everything once there are more than `most`.
+    fn add(&mut self, acked: u64, lost: u64, most: u64) {
+        self.acked += acked;
+        self.lost += lost;
+        if self.all() > most {
+            self.acked /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.acked + self.lost
+    }
 }
 
 /// Consecutive delivery samples, gathered until they span enough batches to be exact.
@@ -80,10 +101,8 @@ impl Model {
             round_start: now,
             round: Round::default(),
             last_round: Round::default(),
-            chance_acked: 0,
-            chance_lost: 0,
-            late_acked: 0,
-            late_lost: 0,
+            chance: Tally::default(),
+            late: Tally::default(),
             queue_full: None,
             skip_slice: false,
             packet,
@@ -121,7 +140,7 @@ impl Model {
         // What chance does not explain was the queue, and no measure of chance.
         let lost =
             round.lost_packets.min(1 + explained(round.acked_packets, self.random_loss_ppm()));
-        self.remember(round.acked_packets, lost);
+        self.late.add(round.acked_packets, lost, LATE_PACKETS);
         if let Some(full) = &mut self.queue_full {
             // A queue that grew again is found out slowly.
             let share = round.elapsed.min(FULL_MEMORY).as_micros() as u32;
@@ -286,36 +305,20 @@ impl Model {
 
     /// Takes in what became of packets at a rate that cannot have been too high.
     pub(super) fn learn_chance(&mut self, acked: u64, lost: u64) {
-        self.remember(acked, lost);
-        self.chance_acked += acked;
-        self.chance_lost += lost;
-        if self.chance_acked + self.chance_lost > MANY_PACKETS {
-            self.chance_acked /= 2;
-            self.chance_lost /= 2;
-        }
+        self.chance.add(acked, lost, MANY_PACKETS);
+        self.late.add(acked, lost, LATE_PACKETS);
     }
 
     /// As [`Model::learn_chance`], where what was learnt before is known to be wrong.
     pub(super) fn relearn_chance(&mut self, acked: u64, lost: u64) {
-        (self.chance_acked, self.chance_lost) = (0, 0);
-        (self.late_acked, self.late_lost) = (0, 0);
+        (self.chance, self.late) = (Tally::default(), Tally::default());
         self.learn_chance(acked, lost);
-    }
-
-    fn remember(&mut self, acked: u64, lost: u64) {
-        self.late_acked += acked;
-        self.late_lost += lost;
-        if self.late_acked + self.late_lost > LATE_PACKETS {
-            self.late_acked /= 2;
-            self.late_lost /= 2;
-        }
     }
 
     /// Loss that does not depend on the rate, parts per million.
     pub(super) fn random_loss_ppm(&self) -> u32 {
         // Few packets prove little: begin with some that arrived.
-        let all = self.chance_acked + self.chance_lost + PRIOR_PACKETS;
-        let ppm = self.chance_lost * 1_000_000 / all;
+        let ppm = self.chance.lost * 1_000_000 / (self.chance.all() + PRIOR_PACKETS);
         ppm.min(self.most_chance()).min(MAX_RANDOM_LOSS) as u32
     }
 
@@ -323,8 +326,8 @@ impl Model {
     /// deviations above that. Where others filled the queue while chance was learnt, their losses
     /// were taken for it.
     fn most_chance(&self) -> u64 {
-        let lost = self.late_lost + 2 * self.late_lost.isqrt() + PRIOR_LOSSES;
-        lost * 1_000_000 / (self.late_acked + self.late_lost).max(1)
+        let lost = self.late.lost + 2 * self.late.lost.isqrt() + PRIOR_LOSSES;
+        lost * 1_000_000 / self.late.all().max(1)
     }
 }
 
