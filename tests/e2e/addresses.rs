@@ -1,9 +1,10 @@
 //! Names and addresses that lead somewhere or nowhere.
 
 use std::fs;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
+use socket2::{Domain, Socket, Type};
 
 use crate::program::Program;
 use crate::server::{Server, copy_options, pull, push, run, serve_options};
@@ -70,8 +71,11 @@ fn a_name_without_an_address_is_said() {
 fn a_port_where_nothing_listens_is_said() {
     limited(|test| {
         fs::write(test.here("f"), b"x").unwrap();
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let copy = Program::cp(test, &["here/f", &format!("lh://{free}/")]).end();
+        // Bound, so that nobody else gets the port, but not listening.
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        silent.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        let port = silent.local_addr().unwrap().as_socket().unwrap().port();
+        let copy = Program::cp(test, &["here/f", &format!("lh://127.0.0.1:{port}/")]).end();
         copy.assert_failed("nothing listens there");
     });
 }
@@ -81,7 +85,8 @@ fn a_port_in_use_is_said_for_tcp_and_for_udp() {
     limited(|test| {
         let server = Server::start(test);
         let tcp = server.address;
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // An address of its own: connections of other tests may take the port at the common one.
+        let udp = UdpSocket::bind("127.88.0.1:0").unwrap();
         for (listen, expected) in [(tcp, "TCP"), (udp.local_addr().unwrap(), "UDP")] {
             let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
             let error = serve(&options, &|_| {}, &test.stop()).unwrap_err();

@@ -1,9 +1,11 @@
 //! The program as scripts see it: exit statuses, what goes to which stream, JSON.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 fn longhaul(home: &TempDir, words: &[&str]) -> Output {
@@ -138,8 +140,10 @@ fn nobody_there_is_said_with_the_address() {
     let home = home();
     assert!(longhaul(&home, &["keys", "new"]).status.success());
     std::fs::write(home.path().join("a"), "a").unwrap();
-    // A port that was free a moment ago.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Bound, so that nobody else gets the port, but not listening.
+    let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    silent.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let port = silent.local_addr().unwrap().as_socket().unwrap().port();
     let output = longhaul(&home, &["cp", "--json", "a", &format!("lh://127.0.0.1:{port}/")]);
     assert_eq!(output.status.code(), Some(1));
     let error = json(&output)["error"].as_str().unwrap().to_owned();

@@ -72,24 +72,18 @@ pub fn serve(
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    let listen = |transport| {
-        let address = options.listen;
-        move |error| ServeError::Listen { address, transport, error }
-    };
     let root = ConfinedDir::open_root(&options.root).map_err(|error| ServeError::Root {
         root: options.root.display().to_string(),
         reason: error.to_string(),
     })?;
-    let listener = TcpListener::bind(options.listen).map_err(listen("TCP"))?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
     let mut udp_options = UdpOptions::default();
     udp_options.reuse_port = true;
     if let Some(size) = options.socket_buffer {
         let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
-    let udp = Arc::new(UdpSocket::bind(address, &udp_options).map_err(listen("UDP"))?);
+    let (listener, udp) = listen(options.listen, &udp_options)?;
+    let (address, udp) = (listener.local_addr()?, Arc::new(udp));
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));
     }
@@ -119,6 +113,27 @@ pub fn serve(
         server.accept(scope, &listener)
     })?;
     Ok(())
+}
+
+/// Listens for connections and for datagrams at one port. If the system may choose the port
+/// (`address` has port 0), it is asked again while it chooses one that is taken for datagrams.
+fn listen(
+    address: SocketAddr,
+    udp_options: &UdpOptions,
+) -> Result<(TcpListener, UdpSocket), ServeError> {
+    const CHOICES: usize = 100;
+    let failed = |transport| move |error| ServeError::Listen { address, transport, error };
+    let mut choices = if address.port() == 0 { CHOICES } else { 1 };
+    loop {
+        let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
+        listener.set_nonblocking(true)?;
+        choices -= 1;
+        match UdpSocket::bind(listener.local_addr()?, udp_options) {
+            Ok(udp) => return Ok((listener, udp)),
+            Err(error) if choices > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(failed("UDP")(error)),
+        }
+    }
 }
 
 struct Server<'a> {

@@ -167,9 +167,11 @@ fn errors_are_told_apart() {
 
 #[test]
 fn closed_port_is_reported_to_a_connected_socket() {
-    let gone = bind("127.0.0.1:0", &UdpOptions::default()).local_addr();
+    // Connected elsewhere, it takes nothing from us, and nobody else gets its port.
+    let deaf = bind("127.0.0.1:0", &UdpOptions::default());
+    deaf.connect("127.0.0.1:9".parse().unwrap()).unwrap();
     let socket = bind("127.0.0.1:0", &UdpOptions::default());
-    socket.connect(gone).unwrap();
+    socket.connect(deaf.local_addr()).unwrap();
     send(&socket, &Route::CONNECTED, b"anyone?");
     let error = socket.recv(&mut [], Wait::UntilReady).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);

@@ -1,7 +1,7 @@
 //! Both ends on loopback, and everything that may stand between them or in their place.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -14,6 +14,7 @@ use longhaul_units::LaneId;
 use longhaul_wire::{
     Carrier, Cipher, CloseCode, ConnectionId, ControlMessage, Hello, Protect, Welcome,
 };
+use socket2::{Domain, Socket, Type};
 
 use super::pipe::{Pipe, PipeError, Until};
 use super::tls::{self, Purpose, ServerTls};
@@ -317,7 +318,7 @@ fn names_and_ports_that_lead_nowhere() {
     assert!(matches!(error, ConnectError::Unresolvable { .. }), "{error:?}");
     assert!(error.to_string().starts_with("cannot find the host no such host"), "{error}");
 
-    let closed = closed_port();
+    let (_held, closed) = closed_port();
     let error = dial_at(closed, &token(), &client_config()).unwrap_err();
     let text = format!("cannot connect to {closed}: nothing listens there");
     assert_eq!(error.to_string(), text);
@@ -326,7 +327,8 @@ fn names_and_ports_that_lead_nowhere() {
 #[test]
 fn the_next_address_is_tried() {
     let (_listener, good) = listen();
-    let addresses = [closed_port(), good];
+    let (_held, closed) = closed_port();
+    let addresses = [closed, good];
     let connected = resolve::connect(&addresses, Duration::from_secs(5), &Stop::default()).unwrap();
     assert_eq!(connected.server, good);
 }
@@ -608,9 +610,12 @@ fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// A port at which nothing listens (and which nobody else gets for a while).
-fn closed_port() -> SocketAddr {
-    listen().1
+/// A port at which nothing listens, and which nobody else gets while the socket is held.
+fn closed_port() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
 }
 
 fn token() -> Token {
