@@ -1,7 +1,5 @@
 //! Copies over booked circuits: loopback addresses stand for the circuit and for IP.
 
-mod follow;
-
 use std::fs;
 use std::net::SocketAddr;
 

@@ -18,6 +18,8 @@ use crate::output::Output;
 
 /// The exit status is that of the command that was run, where one was.
 pub(crate) fn run(args: &LabArgs, output: &Output) -> Result<ExitCode, Failure> {
+    longhaul_peers::run_this_executable()
+        .map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
     match &args.command {
         LabCommand::List(args) => experiments::list(args, output).map(|()| ExitCode::SUCCESS),
         LabCommand::Run(args) => experiments::run_all(args, output),

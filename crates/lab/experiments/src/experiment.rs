@@ -110,6 +110,10 @@ pub struct JobSpec {
     /// After this a run is ended and recorded as unfinished.
     #[serde(deserialize_with = "quantity::time")]
     pub patience: Duration,
+    /// When the transfer begins, from the making of the testbed, so that all meet the same where
+    /// links change with time. As soon as everything is ready unless told.
+    #[serde(default, deserialize_with = "quantity::optional_time")]
+    pub begin: Option<Duration>,
 }
 
 /// Where data come from and go to.
@@ -276,6 +280,8 @@ pub enum Look {
     },
     /// Shares of a bottleneck: the transfer's, the crossing connections', and what is left.
     Shares {},
+    /// How bookings were followed, and what became of what was planned, for each contender.
+    Bookings {},
     /// How long the scheduler's turns and the intervals without loss are.
     Slices {
         /// A sentence for each of its values.
@@ -315,7 +321,7 @@ impl Experiment {
         let said = self.findings.iter().filter_map(|finding| match &finding.measured {
             Look::Rank { by, .. } | Look::Best { by, .. } => Some(*by),
             Look::Onset { of, .. } | Look::Change { of, .. } => Some(*of),
-            Look::Shares {} | Look::Slices { .. } => None,
+            Look::Shares {} | Look::Bookings {} | Look::Slices { .. } => None,
         });
         let mut measures: Vec<Measure> = Vec::new();
         for measure in drawn.chain(said) {
@@ -384,6 +390,10 @@ impl Experiment {
             }
         }
         let setup = Setup::new(self, false);
+        let patience = setup.patience.min(Setup::new(self, true).patience);
+        if setup.begin.is_some_and(|begin| begin >= patience) {
+            return Err(Fault::at_key("begin", "the patience is over before that"));
+        }
         for node in [&setup.from, &setup.to]
             .into_iter()
             .chain(self.cross.iter().flat_map(|cross| [&cross.from, &cross.to]))
@@ -402,7 +412,7 @@ impl Experiment {
             medians.into_iter().flatten().chain(plot.panels)
         });
         let findings = self.findings.iter().flat_map(|finding| match &finding.measured {
-            Look::Rank { .. } | Look::Shares {} => Vec::new(),
+            Look::Rank { .. } | Look::Shares {} | Look::Bookings {} => Vec::new(),
             Look::Best { along, each, .. } | Look::Onset { along, each, .. } => vec![*along, *each],
             Look::Change { along, .. } => vec![*along],
             Look::Slices { each } => vec![*each],

@@ -27,6 +27,10 @@ pub enum Measure {
     QueueDelay,
     /// Standard deviation of what arrives in tenths of a second, of their mean.
     Jitter,
+    /// What was sent on circuits, of what their vectors allowed until they were left.
+    BookingUsed,
+    /// From the planned end of a booking until all is there, of the latest of a run.
+    Lateness,
 }
 
 /// A value, or a bound of one.
@@ -51,6 +55,8 @@ impl Measure {
             Self::Fairness => "Jain's fairness index",
             Self::QueueDelay => "queue delay (ms)",
             Self::Jitter => "delivery jitter (%)",
+            Self::BookingUsed => "used of what was booked (%)",
+            Self::Lateness => "done after the planned end (ms)",
         }
     }
 
@@ -66,6 +72,8 @@ impl Measure {
             Self::Fairness => "fairness",
             Self::QueueDelay => "queue delay",
             Self::Jitter => "delivery jitter",
+            Self::BookingUsed => "part used of what was booked",
+            Self::Lateness => "lateness",
         }
     }
 
@@ -75,16 +83,18 @@ impl Measure {
         match self {
             Self::Goodput => format!("{number} Mb/s"),
             Self::CompletionTime => format!("{number} s"),
-            Self::Resent | Self::PathLoss | Self::Jitter => format!("{number} %"),
+            Self::Resent | Self::PathLoss | Self::Jitter | Self::BookingUsed => {
+                format!("{number} %")
+            }
             Self::CpuSend | Self::CpuReceive => format!("{number} s/GB"),
             Self::Fairness => number,
-            Self::QueueDelay => format!("{number} ms"),
+            Self::QueueDelay | Self::Lateness => format!("{number} ms"),
         }
     }
 
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::Goodput | Self::Fairness)
+        matches!(self, Self::Goodput | Self::Fairness | Self::BookingUsed)
     }
 
     /// Of a run; nothing where the run did not take place or does not tell.
@@ -110,6 +120,17 @@ impl Measure {
             Self::Fairness => record.fairness?,
             Self::QueueDelay => record.queue_mean_ms,
             Self::Jitter => record.jitter_percent?,
+            Self::BookingUsed => {
+                let followed = record.bookings.iter().filter_map(|one| one.followed.as_ref());
+                let (sent, allowed) = followed.fold((0, 0), |(sent, allowed), one| {
+                    (sent + one.sent_bytes, allowed + one.allowed_bytes)
+                });
+                (allowed > 0).then(|| 100.0 * sent as f64 / allowed as f64)?
+            }
+            Self::Lateness => {
+                let late = record.bookings.iter().map(|one| 1e3 * (one.done - one.planned));
+                late.reduce(f64::max)?
+            }
         };
         Some(Value { value, unfinished })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_peers::Booking;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::Parameter;
@@ -65,7 +66,10 @@ pub struct Record {
     pub path_sent: u64,
     /// Packets lost on the way to the receiver, by reason, on all links.
     pub path_lost: BTreeMap<String, u64>,
-    /// The same on the way back.
+    /// Of the packets that the observed link's queue lost: those that it may have found full only
+    /// because the emulation was late by more than a millisecond, the machine's fault.
+    pub queue_lost_late: u64,
+    /// Packets lost on the way back, by reason.
     pub path_lost_back: BTreeMap<String, u64>,
     /// Packets that were lost at the receiver's sockets and queues, as its kernel counts them:
     /// super-packets as one.
@@ -82,6 +86,8 @@ pub struct Record {
     pub fairness: Option<f64>,
     /// Bits per second of each crossing connection while the transfer lasted.
     pub cross_bps: Vec<f64>,
+    /// Of what was sent over booked circuits.
+    pub bookings: Vec<Booking>,
     /// What was going on in each tenth of a second.
     pub series: Series,
     /// What the scheduler did on the watched core.

@@ -251,6 +251,7 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64
     record.cpu_send = Some(outcome.cpu_send);
     record.cpu_receive = Some(outcome.cpu_receive);
     record.resent = outcome.resent;
+    record.bookings = outcome.bookings;
     record.program_lost = outcome.lost.unwrap_or_default();
     record.details["program"] = outcome.details;
 }
@@ -278,6 +279,7 @@ fn job(setup: &Setup, folders: &Folders) -> Job {
             .socket_buffer
             .map(|size| u32::try_from(size.get()).unwrap_or(u32::MAX)),
         series: INTERVAL,
+        begin: setup.begin,
         ..Job::new(&setup.from, &setup.to, setup.bytes.get(), setup.patience)
     }
 }

@@ -40,6 +40,7 @@ impl Account {
             resent,
             lost: None,
             series: self.series,
+            bookings: Vec::new(),
             details: serde_json::json!({ "counted": {
                 "datagrams_sent": [sent.datagrams_sent, received.datagrams_sent],
                 "segments_sent": [sent.segments_sent, received.segments_sent],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_lab::Testbed;
 use longhaul_units::Rate;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What moves data: a program with its options, under a name like `gridftp -p 4`.
 pub trait Contender: Send + Sync {
@@ -53,6 +53,9 @@ pub struct Job {
     pub patience: Duration,
     /// Distance of the samples of [`Outcome::series`].
     pub series: Duration,
+    /// When the transfer begins, from the making of the testbed: where links change with time, all
+    /// contenders are to meet the same. As soon as everything is ready unless told.
+    pub begin: Option<Duration>,
 }
 
 /// Where the data of a [`Job`] is.
@@ -83,6 +86,7 @@ impl Job {
             socket_buffer: None,
             patience,
             series: Duration::from_millis(100),
+            begin: None,
         }
     }
 
@@ -160,6 +164,8 @@ pub struct Outcome {
     pub lost: Option<BTreeMap<String, u64>>,
     /// What reached the receiving node, with headers and copies.
     pub series: Vec<Sample>,
+    /// Of what was sent over booked circuits.
+    pub bookings: Vec<Booking>,
     /// What else the program had to say, and the counts behind `transport`.
     pub details: serde_json::Value,
 }
@@ -178,6 +184,35 @@ pub struct Sample {
     pub seconds: f64,
     /// Bytes of IP packets since the start.
     pub bytes: u64,
+}
+
+/// A circuit that a copy had booked, and how both kept to the plan. Times are seconds from the
+/// start of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Booking {
+    /// When the copy began, by asking for the circuit.
+    pub asked: f64,
+    /// When it was planned to be done.
+    pub planned: f64,
+    /// When the copy was done, and all of it durable.
+    pub done: f64,
+    /// How the copy followed a vector; nothing of one that sent at a single rate.
+    pub followed: Option<Followed>,
+}
+
+/// How a vector was followed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Followed {
+    /// When the circuit was left.
+    pub left: f64,
+    /// Whether the rest of the booking was given back then; else it had run out.
+    pub released: bool,
+    /// IP-layer bytes that the vector allowed until then.
+    pub allowed_bytes: u64,
+    /// IP-layer bytes that were sent on the circuit.
+    pub sent_bytes: u64,
+    /// IP-layer bytes that went over IP afterwards.
+    pub ip_bytes: u64,
 }
 
 /// A transport protocol.

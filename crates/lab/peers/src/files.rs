@@ -24,9 +24,14 @@ pub(crate) struct Files {
 impl Files {
     /// Of the job's medium.
     pub(crate) fn new(session: &Session<'_>) -> Result<Self, Failure> {
+        Self::several(session, 1)
+    }
+
+    /// As [`Files::new`]; of data in memory there are `count` files.
+    pub(crate) fn several(session: &Session<'_>, count: u64) -> Result<Self, Failure> {
         let job = session.job();
         let made = match &job.medium {
-            Medium::Memory => Self::make(session.folder(), 1, job.bytes).and_then(|files| {
+            Medium::Memory => Self::make(session.folder(), count, job.bytes).and_then(|files| {
                 warm(session.folder(), job.bytes)?;
                 Ok(files)
             }),
@@ -61,6 +66,14 @@ impl Files {
     /// The names of all files.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> {
         (0..self.count).map(name)
+    }
+
+    /// All files, if there are `count`.
+    pub(crate) fn each(&self, count: usize) -> Result<Vec<PathBuf>, Failure> {
+        if self.count != count as u64 {
+            return Err(Failure::unsuitable(format!("it moves {count} files in a run")));
+        }
+        Ok(self.names().map(|name| self.source.join(name)).collect())
     }
 
     /// The only file, for programs that move one.

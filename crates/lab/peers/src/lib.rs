@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod booked;
 mod contender;
 mod counters;
 mod files;
@@ -44,7 +45,9 @@ mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Contender, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
+    Absent, Booking, Contender, Failure, Followed, Job, Medium, Outcome, Presence, Sample,
+    Transport,
 };
 pub use self::install::{STARTS_SERVER, install};
+pub use self::longhaul::run_this_executable;
 pub use self::registry::{Unknown, all, find};

@@ -1,11 +1,14 @@
 //! Longhaul itself: `longhaul serve` at one end, `longhaul cp` at the other.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use longhaul_lab::Testbed;
 use longhaul_rate_control::Profile;
+use longhaul_units::Rate;
 use serde_json::Value;
 
 use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
@@ -40,18 +43,20 @@ impl Longhaul {
 
     /// What is said of a run beyond what all programs have in common.
     fn report(&self, outcome: Outcome, report: Value) -> Outcome {
-        let lost = report["lost"].as_object().map(|causes| {
-            let count = |(cause, count): (&String, &Value)| (cause.clone(), count.as_u64());
-            causes.iter().map(count).filter_map(|(cause, count)| Some((cause, count?))).collect()
-        });
         Outcome {
             congestion_control: (self.carrier == "udp").then(|| self.profile.name.to_owned()),
             resent: report["packets_resent"].as_u64(),
-            lost,
+            lost: lost(&report),
             ..outcome
         }
         .detailed("cp", report)
     }
+}
+
+/// Packets by the cause of their loss.
+pub(crate) fn lost(report: &Value) -> Option<BTreeMap<String, u64>> {
+    let causes = report["lost"].as_object()?.iter();
+    Some(causes.filter_map(|(cause, count)| Some((cause.clone(), count.as_u64()?))).collect())
 }
 
 impl Contender for Longhaul {
@@ -65,69 +70,140 @@ impl Contender for Longhaul {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        let program = program()
-            .ok_or_else(|| Absent::new("no program longhaul beside this one or in PATH", &[]))?;
-        let version = programs::output(Command::new(&program).arg("--version"));
-        Ok(Presence { version: version.trim().to_owned(), program: Some(program) })
+        presence()
     }
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
-        let program = presence.program.clone().unwrap_or_default();
         if self.profile.needs_rate && job.rate.is_none() {
             return Err(Failure::unsuitable(format!("{} has to be told a rate", self.name)));
         }
         let mut session = Session::new(testbed, job)?;
         let files = Files::new(&session)?;
-        let token = session.folder().join("token");
-        let command = |words: &[&str]| {
-            let mut command = Command::new(&program);
-            command.args(words).args([OsStr::new("--token-file"), token.as_ref()]);
-            command
-        };
-        let keys = session.start(End::Receiver, command(&["keys", "new", "--quiet"]))?;
-        session.finish(keys)?;
-        let at = std::net::SocketAddr::new(session.address(End::Receiver), PORT).to_string();
-        let mut serve = command(&["serve", "--quiet", "--once", "--listen", &at]);
-        serve.args([OsStr::new("--root"), files.target().as_ref()]);
-        if let Some(size) = job.socket_buffer {
-            serve.args(["--socket-buffer", &size.to_string()]);
-        }
-        let server = session.start(End::Receiver, serve)?;
-        session.listening(server, PORT)?;
-        let mut cp = command(&["cp", "--json", "--quiet", "--profile", self.profile.name]);
+        let commands = Commands::new(&mut session, &presence)?;
+        let at = std::net::SocketAddr::new(session.address(End::Receiver), PORT);
+        commands.serve(&mut session, at, &files, &["--once"])?;
+        let mut cp = commands.command(&["cp", "--json", "--quiet", "--profile", self.profile.name]);
         cp.args(["--protect", self.protect, "--carrier", self.carrier]);
         if let Some(rate) = job.rate {
-            cp.args(["--rate", &format!("{}bps", rate.as_bps())]);
+            cp.args(["--rate", &said(rate)]);
         }
         cp.arg(&files.source).arg(format!("lh://{at}/copy"));
         session.begin()?;
         let client = session.start(End::Sender, cp)?;
-        let report = session.finish(client)?;
-        let report: Value = serde_json::from_str(&report)
-            .map_err(|error| session.failed(client, format!("no JSON came of it: {error}")))?;
+        let report = copied(&mut session, client)?;
         let account = session.close()?;
-        if report["verified"] != true {
-            return Err(session.failed(client, "the copy was not verified"));
-        }
         files.check(&self.name)?;
         Ok(self.report(account.outcome(presence, job), report))
     }
 }
 
+/// Commands of the program, with a token of their own.
+pub(crate) struct Commands {
+    program: PathBuf,
+    token: PathBuf,
+}
+
+impl Commands {
+    /// Makes the token.
+    pub(crate) fn new(session: &mut Session<'_>, presence: &Presence) -> Result<Self, Failure> {
+        let program = presence.program.clone().unwrap_or_default();
+        let made = Self { program, token: session.folder().join("token") };
+        let keys = session.start(End::Receiver, made.command(&["keys", "new", "--quiet"]))?;
+        session.finish(keys)?;
+        Ok(made)
+    }
+
+    /// One that takes a token.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.without_token(words);
+        command.args([OsStr::new("--token-file"), self.token.as_ref()]);
+        command
+    }
+
+    /// One that does not.
+    pub(crate) fn without_token(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words);
+        command
+    }
+
+    pub(crate) fn token(&self) -> &Path {
+        &self.token
+    }
+
+    /// Starts a server for the copies of `files`, and waits until it listens.
+    pub(crate) fn serve(
+        &self,
+        session: &mut Session<'_>,
+        at: std::net::SocketAddr,
+        files: &Files,
+        words: &[&str],
+    ) -> Result<(), Failure> {
+        let mut serve = self.command(&["serve", "--quiet", "--listen", &at.to_string()]);
+        serve.args(words).args([OsStr::new("--root"), files.target().as_ref()]);
+        if let Some(size) = session.job().socket_buffer {
+            serve.args(["--socket-buffer", &size.to_string()]);
+        }
+        let server = session.start(End::Receiver, serve)?;
+        session.listening(server, at.port())
+    }
+}
+
+/// What `cp --json` says in the end, if all is well.
+pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, Failure> {
+    let report = said_in_json(session, client)?;
+    match report["verified"] == true {
+        true => Ok(report),
+        false => Err(session.failed(client, "the copy was not verified")),
+    }
+}
+
+/// The object that a command ends with.
+pub(crate) fn said_in_json(session: &mut Session<'_>, command: usize) -> Result<Value, Failure> {
+    let text = session.finish(command)?;
+    serde_json::from_str(&text)
+        .map_err(|error| session.failed(command, format!("no JSON came of it: {error}")))
+}
+
+/// A rate as options take it.
+pub(crate) fn said(rate: Rate) -> String {
+    format!("{}bps", rate.as_bps())
+}
+
+/// Has contenders that are Longhaul run this executable, whatever its name is. Without it they run
+/// a `longhaul` beside this one or in PATH.
+///
+/// # Errors
+/// This executable cannot be found.
+pub fn run_this_executable() -> std::io::Result<()> {
+    let own = std::env::current_exe()?;
+    OWN.get_or_init(|| own);
+    Ok(())
+}
+
+pub(crate) fn presence() -> Result<Presence, Absent> {
+    let program = program()
+        .ok_or_else(|| Absent::new("no program longhaul beside this one or in PATH", &[]))?;
+    let version = programs::output(Command::new(&program).arg("--version"));
+    Ok(Presence { version: version.trim().to_owned(), program: Some(program) })
+}
+
 /// This program if it is Longhaul, one beside it or (for tests) above it, or one in PATH.
 fn program() -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    if own.file_name() == Some(OsStr::new(NAME)) {
-        return Some(own);
+    if let Some(own) = OWN.get() {
+        return Some(own.clone());
     }
+    let own = std::env::current_exe().ok()?;
     let folders = own.ancestors().skip(1).take(2).map(|folder| folder.join(NAME));
     folders.chain(programs::find(NAME)).find(|program| program.is_file())
 }
 
+/// This executable, where it is Longhaul.
+static OWN: OnceLock<PathBuf> = OnceLock::new();
 const NAME: &str = "longhaul";
 /// In a namespace of its own every port is free.
-const PORT: u16 = 7420;
+pub(crate) const PORT: u16 = 7420;
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 use longhaul_rate_control::Profile;
 
+use crate::booked::Booked;
 use crate::contender::Contender;
 use crate::gridftp::GridFtp;
 use crate::iperf3::Iperf3;
@@ -46,8 +47,9 @@ fn names() -> Vec<String> {
 type Named = fn(&str) -> Option<Box<dyn Contender>>;
 
 /// With the names to list. Longhaul's are those of its profiles.
-const FAMILIES: [(Named, &[&str]); 10] = [
+const FAMILIES: [(Named, &[&str]); 11] = [
     (Longhaul::named, &[]),
+    (Booked::named, Booked::USUAL),
     (Iperf3::named, Iperf3::USUAL),
     (Tcp::named, Tcp::USUAL),
     (GridFtp::named, GridFtp::USUAL),

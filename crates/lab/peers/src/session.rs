@@ -186,8 +186,24 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The transfer begins: from here on time, packets and CPU are counted.
+    /// Waits until a time, or until the job's patience is at its end.
+    pub(crate) fn wait_until(&self, time: Instant) -> Result<(), Failure> {
+        clock::sleep_until(time.min(self.deadline));
+        if self.left().is_zero() { Err(self.timed_out()) } else { Ok(()) }
+    }
+
+    /// The transfer begins, when the job says: from here on time, packets and CPU are counted.
     pub(crate) fn begin(&mut self) -> Result<(), Failure> {
+        if let Some(after) = self.job.begin {
+            let begin = self.testbed.began() + after;
+            let late = clock::now().since(begin);
+            if !late.is_zero() {
+                let status = format!("was ready {late:.1?} after the transfer was to begin");
+                let (what, words) = ("this machine".to_owned(), String::new());
+                return Err(Failure::Failed { what, status, words });
+            }
+            self.wait_until(begin)?;
+        }
         let before = self.count()?;
         let counters = Counters::of(self.hosts[1]).map_err(Failure::system("open the counters"))?;
         let series = Series::start(counters, before[1].bytes_received, self.job.series);
@@ -237,6 +253,11 @@ impl<'a> Session<'a> {
             self.reap(process)?;
         }
         Ok(ended)
+    }
+
+    /// When the transfer began.
+    pub(crate) fn began(&self) -> Option<Instant> {
+        self.started.as_ref().map(|started| started.at)
     }
 
     /// The receiver has everything: what happens now takes no more time.

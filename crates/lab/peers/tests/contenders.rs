@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use longhaul_lab::{Conditions, LinkSpec, Testbed, TestbedError, TestbedOptions, Topology};
+use longhaul_lab::{
+    Conditions, LinkSpec, RateChange, Testbed, TestbedError, TestbedOptions, Topology,
+};
 use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, find};
 use longhaul_units::Rate;
 
@@ -17,8 +19,11 @@ fn testbed() -> Option<Testbed> {
         rate: Some(Rate::from_gbps(1)),
         ..Conditions::default()
     };
-    let topology = Topology::two_hosts(LinkSpec::between_hosts(both));
-    match Testbed::new(&topology, &TestbedOptions::default()) {
+    testbed_of(&Topology::two_hosts(LinkSpec::between_hosts(both)))
+}
+
+fn testbed_of(topology: &Topology) -> Option<Testbed> {
+    match Testbed::new(topology, &TestbedOptions::default()) {
         Ok(testbed) => Some(testbed),
         Err(TestbedError::System { step, error }) => {
             println!("skipped: cannot {step}: {error}");
@@ -67,6 +72,44 @@ fn longhaul() {
     let Some(outcome) = moves("auto", Transport::Udp, "auto") else { return };
     assert_eq!(outcome.details["cp"]["profile"], "auto");
     assert!(outcome.lost.is_some());
+}
+
+#[test]
+fn bookings_are_made_of_what_a_link_carries_and_followed() {
+    let link = |name: &str, mbps, rates| {
+        let delay = Some(Duration::from_micros(2500));
+        let both =
+            Conditions { delay, rate: Some(Rate::from_mbps(mbps)), rates, ..Conditions::default() };
+        LinkSpec { name: name.into(), ..LinkSpec::between_hosts(both) }
+    };
+    let faster = vec![RateChange { at: Duration::from_secs(4), rate: Rate::from_mbps(40) }];
+    let mut topology = Topology::two_hosts(link("ip", 50, None));
+    topology.links.push(link("circuit", 20, Some(faster)));
+    let Some(testbed) = testbed_of(&topology) else { return };
+    let Some(outcome) = run(&testbed, "trc booked", &job()) else { return };
+    let [booking] = &outcome.bookings[..] else { panic!("{outcome:?}") };
+    let followed = booking.followed.as_ref().unwrap();
+    assert!(followed.sent_bytes > 0 && followed.allowed_bytes > 0, "{booking:?}");
+    assert!(outcome.details["cp"][0]["circuit"]["booking"].as_u64().is_some(), "{outcome:?}");
+    let circuit = testbed.stats(1).unwrap().forward.path.delivered_bytes.get();
+    assert!(circuit >= followed.sent_bytes / 2, "{circuit} of {booking:?}");
+    let two =
+        run(&testbed, "trc booked fixed at 5,10", &Job { bytes: 1_000_000, ..job() }).unwrap();
+    assert_eq!(two.bookings.len(), 2);
+    assert!(two.bookings.iter().all(|one| one.followed.is_none() && one.planned > one.asked));
+    assert_eq!((two.bytes, two.transport), (1_000_000, Transport::Udp));
+}
+
+#[test]
+fn a_transfer_begins_when_the_job_says_or_not_at_all() {
+    let Some(testbed) = testbed() else { return };
+    let at = |begin| Job { begin: Some(begin), ..job() };
+    let failure = find("cubic x1").unwrap().run(&testbed, &at(Duration::ZERO)).unwrap_err();
+    assert!(failure.to_string().contains("after the transfer was to begin"), "{failure}");
+    let begin = Duration::from_secs(5);
+    let testbed = self::testbed().unwrap();
+    find("cubic x1").unwrap().run(&testbed, &at(begin)).unwrap();
+    assert!(longhaul_sys::clock::now() >= testbed.began() + begin);
 }
 
 #[test]
@@ -213,6 +256,7 @@ fn jobs_that_cannot_be_are_refused_with_the_reason() {
     for (name, job, expected) in [
         ("rbudp", job(), "rbudp has to be told a rate"),
         ("cubic x1", Job { rate: Some(Rate::from_mbps(1)), ..job() }, "it is not told a rate"),
+        ("trc booked", job(), "it takes a link `circuit` between the two nodes, and another one"),
         ("cubic x1", Job { to: "mars".into(), ..job() }, "the testbed has no node mars"),
     ] {
         match find(name).unwrap().run(&testbed, &job) {

@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -27,6 +27,7 @@ impl Builtin {
             name: "bottleneck-crossflows",
             text: include_str!("../../experiments/bottleneck-crossflows.toml"),
         },
+        Self { name: "vbtp-follow", text: include_str!("../../experiments/vbtp-follow.toml") },
         Self { name: "peers", text: include_str!("../../experiments/peers.toml") },
     ];
 

@@ -29,6 +29,8 @@ pub struct Setup {
     pub socket_buffer: Option<Bytes>,
     /// The time limit.
     pub patience: Duration,
+    /// When the transfer begins.
+    pub begin: Option<Duration>,
     /// Work beside the receiver.
     pub load: Option<Load>,
 }
@@ -68,6 +70,7 @@ impl Setup {
             rate: None,
             socket_buffer: job.socket_buffer,
             patience: shorter.patience.unwrap_or(job.patience),
+            begin: job.begin,
             load: None,
             topology,
         })

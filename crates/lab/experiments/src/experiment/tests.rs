@@ -111,6 +111,11 @@ fn faults_are_told_with_line_and_key() {
         ("sets = \"loss\"", "sets = \"moon\"", &["line 19", "moon", "sending-rate"]),
         ("patience = \"5s\"", "patience = \"5s\"\nlink = \"moon\"", &["link"]),
         ("patience = \"5s\"", "patience = \"5s\"\nto = \"moon\"", &["job", "moon"]),
+        (
+            "patience = \"5s\"",
+            "patience = \"5s\"\nbegin = \"5s\"",
+            &["line 12", "begin", "patience"],
+        ),
         ("name = \"small\"", "name = \"s/all\"", &["line 2", "name"]),
     ];
     for (from, to, expected) in cases {

@@ -4,7 +4,7 @@ use longhaul_plot::{Axis, Figure, Panel, Point, Series, Shape};
 
 use super::Part;
 use super::data::{self, value};
-use crate::experiment::{Parameter, PlotSpec, Shows};
+use crate::experiment::{Parameter, PlotSpec, Setup, Shows};
 use crate::record::{Record, Scheduling, Spans};
 
 /// One figure; nothing where there are no data for it.
@@ -70,13 +70,17 @@ fn medians(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> 
 fn series(part: &Part, title: String, records: &[&Record]) -> Panel {
     let all: Vec<&Record> = part.records.iter().collect();
     let names = part.values(&all, Parameter::Contender);
+    let setup = Setup::new(&part.experiment, part.quick);
+    let begin = setup.begin.unwrap_or_default().as_secs_f64();
     let mut lines = Vec::new();
     for (style, name) in names.iter().enumerate() {
         let own = records.iter().filter(|one| one.contender == *name);
         let Some(first) = own.min_by_key(|one| one.repeat) else { continue };
         let points = |values: &[f64]| -> Vec<Point> {
-            let tenths = values.iter().enumerate();
-            tenths.map(|(tenth, value)| Point::new((tenth + 1) as f64 / 10.0, *value)).collect()
+            let ends =
+                values.iter().enumerate().map(|(tenth, _)| (tenth + 1) as f64 / 10.0 - begin);
+            let points = ends.zip(values).filter(|(end, _)| *end >= 0.0);
+            points.map(|(end, value)| Point::new(end, *value)).collect()
         };
         let cross = &first.series.cross_mbps;
         let style = if cross.is_empty() { style } else { 0 };
@@ -92,7 +96,40 @@ fn series(part: &Part, title: String, records: &[&Record]) -> Panel {
             lines.push(trace("the crossing connections together", 3, points(cross)));
         }
     }
+    let last = lines.iter().flat_map(|line| &line.points).map(|point| point.x).fold(0.0, f64::max);
+    if last > 0.0 {
+        let name = "the link's rate".to_owned();
+        let points = rates(&setup, last);
+        lines.extend((!points.is_empty()).then(|| Series {
+            name,
+            style: LINK,
+            shape: Shape::Trace,
+            points,
+        }));
+    }
     Panel { title, x: Axis::linear("time (s)"), y: Axis::linear("arriving (Mb/s)"), series: lines }
+}
+
+/// What the observed link carries, as steps, if that changes; from the start of the transfer on.
+fn rates(setup: &Setup, last: f64) -> Vec<Point> {
+    let path = setup.topology.links[setup.link].paths().ok();
+    let Some(rate) = path.and_then(|both| both.forward.bottleneck).map(|narrow| narrow.rate) else {
+        return Vec::new();
+    };
+    if rate.changes.is_empty() {
+        return Vec::new();
+    }
+    let begin = setup.begin.unwrap_or_default().as_secs_f64();
+    let mut mbps = rate.initial.as_bps() as f64 / 1e6;
+    let mut points = vec![Point::new(0.0, mbps)];
+    let changes = rate.changes.into_iter().map(|(at, rate)| (at.as_secs_f64() - begin, rate));
+    for (at, next) in changes.take_while(|(at, _)| *at < last) {
+        points.push(Point::new(at.max(0.0), mbps));
+        mbps = next.as_bps() as f64 / 1e6;
+        points.push(Point::new(at.max(0.0), mbps));
+    }
+    points.push(Point::new(last, mbps));
+    points
 }
 
 /// Lengths over the time at which they began, in the first repeat.
@@ -132,5 +169,7 @@ fn same_range(panels: &mut [Panel]) {
     }
 }
 
+/// The style of what is no contender's.
+const LINK: usize = 7;
 /// In a row of the whole page.
 const COLUMNS: usize = 3;

@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
+use longhaul_peers::{Booking, Followed};
+
 use super::*;
 use crate::experiment::Parameter;
+use crate::measure::Measure;
 use crate::record::{Scheduling, Spans, Verdict};
 
 const CANNED: &str = r#"
@@ -173,6 +176,94 @@ fn the_last_record_of_a_run_counts_and_others_are_left_out() {
     let part = Part::new(Experiment::parse(CANNED, &|_| true).unwrap(), records);
     assert_eq!((part.records.len(), part.planned, part.left_out), (36, 36, 1));
     assert_eq!(part.records[0].goodput_bps, Some(1.0));
+}
+
+#[test]
+fn bookings_are_told_with_their_plans_and_beside_the_rate_of_the_link() {
+    let text = r#"
+name = "booked"
+title = "T"
+question = "Q?"
+source = "S"
+repeats = 1
+contenders = [{ name = "a" }, { name = "b" }, { name = "c" }]
+[testbed]
+name = "t"
+[[testbed.node]]
+name = "host"
+[[testbed.node]]
+name = "peer"
+[[testbed.link]]
+name = "circuit"
+between = ["host", "peer"]
+both = { delay = "5ms", rate = "100Mbps", rates = [{ at = "3s", rate = "400Mbps" }, { at = "9s", rate = "1Mbps" }] }
+[job]
+bytes = "1MB"
+patience = "5s"
+begin = "2s"
+[[plot]]
+title = "Over time"
+shows = "series"
+[[plot]]
+title = "Used"
+y = "booking-used"
+[[finding]]
+paper = "p"
+measured = { look = "bookings" }
+"#;
+    let experiment = Experiment::parse(text, &|_| true).unwrap();
+    let mut records = Vec::new();
+    for run in Plan::new(&experiment, false).runs {
+        let setup = Setup::of(&experiment, false, &run).unwrap();
+        let mut record = Record {
+            experiment: "booked".into(),
+            fingerprint: fingerprint(&experiment, &setup, run.contender),
+            contender: experiment.contenders[run.contender].label().into(),
+            verdict: Verdict::Done,
+            seconds: Some(8.0),
+            path_sent: 1000,
+            ..Record::default()
+        };
+        record.series.arrived_mbps = vec![50.0; 40];
+        let followed = Followed {
+            left: 1.95,
+            released: true,
+            allowed_bytes: 200,
+            sent_bytes: 197,
+            ip_bytes: 500_000,
+        };
+        let booking = Booking { asked: 0.0, planned: 2.0, done: 2.1, followed: Some(followed) };
+        record.bookings = match run.contender {
+            0 => vec![booking],
+            1 => vec![
+                Booking { followed: None, ..booking.clone() },
+                Booking { done: 3.0, ..booking },
+            ],
+            _ => Vec::new(),
+        };
+        record.path_lost.insert("queue".into(), 10);
+        record.queue_lost_late = 4;
+        assert_eq!(Measure::Lateness.of(&record).is_some(), run.contender < 2);
+        records.push(record);
+    }
+    let part = Part::new(experiment, records);
+    let said = part.findings().remove(0).1;
+    assert_eq!(
+        said[0],
+        "A: planned to be done after 2.00 s, done after 2.10 s; 98.5 % used of what the vectors \
+         allowed until they were left, 50 ms before the planned end (1 of 1 gave back a rest); \
+         0.5 MB over IP; 1 % lost; 4 of 10 lost packets met a queue that an emulator in time may \
+         not have had."
+    );
+    assert!(
+        said[1].contains("copy 2 planned to be done after 2.00 s, done after 3.00 s"),
+        "{said:?}"
+    );
+    assert!(said[2].starts_with("C: without a booking, done after 8.00 s; 1 % lost"), "{said:?}");
+    let figure = figures::figure(&part, &part.experiment.plots[0]).unwrap();
+    let rate = figure.panels[0].series.iter().find(|line| line.name == "the link's rate").unwrap();
+    let steps: Vec<(f64, f64)> = rate.points.iter().map(|point| (point.x, point.y)).collect();
+    assert_eq!(steps, [(0.0, 100.0), (1.0, 100.0), (1.0, 400.0), (2.0, 400.0)]);
 }
 
 /// Elements that are not closed in order; those that never are do not count.

@@ -3,6 +3,7 @@
 use longhaul_plot::number;
 
 use super::Part;
+use super::bookings;
 use super::data::{Figure, value};
 use crate::experiment::{Finding, Look, Parameter, Setup};
 use crate::measure::Measure;
@@ -20,6 +21,7 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
         }
         Look::Change { of, along, from, to } => change(part, &records, *of, *along, (from, to)),
         Look::Shares {} => shares(part, &records),
+        Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),
     };
     if sentences.is_empty() { vec!["There are no data for this yet.".into()] } else { sentences }
@@ -346,7 +348,7 @@ fn lines(
 }
 
 /// Why there is nothing of a contender.
-fn absence(records: &[&Record], name: &str) -> Option<String> {
+pub(super) fn absence(records: &[&Record], name: &str) -> Option<String> {
     let without = records.iter().find(|one| one.contender == name && one.why.is_some())?;
     let why = without.why.as_deref().unwrap_or_default();
     Some(format!("{}: {}: {}.", capital(name), without.verdict.name(), why.lines().next()?))
@@ -377,7 +379,7 @@ fn order(by: Measure, a: f64, b: f64) -> std::cmp::Ordering {
 }
 
 /// As a sentence begins.
-fn capital(text: &str) -> String {
+pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }

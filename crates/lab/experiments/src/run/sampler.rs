@@ -32,6 +32,7 @@ pub(super) struct Sampled {
     sent: u64,
     lost: BTreeMap<String, u64>,
     lost_back: BTreeMap<String, u64>,
+    queue_lost_late: u64,
     queue_ms: [f64; 2],
     late_p99_ms: f64,
     arrived: u64,
@@ -93,6 +94,7 @@ impl<'a> Sampler<'a> {
             sent: 0,
             lost: BTreeMap::new(),
             lost_back: BTreeMap::new(),
+            queue_lost_late: 0,
             queue_ms: [0.0; 2],
             late_p99_ms: 0.0,
             arrived,
@@ -104,6 +106,7 @@ impl<'a> Sampler<'a> {
             if link == self.link {
                 let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
                 seen.sent = after[0].path.offered - before[0].path.offered;
+                seen.queue_lost_late = after[0].queue_while_late - before[0].queue_while_late;
                 seen.queue_ms = [after[0].queue.mean_delay, after[0].queue.max_delay].map(ms);
                 seen.late_p99_ms = ms(after[0].lateness.p99);
             }
@@ -164,6 +167,7 @@ impl Sampled {
         record.path_sent = self.sent;
         record.path_lost = self.lost;
         record.path_lost_back = self.lost_back;
+        record.queue_lost_late = self.queue_lost_late;
         [record.queue_mean_ms, record.queue_max_ms] = self.queue_ms;
         record.late_p99_ms = self.late_p99_ms;
         record.series = self.series;

@@ -1,0 +1,84 @@
+//! What was booked and what became of it, in sentences.
+
+use longhaul_peers::{Booking, Followed};
+use longhaul_plot::number;
+
+use super::Part;
+use super::words::{absence, capital};
+use crate::experiment::Parameter;
+use crate::measure::Measure;
+use crate::record::{Record, Verdict};
+use crate::statistics::Estimate;
+
+/// For each contender, those without a booking as well: medians of its runs.
+pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
+    let names = part.values(records, Parameter::Contender).into_iter();
+    names
+        .filter_map(|name| {
+            let own = records.iter().filter(|one| one.contender == name).copied();
+            let done: Vec<&Record> = own.filter(|one| one.verdict == Verdict::Done).collect();
+            match done.first() {
+                None => absence(records, &name),
+                Some(first) => {
+                    Some(format!("{}: {}.", capital(&name), one(&done, first.bookings.len())))
+                }
+            }
+        })
+        .collect()
+}
+
+fn one(done: &[&Record], copies: usize) -> String {
+    let mut said: Vec<String> = (0..copies)
+        .filter_map(|copy| {
+            let own: Vec<&Booking> = done.iter().filter_map(|one| one.bookings.get(copy)).collect();
+            let time = |of: &dyn Fn(&Booking) -> f64| median(own.iter().map(|one| of(one)));
+            let planned = time(&|one| one.planned)?;
+            let times = format!(
+                "planned to be done after {planned:.2} s, done after {:.2} s",
+                time(&|one| one.done)?
+            );
+            Some(if copies > 1 { format!("copy {} {times}", copy + 1) } else { times })
+        })
+        .collect();
+    if copies == 0 {
+        said.extend(
+            median(done.iter().filter_map(|one| one.seconds))
+                .map(|seconds| format!("without a booking, done after {seconds:.2} s")),
+        );
+    }
+    let all = done.iter().flat_map(|one| &one.bookings);
+    let followed: Vec<(&Booking, &Followed)> =
+        all.filter_map(|one| Some((one, one.followed.as_ref()?))).collect();
+    let used =
+        median(done.iter().filter_map(|one| Measure::BookingUsed.of(one)).map(|used| used.value));
+    if let (Some(used), Some(late), Some(over_ip)) = (
+        used,
+        median(followed.iter().map(|(one, followed)| followed.left - one.planned)),
+        median(followed.iter().map(|(_, followed)| followed.ip_bytes as f64)),
+    ) {
+        let side = if late < 0.0 { "before" } else { "after" };
+        let released = followed.iter().filter(|(_, followed)| followed.released).count();
+        said.push(format!(
+            "{} used of what the vectors allowed until they were left, {} ms {side} the planned end ({released} of {} gave back a rest); {} MB over IP",
+            Measure::BookingUsed.say(used), number(1e3 * late.abs()), followed.len(), number(over_ip / 1e6),
+        ));
+    }
+    let (sent, lost, late) = done.iter().fold((0, 0, 0), |(sent, lost, late), one| {
+        (
+            sent + one.path_sent,
+            lost + one.path_lost.values().sum::<u64>(),
+            late + one.queue_lost_late,
+        )
+    });
+    said.push(format!("{} lost", Measure::PathLoss.say(100.0 * lost as f64 / sent.max(1) as f64)));
+    if late > 0 {
+        said.push(format!(
+            "{late} of {lost} lost packets met a queue that an emulator in time may not have had"
+        ));
+    }
+    said.join("; ")
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Estimate::of(values).map(|estimate| estimate.median)
+}
