@@ -81,6 +81,11 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
 pub(crate) fn cannot_build(error: TestbedError) -> Failure {
     match error {
         TestbedError::Topology(error) => Failure::usage(error.to_string()),
+        TestbedError::Unlike(_) => Failure::usage(error.to_string()).adding(WITHOUT_KERNEL),
+        TestbedError::NoNetem(_) => Failure::failed(error.to_string()).adding(WITHOUT_KERNEL),
         error => Failure::failed(error.to_string()),
     }
 }
+
+/// What helps where the kernel's emulation does not.
+const WITHOUT_KERNEL: &str = "without --kernel the lab emulates the path itself";

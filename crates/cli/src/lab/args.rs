@@ -136,6 +136,10 @@ pub struct PathArgs {
     /// Impair only what host sends to peer; the way back keeps delay, rate and queue
     #[arg(long)]
     pub one_way: bool,
+    /// Have the kernel's netem do it, where there is one, instead of the lab's own emulation; losses are
+    /// then counted, not logged
+    #[arg(long, conflicts_with_all = NOT_OF_KERNEL)]
+    pub kernel: bool,
     /// A topology by name or from a file, instead of two hosts and the options above
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = PATH_OPTIONS)]
     pub topology: Option<String>,
@@ -240,6 +244,10 @@ const PATH_OPTIONS: [&str; 15] = [
     "one_way",
     "peer",
 ];
+
+/// What netem cannot do, or would do otherwise, and what only the lab's own emulation knows.
+const NOT_OF_KERNEL: [&str; 7] =
+    ["topology", "ecn", "path_mtu", "black_hole", "seed", "losses", "series"];
 
 const PATH_EXAMPLES: &str = "\
 Examples:

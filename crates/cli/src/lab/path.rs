@@ -41,8 +41,12 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let signals = Signals::install()?;
     let log = if args.losses.is_some() { LOG } else { 0 };
     let options = TestbedOptions { seed: args.seed, log };
-    let testbed = Testbed::new(&topology, &options).map_err(cannot_build)?;
-    introduce(&testbed, at, output);
+    let testbed = match args.kernel {
+        true => Testbed::kernel(&topology.links[0]),
+        false => Testbed::new(&topology, &options),
+    };
+    let testbed = testbed.map_err(cannot_build)?;
+    introduce(&testbed, &topology, at, output);
 
     // Before any command: commands have mounts of their own.
     let disks = args.disk.iter().map(SlowDisk::mount).collect::<io::Result<Vec<_>>>();
@@ -82,16 +86,16 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let disks = disks.map_err(cannot("take a disk away"))?;
     records.write(&testbed)?;
     records.finish()?;
-    let links = summary::links(&testbed).map_err(cannot("read the counters"))?;
+    let (links, text) =
+        summary::path(&testbed, &topology, args.kernel).map_err(cannot("read the counters"))?;
     if output.json {
-        let links = summary::json(&testbed, &links);
         let json = serde_json::json!({
             "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
             "loads": summary::loads_json(&work), "disks": summary::disks_json(&disks),
         });
         output.result(&json, "");
     } else {
-        output.say(summary::text(&testbed, &links).trim_end());
+        output.say(text.trim_end());
         if !work.is_empty() {
             output.say(summary::loads_text(&work).trim_end());
         }
@@ -149,8 +153,8 @@ fn two_hosts(args: &PathArgs) -> Topology {
 }
 
 /// Says what there is, and how to get at it from elsewhere.
-fn introduce(testbed: &Testbed, at: &str, output: &Output) {
-    for link in &testbed.topology().links {
+fn introduce(testbed: &Testbed, topology: &Topology, at: &str, output: &Output) {
+    for link in &topology.links {
         output.say(format!("{}: {}", link.name, link.describe()));
     }
     for host in testbed.hosts().iter().filter(|host| host.name() != at) {
@@ -158,7 +162,7 @@ fn introduce(testbed: &Testbed, at: &str, output: &Output) {
         output.say(format!("{}: {}{}", host.name(), host.ipv4(), enter.unwrap_or_default()));
     }
     // Where links lie side by side, each has its own address of the other end.
-    let links = &testbed.topology().links;
+    let links = &topology.links;
     for (number, link) in links.iter().enumerate() {
         let beside = links.iter().filter(|other| other.between == link.between).count() > 1;
         let near = link.between.iter().position(|node| node == at).filter(|_| beside);

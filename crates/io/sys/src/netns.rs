@@ -145,33 +145,12 @@ impl NetnsPair {
                 )
             })??;
         }
-        pair.wait_for_path(Side::ipv4)?;
+        let [a, b] = &pair.sides;
+        wait_for_path([a, b], Side::ALL.map(Side::ipv4))?;
         if ipv6 {
-            pair.wait_for_path(Side::ipv6)?;
+            wait_for_path([a, b], Side::ALL.map(Side::ipv6))?;
         }
         Ok(pair)
-    }
-
-    /// Waits until datagrams pass each way. The kernel opens the link and takes addresses into use
-    /// some time after it was told to, and drops in silence what is sent before.
-    fn wait_for_path(&self, address: fn(Side) -> IpAddr) -> io::Result<()> {
-        let bind = |side| self.run_in(side, || UdpSocket::bind((address(side), 0)))?;
-        let (a, b) = (bind(Side::A)?, bind(Side::B)?);
-        for (from, to) in [(&a, &b), (&b, &a)] {
-            to.set_read_timeout(Some(PROBE_INTERVAL))?;
-            let target = to.local_addr()?;
-            let arrives = |_| match from.send_to(b"?", target) {
-                Ok(_) => to.recv(&mut [0]).is_ok(),
-                Err(_) => {
-                    std::thread::sleep(PROBE_INTERVAL);
-                    false
-                }
-            };
-            if !(0..PROBES).any(arrives) {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the link stays down"));
-            }
-        }
-        Ok(())
     }
 
     /// One of the two.
@@ -193,6 +172,32 @@ impl NetnsPair {
     pub fn spawn_in(&self, side: Side, command: &mut Command) -> io::Result<Child> {
         self.side(side).spawn(command)
     }
+}
+
+/// Waits until datagrams pass each way between two namespaces, from and to these addresses. The
+/// kernel opens links and takes addresses into use some time after it was told to, and drops in
+/// silence what is sent before.
+///
+/// # Errors
+/// `TimedOut` when nothing passes, and those of sockets.
+pub fn wait_for_path(ends: [&Namespace; 2], addresses: [IpAddr; 2]) -> io::Result<()> {
+    let bind = |end: usize| ends[end].run(|| UdpSocket::bind((addresses[end], 0)))?;
+    let (a, b) = (bind(0)?, bind(1)?);
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        to.set_read_timeout(Some(PROBE_INTERVAL))?;
+        let target = to.local_addr()?;
+        let arrives = |_| match from.send_to(b"?", target) {
+            Ok(_) => to.recv(&mut [0]).is_ok(),
+            Err(_) => {
+                std::thread::sleep(PROBE_INTERVAL);
+                false
+            }
+        };
+        if !(0..PROBES).any(arrives) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the link stays down"));
+        }
+    }
+    Ok(())
 }
 
 /// Runs `work` on a thread that ends with it, so that no other sees its namespace.

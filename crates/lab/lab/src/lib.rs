@@ -32,6 +32,7 @@ pub mod check;
 pub mod disk;
 mod emulator;
 pub mod load;
+mod netem;
 mod packet;
 pub mod pump;
 pub mod testbed;
@@ -40,7 +41,8 @@ pub mod topology;
 pub use emulator::{DirectionRecord, DirectionStats, LatenessSummary, LinkRecord, LinkStats, Loss};
 pub use packet::Flow;
 pub use testbed::{
-    Cleaned, Host, Place, Testbed, TestbedError, TestbedOptions, clean_up, shared_folder,
+    Cleaned, Host, KernelCount, Place, Testbed, TestbedError, TestbedOptions, clean_up,
+    shared_folder,
 };
 pub use topology::{
     Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LinkSpec, Marking, Node, Outage,

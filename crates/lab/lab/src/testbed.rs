@@ -3,6 +3,7 @@
 mod addresses;
 mod error;
 mod keeper;
+mod kernel;
 mod leftovers;
 mod listeners;
 mod quota;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 
 pub use self::error::TestbedError;
 use self::keeper::{Keeper, pin};
+pub use self::kernel::KernelCount;
 pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
 use self::leftovers::{Registration, TAG};
@@ -109,8 +111,8 @@ impl Testbed {
     }
 
     /// Two hosts, joined by a veth pair and nothing else: no delay, no loss, no rate, super-packets
-    /// handed over whole, the kernel's own TCP buffers. The only link that is not emulated, so that
-    /// there are no [`Testbed::stats`].
+    /// handed over whole, the kernel's own TCP buffers. Nothing is emulated, so that there are no
+    /// [`Testbed::stats`].
     ///
     /// # Errors
     /// Those of [`Testbed::new`].

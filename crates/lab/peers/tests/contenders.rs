@@ -91,7 +91,7 @@ fn bookings_are_made_of_what_a_link_carries_and_followed() {
     let followed = booking.followed.as_ref().unwrap();
     assert!(followed.sent_bytes > 0 && followed.allowed_bytes > 0, "{booking:?}");
     assert!(outcome.details["cp"][0]["circuit"]["booking"].as_u64().is_some(), "{outcome:?}");
-    let circuit = testbed.stats(1).unwrap().forward.path.delivered_bytes.get();
+    let circuit = testbed.stats(1).unwrap().forward.path.delivered_bytes;
     assert!(circuit >= followed.sent_bytes / 2, "{circuit} of {booking:?}");
     let two =
         run(&testbed, "trc booked fixed at 5,10", &Job { bytes: 1_000_000, ..job() }).unwrap();
@@ -108,8 +108,13 @@ fn a_transfer_begins_when_the_job_says_or_not_at_all() {
     assert!(failure.to_string().contains("after the transfer was to begin"), "{failure}");
     let begin = Duration::from_secs(5);
     let testbed = self::testbed().unwrap();
-    find("cubic x1").unwrap().run(&testbed, &at(begin)).unwrap();
-    assert!(longhaul_sys::clock::now() >= testbed.began() + begin);
+    match find("cubic x1").unwrap().run(&testbed, &at(begin)) {
+        Ok(_) => assert!(longhaul_sys::clock::now() >= testbed.began() + begin),
+        // A very busy machine.
+        Err(late) => {
+            assert!(late.to_string().contains("after the transfer was to begin"), "{late}")
+        }
+    }
 }
 
 #[test]

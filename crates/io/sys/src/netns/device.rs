@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::Namespace;
 use super::netlink::Netlink;
+use super::{Namespace, Side};
 use crate::tun::Tun;
 
 /// Where packets for some addresses go.
@@ -40,6 +41,36 @@ impl Namespace {
             netlink.set_up(name)?;
             Ok(tun)
         })?
+    }
+
+    /// Makes a veth pair between this namespace and `other`, a device of that name in each, up and
+    /// with the addresses of `ends`: here, there, and how many bits they have in common. Super-packets
+    /// are cut into packets before they pass. See [`super::wait_for_path`].
+    ///
+    /// # Errors
+    /// Those of the kernel for names that are wrong or taken, and of kernels without veth.
+    pub fn join(
+        &self,
+        other: &Self,
+        name: &str,
+        mtu: u32,
+        ends: &[([IpAddr; 2], u8)],
+    ) -> io::Result<()> {
+        let links = Side::ALL.map(Side::link);
+        self.run(|| Netlink::open()?.add_veth(name, mtu, links, other.as_fd()))??;
+        for (at, namespace) in [self, other].into_iter().enumerate() {
+            namespace.run(|| {
+                let mut netlink = Netlink::open()?;
+                netlink.cut_super_packets(name)?;
+                netlink.set_up(name)?;
+                for (addresses, prefix) in ends {
+                    netlink.add_address(name, addresses[at], *prefix)?;
+                    netlink.add_neighbour(name, addresses[1 - at], links[1 - at])?;
+                }
+                Ok::<_, io::Error>(())
+            })??;
+        }
+        Ok(())
     }
 
     /// Gives a device an address, usable at once.

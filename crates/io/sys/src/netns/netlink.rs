@@ -64,6 +64,15 @@ impl Netlink {
         self.ask(request)
     }
 
+    /// Has a device take single packets only: what is larger is cut before.
+    pub(super) fn cut_super_packets(&mut self, name: &str) -> io::Result<()> {
+        let index = self.index(name)?;
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        request.link_header(index, 0);
+        request.number(libc::IFLA_GSO_MAX_SEGS, 1);
+        self.ask(request)
+    }
+
     pub(super) fn set_up(&mut self, name: &str) -> io::Result<()> {
         let index = self.index(name)?;
         let mut request = Request::new(libc::RTM_NEWLINK, 0);

@@ -100,12 +100,8 @@ fn series(part: &Part, title: String, records: &[&Record]) -> Panel {
     if last > 0.0 {
         let name = "the link's rate".to_owned();
         let points = rates(&setup, last);
-        lines.extend((!points.is_empty()).then(|| Series {
-            name,
-            style: LINK,
-            shape: Shape::Trace,
-            points,
-        }));
+        lines.push(Series { name, style: LINK, shape: Shape::Trace, points });
+        lines.retain(|line| !line.points.is_empty());
     }
     Panel { title, x: Axis::linear("time (s)"), y: Axis::linear("arriving (Mb/s)"), series: lines }
 }
