@@ -1,3 +1,5 @@
+use core::ops::ControlFlow;
+
 /// The end of time: the last segment of a profile never ends.
 pub const FOREVER: u64 = u64::MAX;
 
@@ -67,6 +69,15 @@ pub trait Walk {
             }
         }
         true
+    }
+
+    /// Shows this segment and those after it that have at least `rate` free, until `visitor` has
+    /// seen enough.
+    fn visit(mut self, rate: u32, mut visitor: impl FnMut(Segment) -> ControlFlow<()>)
+    where
+        Self: Sized,
+    {
+        while self.to_at_least(rate) && visitor(self.segment()).is_continue() && self.forward() {}
     }
 
     /// Moves forward to the nearest segment, this one included, with less than `rate` free, but

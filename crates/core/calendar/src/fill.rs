@@ -1,6 +1,7 @@
 //! Varying-Bandwidth List Scheduling (the VBLS paper, section 3.2) over any step function.
 
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use crate::capacity::{Mirror, Walk};
 use crate::vector::Allocation;
@@ -31,14 +32,14 @@ pub(crate) struct Run {
 /// Places `want` as early as possible from the position of `walk`, which holds `want.from`.
 /// Appends ranges to `out`; the error is the volume for which there was no room.
 pub(crate) fn earliest<W: Walk>(
-    walk: &mut W,
+    mut walk: W,
     want: &Want,
     run: Option<Run>,
     out: &mut Vec<Allocation>,
 ) -> Result<(), u64> {
     match want.guard {
         0 => plain(walk, want, out),
-        _ => guarded(walk, want, run, out),
+        _ => guarded(&mut walk, want, run, out),
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn earliest<W: Walk>(
 pub(crate) fn latest<W: Walk>(walk: W, want: &Want, out: &mut Vec<Allocation>) -> Result<(), u64> {
     let mark = out.len();
     let mirrored = Want { from: u64::MAX - want.by, by: u64::MAX - want.from, ..*want };
-    let placed = earliest(&mut Mirror(walk), &mirrored, None, out);
+    let placed = earliest(Mirror(walk), &mirrored, None, out);
     for range in &mut out[mark..] {
         (range.start, range.end) = (u64::MAX - range.end, u64::MAX - range.start);
     }
@@ -57,33 +58,26 @@ pub(crate) fn latest<W: Walk>(walk: W, want: &Want, out: &mut Vec<Allocation>) -
 /// The paper's loop with its four cases: 1 and 3 finish in this round, 2 and 4 go on; the paper's
 /// Rmax caps 3 and 4. In 2 and 4 the size carried is subtracted before time moves on; in the
 /// printed order the interval would be empty by then.
-fn plain<W: Walk>(walk: &mut W, want: &Want, out: &mut Vec<Allocation>) -> Result<(), u64> {
+fn plain<W: Walk>(walk: W, want: &Want, out: &mut Vec<Allocation>) -> Result<(), u64> {
     let mut left = want.volume;
-    let mut at = want.from.max(walk.segment().start);
-    while at < want.by {
-        let segment = walk.segment();
-        let rate = segment.free.min(want.max_rate);
-        if rate == 0 {
-            if !walk.to_at_least(1) {
-                break;
-            }
-            at = walk.segment().start.max(at);
-            continue;
-        }
+    walk.visit(1, |segment| {
+        let start = segment.start.max(want.from);
         let end = segment.end.min(want.by);
-        let room = (end - at).saturating_mul(u64::from(rate));
+        if start >= end {
+            return ControlFlow::Break(());
+        }
+        let rate = segment.free.min(want.max_rate);
+        let room = (end - start).saturating_mul(u64::from(rate));
         if room >= left {
-            out.push(Allocation { start: at, end: at + left.div_ceil(u64::from(rate)), rate });
-            return Ok(());
+            out.push(Allocation { start, end: start + left.div_ceil(u64::from(rate)), rate });
+            left = 0;
+            return ControlFlow::Break(());
         }
-        out.push(Allocation { start: at, end, rate });
+        out.push(Allocation { start, end, rate });
         left -= room;
-        at = end;
-        if !walk.forward() {
-            break;
-        }
-    }
-    Err(left)
+        ControlFlow::Continue(())
+    });
+    if left == 0 { Ok(()) } else { Err(left) }
 }
 
 /// The same with idle guards. Works in stretches of equal attainable rate, because a stretch that

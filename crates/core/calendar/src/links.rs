@@ -4,7 +4,7 @@ use core::cmp::Ordering;
 use crate::capacity::{Calendar, Capacity, FOREVER};
 use crate::path::PathCapacity;
 use crate::place::{self, Fitted, Limits};
-use crate::profile::Profile;
+use crate::profile::{Profile, Way};
 use crate::request::{LinkId, Path, PlanError, Policy, Request};
 use crate::vector::{Allocation, TrcVector};
 
@@ -135,21 +135,19 @@ impl LinkSet {
     }
 
     /// Takes ranges that are known to be free on every link of the path.
-    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
-        let ranges = collected(ranges);
-        for link in path.links() {
-            let taken = self.profiles[link.0 as usize].reserve_all(&ranges);
-            debug_assert_eq!(taken, Ok(()), "{ranges:?} was planned on this state");
-        }
+    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
+        self.change(Way::Take, path, ranges);
     }
 
     /// Gives ranges back that are known to be booked on every link of the path. What of them has
     /// passed is ignored.
-    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
-        let ranges = collected(ranges);
+    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
+        self.change(Way::Give, path, ranges);
+    }
+
+    fn change(&mut self, way: Way, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         for link in path.links() {
-            let given = self.profiles[link.0 as usize].release_all(&ranges);
-            debug_assert_eq!(given, Ok(()), "{ranges:?} was booked");
+            self.profiles[link.0 as usize].change(way, ranges.clone());
         }
     }
 
@@ -173,11 +171,4 @@ fn better(request: &Request, a: &Plan, b: &Plan) -> Ordering {
         },
         Request::Hold(_) => a.start().cmp(&b.start()).then(b.vector.area().cmp(&a.vector.area())),
     }
-}
-
-/// In one allocation for all but long vectors.
-fn collected(ranges: impl Iterator<Item = Allocation>) -> Vec<Allocation> {
-    let mut out = Vec::with_capacity(32);
-    out.extend(ranges);
-    out
 }

@@ -61,7 +61,7 @@ pub(crate) fn earliest<C: Capacity>(
     run: Option<Run>,
 ) -> Result<Vec<Allocation>, Fitted> {
     let mut out = Vec::with_capacity(USUAL_RANGES);
-    match fill::earliest(&mut capacity.walk(want.from), want, run, &mut out) {
+    match fill::earliest(capacity.walk(want.from), want, run, &mut out) {
         Ok(()) => Ok(out),
         Err(left) => Err(Fitted(want.volume - left)),
     }

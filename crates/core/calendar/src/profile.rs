@@ -1,5 +1,5 @@
 mod block;
-mod rebuild;
+mod change;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use self::block::{Block, Entry, JOIN};
+pub(crate) use self::change::Way;
 pub use self::walk::ProfileWalk;
 use crate::capacity::{Calendar, Capacity, FOREVER, ReserveError, Segment, Walk};
+use crate::vector::Allocation;
 
 /// The free capacity of one directed link: an exact step function over integer ticks.
 ///
@@ -33,21 +35,14 @@ pub struct Profile {
 impl Profile {
     /// A link with `capacity` channels, all free from `floor` on.
     pub fn new(capacity: u32, floor: u64) -> Self {
-        let entry = Entry {
-            first: floor,
-            add: 0,
-            min: capacity,
-            max: capacity,
-            area: u128::from(FOREVER - floor) * u128::from(capacity),
-            block: Arc::new(Block::one(floor, capacity)),
-        };
+        let entry = Entry::of(&[floor], &[capacity], 0, FOREVER);
         Self { capacity, floor, entries: Arc::new(vec![entry]) }
     }
 
     /// Number of segments from the floor on.
     pub fn segment_count(&self) -> usize {
         let all: usize = self.entries.iter().map(Entry::len).sum();
-        let elapsed = self.entries[0].block.starts().partition_point(|s| *s <= self.floor);
+        let elapsed = self.entries[0].starts().partition_point(|s| *s <= self.floor);
         all + 1 - elapsed
     }
 
@@ -114,7 +109,7 @@ impl Profile {
         let mut high = 0;
         for index in first..=last {
             let entry = &self.entries[index];
-            let starts = entry.block.starts();
+            let starts = entry.starts();
             let (l, h) = if index == first || index == last {
                 let from = starts.partition_point(|s| *s <= start).max(1) - 1;
                 let to = starts.partition_point(|s| *s < end);
@@ -126,76 +121,6 @@ impl Profile {
             high = high.max(h);
         }
         (low, high)
-    }
-
-    /// Adds `by` to the free capacity in `[start, end)`, which the caller has checked. Works from
-    /// right to left, so that positions found stay valid.
-    fn add(&mut self, start: u64, end: u64, by: i64, mut first: usize, mut last: usize) {
-        let wrapped = by as u32;
-        let entries = Arc::make_mut(&mut self.entries);
-        if entries[last].is_full() || entries[first].is_full() {
-            split(entries, last);
-            if first != last {
-                split(entries, first);
-            }
-            (first, last) = (locate(entries, start), locate(entries, end - 1));
-        }
-        let mut to = entries[last].block.starts().partition_point(|s| *s < end);
-        let next = match entries[last].block.starts().get(to) {
-            Some(next) => *next,
-            None => entry_end(entries, last),
-        };
-        if next != end {
-            let block = Arc::make_mut(&mut entries[last].block);
-            block.insert(to, end, block.free()[to - 1]);
-        }
-        let mut from = entries[first].block.starts().partition_point(|s| *s <= start) - 1;
-        if entries[first].block.starts()[from] != start {
-            from += 1;
-            let block = Arc::make_mut(&mut entries[first].block);
-            block.insert(from, start, block.free()[from - 1]);
-            if first == last {
-                to += 1;
-            }
-        }
-        for index in first..=last {
-            let stop = entry_end(entries, index);
-            let entry = &mut entries[index];
-            let length = stop.min(end) - entry.first.max(start);
-            let change = i128::from(by) * i128::from(length);
-            entry.area = entry.area.wrapping_add_signed(change);
-            let lower = if index == first { from } else { 0 };
-            let upper = if index == last { to } else { entry.len() };
-            if lower == 0 && upper == entry.len() {
-                entry.add = entry.add.wrapping_add(wrapped);
-                entry.min = entry.min.wrapping_add(wrapped);
-                entry.max = entry.max.wrapping_add(wrapped);
-            } else {
-                for free in &mut Arc::make_mut(&mut entry.block).free_mut()[lower..upper] {
-                    *free = free.wrapping_add(wrapped);
-                }
-                entry.refresh();
-            }
-        }
-        // The breakpoints at both ends may have become superfluous.
-        if to < entries[last].len() {
-            if entries[last].free(to) == entries[last].free(to - 1) {
-                Arc::make_mut(&mut entries[last].block).remove(to);
-            }
-        } else if last + 1 < entries.len() {
-            remove_first_if_equal(entries, last + 1);
-        }
-        if from > 0 {
-            if entries[first].free(from) == entries[first].free(from - 1) {
-                Arc::make_mut(&mut entries[first].block).remove(from);
-            }
-        } else if first > 0 {
-            remove_first_if_equal(entries, first);
-        }
-        join(entries, last);
-        if first != last {
-            join(entries, first);
-        }
     }
 }
 
@@ -230,7 +155,7 @@ impl Calendar for Profile {
             return Err(ReserveError::Overbooked { free });
         }
         if rate > 0 {
-            self.add(start, end, -i64::from(rate), first, last);
+            self.change(Way::Take, core::iter::once(Allocation { start, end, rate }));
         }
         Ok(())
     }
@@ -250,7 +175,7 @@ impl Calendar for Profile {
             return Err(ReserveError::NotReserved);
         }
         if rate > 0 {
-            self.add(start, end, i64::from(rate), first, last);
+            self.change(Way::Give, core::iter::once(Allocation { start, end, rate }));
         }
         Ok(())
     }
@@ -294,53 +219,35 @@ fn locate(entries: &[Entry], tick: u64) -> usize {
     entries.partition_point(|entry| entry.first <= tick) - 1
 }
 
-/// As [`locate`], when the entry is probably `near`.
+/// As [`locate`], when the entry is probably `near` or the next.
 fn locate_from(entries: &[Entry], near: usize, tick: u64) -> usize {
-    if tick < entry_end(entries, near) { near } else { locate(entries, tick) }
-}
-
-fn split(entries: &mut Vec<Entry>, entry: usize) {
-    if entries[entry].is_full() {
-        let end = entry_end(entries, entry);
-        let upper = entries[entry].halve(end);
-        entries.insert(entry + 1, upper);
+    if tick < entry_end(entries, near) {
+        near
+    } else if tick < entry_end(entries, near + 1) {
+        near + 1
+    } else {
+        locate(entries, tick)
     }
 }
 
-/// Drops the first breakpoint of `entry` if the capacity before it is the same; the stretch it
-/// began then belongs to the entry before.
-fn remove_first_if_equal(entries: &mut Vec<Entry>, entry: usize) {
-    let free = entries[entry].free(0);
-    if entries[entry - 1].last_free() != free {
-        return;
+/// Drops the first breakpoint of `entry`, if there is such an entry and the capacity before it is
+/// the same; the stretch it began then belongs to the entry before. True if nothing is left of it.
+fn remove_first_if_equal(entries: &mut Vec<Entry>, entry: usize) -> bool {
+    if entry >= entries.len() || entries[entry - 1].last_free() != entries[entry].free(0) {
+        return false;
     }
-    if entries[entry].is_single() {
-        let gone = entries.remove(entry);
-        entries[entry - 1].area += gone.area;
-        return;
-    }
-    let e = &mut entries[entry];
-    Arc::make_mut(&mut e.block).remove(0);
-    let second = e.block.starts()[0];
-    let area = u128::from(second - e.first) * u128::from(free);
-    e.first = second;
-    e.area -= area;
-    e.refresh();
+    let single = entries[entry].len() == 1;
+    let area = if single { entries.remove(entry).area } else { entries[entry].drop_first() };
     entries[entry - 1].area += area;
+    single
 }
 
-/// Joins `entry` with a neighbour if both are small, so that releases do not leave crumbs.
-fn join(entries: &mut Vec<Entry>, entry: usize) {
-    let mut join_pair = |lower: usize| {
-        let fits =
-            lower + 1 < entries.len() && entries[lower].len() + entries[lower + 1].len() <= JOIN;
-        if fits {
-            let upper = entries.remove(lower + 1);
-            entries[lower].absorb(&upper);
-        }
-    };
-    join_pair(entry);
-    if entry > 0 {
-        join_pair(entry - 1);
+/// Joins `entry` with the next if both are small, so that releases do not leave crumbs.
+fn join(entries: &mut Vec<Entry>, entry: usize) -> bool {
+    let fits = entry + 1 < entries.len() && entries[entry].len() + entries[entry + 1].len() <= JOIN;
+    if fits {
+        let upper = entries.remove(entry + 1);
+        entries[entry].absorb(&upper);
     }
+    fits
 }

@@ -2,7 +2,9 @@
 //!
 //! A link is filled with the paper's requests until it carries the wanted number of breakpoints.
 //! Then requests are planned and booked one at a time at random instants of that future, with old
-//! bookings released (and timed apart) so that the load stays what it is. Latencies come from the
+//! bookings released (and timed apart) so that the load stays what it is. The long path is a chain
+//! of links whose load are files between any two of its nodes; it is the busiest link that has
+//! the wanted load and breakpoints. Latencies come from the
 //! monotonic clock around each operation, which is some 25 ns of each; on a machine with other
 //! work they include waiting for a processor. Rates come from the thread's processor time over
 //! batches of operations, which do not.
@@ -24,15 +26,12 @@ use crate::simulate::workload::{self, CHANNELS, Draw};
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Breakpoints on each link.
+    /// Breakpoints on the link, about, and on the busiest link of the long path.
     pub breakpoints: usize,
-    /// Load of each link.
+    /// Load of that link.
     pub load: f64,
     /// Decisions to time.
     pub decisions: usize,
-    /// Files are this much larger than the paper's (and fewer), so that the median request scans 20
-    /// change points or more.
-    pub size_factor: f64,
     /// Links of the long path.
     pub links: usize,
     /// For how long previews are timed, without and with bookings beside them.
@@ -49,7 +48,6 @@ impl Default for BenchOptions {
             breakpoints: 100_000,
             load: 0.8,
             decisions: 500_000,
-            size_factor: 3.0,
             links: 10,
             preview_time: Duration::from_secs(2),
             snapshot_every: 64,
@@ -78,7 +76,7 @@ pub struct Latency {
 /// Results of [`run`].
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
-    /// Breakpoints on the link when the measurement ended.
+    /// Breakpoints on the link after the VBLS decisions.
     pub breakpoints: usize,
     /// Booked share of the link's filled future.
     pub load: f64,
@@ -108,13 +106,14 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchRepor
     let mut bed = Bed::new(options, 1);
     progress("VBLS decisions");
     let (vbls, release, median_scan) = bed.decide(options.decisions, Policy::Earliest);
+    let breakpoints = bed.breakpoints();
     progress("FBLS decisions");
     let (fbls, _, _) = bed.decide(options.decisions / 4, Policy::Fixed);
     progress("previews, nobody booking");
     let preview_idle = bed.previews(options);
     progress("previews under booking load");
     let (preview_loaded, bookings_beside_previews) = bed.previews_under_load(options);
-    let (breakpoints, load) = (bed.breakpoints(), bed.load());
+    let load = bed.load();
     drop(bed);
     progress("filling the path");
     let mut long = Bed::new(options, options.links);
@@ -176,7 +175,6 @@ struct Bed {
     live: Vec<BookingId>,
     target: f64,
     span: u64,
-    size_factor: f64,
 }
 
 impl Bed {
@@ -192,26 +190,34 @@ impl Bed {
             live: Vec::new(),
             target: options.load,
             span: 0,
-            size_factor: options.size_factor,
         };
-        let gap = options.size_factor / workload::rate_for(options.load);
+        // Of the pairs of nodes, so many have the middle link between them.
+        let middle = (links - 1) / 2;
+        let crossing = ((middle + 1) * (links - middle)) as f64 / (links * (links + 1) / 2) as f64;
+        let gap = crossing / workload::rate_for(options.load);
         // Booking at random instants leaves more breakpoints than filling in order does.
-        let breakpoints = options.breakpoints * 7 / 10;
-        for link in bed.ids.clone() {
-            let path = [Path::single(link)];
-            let mut at = 0.0;
-            while bed.book.links().profiles()[link.0 as usize].segment_count() < breakpoints {
-                at += bed.draw.exponential(gap);
-                let request = bed.request((at * 1e6) as u64, Policy::Earliest);
-                bed.enter(&request, &path);
-            }
-            bed.span = (at * 1e6) as u64;
+        let breakpoints = options.breakpoints / 2;
+        let mut at = 0.0;
+        while bed.book.links().profiles()[middle].segment_count() < breakpoints {
+            at += bed.draw.exponential(gap);
+            let request = bed.request((at * 1e6) as u64, Policy::Earliest);
+            let path: Vec<Path> = Path::new(bed.stretch()).into_iter().collect();
+            bed.live.extend(bed.book.book(&request, &path));
         }
+        bed.span = (at * 1e6) as u64;
         bed
     }
 
+    /// The links between two nodes.
+    fn stretch(&mut self) -> &[LinkId] {
+        let links = self.ids.len();
+        let from = self.draw.below(links + 1);
+        let to = (from + 1 + self.draw.below(links)) % (links + 1);
+        &self.ids[from.min(to)..from.max(to)]
+    }
+
     fn request(&mut self, earliest: u64, policy: Policy) -> Request {
-        let bytes = self.draw.file_bytes() * self.size_factor;
+        let bytes = self.draw.file_bytes();
         let volume = self.grid.volume(Bytes::new(bytes as u64), Margin::NONE).unwrap_or(u64::MAX);
         let file = FileRequest::new(volume, self.draw.max_rate(), earliest);
         Request::File(FileRequest { policy, ..file })
@@ -220,10 +226,6 @@ impl Bed {
     fn request_anywhere(&mut self, policy: Policy) -> Request {
         let earliest = (self.draw.unit() * self.span as f64) as u64;
         self.request(earliest, policy)
-    }
-
-    fn enter(&mut self, request: &Request, path: &[Path]) {
-        self.live.extend(self.book.book(request, path));
     }
 
     /// Releases bookings of the first link until its load is what it should be.
@@ -352,7 +354,7 @@ fn preview_until(
     let path = [Path::single(LinkId(0))];
     let mut times = Times::new();
     while go() {
-        let bytes = Bytes::new((draw.file_bytes() * options.size_factor) as u64);
+        let bytes = Bytes::new(draw.file_bytes() as u64);
         let volume = grid.volume(bytes, Margin::NONE).unwrap_or(u64::MAX);
         let earliest = (draw.unit() * span as f64) as u64;
         let request = Request::File(FileRequest::new(volume, draw.max_rate(), earliest));

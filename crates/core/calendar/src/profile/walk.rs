@@ -1,5 +1,7 @@
-use super::block::{Block, Entry};
-use crate::capacity::{FOREVER, Segment, Walk};
+use core::ops::ControlFlow;
+
+use super::block::Entry;
+use crate::capacity::{Segment, Walk};
 
 /// A position on a [`crate::Profile`]; whole blocks are skipped by their summaries.
 #[derive(Clone)]
@@ -8,7 +10,8 @@ pub struct ProfileWalk<'a> {
     floor: u64,
     entry: usize,
     at: usize,
-    block: &'a Block,
+    starts: &'a [u64],
+    free: &'a [u32],
     add: u32,
     segment: Segment,
 }
@@ -17,27 +20,31 @@ impl<'a> ProfileWalk<'a> {
     pub(super) fn new(entries: &'a [Entry], floor: u64, tick: u64) -> Self {
         let tick = tick.max(floor);
         let entry = super::locate(entries, tick);
-        let block = &*entries[entry].block;
-        let at = block.starts().partition_point(|start| *start <= tick) - 1;
+        let Entry { add, .. } = entries[entry];
+        let (starts, free) = (entries[entry].starts(), entries[entry].raw());
+        let at = entries[entry].find(tick);
         let segment = Segment { start: 0, end: 0, free: 0 };
-        let add = entries[entry].add;
-        let mut walk = Self { entries, floor, entry, at, block, add, segment };
+        let mut walk = Self { entries, floor, entry, at, starts, free, add, segment };
         walk.load();
         walk
     }
 
     /// Reads the segment at `entry` and `at`.
     fn load(&mut self) {
-        let starts = self.block.starts();
-        let end = match starts.get(self.at + 1) {
-            Some(end) => *end,
-            None => self.entries.get(self.entry + 1).map_or(FOREVER, |next| next.first),
-        };
         self.segment = Segment {
-            start: starts[self.at].max(self.floor),
-            end,
-            free: self.block.free()[self.at].wrapping_add(self.add),
+            start: self.starts[self.at].max(self.floor),
+            end: self.end(),
+            free: self.free[self.at].wrapping_add(self.add),
         };
+    }
+
+    /// Where the segment at `entry` and `at` ends.
+    #[inline]
+    fn end(&self) -> u64 {
+        match self.starts.get(self.at + 1) {
+            Some(end) => *end,
+            None => super::entry_end(self.entries, self.entry),
+        }
     }
 
     /// Moves forward to the segment that holds `tick`; stays if that is here or behind.
@@ -55,13 +62,13 @@ impl<'a> ProfileWalk<'a> {
             Some(next) if next.first <= tick => super::locate(self.entries, tick),
             _ => self.entry,
         };
-        let starts = self.entries[entry].block.starts();
-        self.enter(entry, starts.partition_point(|start| *start <= tick) - 1);
+        self.enter(entry, self.entries[entry].find(tick));
     }
 
     fn enter(&mut self, entry: usize, at: usize) {
         self.entry = entry;
-        self.block = &*self.entries[entry].block;
+        self.starts = self.entries[entry].starts();
+        self.free = self.entries[entry].raw();
         self.add = self.entries[entry].add;
         self.at = at;
         self.load();
@@ -80,15 +87,10 @@ impl Walk for ProfileWalk<'_> {
 
     #[inline]
     fn forward(&mut self) -> bool {
-        let starts = self.block.starts();
-        if self.at + 1 < starts.len() {
+        if let Some(free) = self.free.get(self.at + 1) {
             self.at += 1;
-            let end = match starts.get(self.at + 1) {
-                Some(end) => *end,
-                None => self.entries.get(self.entry + 1).map_or(FOREVER, |next| next.first),
-            };
-            let free = self.block.free()[self.at].wrapping_add(self.add);
-            self.segment = Segment { start: self.segment.end, end, free };
+            let free = free.wrapping_add(self.add);
+            self.segment = Segment { start: self.segment.end, end: self.end(), free };
             return true;
         }
         if self.entry + 1 == self.entries.len() {
@@ -124,7 +126,7 @@ impl Walk for ProfileWalk<'_> {
                 continue;
             }
             let from = if entry == self.entry { self.at } else { 0 };
-            let found = e.block.free()[from..].iter().position(|f| f.wrapping_add(e.add) >= rate);
+            let found = e.raw()[from..].iter().position(|f| f.wrapping_add(e.add) >= rate);
             if let Some(found) = found {
                 self.enter(entry, from + found);
                 return true;
@@ -132,6 +134,29 @@ impl Walk for ProfileWalk<'_> {
         }
         self.last();
         false
+    }
+
+    fn visit(self, rate: u32, mut visitor: impl FnMut(Segment) -> ControlFlow<()>) {
+        let mut from = self.at;
+        for (index, entry) in self.entries.iter().enumerate().skip(self.entry) {
+            let from = core::mem::take(&mut from);
+            if entry.max < rate {
+                continue;
+            }
+            let (starts, free) = (&entry.starts()[from..], &entry.raw()[from..]);
+            let mut start = starts[0].max(self.floor);
+            for (at, free) in free.iter().enumerate() {
+                let free = free.wrapping_add(entry.add);
+                let end = match starts.get(at + 1) {
+                    Some(end) => *end,
+                    None => super::entry_end(self.entries, index),
+                };
+                if free >= rate && visitor(Segment { start, end, free }).is_break() {
+                    return;
+                }
+                start = end;
+            }
+        }
     }
 
     fn back_to_at_least(&mut self, rate: u32) -> bool {
@@ -144,7 +169,7 @@ impl Walk for ProfileWalk<'_> {
                 continue;
             }
             let to = if entry == self.entry { self.at + 1 } else { e.len() };
-            let found = e.block.free()[..to].iter().rposition(|f| f.wrapping_add(e.add) >= rate);
+            let found = e.raw()[..to].iter().rposition(|f| f.wrapping_add(e.add) >= rate);
             if let Some(found) = found {
                 self.enter(entry, found);
                 return self.segment.end > self.floor;
@@ -161,16 +186,16 @@ impl Walk for ProfileWalk<'_> {
         for entry in self.entry..self.entries.len() {
             let e = &self.entries[entry];
             let from = if entry == self.entry { self.at } else { 0 };
-            if e.block.starts()[from] >= limit {
+            if e.starts()[from] >= limit {
                 self.enter(entry, from);
                 return true;
             }
             if e.min >= rate && self.entries.get(entry + 1).is_some_and(|n| n.first < limit) {
                 continue;
             }
-            let starts = e.block.starts()[from..].iter();
+            let starts = e.starts()[from..].iter();
             let found = starts
-                .zip(&e.block.free()[from..])
+                .zip(&e.raw()[from..])
                 .position(|(start, f)| f.wrapping_add(e.add) < rate || *start >= limit);
             if let Some(found) = found {
                 self.enter(entry, from + found);
