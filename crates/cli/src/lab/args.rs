@@ -96,24 +96,25 @@ pub struct ReportArgs {
 pub struct PathArgs {
     /// Round trip without queues
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
+    #[arg(allow_hyphen_values = true)]
     pub rtt: Duration,
     /// Rate of the narrowest link, IP-layer bits with headers [default: no limit]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, allow_hyphen_values = true, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// Bytes that may wait for that link [default: what it carries in a round trip]
-    #[arg(long, value_name = "SIZE", requires = "rate")]
+    #[arg(long, allow_hyphen_values = true, value_name = "SIZE", requires = "rate")]
     pub queue: Option<Bytes>,
     /// Mark packets of ECN-capable senders that find more than SIZE bytes in the queue
     #[arg(long, value_name = "SIZE", requires = "rate")]
     pub ecn: Option<Bytes>,
     /// Packets lost at random
-    #[arg(long, value_name = "PART")]
+    #[arg(long, allow_hyphen_values = true, value_name = "PART")]
     pub loss: Option<Probability>,
     /// Losses in a row: the part of packets at which a burst begins, and its mean length
     #[arg(long, value_name = "PART,PACKETS", value_parser = parse_burst)]
     pub burst_loss: Option<BurstLoss>,
     /// Delay that varies, from nothing up to TIME more
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, allow_hyphen_values = true, value_name = "TIME", value_parser = parse_time)]
     pub jitter: Option<Duration>,
     /// Packets held back behind later ones, and for how long
     #[arg(long, value_name = "PART,TIME", value_parser = parse_reorder)]

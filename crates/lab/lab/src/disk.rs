@@ -8,7 +8,7 @@ mod head;
 mod service;
 mod volume;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -95,6 +95,10 @@ impl SlowDisk {
         config.acl = SessionACL::All;
         config.n_threads = Some(THREADS);
         let service = Service { volume, head: head.clone() };
+        // Otherwise the folder would be blamed.
+        File::options().read(true).write(true).open(DEVICE).map_err(|error| {
+            io::Error::new(error.kind(), format!("{DEVICE}: {error}; slow disks need this device"))
+        })?;
         let session = fuser::spawn_mount(service, &spec.folder, &config).map_err(told)?;
         Ok(Self { spec: spec.clone(), head, session: Some(session) })
     }
@@ -161,6 +165,8 @@ impl FromStr for DiskSpec {
     }
 }
 
+/// Where file systems of programs are asked for.
+const DEVICE: &str = "/dev/fuse";
 /// The kind of file system that /proc/mounts names, behind "fuse.".
 pub(crate) const SUBTYPE: &str = "longhaul-disk";
 const SIZE: u64 = 16 << 30;

@@ -122,9 +122,10 @@ impl Load {
     /// Starts the threads.
     ///
     /// # Errors
-    /// Those of starting threads. Cores that do not exist, full disks and the like end the load
+    /// Those of starting threads, and cores that do not exist. Full disks and the like end the load
     /// early; [`Running::stop`] tells.
     pub fn start(&self) -> io::Result<Running> {
+        self.check_cores()?;
         let begin = clock::now();
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
         for _ in 0..self.count {
@@ -133,6 +134,18 @@ impl Load {
             running.threads.push(thread.spawn(move || load.run(begin, &stop))?);
         }
         Ok(running)
+    }
+
+    /// Whether its threads will find their cores, before anything depends on them.
+    fn check_cores(&self) -> io::Result<()> {
+        if self.cores.is_empty() {
+            return Ok(());
+        }
+        let pinned = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new();
+            Ok::<_, io::Error>(thread.spawn_scoped(scope, || host::pin_thread(&self.cores))?.join())
+        })?;
+        pinned.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn run(&self, begin: Instant, stop: &AtomicBool) -> io::Result<LoadReport> {

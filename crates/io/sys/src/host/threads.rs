@@ -1,6 +1,7 @@
 use std::ffi::CString;
 use std::io;
 
+use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_name};
 
 /// Names the calling thread, for the tools that list threads: the first 15 bytes of `name`.
@@ -19,7 +20,16 @@ pub fn pin_thread(cpus: &[usize]) -> io::Result<()> {
     for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
         set.set(*cpu);
     }
-    Ok(sched_setaffinity(None, &set)?)
+    sched_setaffinity(None, &set).map_err(|error| {
+        let cpus = cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match error {
+            Errno::INVAL => {
+                let why = format!("this process has no CPU of these numbers: {cpus}");
+                io::Error::new(io::ErrorKind::InvalidInput, why)
+            }
+            error => error.into(),
+        }
+    })
 }
 
 /// The CPUs that the calling thread may run on, in order.
@@ -59,7 +69,8 @@ mod tests {
             let last = *all.last().unwrap();
             pin_thread(&[last, CpuSet::MAX_CPU + 7]).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [last]);
-            assert!(pin_thread(&[]).is_err());
+            let error = pin_thread(&[CpuSet::MAX_CPU + 7, CpuSet::MAX_CPU + 8]).unwrap_err();
+            assert!(error.to_string().ends_with("1031, 1032"), "{error}");
             pin_thread(&all).unwrap();
             assert_eq!(allowed_cpus().unwrap(), all);
         })

@@ -30,7 +30,8 @@ fn a_load_with_a_length_ends_by_itself() {
 fn what_goes_wrong_is_told() {
     let mut load = Load::new(Work::Loops);
     load.cores = vec![100_000];
-    assert!(load.start().unwrap().stop().is_err());
+    let error = load.start().err().unwrap().to_string();
+    assert!(error.contains("no CPU of these numbers: 100000"), "{error}");
     let mut load = Load::new(Work::Disk);
     load.folder = Some("/does/not/exist".into());
     let error = load.start().unwrap().stop().unwrap_err().to_string();
