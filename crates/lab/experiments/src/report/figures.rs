@@ -23,7 +23,7 @@ pub(super) fn figure(part: &Part, spec: &PlotSpec) -> Option<Figure> {
     };
     let panels = groups.into_iter().map(|(title, records)| match spec.shows {
         Shows::Medians => medians(part, spec, title, &records),
-        Shows::Series => series(part, title, &records),
+        Shows::Series => series(part, spec, title, &records),
         Shows::TimeSlices => dots(title, &records, spec, "time slice (ms)", |one| &one.load),
         Shows::LossFree => dots(title, &records, spec, "without loss (ms)", |one| &one.loss_free),
     });
@@ -67,7 +67,7 @@ fn medians(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> 
 }
 
 /// What arrived over time in the first repeat of each contender, and what its cross traffic got.
-fn series(part: &Part, title: String, records: &[&Record]) -> Panel {
+fn series(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> Panel {
     let all: Vec<&Record> = part.records.iter().collect();
     let names = part.values(&all, Parameter::Contender);
     let setup = Setup::new(&part.experiment, part.quick);
@@ -83,8 +83,9 @@ fn series(part: &Part, title: String, records: &[&Record]) -> Panel {
             points.map(|(end, value)| Point::new(end, *value)).collect()
         };
         let cross = &first.series.cross_mbps;
-        let style = if cross.is_empty() { style } else { 0 };
-        let name = if cross.is_empty() { name.as_str() } else { "the transfer" };
+        // Where panels tell contenders apart, lines need not.
+        let alone = spec.panels == Some(Parameter::Contender) || !cross.is_empty();
+        let (name, style) = if alone { ("the transfer", 0) } else { (name.as_str(), style) };
         let trace = |name: &str, style, points| Series {
             name: name.into(),
             style,

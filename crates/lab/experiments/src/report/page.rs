@@ -294,7 +294,7 @@ h3{font-size:1rem;margin:1.2rem 0 .2rem}h3,.legend{width:0;min-width:100%}h3 spa
 figure{margin:0;max-width:100%;break-inside:avoid}
 .panels{display:flex;flex-wrap:wrap;gap:.5rem}
 .panels svg{flex:0 0 380px;width:380px;max-width:100%;height:auto}
-.legend{font-size:.9rem;display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;padding-left:1rem}
+.legend{font-size:.9rem;display:flex;flex-wrap:wrap;gap:.2rem 1.4rem;padding-left:1rem;box-sizing:border-box}
 .legend span{display:inline-flex;align-items:center;gap:.4rem}
 table{border-collapse:collapse;font-size:.9rem;margin:1rem 0}
 th,td{border:1px solid #bbb;padding:.3rem .6rem;text-align:left;vertical-align:top}
