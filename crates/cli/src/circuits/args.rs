@@ -125,6 +125,25 @@ pub struct WantArgs {
     /// Destination address of the traffic, by which the switch tells it from other traffic
     #[arg(long, value_name = "ADDR")]
     pub destination: Option<IpAddr>,
+    /// Again and again, at this local time, like 22:00
+    #[arg(long = "at", id = "at_hour", value_name = "HH:MM")]
+    #[arg(requires_all = ["zone", "count"], conflicts_with_all = ["start", "deadline"])]
+    pub at_hour: Option<String>,
+    /// Local time by which a recurring file must be there
+    #[arg(long = "by", value_name = "HH:MM", requires = "at_hour")]
+    pub by_hour: Option<String>,
+    /// Zone of these times, like Europe/Zurich
+    #[arg(long, value_name = "ZONE", requires = "at_hour")]
+    pub zone: Option<String>,
+    /// Days of the week, like mon,thu [default: every day]
+    #[arg(long, value_name = "DAY,...", value_delimiter = ',', requires = "at_hour")]
+    pub on: Vec<String>,
+    /// First day, like 2027-03-01 [default: today]
+    #[arg(long, value_name = "DAY", requires = "at_hour")]
+    pub first: Option<String>,
+    /// How many times
+    #[arg(long, value_name = "N", requires = "at_hour")]
+    pub count: Option<u32>,
 }
 
 /// `longhaul circuits plan`.
@@ -156,25 +175,6 @@ pub struct RequestArgs {
     /// Send again what may have been booked: the same key books once
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// Again and again, at this local time, like 22:00
-    #[arg(long = "at", id = "at_hour", value_name = "HH:MM")]
-    #[arg(requires_all = ["zone", "count"], conflicts_with_all = ["start", "deadline"])]
-    pub at_hour: Option<String>,
-    /// Local time by which a recurring file must be there
-    #[arg(long = "by", value_name = "HH:MM", requires = "at_hour")]
-    pub by_hour: Option<String>,
-    /// Zone of these times, like Europe/Zurich
-    #[arg(long, value_name = "ZONE", requires = "at_hour")]
-    pub zone: Option<String>,
-    /// Days of the week, like mon,thu [default: every day]
-    #[arg(long, value_name = "DAY,...", value_delimiter = ',', requires = "at_hour")]
-    pub on: Vec<String>,
-    /// First day, like 2027-03-01 [default: today]
-    #[arg(long, value_name = "DAY", requires = "at_hour")]
-    pub first: Option<String>,
-    /// How many times
-    #[arg(long, value_name = "N", requires = "at_hour")]
-    pub count: Option<u32>,
 }
 
 /// `longhaul circuits list`.
@@ -226,6 +226,10 @@ pub struct CancelArgs {
 pub struct AuditArgs {
     /// File or postgres:// URL that keeps the bookings; no service may use the file meanwhile
     pub store: String,
+    /// Folder of records that have left the store (`archive` of its configuration); may be given
+    /// several times. Without it, a log that was compacted is checked from there on
+    #[arg(long, value_name = "FOLDER")]
+    pub archive: Vec<PathBuf>,
 }
 
 /// `--policy`.

@@ -36,16 +36,6 @@ pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure
             if let Some(time) = args.hold_for {
                 request.hold_for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
             }
-            if let (Some(at), Some(zone), Some(count)) = (&args.at_hour, &args.zone, args.count) {
-                request.recurring = Some(Recurring {
-                    at: at.clone(),
-                    by: args.by_hour.clone(),
-                    time_zone: zone.clone(),
-                    on: args.on.clone(),
-                    first: args.first.clone(),
-                    count,
-                });
-            }
             again(|| client.book(&request, Some(&key)))
         }
     };
@@ -154,6 +144,16 @@ fn want(args: &WantArgs) -> Result<BookRequest, Failure> {
         }
         _ => return Err(Failure::usage("say --bytes of a file, or --time of a circuit")),
     }
+    if let (Some(at), Some(zone), Some(count)) = (&args.at_hour, &args.zone, args.count) {
+        request.recurring = Some(Recurring {
+            at: at.clone(),
+            by: args.by_hour.clone(),
+            time_zone: zone.clone(),
+            on: args.on.clone(),
+            first: args.first.clone(),
+            count,
+        });
+    }
     Ok(request)
 }
 
@@ -164,6 +164,12 @@ fn describe(preview: &Preview) -> String {
         out += &line;
         out.push('\n');
     };
+    for occurrence in &preview.occurrences {
+        say(match &occurrence.plan {
+            Some(plan) => show::span(plan.start, plan.finish),
+            None => format!("{}: no room", show::short(occurrence.start)),
+        });
+    }
     let Some(plan) = &preview.plan else {
         for other in &preview.alternatives {
             say(format!("  {}: {}", other.what, show::span(other.plan.start, other.plan.finish)));

@@ -1,10 +1,12 @@
 //! `longhaul circuits serve` and `longhaul circuits audit`.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul_circuits::ledger::audit;
+use longhaul_circuits::archive;
+use longhaul_circuits::ledger::{Ledger, Record, audit};
 use longhaul_circuits::server::{Doors, Server};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
@@ -125,12 +127,31 @@ pub(super) fn audit(args: &AuditArgs, output: &Output) -> Result<(), Failure> {
     };
     let mut store =
         store::open(&location, "audit", "").map_err(|error| failed(error.to_string()))?;
-    let records = store::read_all(store.as_mut()).map_err(|error| failed(error.to_string()))?;
-    let found = audit::verify(&records).map_err(|error| failed(error.to_string()))?;
+    let state = store.state().map_err(|error| failed(error.to_string()))?;
+    let state = state.map(|(_, text)| Ledger::from_snapshot(&text)).transpose();
+    let state = state.map_err(|error| failed(error.to_string()))?;
+    let mut records = BTreeMap::new();
+    for folder in &args.archive {
+        let found = archive::read(folder)
+            .map_err(|error| Failure::failed(format!("{}: {error}", folder.display())))?;
+        records.extend(found);
+    }
+    let kept = store::read_all(store.as_mut()).map_err(|error| failed(error.to_string()))?;
+    records.extend(kept.into_iter().map(|record| (record.seq, record)));
+    let records: Vec<Record> = records.into_values().collect();
+    let found =
+        audit::verify(&records, state.as_ref()).map_err(|error| failed(error.to_string()))?;
+    let since = match (&state, records.first()) {
+        (Some(state), first) if first.is_none_or(|first| first.seq > 1) => format!(
+            " since record {}, up to which the log was compacted (--archive checks those too),",
+            state.seq()
+        ),
+        _ => String::new(),
+    };
     let json = serde_json::to_value(&found)
         .map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
     output.result(&json, format!(
-        "{} records decide themselves again: {} bookings, {} refusals; at most {:.1} % of a link \
+        "{} records{since} decide themselves again: {} bookings, {} refusals; at most {:.1} % of a link \
          was held",
         found.records,
         found.booked,

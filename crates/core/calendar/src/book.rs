@@ -123,6 +123,17 @@ impl Book {
         self.bookings.iter().map(|(id, booking)| (*id, booking))
     }
 
+    /// The identifier of the next booking.
+    pub const fn next_id(&self) -> BookingId {
+        self.next
+    }
+
+    /// Leaves identifiers before `next` to bookings that have ended, as when a book is restored
+    /// without them.
+    pub fn skip_to(&mut self, next: BookingId) {
+        self.next = self.next.max(next);
+    }
+
     /// Number of bookings.
     pub fn len(&self) -> usize {
         self.bookings.len()

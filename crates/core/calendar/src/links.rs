@@ -134,6 +134,17 @@ impl LinkSet {
         })
     }
 
+    /// What a plan would leave if it were booked; `None` if not all of it is free.
+    pub fn beside(&self, plan: &Plan) -> Option<Self> {
+        let known = plan.path.links().iter().all(|link| self.profile(*link).is_some());
+        if !known || self.conflict(plan).is_some() {
+            return None;
+        }
+        let mut left = self.clone();
+        left.take(&plan.path, plan.vector.merged());
+        Some(left)
+    }
+
     /// Takes ranges that are known to be free on every link of the path.
     pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         self.change(Way::Take, path, ranges);

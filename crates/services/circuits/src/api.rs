@@ -263,6 +263,23 @@ pub struct Preview {
     pub alternatives: Vec<Alternative>,
     /// What is free on the links of the plan until it ends.
     pub availability: Vec<Availability>,
+    /// Each time of a recurring request, which is booked for all or for none. Plan, explanation,
+    /// alternatives and availability are then those of the first that is refused, or of the first;
+    /// there is no plan if one is refused, and no quote.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// One time of a recurring request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Occurrence {
+    /// When it may start.
+    pub start: Timestamp,
+    /// When its file must be there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    /// The plan beside those of the times before it, if there is room.
+    pub plan: Option<Plan>,
 }
 
 /// A plan that can be booked as it is as long as nobody takes it.
@@ -420,6 +437,11 @@ pub struct AuditRecord {
 pub struct Health {
     /// Whether it takes bookings.
     pub ready: bool,
+    /// Whether it stands by while another node leads. What follows is then what this node saw last.
+    pub standby: bool,
+    /// Where the leader is, if it is another and says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
     /// In words.
     pub status: String,
     /// Position of the log's last record.

@@ -10,6 +10,7 @@ mod apply;
 pub mod audit;
 mod decide;
 mod order;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -28,7 +29,7 @@ pub use self::order::{
 pub use self::usage::{Closed, Ending, Totals, price};
 
 /// What the ledger knows of an open booking beside what the calendar does.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// The project it belongs to.
     pub project: String,

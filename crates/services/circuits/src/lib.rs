@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod archive;
 pub mod bench;
 pub mod client;
 mod clock;

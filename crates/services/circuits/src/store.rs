@@ -31,6 +31,14 @@ pub trait Store: Send {
     /// Makes records durable, all or none.
     fn append(&mut self, records: &[Record]) -> Result<(), StoreError>;
 
+    /// The ledger's state that stands for the records that were taken out, with the position of
+    /// the last of them; `None` if all are there.
+    fn state(&mut self) -> Result<Option<(u64, String)>, StoreError>;
+
+    /// Puts `state` in the place of the records up to position `seq`. However it ends, either all
+    /// records are there or the state is, perhaps beside records that nobody needs.
+    fn compact(&mut self, seq: u64, state: &str) -> Result<(), StoreError>;
+
     /// Gives up the lead, so that others need not wait for the lease to end.
     fn resign(&mut self);
 }
@@ -95,17 +103,28 @@ pub fn open(location: &Location, node: &str, url: &str) -> Result<Box<dyn Store>
     })
 }
 
-/// All records of a store, in order.
+/// All records of a store, in order, from the first that its state does not stand for.
 pub fn read_all(store: &mut dyn Store) -> Result<Vec<Record>, StoreError> {
     let mut records: Vec<Record> = Vec::new();
+    let compacted = store.state()?.map_or(0, |(seq, _)| seq);
     loop {
-        let after = records.last().map_or(0, |record| record.seq);
+        let after = records.last().map_or(compacted, |record| record.seq);
         let page = store.read(after, PAGE)?;
         if page.is_empty() {
             return Ok(records);
         }
         records.extend(page);
     }
+}
+
+/// A position as databases have it.
+fn position(seq: u64) -> Result<i64, StoreError> {
+    i64::try_from(seq).map_err(|_| StoreError::Corrupt(format!("position {seq}")))
+}
+
+/// A state as it comes from a database.
+fn decode_state((seq, state): (i64, String)) -> (u64, String) {
+    (seq.unsigned_abs(), state)
 }
 
 /// A runtime for one connection, used from one thread.
@@ -127,10 +146,9 @@ fn encode(records: &[Record]) -> Result<String, StoreError> {
     }
     let mut rows = Vec::with_capacity(records.len());
     for record in records {
-        let number = |n: u64| i64::try_from(n).map_err(|_| StoreError::Corrupt(n.to_string()));
         rows.push(Row {
-            seq: number(record.seq)?,
-            tick: number(record.tick)?,
+            seq: position(record.seq)?,
+            tick: position(record.tick)?,
             project: &record.order.project,
             actor: &record.order.actor,
             order: &record.order,

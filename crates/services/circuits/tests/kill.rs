@@ -19,8 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use longhaul_circuits::api::{BookRequest, FileWant};
+use longhaul_circuits::archive;
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_circuits::ledger::{Event, Ledger, Outcome, Record, audit};
+use longhaul_circuits::service::config::Archive;
 use longhaul_circuits::store::{self, Location};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -33,7 +35,14 @@ type Told = Mutex<BTreeMap<String, (u64, u64)>>;
 fn nothing_acknowledged_is_lost_over_a_few_kills() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("book.db").display().to_string();
-    survive(&store, 6, 1);
+    survive(&store, None, 6, 1);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_while_the_log_is_compacted() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("book.db").display().to_string();
+    survive(&store, Some(&folder.path().join("archive")), 6, 4);
 }
 
 #[test]
@@ -41,19 +50,22 @@ fn nothing_acknowledged_is_lost_over_a_few_kills() {
 fn nothing_acknowledged_is_lost_over_a_hundred_kills() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("book.db").display().to_string();
-    survive(&store, 100, 2);
+    survive(&store, Some(&folder.path().join("archive")), 100, 2);
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_postgres() {
     match postgres::Server::start() {
-        Ok(server) => survive(&server.url(), 4, 3),
+        Ok(server) => {
+            let folder = tempfile::tempdir().unwrap();
+            survive(&server.url(), Some(folder.path()), 4, 3);
+        }
         Err(reason) => println!("skipped: {reason}"),
     }
 }
 
 /// Kills the service again and again while clients book, extend, release and cancel.
-fn survive(store: &str, kills: u32, seed: u64) {
+fn survive(store: &str, archive: Option<&Path>, kills: u32, seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let told = Told::default();
     let ended = Told::default();
@@ -66,7 +78,15 @@ fn survive(store: &str, kills: u32, seed: u64) {
             scope.spawn(move || load(number, told, ended, done, turns, url));
         }
         for _ in 0..kills {
-            let (mut child, address) = spawn(store);
+            if archive.is_some() {
+                // While it starts, when it compacts the log.
+                let mut child = spawn(store, archive);
+                std::thread::sleep(Duration::from_micros(random.next_u64() % 150_000));
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            let mut child = spawn(store, archive);
+            let address = address(&mut child);
             *url.lock().unwrap() = address;
             std::thread::sleep(Duration::from_micros(20_000 + random.next_u64() % 200_000));
             // SIGKILL, at whatever it is doing.
@@ -75,8 +95,9 @@ fn survive(store: &str, kills: u32, seed: u64) {
         }
         done.store(true, Ordering::Relaxed);
     });
-    let records = records(store);
-    check(&records, &told.into_inner().unwrap(), &ended.into_inner().unwrap());
+    let (records, state) = records(store, archive);
+    assert_eq!(state.is_some(), archive.is_some(), "an archive is used");
+    check(&records, state.as_ref(), &told.into_inner().unwrap(), &ended.into_inner().unwrap());
     println!("{kills} kills, {} requests, {} records", turns.into_inner(), records.len());
 }
 
@@ -136,14 +157,16 @@ fn request(random: &mut Xoshiro256PlusPlus) -> BookRequest {
     }
 }
 
-/// The log decides itself again and keeps capacity ([`audit::verify`]); every acknowledged booking
+/// The log decides itself again and keeps capacity ([`audit::verify`]), and leads to the state that
+/// stands for its beginning; every acknowledged booking
 /// is in it once, as told; what was acknowledged as released is.
 fn check(
     records: &[Record],
+    state: Option<&Ledger>,
     told: &BTreeMap<String, (u64, u64)>,
     ended: &BTreeMap<String, (u64, u64)>,
 ) {
-    let found = audit::verify(records).unwrap();
+    let found = audit::verify(records, state).unwrap();
     let ledger = Ledger::replay(records.to_vec()).unwrap().unwrap();
     let grid = ledger.grid().unwrap();
     let mut booked: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
@@ -176,22 +199,32 @@ fn check(
     println!("{} acknowledged, {} booked, peak {} ppm", told.len(), found.booked, found.peak_ppm);
 }
 
-fn records(store: &str) -> Vec<Record> {
+/// All records, those of the archive too, and the state that stands for these.
+fn records(store: &str, archive: Option<&Path>) -> (Vec<Record>, Option<Ledger>) {
     let location = match store.contains("://") {
         true => Location::Postgres { url: store.into(), lease: Duration::ZERO },
         false => Location::Sqlite { path: Path::new(store).into(), max_bytes: None },
     };
     let mut store = store::open(&location, "checker", "").unwrap();
-    store::read_all(store.as_mut()).unwrap()
+    let state = store.state().unwrap().map(|(_, text)| Ledger::from_snapshot(&text).unwrap());
+    let mut records = archive.map(|folder| archive::read(folder).unwrap()).unwrap_or_default();
+    let kept = store::read_all(store.as_mut()).unwrap();
+    records.extend(kept.into_iter().map(|record| (record.seq, record)));
+    (records.into_values().collect(), state)
 }
 
-/// Starts this program again as a service; returns it and where it listens.
-fn spawn(store: &str) -> (Child, String) {
+/// Starts this program again as a service.
+fn spawn(store: &str, archive: Option<&Path>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "the_service_that_is_killed", "--ignored", "--nocapture"]);
     // It ends when its input does, should this program fail.
     command.env(STORE, store).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    command.envs(archive.map(|folder| (ARCHIVE, folder)));
+    command.spawn().unwrap()
+}
+
+/// Where a service that was started listens.
+fn address(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let address = loop {
         let line = lines.next().expect("the service says where it listens").unwrap();
@@ -201,7 +234,7 @@ fn spawn(store: &str) -> (Child, String) {
     };
     // What it says later is read, so that it never waits for us.
     std::thread::spawn(move || lines.for_each(drop));
-    (child, address)
+    address
 }
 
 /// No test: what [`spawn`] starts.
@@ -212,6 +245,8 @@ fn the_service_that_is_killed() {
     let mut config = site::config(&store);
     // A killed leader cannot resign; the same node goes on at once.
     config.node = "the only one".into();
+    config.archive =
+        std::env::var_os(ARCHIVE).map(|folder| Archive { folder: folder.into(), after: 20 });
     let site = Site::start(config);
     println!("\n{LISTENING}{}", site.url());
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
@@ -219,4 +254,5 @@ fn the_service_that_is_killed() {
 
 const CLIENTS: u64 = 6;
 const STORE: &str = "LONGHAUL_TEST_STORE";
+const ARCHIVE: &str = "LONGHAUL_TEST_ARCHIVE";
 const LISTENING: &str = "listening at ";

@@ -221,8 +221,34 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
         });
         request
     };
+    let preview = client.plan(&nightly("Europe/Zurich", 5)).unwrap();
+    assert!(client.list(true, None).unwrap().bookings.is_empty(), "a plan books nothing");
+    assert!(preview.quote.is_none() && preview.plan == preview.occurrences[0].plan);
     let made = client.book(&nightly("Europe/Zurich", 5), None).unwrap().bookings;
     assert_eq!(made.len(), 5);
+    for (booking, planned) in made.iter().zip(&preview.occurrences) {
+        let plan = planned.plan.as_ref().unwrap();
+        assert_eq!((booking.start, booking.finish), (plan.start, plan.finish));
+        assert!(plan.finish <= planned.deadline.unwrap());
+    }
+    // What is booked now leaves the third night no room for as much again as a night carries.
+    let mut full = nightly("Europe/Zurich", 3);
+    full.links = Some(vec!["a-b".into()]);
+    (full.from, full.to) = (None, None);
+    let (from, by) = (preview.occurrences[2].start, preview.occurrences[2].deadline.unwrap());
+    let mut block = file(40 * GB, 10 * GBPS);
+    (block.links, block.from, block.to) = (full.links.clone(), None, None);
+    block.start = Some(from);
+    let night = by.duration_since(from).as_secs() as u64;
+    block.file.as_mut().unwrap().bytes = night * 10 * GBPS / 8 - 45 * GB;
+    client.book(&block, None).unwrap();
+    let refused = client.plan(&full).unwrap();
+    let room: Vec<bool> = refused.occurrences.iter().map(|o| o.plan.is_some()).collect();
+    assert_eq!(room, [true, true, false]);
+    assert!(refused.plan.is_none() && refused.explanation.summary.contains("it is refused"));
+    assert_eq!(problem(client.book(&full, None)).status, 409);
+    let last = client.list(false, None).unwrap().bookings.pop().unwrap();
+    client.cancel(last.id).unwrap();
     assert!(made.iter().all(|booking| booking.series == Some(made[0].id)));
     let calendar = format!("/v1/calendar.ics?token={}", site::token(VIEWER));
     let (status, head, body) = send(&site, "GET", &calendar, OPERATOR, "");
@@ -465,5 +491,5 @@ fn checked(path: &std::path::Path) {
     let location = store::Location::Sqlite { path: path.into(), max_bytes: None };
     let mut store = store::open(&location, "checker", "").unwrap();
     let records = store::read_all(store.as_mut()).unwrap();
-    audit::verify(&records).unwrap();
+    audit::verify(&records, None).unwrap();
 }

@@ -87,7 +87,7 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     client.book(&file("more"), None).unwrap();
     drop(site);
     let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
-    let found = audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+    let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
     assert_eq!(found.booked as usize, kept.len() + 1);
 }
 
@@ -129,7 +129,7 @@ fn a_clock_that_was_set_back_does_not_undo_what_has_passed() {
     assert!(site.client(ASTRO).show(made.id).is_ok());
     drop(site);
     let mut store = store::open(&sqlite(&path, None), "n", "").unwrap();
-    audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+    audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
 }
 
 #[test]
@@ -203,6 +203,18 @@ fn two_nodes_share_a_database_and_one_leads() {
     let refused = problem(second.client(ASTRO).book(&kept, Some("key")));
     assert_eq!((refused.status, refused.kind.as_str()), (503, "urn:longhaul:circuits:not-leader"));
     assert_eq!(refused.leader.as_deref(), Some("http://first.example"));
+    let health = second.client(ASTRO).health().unwrap();
+    assert!(health.standby && !health.ready, "{health:?}");
+    assert_eq!(health.leader.as_deref(), Some("http://first.example"));
+    let metrics =
+        |site: &Site| site.service.metrics().text(&site.service.view(), &site.service.status());
+    let (leads, waits) = (metrics(&first), metrics(&second));
+    for (text, expected) in [(&leads, "ready 1"), (&leads, "standby 0"), (&waits, "ready 0")] {
+        assert!(text.contains(&format!("longhaul_circuits_{expected}\n")), "{text}");
+    }
+    assert!(waits.contains("longhaul_circuits_standby 1\n"), "{waits}");
+    assert!(leads.contains("open_bookings 1\n") && leads.contains("link_booked_ratio{"));
+    assert!(!waits.contains("open_bookings") && !waits.contains("link_booked_ratio"));
     // Longer than the lease: a leader with nothing to do goes on leading.
     std::thread::sleep(Duration::from_millis(1500));
     assert!(first.client(ASTRO).health().unwrap().ready);
@@ -237,5 +249,5 @@ fn two_nodes_share_a_database_and_one_leads() {
     drop(second);
     let location = Location::Postgres { url: server.url(), lease: Duration::ZERO };
     let mut store = store::open(&location, "checker", "").unwrap();
-    audit::verify(&store::read_all(store.as_mut()).unwrap()).unwrap();
+    audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
 }

@@ -72,6 +72,20 @@ fn contract(open: &dyn Fn(&str) -> Opened) {
     assert_eq!(store::read_all(store.as_mut()).unwrap(), records(1..=1501));
     assert!(store.lead().unwrap() > first, "each leader has an epoch of its own");
     store.append(&records(1502..=1502)).unwrap();
+
+    // A state stands for the records before it, and a later one for more of them.
+    assert_eq!(store.state().unwrap(), None);
+    store.compact(1000, "up to \"1000\"").unwrap();
+    assert_eq!(store.state().unwrap(), Some((1000, "up to \"1000\"".into())));
+    assert_eq!(store::read_all(store.as_mut()).unwrap(), records(1001..=1502));
+    assert_eq!(store.read(0, 1).unwrap(), [record(1001)]);
+    store.compact(1499, "more").unwrap();
+    drop(store);
+    let mut store = open("one").unwrap();
+    assert!(matches!(store.compact(1502, "of a stranger"), Err(StoreError::Fenced)));
+    assert_eq!(store.state().unwrap(), Some((1499, "more".into())));
+    assert_eq!(store::read_all(store.as_mut()).unwrap(), records(1500..=1502));
+    store.lead().unwrap();
     store.resign();
 }
 

@@ -183,7 +183,7 @@ impl Ledger {
         Ok(whole)
     }
 
-    fn restore(&mut self, id: Id, place: &Place) -> Result<(), String> {
+    pub(super) fn restore(&mut self, id: Id, place: &Place) -> Result<(), String> {
         let booking = Booking {
             request: place.request.into(),
             path: place.path.path().ok_or("its path is none")?,

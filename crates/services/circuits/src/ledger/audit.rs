@@ -24,17 +24,22 @@ pub struct Summary {
 /// Replays a log twice: once by applying its events, once by deciding its orders anew. Both must
 /// agree with the log and with each other, and no link may have carried more than it can.
 ///
+/// `state` is the ledger kept for records that the log no longer has. Records that begin before it
+/// must lead to it; if they follow it, they are replayed from there on.
+///
 /// # Errors
 /// The first record that contradicts the others.
-pub fn verify(records: &[Record]) -> Result<Summary, Corrupt> {
-    let mut summary = Summary::default();
-    let Some(first) = records.first() else { return Ok(summary) };
-    let mut applied = Ledger::founded(first)?;
+pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Corrupt> {
+    let mut summary = Summary { records: records.len() as u64, ..Summary::default() };
+    let (mut applied, rest) = match (records, state) {
+        ([], _) => return Ok(summary),
+        ([first, ..], Some(state)) if first.seq == state.seq() + 1 => (state.clone(), records),
+        ([first, rest @ ..], _) => (Ledger::founded(first)?, rest),
+    };
     let mut decided = applied.clone();
     let mut held = BTreeMap::new();
     let mut keys = BTreeMap::new();
-    summary.records = records.len() as u64;
-    for record in &records[1..] {
+    for record in rest {
         let wrong = |why: String| Corrupt::new(record.seq, why);
         let ended = applied.apply(record)?;
         note(&applied, ended, &mut held);
@@ -64,10 +69,12 @@ pub fn verify(records: &[Record]) -> Result<Summary, Corrupt> {
                 }
             }
         }
+        if state.is_some_and(|state| state.seq() == record.seq && !state.same(&applied)) {
+            return Err(wrong("the state that was kept after it is another".into()));
+        }
     }
     if !applied.same(&decided) {
-        let last = records.len() as u64;
-        return Err(Corrupt::new(last, "events and orders lead to different ledgers"));
+        return Err(Corrupt::new(applied.seq(), "events and orders lead to different ledgers"));
     }
     for (id, _, booking) in applied.iter() {
         held.insert(id, (Route::of(&booking.path), Ranges::of(&booking.vector)));

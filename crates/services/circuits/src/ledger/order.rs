@@ -558,7 +558,7 @@ pub enum Outcome {
 }
 
 /// One line of the log: an order, when it was decided and what came of it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// Position in the log, from 1.
     pub seq: u64,

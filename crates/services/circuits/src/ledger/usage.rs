@@ -41,7 +41,7 @@ impl Ending {
 }
 
 /// A booking that ended, and what it used.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Closed {
     /// Who it belonged to.
     pub entry: Entry,
@@ -92,7 +92,7 @@ impl Closed {
 }
 
 /// What a project has used in all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Totals {
     /// Bookings that ended.
     pub bookings: u64,

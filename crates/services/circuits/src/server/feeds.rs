@@ -186,12 +186,12 @@ pub(super) async fn calendar(
     Ok(([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], text).into_response())
 }
 
-/// Metrics for Prometheus; need no token.
+/// Metrics for Prometheus; need no token. A node that stands by tells of itself only.
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, content_type = "text/plain", body = String)), security(()))]
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
-    let ready = site.service.status().ready;
-    let text = site.service.metrics().text(&site.service.view(), ready);
+    let status = site.service.status();
+    let text = site.service.metrics().text(&site.service.view(), &status);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

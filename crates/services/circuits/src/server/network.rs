@@ -26,6 +26,8 @@ pub(super) async fn health(State(site): State<Site>) -> (StatusCode, Json<Health
     let view = site.service.view();
     let health = Health {
         ready: status.ready,
+        standby: status.standby,
+        leader: status.leader,
         status: status.text,
         seq: view.seq,
         now: translate::timestamp(&view, view.now()),

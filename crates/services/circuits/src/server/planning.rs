@@ -14,7 +14,9 @@ use super::bookings::unknown;
 use super::input::{Body, Which};
 use super::problem::Failure;
 use super::{Site, translate};
-use crate::api::{self, Availability, BookRequest, Explanation, Preview, Problem, Quote};
+use crate::api::{
+    self, Availability, BookRequest, Explanation, Occurrence, Preview, Problem, Quote,
+};
 use crate::ledger::{Ask, Command, Note, Ranges, Refusal, Route};
 use crate::service::View;
 
@@ -30,7 +32,8 @@ pub(crate) struct Quoted {
     note: Note,
 }
 
-/// What would come of a request: plan, quote, explanation, alternatives, what is free.
+/// What would come of a request: plan, quote, explanation, alternatives, what is free; of a
+/// recurring one, each of its times.
 #[utoipa::path(post, path = "/v1/plan", request_body = BookRequest, responses(
     (status = 200, body = Preview),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -39,12 +42,13 @@ pub(super) async fn plan(
     caller: Caller,
     Body { value, .. }: Body<BookRequest>,
 ) -> Result<Json<Preview>, Failure> {
-    if value.recurring.is_some() {
-        return Err(Failure::invalid("recurring: a plan is for one occurrence; book it to try"));
-    }
     // The snapshot is cheap; nobody waits for what follows.
     let view = site.service.view().without_bookings();
     let mut asked = translate::request(&view, &value)?;
+    let paths = paths(&asked.paths);
+    if value.recurring.is_some() {
+        return series(view, &asked.requests, &paths).map(Json);
+    }
     let Some(ask) = asked.requests.pop() else { return Err(Failure::invalid("no request")) };
     // A quote must not begin before it can be taken.
     let good = view.grid.ticks(site.service.config().quote);
@@ -57,25 +61,9 @@ pub(super) async fn plan(
             Ask::Hold { earliest: earliest.max(until), duration, min_rate, max_rate, latest_start }
         }
     };
-    let (request, paths) = (Request::from(ask), paths(&asked.paths));
-    let explanation = explanation(&view, &view.capacity, &request, &paths)
-        .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
+    let request = Request::from(ask);
     let best = view.capacity.plan(&request, &paths).ok();
-    let mut preview = Preview {
-        plan: best
-            .as_ref()
-            .map(|plan| translate::plan(&view, &Route::of(&plan.path), &plan.vector)),
-        quote: None,
-        explanation,
-        alternatives: alternatives(&view, &request, &paths, best.as_ref()),
-        availability: Vec::new(),
-    };
-    let shown = best.as_ref().map_or(paths.first(), |plan| Some(&plan.path));
-    let until_shown = best.as_ref().map_or(until, |plan| plan.finish());
-    for link in shown.iter().flat_map(|path| path.links()) {
-        let free = availability(&view, *link, request.earliest(), until_shown.max(until + 1));
-        preview.availability.extend(free);
-    }
+    let mut preview = preview(&view, &request, &paths, best.as_ref())?;
     if let Some(plan) = best {
         let quoted = Quoted {
             project: caller.project.clone(),
@@ -89,6 +77,73 @@ pub(super) async fn plan(
         preview.quote = Some(Quote { id, valid_until: translate::timestamp(&view, until) });
     }
     Ok(Json(preview))
+}
+
+/// What would come of a recurring request: each of its times is planned beside those before it, as
+/// they would be booked.
+fn series(mut view: View, asks: &[Ask], paths: &[Path]) -> Result<Preview, Failure> {
+    let mut occurrences = Vec::with_capacity(asks.len());
+    // The first that is refused, or else the first, with the capacity that it found.
+    let mut shown = None;
+    let mut refused = false;
+    for (index, ask) in asks.iter().enumerate() {
+        let request = Request::from(ask.at_once(view.now()));
+        let best = match view.capacity.plan(&request, paths) {
+            Ok(plan) => Some(plan),
+            Err(PlanError::NoRoom) => None,
+            Err(error) => return Err(Failure::refused(&view, &Refusal::of_plan(error, index))),
+        };
+        let deadline = match request {
+            Request::File(file) => file.deadline,
+            Request::Hold(_) => None,
+        };
+        occurrences.push(Occurrence {
+            start: translate::timestamp(&view, request.earliest()),
+            deadline: deadline.map(|by| translate::timestamp(&view, by)),
+            plan: best.as_ref().map(|plan| shown_plan(&view, plan)),
+        });
+        if index == 0 || (best.is_none() && !refused) {
+            refused = best.is_none();
+            shown = Some((request, view.capacity.clone(), best.clone()));
+        }
+        if let Some(left) = best.and_then(|plan| view.capacity.beside(&plan)) {
+            view.capacity = left;
+        }
+    }
+    let Some((request, capacity, best)) = shown else {
+        return Err(Failure::invalid("recurring: it never comes"));
+    };
+    view.capacity = capacity;
+    let mut preview = preview(&view, &request, paths, best.as_ref())?;
+    preview.occurrences = occurrences;
+    Ok(preview)
+}
+
+/// All of a preview but its quote; `best` is what was planned.
+fn preview(
+    view: &View,
+    request: &Request,
+    paths: &[Path],
+    best: Option<&longhaul_calendar::Plan>,
+) -> Result<Preview, Failure> {
+    let explanation = explanation(view, &view.capacity, request, paths)
+        .map_err(|error| Failure::refused(view, &Refusal::of_plan(error, 0)))?;
+    let shown = best.map_or(paths.first(), |plan| Some(&plan.path));
+    let from = request.earliest();
+    let until = best.map_or(from, |plan| plan.finish()).max(from + 1);
+    let links = shown.iter().flat_map(|path| path.links());
+    Ok(Preview {
+        plan: best.map(|plan| shown_plan(view, plan)),
+        quote: None,
+        explanation,
+        alternatives: alternatives(view, request, paths, best),
+        availability: links.filter_map(|link| availability(view, *link, from, until)).collect(),
+        occurrences: Vec::new(),
+    })
+}
+
+fn shown_plan(view: &View, plan: &longhaul_calendar::Plan) -> api::Plan {
+    translate::plan(view, &Route::of(&plan.path), &plan.vector)
 }
 
 /// Explains why a booking does not finish sooner.
@@ -289,7 +344,7 @@ fn alternatives(
     for (what, request, paths) in ways {
         let Ok(plan) = view.capacity.plan(&request, paths) else { continue };
         if best.is_none_or(|best| *best != plan) {
-            let shown = translate::plan(view, &Route::of(&plan.path), &plan.vector);
+            let shown = shown_plan(view, &plan);
             found.push((plan.finish(), api::Alternative { what, plan: shown }));
         }
     }

@@ -33,6 +33,17 @@ pub struct Config {
     pub quote: Duration,
     /// Currency of prices.
     pub currency: String,
+    /// Where records go that the store need not keep; without it, the store keeps all.
+    pub archive: Option<Archive>,
+}
+
+/// When records leave the store, and for where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archive {
+    /// The folder.
+    pub folder: PathBuf,
+    /// They leave when a node takes the lead and there are at least so many.
+    pub after: u64,
 }
 
 /// What carries the bookings of a link out.
@@ -126,6 +137,9 @@ impl Config {
 struct File {
     store: Option<String>,
     store_max_bytes: Option<u64>,
+    archive: Option<PathBuf>,
+    #[serde(default = "default_archive_after")]
+    archive_after: u64,
     #[serde(default = "default_lease")]
     lease: String,
     node: Option<String>,
@@ -242,8 +256,10 @@ impl File {
             let FileAccess { token_file, project, role } = entry;
             access.push(Access { token_file, project, role });
         }
+        let archive = self.archive.map(|folder| Archive { folder, after: self.archive_after });
         Ok(Config {
             store,
+            archive,
             node: self.node.unwrap_or_else(node),
             url: self.url,
             rules,
@@ -391,6 +407,10 @@ pub fn time(name: &str, text: &str) -> Result<Duration, String> {
 fn node() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{name}:{}", std::process::id())
+}
+
+fn default_archive_after() -> u64 {
+    100_000
 }
 
 fn default_lease() -> String {

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use super::Notice;
 use super::clock_from;
-use super::config::Config;
+use super::config::{Archive, Config};
 use super::scheduler::{Leading, own};
+use crate::archive;
 use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Outcome, Record, Refusal};
 use crate::store::{Store, StoreError};
 
@@ -12,6 +14,7 @@ pub(super) enum Failure {
     Store(StoreError),
     Log(Corrupt),
     Config(String),
+    Archive(String, std::io::Error),
 }
 
 impl fmt::Display for Failure {
@@ -20,6 +23,7 @@ impl fmt::Display for Failure {
             Self::Store(error) => error.fmt(f),
             Self::Log(error) => error.fmt(f),
             Self::Config(error) => f.write_str(error),
+            Self::Archive(folder, error) => write!(f, "{folder}: {error}"),
         }
     }
 }
@@ -37,9 +41,14 @@ impl From<Corrupt> for Failure {
 }
 
 /// Takes the lead of a store and rebuilds its ledger.
-pub(super) fn take(store: &mut dyn Store, config: &Config) -> Result<Leading, Failure> {
+pub(super) fn take(
+    store: &mut dyn Store,
+    config: &Config,
+    notice: &Notice,
+) -> Result<Leading, Failure> {
     store.lead()?;
-    let mut ledger: Option<Ledger> = None;
+    let mut ledger = store.state()?.map(|(_, state)| Ledger::from_snapshot(&state)).transpose()?;
+    let compacted = ledger.as_ref().map_or(0, Ledger::seq);
     loop {
         let page = store.read(ledger.as_ref().map_or(0, Ledger::seq), PAGE)?;
         if page.is_empty() {
@@ -64,9 +73,35 @@ pub(super) fn take(store: &mut dyn Store, config: &Config) -> Result<Leading, Fa
             ledger.rules()
         )));
     }
+    if let Some(archive) = &config.archive
+        && ledger.seq() - compacted >= archive.after
+    {
+        match compact(store, &ledger, compacted, archive) {
+            Err(Failure::Store(StoreError::Fenced)) => return Err(StoreError::Fenced.into()),
+            // With its records the store is as good; the next leader tries again.
+            Err(failure) => notice(&format!("the log was not compacted: {failure}")),
+            Ok(()) => {}
+        }
+    }
     let clock = clock_from(ledger.now(), config.rules.tick_nanos);
     settle(&mut ledger, store, config, clock.nanos() / config.rules.tick_nanos)?;
     Ok(Leading { ledger, clock })
+}
+
+/// Has the ledger's state stand for the records after `from`, which go to the archive first.
+fn compact(store: &mut dyn Store, ledger: &Ledger, from: u64, to: &Archive) -> Result<(), Failure> {
+    let failed = |error| Failure::Archive(to.folder.display().to_string(), error);
+    let mut file = archive::Archive::begin(&to.folder).map_err(failed)?;
+    let mut after = from;
+    while after < ledger.seq() {
+        let page = store.read(after, PAGE)?;
+        let Some(last) = page.last() else { break };
+        after = last.seq;
+        page.iter().try_for_each(|record| file.add(record)).map_err(failed)?;
+    }
+    file.finish().map_err(failed)?;
+    store.compact(ledger.seq(), &ledger.snapshot()?)?;
+    Ok(())
 }
 
 fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, Failure> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_calendar::{Capacity, Request};
 
+use super::Status;
 use super::view::View;
 use crate::ledger::{Event, Ledger, Outcome, Record};
 
@@ -102,57 +103,94 @@ impl Metrics {
         }
     }
 
-    /// The text that Prometheus reads.
-    pub fn text(&self, view: &View, ready: bool) -> String {
+    /// The text that Prometheus reads. What is booked is the leader's to say: a node that stands by
+    /// leaves it out, so that sums over nodes count it once.
+    pub fn text(&self, view: &View, status: &Status) -> String {
         let mut out = String::new();
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut one = |name: &str, kind: &str, help: &str, value: f64| {
-            let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-        };
-        let seconds = |counter: &AtomicU64| count(counter) as f64 / 1e9;
-        let (accepted, refused) = (count(&self.accepted) as f64, count(&self.refused) as f64);
-        let used: u64 = view.totals.values().map(|t| t.used_bytes).sum();
-        let returned: u64 = view.totals.values().map(|t| t.returned_bytes).sum();
-        let ahead = view.clock.ahead_of_wall() as f64 / 1e9;
-        one(&metric("ready"), "gauge", "Whether bookings are taken.", f64::from(u8::from(ready)));
-        one(&metric("accepted_total"), "counter", "Orders carried out.", accepted);
-        one(&metric("refused_total"), "counter", "Orders refused.", refused);
-        let failures = count(&self.store_failures) as f64;
-        one(&metric("store_failures_total"), "counter", "Groups that were not kept.", failures);
-        let failures = count(&self.driver_failures) as f64;
-        one(&metric("driver_failures_total"), "counter", "Switches that failed.", failures);
-        let records = count(&self.commit_records) as f64;
-        one(&metric("records_total"), "counter", "Records made durable.", records);
-        one(
-            &metric("open_bookings"),
-            "gauge",
-            "Bookings to come or begun.",
-            view.open.len() as f64,
-        );
-        one(&metric("log_records"), "gauge", "Position of the log's last record.", view.seq as f64);
-        let help = "Time from requested start to planned finish of booked files.";
-        one(&metric("planned_seconds_total"), "counter", help, seconds(&self.planned));
-        let help = "The same on idle links; the gap to the ideal is the difference.";
-        one(&metric("ideal_seconds_total"), "counter", help, seconds(&self.ideal));
-        one(&metric("used_bytes_total"), "counter", "Bytes that ended bookings held.", used as f64);
-        let help = "Bytes that ended bookings gave back: margin that was not needed.";
-        one(&metric("returned_bytes_total"), "counter", help, returned as f64);
-        one(&metric("clock_ahead_seconds"), "gauge", "Service time less wall time.", ahead);
-        let help = "From request to answer.";
-        self.requests.write(&mut out, &metric("request_seconds"), help);
-        let help = "From a boundary to the end of its switch.";
-        self.switches.write(&mut out, &metric("switch_seconds"), help);
-        self.commits.write(&mut out, &metric("commit_seconds"), "Deciding and keeping a group.");
-        let name = metric("link_booked_ratio");
-        let _ = writeln!(out, "# HELP {name} Part of the link booked now.\n# TYPE {name} gauge");
-        let now = view.now();
-        for (spec, profile) in view.links.iter().zip(view.capacity.profiles()) {
-            let free = f64::from(profile.free_at(now.max(profile.floor())));
-            let booked = 1.0 - free / f64::from(spec.capacity.max(1));
-            let _ = writeln!(out, "{name}{{link=\"{}\"}} {booked}", spec.name);
+        self.of_node(&mut out, status);
+        if !status.standby {
+            of_book(&mut out, view);
         }
         out
     }
+
+    /// What this node has done since it started.
+    fn of_node(&self, out: &mut String, status: &Status) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let seconds = |counter: &AtomicU64| count(counter) / 1e9;
+        let flag = |set: bool| f64::from(u8::from(set));
+        for (name, kind, help, value) in [
+            ("ready", "gauge", "Whether bookings are taken.", flag(status.ready)),
+            ("standby", "gauge", "Whether another node leads.", flag(status.standby)),
+            ("accepted_total", "counter", "Orders carried out.", count(&self.accepted)),
+            ("refused_total", "counter", "Orders refused.", count(&self.refused)),
+            (
+                "store_failures_total",
+                "counter",
+                "Groups that were not kept.",
+                count(&self.store_failures),
+            ),
+            (
+                "driver_failures_total",
+                "counter",
+                "Switches that failed.",
+                count(&self.driver_failures),
+            ),
+            ("records_total", "counter", "Records made durable.", count(&self.commit_records)),
+            (
+                "planned_seconds_total",
+                "counter",
+                "Time from requested start to planned finish of booked files.",
+                seconds(&self.planned),
+            ),
+            (
+                "ideal_seconds_total",
+                "counter",
+                "The same on idle links; the gap to the ideal is the difference.",
+                seconds(&self.ideal),
+            ),
+        ] {
+            one(out, name, kind, help, value);
+        }
+        self.requests.write(out, &metric("request_seconds"), "From request to answer.");
+        let help = "From a boundary to the end of its switch.";
+        self.switches.write(out, &metric("switch_seconds"), help);
+        self.commits.write(out, &metric("commit_seconds"), "Deciding and keeping a group.");
+    }
+}
+
+/// What is booked.
+fn of_book(out: &mut String, view: &View) {
+    let used: u64 = view.totals.values().map(|t| t.used_bytes).sum();
+    let returned: u64 = view.totals.values().map(|t| t.returned_bytes).sum();
+    let ahead = view.clock.ahead_of_wall() as f64 / 1e9;
+    for (name, kind, help, value) in [
+        ("open_bookings", "gauge", "Bookings to come or begun.", view.open.len() as f64),
+        ("log_records", "gauge", "Position of the log's last record.", view.seq as f64),
+        ("used_bytes_total", "counter", "Bytes that ended bookings held.", used as f64),
+        (
+            "returned_bytes_total",
+            "counter",
+            "Bytes that ended bookings gave back: margin that was not needed.",
+            returned as f64,
+        ),
+        ("clock_ahead_seconds", "gauge", "Service time less wall time.", ahead),
+    ] {
+        one(out, name, kind, help, value);
+    }
+    let name = metric("link_booked_ratio");
+    let _ = writeln!(out, "# HELP {name} Part of the link booked now.\n# TYPE {name} gauge");
+    let now = view.now();
+    for (spec, profile) in view.links.iter().zip(view.capacity.profiles()) {
+        let free = f64::from(profile.free_at(now.max(profile.floor())));
+        let booked = 1.0 - free / f64::from(spec.capacity.max(1));
+        let _ = writeln!(out, "{name}{{link=\"{}\"}} {booked}", spec.name);
+    }
+}
+
+fn one(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    let name = metric(name);
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
 }
 
 fn metric(name: &str) -> String {

@@ -53,14 +53,14 @@ impl Scheduler {
             retry,
             renewed: now,
         };
-        match lead::take(this.store.as_mut(), &this.shared.config) {
+        match lead::take(this.store.as_mut(), &this.shared.config, &this.shared.notice) {
             Ok(leading) => this.begin(leading),
             Err(lead::Failure::Store(StoreError::Led { node, url })) => this.follow(&node, url),
             Err(lead::Failure::Store(error)) => {
                 return Err(StartError::Store { place: this.shared.config.place(), error });
             }
             Err(lead::Failure::Log(error)) => return Err(error.into()),
-            Err(lead::Failure::Config(error)) => return Err(StartError::Config(error)),
+            Err(failure) => return Err(StartError::Config(failure.to_string())),
         }
         Ok(this)
     }
@@ -191,7 +191,7 @@ impl Scheduler {
     }
 
     fn try_to_lead(&mut self) {
-        match lead::take(self.store.as_mut(), &self.shared.config) {
+        match lead::take(self.store.as_mut(), &self.shared.config, &self.shared.notice) {
             Ok(leading) => self.begin(leading),
             Err(lead::Failure::Store(StoreError::Led { node, url })) => self.follow(&node, url),
             Err(failure) => {

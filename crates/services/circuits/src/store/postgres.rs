@@ -5,7 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 use tokio::runtime::Runtime;
 
-use super::{Store, StoreError, decode, encode, explain, runtime};
+use super::{Store, StoreError, decode, decode_state, encode, explain, position, runtime};
 use crate::ledger::Record;
 
 /// A store that several nodes share: one leads, the others wait for its lease to end.
@@ -50,9 +50,10 @@ impl Postgres {
         if self.connection.is_none() {
             let opened = self.runtime.block_on(tokio_timeout(async {
                 let mut connection = PgConnection::connect_with(&self.options).await?;
-                let exists: bool = sqlx::query_scalar("SELECT to_regclass('leader') IS NOT NULL")
-                    .fetch_one(&mut connection)
-                    .await?;
+                let exists: bool =
+                    sqlx::query_scalar("SELECT to_regclass('compacted') IS NOT NULL")
+                        .fetch_one(&mut connection)
+                        .await?;
                 if !exists {
                     sqlx::raw_sql(SCHEMA).execute(&mut connection).await?;
                 }
@@ -134,6 +135,36 @@ impl Store for Postgres {
         if led { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
+    fn state(&mut self) -> Result<Option<(u64, String)>, StoreError> {
+        let found =
+            self.with(async |connection| sqlx::query_as(STATE).fetch_optional(connection).await)?;
+        Ok(found.map(decode_state))
+    }
+
+    fn compact(&mut self, seq: u64, state: &str) -> Result<(), StoreError> {
+        let (lease, epoch, seq) = (self.lease, self.epoch, position(seq)?);
+        // A part at a time, so that none takes longer than the database is waited for; the state
+        // stands for them from the first part on.
+        let mut gone = 1;
+        while gone > 0 {
+            let led = self.with(async |connection| {
+                let mut transaction = connection.begin().await?;
+                let renew = sqlx::query(RENEW).bind(epoch).bind(lease);
+                if renew.execute(&mut *transaction).await?.rows_affected() != 1 {
+                    return Ok(None);
+                }
+                let keep = sqlx::query(KEEP).bind(seq).bind(state);
+                keep.execute(&mut *transaction).await?;
+                let forget = sqlx::query(FORGET).bind(seq).bind(PART);
+                let gone = forget.execute(&mut *transaction).await?.rows_affected();
+                transaction.commit().await?;
+                Ok(Some(gone))
+            })?;
+            gone = led.ok_or(StoreError::Fenced)?;
+        }
+        Ok(())
+    }
+
     fn resign(&mut self) {
         let epoch = self.epoch;
         // If this fails, the lease ends by itself.
@@ -180,6 +211,11 @@ CREATE TABLE IF NOT EXISTS leader (
     expires timestamptz NOT NULL
 );
 INSERT INTO leader VALUES (1, 0, '', '', '-infinity') ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS compacted (
+    id int PRIMARY KEY CHECK (id = 1),
+    seq bigint NOT NULL,
+    state text NOT NULL
+);
 COMMIT;
 ";
 const LEAD: &str = "
@@ -188,6 +224,16 @@ UPDATE leader SET epoch = epoch + 1, node = $1, url = $2,
 WHERE expires < now() OR node = $1 RETURNING epoch, node, url";
 const RENEW: &str = "
 UPDATE leader SET expires = now() + make_interval(secs => $2) WHERE epoch = $1";
+const STATE: &str = "SELECT seq, state FROM compacted";
+const KEEP: &str = "
+INSERT INTO compacted VALUES (1, $1, $2)
+ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, state = excluded.state
+WHERE compacted.seq < excluded.seq";
+const FORGET: &str = "
+DELETE FROM booking_event WHERE seq IN
+(SELECT seq FROM booking_event WHERE seq <= $1 ORDER BY seq LIMIT $2)";
+/// Records that are taken out at once.
+const PART: i64 = 100_000;
 const READ: &str = "
 SELECT seq, tick, \"order\"::text, outcome::text FROM booking_event
 WHERE seq > $1 ORDER BY seq LIMIT $2";

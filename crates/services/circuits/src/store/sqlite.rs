@@ -10,7 +10,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection};
 use tokio::runtime::Runtime;
 
-use super::{Store, StoreError, decode, encode, explain, runtime};
+use super::{Store, StoreError, decode, decode_state, encode, explain, position, runtime};
 use crate::ledger::Record;
 
 /// The embedded store: one file, written ahead (WAL) and synced once per group.
@@ -84,6 +84,27 @@ impl Store for Sqlite {
             0 if !records.is_empty() => Err(StoreError::Fenced),
             _ => Ok(()),
         }
+    }
+
+    fn state(&mut self) -> Result<Option<(u64, String)>, StoreError> {
+        let found = sqlx::query_as(STATE).fetch_optional(&mut self.connection);
+        Ok(self.runtime.block_on(found).map_err(failed)?.map(decode_state))
+    }
+
+    fn compact(&mut self, seq: u64, state: &str) -> Result<(), StoreError> {
+        let (connection, epoch, seq) = (&mut self.connection, self.epoch, position(seq)?);
+        let kept = self.runtime.block_on(async {
+            let mut transaction = connection.begin().await?;
+            // The records first: their pages may be all the room there is.
+            sqlx::query(FORGET).bind(seq).execute(&mut *transaction).await?;
+            let keep = sqlx::query(KEEP).bind(seq).bind(state).bind(epoch);
+            let kept = keep.execute(&mut *transaction).await?.rows_affected();
+            if kept > 0 {
+                transaction.commit().await?;
+            }
+            Ok(kept)
+        });
+        if kept.map_err(failed)? > 0 { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
     fn resign(&mut self) {}
@@ -175,7 +196,16 @@ CREATE TABLE IF NOT EXISTS booking_event (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS leader (id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL) STRICT;
 INSERT OR IGNORE INTO leader VALUES (1, 0);
+CREATE TABLE IF NOT EXISTS compacted (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    seq INTEGER NOT NULL,
+    state TEXT NOT NULL
+) STRICT;
 ";
+const STATE: &str = "SELECT seq, state FROM compacted";
+const FORGET: &str = "DELETE FROM booking_event WHERE seq <= ?1";
+const KEEP: &str = "
+INSERT OR REPLACE INTO compacted SELECT 1, ?1, ?2 WHERE (SELECT epoch FROM leader) = ?3";
 const READ: &str =
     "SELECT seq, tick, \"order\", outcome FROM booking_event WHERE seq > ?1 ORDER BY seq LIMIT ?2";
 const APPEND: &str = "
