@@ -70,6 +70,12 @@ impl Drop for Service {
 #[test]
 fn plan_request_list_show_cancel_and_audit() {
     let service = Service::start();
+    let nightly = "a b --bytes 5GB --max-rate 10Gbps --at 02:30 --by 06:00 --zone Europe/Zurich";
+    let nights = service.json(&format!("plan {nightly} --count 3"));
+    assert_eq!(nights["occurrences"].as_array().unwrap().len(), 3);
+    assert_eq!(nights["plan"], nights["occurrences"][0]["plan"]);
+    let (status, _, error) = service.run(&format!("plan {nightly} --count 3 --start +1h"));
+    assert_eq!(status, 2, "{error}");
     let file = "a b --bytes 10GB --max-rate 8Gbps --start +1h --label run-17";
     let plan = service.json(&format!("plan {file}"));
     let quote = plan["quote"]["id"].as_str().unwrap();

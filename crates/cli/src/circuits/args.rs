@@ -25,7 +25,7 @@ pub enum CircuitsCommand {
     Serve(ServeArgs),
     /// Show what would come of a request, and what else could be had
     #[command(after_help = PLAN_EXAMPLES)]
-    Plan(PlanArgs),
+    Plan(Box<PlanArgs>),
     /// Book
     #[command(after_help = REQUEST_EXAMPLES)]
     Request(Box<RequestArgs>),
