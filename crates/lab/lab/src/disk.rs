@@ -87,7 +87,6 @@ impl SlowDisk {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(disk_mark()?),
-            MountOption::Subtype(SUBTYPE.into()),
             MountOption::DefaultPermissions,
             MountOption::NoSuid,
             MountOption::NoDev,
@@ -167,8 +166,6 @@ impl FromStr for DiskSpec {
 
 /// Where file systems of programs are asked for.
 const DEVICE: &str = "/dev/fuse";
-/// The kind of file system that /proc/mounts names, behind "fuse.".
-pub(crate) const SUBTYPE: &str = "longhaul-disk";
 const SIZE: u64 = 16 << 30;
 /// Some may wait for the head while others tell of names.
 const THREADS: usize = 4;

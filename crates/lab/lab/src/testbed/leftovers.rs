@@ -15,7 +15,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::quota;
-use crate::disk;
 
 /// The mark of a testbed: its owner and a number.
 #[derive(Debug)]
@@ -218,13 +217,16 @@ fn remove_named(
 
 fn unmount_disks(wanted: impl Fn(&str) -> bool) -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let disks = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ');
-        let (name, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        let ours = kind.strip_prefix("fuse.") == Some(disk::SUBTYPE);
-        (ours && name.strip_prefix(PREFIX).is_some_and(&wanted)).then(|| unescaped(folder))
-    });
+    let disks = mounts.lines().filter_map(|line| disk_folder(line, &wanted));
     disks.filter(|folder| unmount(&folder[..], UnmountFlags::DETACH).is_ok()).count()
+}
+
+/// The folder of a slow disk with a mark that is wanted, of a line of proc_pid_mounts(5).
+fn disk_folder(line: &str, wanted: impl Fn(&str) -> bool) -> Option<Vec<u8>> {
+    let mut fields = line.split(' ');
+    let (name, folder, kind) = (fields.next()?, fields.next()?, fields.next()?);
+    let ours = kind == "fuse" && name.strip_prefix(PREFIX).is_some_and(wanted);
+    ours.then(|| unescaped(folder))
 }
 
 /// A path as proc(5) writes it: spaces and the like are `\040`, in octal.
@@ -287,5 +289,12 @@ mod tests {
     #[test]
     fn paths_of_mounts_are_read() {
         assert_eq!(unescaped("/mnt/a\\040b\\134c"), b"/mnt/a b\\c");
+        let folder = |line| disk_folder(line, |mark| mark == "1-2-disk");
+        assert_eq!(folder("longhaul-1-2-disk /mnt/a fuse rw,nosuid 0 0").unwrap(), b"/mnt/a");
+        for line in
+            ["", "longhaul-1-3-disk /a fuse rw", "longhaul-1-2-disk /a ext4 rw", "x /a fuse"]
+        {
+            assert_eq!(folder(line), None, "{line}");
+        }
     }
 }
