@@ -177,7 +177,7 @@ fn trace(args: &[String]) {
     let number = |i: usize| args[i].parse::<u64>().expect("a number");
     let (rate, rtt) = (Rate::from_mbps(number(0)), Duration::from_millis(number(1)));
     let queue = rate.bytes_in(rtt) * number(2) / 100;
-    let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, 7);
+    let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, 11);
     let start = world.now;
     let mut flow = Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 3);
     let mut last = Instant::ZERO;
@@ -207,13 +207,19 @@ fn trace(args: &[String]) {
         }
     }));
     let late = args.iter().any(|arg| arg == "late");
-    world.add(Duration::from_secs(if late { 20 } else { 0 }), flow);
+    world.add(Duration::from_secs(if late { 10 } else { 0 }), flow);
     match args.get(5).map(String::as_str) {
         Some("cubic") => {
             world.add(
                 Duration::from_secs(if late { 0 } else { 5 }),
                 Tcp::new(TcpKind::Cubic, rtt, 1),
             );
+        }
+        Some("cubics") => {
+            for i in 0..3 {
+                let after = Duration::from_millis(300 * i);
+                world.add(after, Tcp::new(TcpKind::Cubic, rtt, 111 + i));
+            }
         }
         Some("reno") => {
             world.add(

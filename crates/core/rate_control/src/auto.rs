@@ -167,7 +167,13 @@ impl Controller for Auto {
             State::Startup(startup) => {
                 if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
                     model.short_slices = false;
-                    self.state = State::Cruise(Cruise::new(cx.now));
+                    self.state = if startup.met_others() {
+                        let flight = model.recent().bytes_in(round_trip);
+                        let (window, sure) = self.rivals.enter(cx.now, Verdict::Overflow, flight);
+                        State::Compete(Compete::new(cx.now, self.packet, window, sure))
+                    } else {
+                        State::Cruise(Cruise::new(cx.now))
+                    };
                 }
             }
             State::Cruise(cruise) => {

@@ -70,6 +70,9 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
         if setup.punctual {
             // Without the right to it the lane is late as often as other threads are.
             let _ = host::run_first();
+        } else {
+            // Where it is not heeded, lanes wait for their turn as all do.
+            let _ = host::take_short_turns();
         }
         LaneThread::new(setup).run();
     })

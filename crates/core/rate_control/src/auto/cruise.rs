@@ -209,7 +209,7 @@ impl Cruise {
             self.settled = 0;
         }
         if self.drain.is_none() {
-            self.probe(round, before, target);
+            self.probe(model, round, before, target);
         }
         if self.is_crowded(model, round, target) { Verdict::Crowded } else { Verdict::Fine }
     }
@@ -235,7 +235,7 @@ impl Cruise {
         self.crowded >= CROWDED_ROUNDS || self.pressed >= PRESSED_ROUNDS && shrunk
     }
 
-    fn probe(&mut self, round: &Round, before: Rate, target: Duration) {
+    fn probe(&mut self, model: &Model, round: &Round, before: Rate, target: Duration) {
         let shown = core::mem::replace(&mut self.shown, self.step);
         if round.queue_max > target / 2 || round.limited {
             self.step = 0;
@@ -251,7 +251,10 @@ impl Cruise {
             self.hold_steps();
             return;
         }
-        self.step = (self.step * 2).clamp(FIRST_STEP, MAX_STEP);
+        // Less than any sender may have in flight at first: slow start.
+        let few = model.product(round.delivered) < FEW_PACKETS * model.packet;
+        let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (FIRST_STEP, MAX_STEP) };
+        self.step = (self.step * 2).clamp(first, most);
     }
 
     fn hold_steps(&mut self) {
@@ -268,6 +271,8 @@ const MIN_CORRECTION: i64 = -500_000;
 const MAX_CORRECTION: i64 = 250_000;
 const FIRST_STEP: u32 = 10;
 const MAX_STEP: u32 = 250;
+const SLOW_START: u32 = 1_000;
+const FEW_PACKETS: u64 = 32;
 const JUDGED_STEP: u32 = 80;
 const CROWDED_ROUNDS: u32 = 5;
 const PRESSED_ROUNDS: u32 = 8;

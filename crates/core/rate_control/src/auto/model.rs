@@ -130,7 +130,9 @@ impl Model {
             self.disturbed = now;
         }
         let slice = feedback.delivery.and_then(|delivery| self.update_rate(now, rtt, delivery));
-        if now - self.round_start < self.round_time(rtt) {
+        // A round without a slice shows no rate.
+        let shows = self.round.delivered > Rate::ZERO;
+        if !shows || now - self.round_start < self.round_time(rtt) {
             return (slice, None);
         }
         let mut round = core::mem::take(&mut self.round);

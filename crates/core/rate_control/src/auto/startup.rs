@@ -27,6 +27,8 @@ pub(super) struct Startup {
     train_end: Instant,
     started: bool,
     acked: u64,
+    /// Packets of the first train that were lost.
+    battered: u64,
     /// What was delivered of the first train, and in what time.
     spread: (u64, Duration),
     /// When the window was last widened.
@@ -52,6 +54,7 @@ impl Startup {
             train_end: now,
             started: false,
             acked: 0,
+            battered: 0,
             spread: (0, Duration::ZERO),
             limited: now,
             growth: FIRST_GROWTH,
@@ -98,25 +101,34 @@ impl Startup {
         self.acked += feedback.acked_bytes;
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
+            self.battered += feedback.lost.network;
             match self.train_rate(feedback) {
                 Some(rate) if self.spread.1 < round_trip / 2 => {
                     model.learn_capacity(now, rate);
                     self.first_train(now, rate);
                 }
-                _ if now - self.since > round_trip * 9 / 8 => {
-                    if self.acked >= self.length * self.packet * 5 / 8 && self.length < LAST_TRAIN {
-                        self.lengthen();
-                        return false;
-                    }
-                    // Most of it lost, or the path slow: grow as slow start does.
-                    let rate = Rate::from_bytes_over(self.acked, round_trip);
-                    self.growth = 200;
-                    self.first_train(now, rate.scale(4, 1));
-                    self.window = (self.acked * 4).clamp(4 * self.packet, MAX_FLIGHT);
-                    self.acked = 0;
+                // The path is slow, or shared: grow as slow start does.
+                Some(rate) => {
+                    self.grow_slowly(now, rate.scale(1, 2), round_trip);
                     return false;
                 }
-                _ => return false,
+                None if now - self.since <= round_trip * 9 / 8 => return false,
+                None if self.acked >= self.length * self.packet * 5 / 8 => {
+                    if self.length < LAST_TRAIN {
+                        self.lengthen();
+                    } else {
+                        let rate = Rate::from_bytes_over(self.acked, round_trip);
+                        self.grow_slowly(now, rate.scale(4, 1), round_trip);
+                    }
+                    return false;
+                }
+                None if self.battered >= self.length / 8 => {
+                    let rate = Rate::from_bytes_over(self.acked, round_trip);
+                    self.grow_slowly(now, rate.scale(4, 1), round_trip);
+                    return false;
+                }
+                // What is neither lost nor acknowledged says nothing yet: the receiver is busy.
+                None => return false,
             }
         }
         let seen = now - self.since > round_trip + round_trip / 64;
@@ -164,7 +176,15 @@ impl Startup {
             false => round_trip * 3 / 2 + SETTLE,
             true => round_trip * 16 + SETTLE,
         };
+        // Few packets prove little.
+        let patience = patience.max(self.rate.time_for(PROVING_PACKETS * self.packet));
         now - self.since.max(self.limited) > patience
+    }
+
+    /// Whether a queue was full before anything of ours can have filled it: most of the first train
+    /// was lost, and what followed slowly lost some too.
+    pub(super) fn met_others(&self) -> bool {
+        self.battered >= self.length / 2
     }
 
     /// The rate at which the first half of the first train arrived, once it has.
@@ -180,8 +200,18 @@ impl Startup {
     fn lengthen(&mut self) {
         self.length *= 4;
         self.window = 2 * self.length * self.packet;
-        (self.started, self.train, self.acked) = (false, 0, 0);
+        (self.started, self.train, self.acked, self.battered) = (false, 0, 0, 0);
         self.spread = (0, Duration::ZERO);
+    }
+
+    /// Doubles from `rate`, but at least from the usual first window (RFC 6928).
+    fn grow_slowly(&mut self, now: Instant, rate: Rate, round_trip: Duration) {
+        let least = USUAL_WINDOW * self.packet;
+        let rate = rate.max(Rate::from_bytes_over(least, round_trip));
+        self.growth = 200;
+        self.first_train(now, rate.scale(2, 1));
+        self.window = (rate.bytes_in(round_trip) * 2).clamp(least, MAX_FLIGHT);
+        self.acked = 0;
     }
 
     fn first_train(&mut self, now: Instant, rate: Rate) {
@@ -198,6 +228,10 @@ const FIRST_TRAIN: u64 = 64;
 const LAST_TRAIN: u64 = 1024;
 /// Packets that may be in flight at first: a train, and what small objects and messages left.
 const FIRST_WINDOW: u64 = 2 * FIRST_TRAIN;
+/// Packets that any sender may have in flight at first.
+const USUAL_WINDOW: u64 = 10;
+/// Packets after which delivery that stays behind is believed.
+const PROVING_PACKETS: u64 = 64;
 /// What leaves so soon after what came before belongs to the same train.
 const TRAIN_GAP: Duration = Duration::from_micros(250);
 /// Packets in flight before any rate was seen sustained.

@@ -153,6 +153,25 @@ fn a_receiver_slower_than_the_network_loses_nothing() {
     }
 }
 
+/// Nothing is lost and no queue is seen: the path is as fast as it was.
+#[test]
+fn a_receiver_that_is_busy_now_and_then_is_no_slow_path() {
+    let (rate, rtt) = (Rate::from_gbps(1), MS * 100);
+    for (every, length) in [(100, 30), (350, 60), (1_000, 150)] {
+        for late in [0, 10, 50, 70, 90] {
+            let stalls = Some((MS * every, MS * length));
+            let (rate_of_host, buffer) = (Rate::from_gbps(4), 512 << 20);
+            let host = Host { rate: rate_of_host, buffer, tells: true, stalls, gro: false };
+            let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+            let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+            world.add(MS * late, flow);
+            world.run(2 * SECOND);
+            let used = world.utilisation(4 * SECOND);
+            assert!(used >= 950, "{length} of {every} ms, {late} ms later: {used} permille");
+        }
+    }
+}
+
 #[test]
 fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
     let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
@@ -316,6 +335,27 @@ fn takes_no_more_from_many() {
         let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
         let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
         assert!((50..=150).contains(&share), "queue {queue} %: {share} % of the fair share");
+    }
+}
+
+/// A newcomer whose first train finds a deep queue full, and whose least round trip has that queue
+/// in it.
+#[test]
+fn comes_up_where_all_was_lost_at_first() {
+    let rate = Rate::from_mbps(30);
+    for (rtt_ms, seed) in [(50, 11), (100, 11), (50, 101)] {
+        let rtt = MS * rtt_ms;
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt) * 4, 0), rate, seed);
+        let flow = auto(&world, rtt, Offer::Endless, 3);
+        world.add(10 * SECOND, flow);
+        for i in 0..3 {
+            world.add(300 * MS * i, Tcp::new(TcpKind::Cubic, rtt, seed + 100 + u64::from(i)));
+        }
+        world.run(60 * SECOND);
+        let rates = world.measure(60 * SECOND);
+        let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        assert!((50..=150).contains(&share), "{rtt_ms} ms: {share} % of the fair share");
     }
 }
 
