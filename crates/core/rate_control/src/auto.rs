@@ -167,7 +167,7 @@ impl Controller for Auto {
             State::Startup(startup) => {
                 if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
                     model.short_slices = false;
-                    self.state = if startup.met_others() {
+                    self.state = if startup.met_others(model) {
                         let flight = model.recent().bytes_in(round_trip);
                         let (window, sure) = self.rivals.enter(cx.now, Verdict::Overflow, flight);
                         State::Compete(Compete::new(cx.now, self.packet, window, sure))
@@ -197,7 +197,7 @@ impl Controller for Auto {
                 let full = model.queue >= high.max(model.queue_target(model.recent()));
                 let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
                 if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
-                    model.set_queue_full(model.queue_peak());
+                    model.set_queue_full(cx.now, model.queue_peak());
                     let marked = feedback.lost.network == 0;
                     compete.on_congestion(cx.now, model, marked);
                     self.rivals.on_cut(cx.now, round_trip, marked);
@@ -347,10 +347,10 @@ impl Auto {
         }
         let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
         rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
-        let burst = rate.bytes_in(model.burst_time()).min(MAX_BURST);
+        let burst_of = |time| rate.bytes_in(time).min(MAX_BURST);
         let burst = match &self.state {
-            State::Cruise(cruise) => burst / cruise.burst_divisor(),
-            _ => burst,
+            State::Cruise(cruise) => burst_of(model.burst_time_alone(now)) / cruise.burst_divisor(),
+            _ => burst_of(model.burst_time()),
         };
         let burst = burst.max(2 * self.packet);
         let burst = match &self.state {

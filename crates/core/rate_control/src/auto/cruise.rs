@@ -108,7 +108,7 @@ impl Cruise {
         let foreign =
             model.queue >= (target * 13 / 8).max(packets) && self.settled >= SETTLED_ROUNDS;
         if foreign && model.excess_loss(feedback, 1, u32::MAX) {
-            model.set_queue_full(model.queue_peak());
+            model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow;
         }
         if self.drain.is_none() {
@@ -182,7 +182,7 @@ impl Cruise {
         match drain.suspicion {
             // At the former share many more would have been lost: the queue had overflowed.
             Some((before, queue)) if u64::from(before) * all > (2 * drain.lost + 8) * 1_000_000 => {
-                model.set_queue_full(queue);
+                model.set_queue_full(now, queue);
                 model.learn_chance(drain.acked, drain.lost);
                 self.hold_steps();
             }
@@ -194,7 +194,7 @@ impl Cruise {
                 model.relearn_chance(drain.acked, drain.lost);
             }
             // Nobody else's packets gave way: a queue that stays full.
-            Some((_, queue)) if all == 0 => model.set_queue_full(queue),
+            Some((_, queue)) if all == 0 => model.set_queue_full(now, queue),
             _ => model.learn_chance(drain.acked, drain.lost),
         }
         self.drain = None;

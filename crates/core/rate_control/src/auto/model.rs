@@ -32,6 +32,8 @@ pub(super) struct Model {
     late: Tally,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
+    /// When it last did.
+    filled: Option<Instant>,
     skip_slice: bool,
     pub(super) packet: u64,
     /// Start-up wants to know soon.
@@ -104,6 +106,7 @@ impl Model {
             chance: Tally::default(),
             late: Tally::default(),
             queue_full: None,
+            filled: None,
             skip_slice: false,
             packet,
             short_slices: true,
@@ -256,8 +259,9 @@ impl Model {
         Duration::from_nanos(self.queue_peak.get().unwrap_or(0))
     }
 
-    pub(super) fn set_queue_full(&mut self, delay: Duration) {
+    pub(super) fn set_queue_full(&mut self, now: Instant, delay: Duration) {
         self.queue_full = Some(delay);
+        self.filled = Some(now);
     }
 
     /// The queueing delay to aim at for a flow of `rate`.
@@ -276,7 +280,19 @@ impl Model {
 
     /// Time's worth of packets that may leave back to back without filling the queue.
     pub(super) fn burst_time(&self) -> Duration {
-        self.queue_full.map_or(BURST_TIME, |full| BURST_TIME.min(full / 2))
+        self.queue_full.map_or(TIMER_TIME, |full| TIMER_TIME.min(full / 2))
+    }
+
+    /// As [`Model::burst_time`], for a flow that has the path to itself: what was not sent while the
+    /// host gave the sender no turn then waits in the queue, and the next such pause leaves the link
+    /// busy.
+    pub(super) fn burst_time_alone(&self, now: Instant) -> Duration {
+        let since = self.filled.map_or(Duration::MAX, |filled| now - filled);
+        if since < self.last_round.elapsed * CALM_ROUNDS {
+            return self.burst_time();
+        }
+        let time = (self.min_rtt / 8).clamp(TIMER_TIME, TURN_TIME);
+        self.queue_full.map_or(time, |full| time.min(full / 4).max(self.burst_time()))
     }
 
     /// Whether this feedback tells of marks, or of at least `least` losses more than chance
@@ -347,7 +363,9 @@ const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.
 pub(super) const MIN_ROUND: Duration = Duration::from_millis(4);
 /// A timer fires up to half a millisecond late; the burst makes up for it.
-const BURST_TIME: Duration = Duration::from_micros(500);
+const TIMER_TIME: Duration = Duration::from_micros(500);
+/// Two or three turns of another thread.
+const TURN_TIME: Duration = Duration::from_millis(4);
 const ROUND_PACKETS: u64 = 16;
 const MAX_PACKET_TIME: Duration = Duration::from_millis(50);
 /// Eight of the largest batches (250 us).

@@ -146,7 +146,7 @@ impl Startup {
         }
         if model.excess_loss(feedback, MANY_LOSSES, u32::MAX) && model.recent_loss_ppm() > MUCH_LOSS
         {
-            model.set_queue_full(model.queue_peak());
+            model.set_queue_full(now, model.queue_peak());
             return true;
         }
         let Some(slice) = slice else { return false };
@@ -182,9 +182,10 @@ impl Startup {
     }
 
     /// Whether a queue was full before anything of ours can have filled it: most of the first train
-    /// was lost, and what followed slowly lost some too.
-    pub(super) fn met_others(&self) -> bool {
-        self.battered >= self.length / 2
+    /// was lost. On short paths it may be one of a few packets instead, which holds no window that
+    /// could compete.
+    pub(super) fn met_others(&self, model: &Model) -> bool {
+        self.battered >= self.length / 2 && model.min_rtt >= LONG_PATH
     }
 
     /// The rate at which the first half of the first train arrived, once it has.
@@ -232,6 +233,8 @@ const FIRST_WINDOW: u64 = 2 * FIRST_TRAIN;
 const USUAL_WINDOW: u64 = 10;
 /// Packets after which delivery that stays behind is believed.
 const PROVING_PACKETS: u64 = 64;
+/// Four packets, the least window, fit 5 Mb/s without a queue.
+const LONG_PATH: Duration = Duration::from_millis(10);
 /// What leaves so soon after what came before belongs to the same train.
 const TRAIN_GAP: Duration = Duration::from_micros(250);
 /// Packets in flight before any rate was seen sustained.

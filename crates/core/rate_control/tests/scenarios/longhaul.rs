@@ -84,6 +84,8 @@ pub struct Longhaul {
     pub drift_ppm: i64,
     /// Packets are ECN-capable.
     pub ecn: bool,
+    /// The sender has no turn for the second time, once in the first.
+    pub stutters: Option<(Duration, Duration)>,
     /// No feedback arrives between these times.
     pub deaf: Option<(Instant, Instant)>,
 
@@ -134,6 +136,7 @@ impl Longhaul {
             way_back: rtt / 2,
             drift_ppm: 0,
             ecn: false,
+            stutters: None,
             deaf: None,
             started: None,
             rtt: RttEstimator::new(rtt),
@@ -189,6 +192,12 @@ impl Longhaul {
     }
 
     fn send(&mut self, now: Instant, path: &mut Path) -> Option<Instant> {
+        if let Some((every, length)) = self.stutters {
+            let phase = Duration::from_nanos(now.as_nanos() % every.as_nanos() as u64);
+            if phase < length {
+                return Some(now + (length - phase));
+            }
+        }
         loop {
             let pacing = self.controller.pacing();
             assert!(pacing.burst >= PACKET, "a packet must fit the burst: {pacing:?}");

@@ -338,6 +338,26 @@ fn takes_no_more_from_many() {
     }
 }
 
+/// What was not sent in pauses of the sender's host waits in the queue, and the next pause leaves
+/// the link busy.
+#[test]
+fn a_sender_without_a_turn_now_and_then_keeps_the_path_filled() {
+    for (mbps, rtt_ms) in [(1_000, 100), (100, 50)] {
+        for (every_ms, length_us) in [(20, 1_000), (40, 2_000), (100, 4_000)] {
+            let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
+            let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+            let mut flow = auto(&world, rtt, Offer::Endless, 3);
+            flow.stutters = Some((MS * every_ms, Duration::from_micros(length_us)));
+            let index = world.add(Duration::ZERO, flow);
+            world.run(3 * SECOND);
+            let used = world.utilisation(5 * SECOND);
+            let name = format!("{mbps} Mb/s, {length_us} us of {every_ms} ms");
+            assert!(used >= 980, "{name}: {used} permille");
+            assert_eq!(world.flow(index).sent_and_lost().1, 0, "{name}");
+        }
+    }
+}
+
 /// A newcomer whose first train finds a deep queue full, and whose least round trip has that queue
 /// in it.
 #[test]
