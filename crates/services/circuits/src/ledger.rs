@@ -10,6 +10,7 @@ mod apply;
 pub mod audit;
 mod decide;
 mod order;
+mod quota;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use self::order::{
     Ask, Command, Event, Id, LinkSpec, Note, Order, Outcome, Place, Placing, Quota, Ranges, Record,
     Refusal, Route, Rules,
 };
+pub use self::quota::{Allowance, Areas};
 pub use self::usage::{Closed, Ending, Totals, price};
 
 /// What the ledger knows of an open booking beside what the calendar does.
@@ -58,8 +60,7 @@ pub struct Ledger {
     held: BTreeSet<(u64, Id)>,
     closed: BTreeMap<Id, Closed>,
     totals: BTreeMap<String, Totals>,
-    /// Channel ticks that the open bookings of a project hold, by project and link.
-    areas: BTreeMap<(String, u32), u64>,
+    areas: Areas,
     /// Fingerprint and bookings of orders that came with a key, by project and key.
     keys: BTreeMap<(String, String), (String, Vec<Id>)>,
     /// When keys were used, oldest first.
@@ -160,6 +161,11 @@ impl Ledger {
     /// What each project has used in all.
     pub const fn totals(&self) -> &BTreeMap<String, Totals> {
         &self.totals
+    }
+
+    /// What the open bookings of each project hold of each link.
+    pub const fn areas(&self) -> &Areas {
+        &self.areas
     }
 
     /// Whether another ledger has come to the same state.

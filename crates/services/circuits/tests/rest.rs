@@ -395,6 +395,11 @@ fn tokens_roles_and_quotas() {
     bio.book(&file(100 * GB, GBPS), None).unwrap();
     let share = problem(bio.book(&file(9 * GB, GBPS), None));
     assert_eq!((share.status, share.detail.contains("share of a link")), (403, true));
+    // A plan is refused as the booking would be.
+    for request in [&file(GB, 6 * GBPS), &far, &file(9 * GB, GBPS)] {
+        let (planned, booked) = (problem(bio.plan(request)), problem(bio.book(request, None)));
+        assert_eq!((planned.status, planned.kind), (403, booked.kind));
+    }
     assert_eq!(send(&site, "GET", "/v1/audit", ASTRO, "").0, 403);
     assert_eq!(send(&site, "POST", "/v1/replan", ASTRO, "").0, 403);
 

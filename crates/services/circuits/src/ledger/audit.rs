@@ -32,7 +32,8 @@ pub struct Summary {
 pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Corrupt> {
     let mut summary = Summary { records: records.len() as u64, ..Summary::default() };
     let (mut applied, rest) = match (records, state) {
-        ([], _) => return Ok(summary),
+        ([], None) => return Ok(summary),
+        ([], Some(state)) => (state.clone(), records),
         ([first, ..], Some(state)) if first.seq == state.seq() + 1 => (state.clone(), records),
         ([first, rest @ ..], _) => (Ledger::founded(first)?, rest),
     };

@@ -1,10 +1,11 @@
 //! Deciding orders.
 
-use longhaul_calendar::{Booking, BookingId, Order as Priority, Path, Plan, Request};
+use longhaul_calendar::{Booking, BookingId, Order as Priority, Plan, Request};
 
 use super::order::{
-    Ask, Command, Event, Id, Order, Outcome, Place, Quota, Ranges, Record, Refusal, Route,
+    Ask, Command, Event, Id, Order, Outcome, Place, Ranges, Record, Refusal, Route,
 };
+use super::quota::Allowance;
 use super::usage::Ending;
 use super::{Entry, Ledger};
 
@@ -84,11 +85,11 @@ impl Ledger {
             Command::Modify { id, request, paths, .. } => {
                 self.own(order, *id)?;
                 let old = self.booking(*id)?.clone();
-                let quota = self.quota(&order.project)?;
-                let request = self.within(&quota, *request)?;
+                let allowance = self.allowance(order)?;
+                let request = allowance.within(*request)?;
                 let held =
                     |link| if old.path.links().contains(&link) { old.vector.area() } else { 0 };
-                let paths = self.affordable(order, &quota, paths, asked(&request), held)?;
+                let paths = allowance.affordable(paths, &[request], held)?;
                 let request: Request = request.into();
                 self.book
                     .modify(BookingId(*id), &request, &paths)
@@ -114,13 +115,12 @@ impl Ledger {
         paths: &[Route],
         held_until: Option<u64>,
     ) -> Result<Vec<Event>, Refusal> {
-        let quota = self.quota(&order.project)?;
+        let allowance = self.allowance(order)?;
         let requests = requests
             .iter()
-            .map(|request| self.within(&quota, *request))
+            .map(|request| allowance.within(*request))
             .collect::<Result<Vec<_>, _>>()?;
-        let asked = requests.iter().map(asked).fold(0, u64::saturating_add);
-        let paths = self.affordable(order, &quota, paths, asked, |_| 0)?;
+        let paths = allowance.affordable(paths, &requests, |_| 0)?;
         let requests: Vec<Request> = requests.into_iter().map(Request::from).collect();
         let made = self
             .book
@@ -138,10 +138,9 @@ impl Ledger {
         path: &Route,
         ranges: &Ranges,
     ) -> Result<Vec<Event>, Refusal> {
-        let quota = self.quota(&order.project)?;
-        let request = self.within(&quota, *request)?;
-        let paths = [path.clone()];
-        let mut paths = self.affordable(order, &quota, &paths, asked(&request), |_| 0)?;
+        let allowance = self.allowance(order)?;
+        let request = allowance.within(*request)?;
+        let mut paths = allowance.affordable(std::slice::from_ref(path), &[request], |_| 0)?;
         let vector = ranges.vector(self.rules.guard);
         let (Some(path), Some(vector)) = (paths.pop(), vector) else {
             return Err(Refusal::Unsound { why: "the plan holds nothing".into() });
@@ -174,12 +173,11 @@ impl Ledger {
     fn extend(&mut self, order: &Order, id: Id, by: u64) -> Result<Vec<Event>, Refusal> {
         self.own(order, id)?;
         let old = self.booking(id)?.clone();
-        let quota = self.quota(&order.project)?;
         let more = match old.request {
             Request::File(_) => by,
             Request::Hold(hold) => by.saturating_mul(u64::from(hold.max_rate)),
         };
-        self.affordable(order, &quota, &[Route::of(&old.path)], more, |_| 0)?;
+        self.allowance(order)?.affordable_area(&[Route::of(&old.path)], more, |_| 0)?;
         let extended = match old.request {
             Request::File(_) => self.book.extend_file(BookingId(id), by),
             Request::Hold(_) => self.book.extend_hold(BookingId(id), by),
@@ -256,89 +254,13 @@ impl Ledger {
         })
     }
 
-    fn quota(&self, project: &str) -> Result<Quota, Refusal> {
-        self.projects.get(project).copied().ok_or(Refusal::UnknownProject)
-    }
-
-    /// The request within the rate and the horizon of a project. A horizon short of the book's
-    /// bounds the deadline, or the latest start.
-    fn within(&self, quota: &Quota, ask: Ask) -> Result<Ask, Refusal> {
-        let ask = ask.at_once(self.now());
-        let request: Request = ask.into();
-        if request.max_rate() > quota.max_rate {
-            return Err(Refusal::RateQuota { max_rate: quota.max_rate });
-        }
-        if quota.horizon >= self.rules.horizon {
-            return Ok(ask);
-        }
-        let until = self.now().saturating_add(quota.horizon);
-        let beyond = Refusal::HorizonQuota { until };
-        Ok(match ask {
-            Ask::File { volume, max_rate, earliest, deadline, policy } => {
-                if deadline.is_some_and(|by| by > until) || earliest >= until {
-                    return Err(beyond);
-                }
-                let deadline = Some(deadline.unwrap_or(until));
-                Ask::File { volume, max_rate, earliest, deadline, policy }
-            }
-            Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
-                let length = duration.saturating_add(self.rules.guard);
-                let last = until.checked_sub(length).filter(|last| *last >= earliest);
-                let last = last.ok_or(beyond)?;
-                let latest_start = Some(latest_start.unwrap_or(last).min(last));
-                Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
-            }
-        })
-    }
-
-    /// Those of the paths on whose links the project's share has room for `asked` channel ticks
-    /// in place of what is `held` already.
-    fn affordable(
-        &self,
-        order: &Order,
-        quota: &Quota,
-        paths: &[Route],
-        asked: u64,
-        held: impl Fn(longhaul_calendar::LinkId) -> u64,
-    ) -> Result<Vec<Path>, Refusal> {
-        let mut found = Vec::with_capacity(paths.len());
-        let mut refusal = None;
-        for route in paths {
-            let Some(path) = route.path() else { continue };
-            let over = path.links().iter().find_map(|link| {
-                let spec = self.links.get(link.0 as usize)?;
-                let horizon = u128::from(quota.horizon.min(self.rules.horizon));
-                let limit = horizon * u128::from(spec.capacity) * u128::from(quota.share_ppm);
-                let limit = u64::try_from(limit / 1_000_000).unwrap_or(u64::MAX);
-                let area = self.areas.get(&(order.project.clone(), link.0)).copied();
-                let area = area.unwrap_or(0).saturating_sub(held(*link));
-                (area.saturating_add(asked) > limit).then_some(Refusal::ShareQuota {
-                    link: link.0,
-                    held: area,
-                    limit,
-                })
-            });
-            match over {
-                None => found.push(path),
-                Some(over) => refusal = refusal.or(Some(over)),
-            }
-        }
-        match refusal.filter(|_| found.is_empty()) {
-            Some(refusal) => Err(refusal),
-            None => Ok(found),
-        }
+    fn allowance<'a>(&'a self, order: &'a Order) -> Result<Allowance<'a>, Refusal> {
+        let (projects, areas) = (&self.projects, &self.areas);
+        Allowance::of(&order.project, projects, &self.rules, &self.links, areas, self.now())
     }
 }
 
 /// The bookings that events made, ended or changed at the owner's wish.
 pub(super) fn ids(events: &[Event]) -> Vec<Id> {
     events.iter().filter_map(Event::id).collect()
-}
-
-/// Channel ticks that a request may come to hold.
-fn asked(ask: &Ask) -> u64 {
-    match *ask {
-        Ask::File { volume, .. } => volume,
-        Ask::Hold { duration, max_rate, .. } => duration.saturating_mul(u64::from(max_rate)),
-    }
 }

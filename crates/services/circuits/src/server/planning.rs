@@ -45,9 +45,8 @@ pub(super) async fn plan(
     // The snapshot is cheap; nobody waits for what follows.
     let view = site.service.view().without_bookings();
     let mut asked = translate::request(&view, &value)?;
-    let paths = paths(&asked.paths);
     if value.recurring.is_some() {
-        return series(view, &asked.requests, &paths).map(Json);
+        return series(view, &caller.project, &asked).map(Json);
     }
     let Some(ask) = asked.requests.pop() else { return Err(Failure::invalid("no request")) };
     // A quote must not begin before it can be taken.
@@ -61,6 +60,8 @@ pub(super) async fn plan(
             Ask::Hold { earliest: earliest.max(until), duration, min_rate, max_rate, latest_start }
         }
     };
+    let (allowed, paths) = allowed(&view, &caller.project, &[ask], &asked.paths)?;
+    let Some(ask) = allowed.first().copied() else { return Err(Failure::invalid("no request")) };
     let request = Request::from(ask);
     let best = view.capacity.plan(&request, &paths).ok();
     let mut preview = preview(&view, &request, &paths, best.as_ref())?;
@@ -81,14 +82,15 @@ pub(super) async fn plan(
 
 /// What would come of a recurring request: each of its times is planned beside those before it, as
 /// they would be booked.
-fn series(mut view: View, asks: &[Ask], paths: &[Path]) -> Result<Preview, Failure> {
+fn series(mut view: View, project: &str, asked: &translate::Asked) -> Result<Preview, Failure> {
+    let (asks, paths) = allowed(&view, project, &asked.requests, &asked.paths)?;
     let mut occurrences = Vec::with_capacity(asks.len());
     // The first that is refused, or else the first, with the capacity that it found.
     let mut shown = None;
     let mut refused = false;
     for (index, ask) in asks.iter().enumerate() {
-        let request = Request::from(ask.at_once(view.now()));
-        let best = match view.capacity.plan(&request, paths) {
+        let request = Request::from(*ask);
+        let best = match view.capacity.plan(&request, &paths) {
             Ok(plan) => Some(plan),
             Err(PlanError::NoRoom) => None,
             Err(error) => return Err(Failure::refused(&view, &Refusal::of_plan(error, index))),
@@ -114,9 +116,24 @@ fn series(mut view: View, asks: &[Ask], paths: &[Path]) -> Result<Preview, Failu
         return Err(Failure::invalid("recurring: it never comes"));
     };
     view.capacity = capacity;
-    let mut preview = preview(&view, &request, paths, best.as_ref())?;
+    let mut preview = preview(&view, &request, &paths, best.as_ref())?;
     preview.occurrences = occurrences;
     Ok(preview)
+}
+
+/// Requests and paths within what a project may book, as they would be decided.
+fn allowed(
+    view: &View,
+    project: &str,
+    asks: &[Ask],
+    routes: &[Route],
+) -> Result<(Vec<Ask>, Vec<Path>), Failure> {
+    let refused = |refusal: Refusal| Failure::refused(view, &refusal);
+    let allowance = view.allowance(project).map_err(refused)?;
+    let asks: Result<Vec<Ask>, _> = asks.iter().map(|ask| allowance.within(*ask)).collect();
+    let asks = asks.map_err(refused)?;
+    let paths = allowance.affordable(routes, &asks, |_| 0).map_err(refused)?;
+    Ok((asks, paths))
 }
 
 /// All of a preview but its quote; `best` is what was planned.

@@ -6,7 +6,10 @@ use longhaul_units::{Duration, Rate};
 
 use super::config::Config;
 use crate::clock::Clock;
-use crate::ledger::{self, Closed, Entry, Event, Id, Ledger, LinkSpec, Quota, Rules, Totals};
+use crate::ledger::{
+    self, Allowance, Areas, Closed, Entry, Event, Id, Ledger, LinkSpec, Quota, Refusal, Rules,
+    Totals,
+};
 
 /// An open booking.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct View {
     pub closed: BTreeMap<Id, Arc<Closed>>,
     /// What each project has used in all.
     pub totals: BTreeMap<String, Totals>,
+    /// What the open bookings of each project hold of each link.
+    areas: Arc<Areas>,
     /// The service's time.
     pub clock: Clock,
     changes: VecDeque<Change>,
@@ -75,6 +80,7 @@ impl View {
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             totals: BTreeMap::new(),
+            areas: Arc::default(),
             clock: Clock::start(0),
             changes: VecDeque::new(),
             latest: 0,
@@ -93,10 +99,17 @@ impl View {
             open: BTreeMap::new(),
             closed: BTreeMap::new(),
             totals: BTreeMap::new(),
+            areas: Arc::clone(&self.areas),
             clock: self.clock,
             changes: VecDeque::new(),
             latest: self.latest,
         }
+    }
+
+    /// What a project may book now.
+    pub fn allowance<'a>(&'a self, project: &'a str) -> Result<Allowance<'a>, Refusal> {
+        let (projects, areas) = (&self.projects, &self.areas);
+        Allowance::of(project, projects, &self.rules, &self.links, areas, self.now())
     }
 
     /// The tick that is now.
@@ -146,6 +159,9 @@ impl View {
     pub(super) fn refresh(&mut self, ledger: &Ledger) {
         self.seq = ledger.seq();
         self.capacity = ledger.capacity().clone();
+        if *self.areas != *ledger.areas() {
+            self.areas = Arc::new(ledger.areas().clone());
+        }
         if self.links.len() != ledger.links().len() {
             self.links = ledger.links().to_vec();
         }

@@ -1,0 +1,124 @@
+use std::collections::BTreeMap;
+
+use longhaul_calendar::{LinkId, Path, Request};
+
+use super::order::{Ask, LinkSpec, Quota, Refusal, Route, Rules};
+
+/// What a project may book beside what it holds: the ledger decides by it, and previews tell by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance<'a> {
+    project: &'a str,
+    quota: Quota,
+    rules: &'a Rules,
+    links: &'a [LinkSpec],
+    areas: &'a Areas,
+    now: u64,
+}
+
+/// Channel ticks that the open bookings of a project hold, by project and link.
+pub type Areas = BTreeMap<(String, u32), u64>;
+
+impl<'a> Allowance<'a> {
+    /// That of `project` at the tick `now`.
+    ///
+    /// # Errors
+    /// There is no such project.
+    pub fn of(
+        project: &'a str,
+        projects: &BTreeMap<String, Quota>,
+        rules: &'a Rules,
+        links: &'a [LinkSpec],
+        areas: &'a Areas,
+        now: u64,
+    ) -> Result<Self, Refusal> {
+        let quota = projects.get(project).copied().ok_or(Refusal::UnknownProject)?;
+        Ok(Self { project, quota, rules, links, areas, now })
+    }
+
+    /// The request within the rate and the horizon of the project. A horizon short of the book's
+    /// bounds the deadline, or the latest start.
+    pub fn within(&self, ask: Ask) -> Result<Ask, Refusal> {
+        let Self { quota, now, .. } = self;
+        let ask = ask.at_once(*now);
+        let request: Request = ask.into();
+        if request.max_rate() > quota.max_rate {
+            return Err(Refusal::RateQuota { max_rate: quota.max_rate });
+        }
+        if quota.horizon >= self.rules.horizon {
+            return Ok(ask);
+        }
+        let until = now.saturating_add(quota.horizon);
+        let beyond = Refusal::HorizonQuota { until };
+        Ok(match ask {
+            Ask::File { volume, max_rate, earliest, deadline, policy } => {
+                if deadline.is_some_and(|by| by > until) || earliest >= until {
+                    return Err(beyond);
+                }
+                let deadline = Some(deadline.unwrap_or(until));
+                Ask::File { volume, max_rate, earliest, deadline, policy }
+            }
+            Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
+                let length = duration.saturating_add(self.rules.guard);
+                let last = until.checked_sub(length).filter(|last| *last >= earliest);
+                let last = last.ok_or(beyond)?;
+                let latest_start = Some(latest_start.unwrap_or(last).min(last));
+                Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
+            }
+        })
+    }
+
+    /// Those of the paths on whose links the project's share has room for `asks` in place of what
+    /// is `held` already.
+    pub fn affordable(
+        &self,
+        paths: &[Route],
+        asks: &[Ask],
+        held: impl Fn(LinkId) -> u64,
+    ) -> Result<Vec<Path>, Refusal> {
+        self.affordable_area(paths, asks.iter().map(area).fold(0, u64::saturating_add), held)
+    }
+
+    /// The same for so many channel ticks.
+    pub fn affordable_area(
+        &self,
+        paths: &[Route],
+        asked: u64,
+        held: impl Fn(LinkId) -> u64,
+    ) -> Result<Vec<Path>, Refusal> {
+        let mut found = Vec::with_capacity(paths.len());
+        let mut refusal = None;
+        for route in paths {
+            let Some(path) = route.path() else { continue };
+            let over = path.links().iter().find_map(|link| {
+                let spec = self.links.get(link.0 as usize)?;
+                let horizon = u128::from(self.quota.horizon.min(self.rules.horizon));
+                let share = u128::from(self.quota.share_ppm);
+                let limit = horizon * u128::from(spec.capacity) * share / 1_000_000;
+                let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+                let area = self.areas.get(&(self.project.to_owned(), link.0)).copied();
+                let area = area.unwrap_or(0).saturating_sub(held(*link));
+                (area.saturating_add(asked) > limit).then_some(Refusal::ShareQuota {
+                    link: link.0,
+                    held: area,
+                    limit,
+                })
+            });
+            match over {
+                None => found.push(path),
+                Some(over) => refusal = refusal.or(Some(over)),
+            }
+        }
+        match refusal.filter(|_| found.is_empty()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(found),
+        }
+    }
+}
+
+/// Channel ticks that a request may come to hold.
+fn area(ask: &Ask) -> u64 {
+    match *ask {
+        Ask::File { volume, .. } => volume,
+        Ask::Hold { duration, max_rate, .. } => duration.saturating_mul(u64::from(max_rate)),
+    }
+}
