@@ -8,6 +8,7 @@ mod confinement;
 mod copies;
 mod datagrams;
 mod fallback;
+mod lab;
 mod program;
 mod relay;
 mod reports;
