@@ -68,7 +68,7 @@ pub(super) fn run_all(args: &RunArgs, output: &Output) -> Result<ExitCode, Failu
         // The report needs it too, and in the version that was run.
         std::fs::create_dir_all(results.folder())
             .and_then(|()| std::fs::write(definition(&results, &experiment.name), text))
-            .map_err(cannot("keep the experiment beside its results"))?;
+            .map_err(cannot(&format!("write to {}", results.folder().display())))?;
         let options = Options { quick: args.quick, fresh: args.fresh, stop: &stop };
         let mut display = Display::new(output, experiment);
         let end = run(experiment, &options, &results, &mut |progress| display.see(&progress));
