@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
-use longhaul_wire::{Bottleneck, Entry, EntryKind, SinkMessage, SourceReport, Summary};
+use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
 
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
@@ -125,7 +125,6 @@ pub struct Sink {
     failures: Vec<Failure>,
     stats: SinkStats,
     cpu_time: Duration,
-    bottleneck: Bottleneck,
     /// What the source said last of its sending.
     source_report: Option<SourceReport>,
 }
@@ -331,16 +330,13 @@ impl Sink {
             failures: Vec::new(),
             stats: SinkStats::default(),
             cpu_time: Duration::ZERO,
-            bottleneck: Bottleneck::Unknown,
             source_report: None,
         }
     }
 
-    /// What RESULT will say of the sink's CPU time and of what bounded the transfer
-    /// (docs/protocol.md section 9.1). The driver keeps it up to date.
-    pub fn set_report(&mut self, cpu_time: Duration, bottleneck: Bottleneck) {
+    /// What RESULT will say of the sink's CPU time. The driver keeps it up to date.
+    pub fn set_cpu_time(&mut self, cpu_time: Duration) {
         self.cpu_time = cpu_time;
-        self.bottleneck = bottleneck;
     }
 
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.
@@ -383,7 +379,6 @@ impl Sink {
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
             cpu_time: self.cpu_time,
-            bottleneck: self.bottleneck,
         }
     }
 

@@ -176,8 +176,6 @@ pub struct Summary {
     pub resumed: Bytes,
     /// CPU time that the sink's process took, in whole microseconds.
     pub cpu_time: Duration,
-    /// What bounded the rate.
-    pub bottleneck: Bottleneck,
 }
 
 macro_rules! bottlenecks {
@@ -495,8 +493,7 @@ impl SinkMessage {
                 w.varint(summary.failed)?;
                 w.varint(summary.bytes.get())?;
                 w.varint(summary.resumed.get())?;
-                w.varint(units::micros(summary.cpu_time))?;
-                w.u8(summary.bottleneck as u8)
+                w.varint(units::micros(summary.cpu_time))
             }),
         }
     }
@@ -516,7 +513,6 @@ impl SinkMessage {
                 bytes: Bytes::new(r.varint()?),
                 resumed: Bytes::new(r.varint()?),
                 cpu_time: Duration::from_micros(r.varint()?),
-                bottleneck: Bottleneck::from_code(r.u8()?),
             })),
         }
     }

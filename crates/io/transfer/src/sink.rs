@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
-use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
+use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::budget::{SINK_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
@@ -205,7 +205,7 @@ impl SinkDriver {
     fn after_change(&self) {
         let mut sink = lock(&self.sink);
         let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        sink.set_report(cpu, Bottleneck::Unknown);
+        sink.set_cpu_time(cpu);
         self.credit.store(sink.credit(), Ordering::Relaxed);
         if sink.objects().objects() != lock(&self.table).objects() {
             *lock(&self.table) = sink.objects().clone();

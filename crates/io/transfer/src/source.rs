@@ -93,8 +93,13 @@ impl SourceDriver {
     }
 
     /// Deals to these lanes only.
+    ///
+    /// # Panics
+    /// If there is none, or one of them does not exist: groups dealt there would be lost.
     pub fn deal_to(&self, lanes: Range<u16>) {
-        *lock(&self.lanes) = lanes.start.into()..lanes.end.into();
+        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
+        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
+        *lock(&self.lanes) = lanes;
         self.held.store(false, Ordering::Relaxed);
         self.notify();
     }
@@ -188,10 +193,9 @@ impl SourceDriver {
             let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
             self.wake_messages();
             let lanes = lock(&self.lanes).clone();
-            let lanes = self.mailboxes.get(lanes).unwrap_or_default().iter();
-            if let Some(least) = lanes.min_by_key(|mailbox| mailbox.backlog()) {
-                least.post(Command::Offer(Outgoing { extent, bytes: Arc::new(buffer) }));
-            }
+            let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
+            let least = least.expect("there is a lane to deal to");
+            least.post(Command::Offer(Outgoing { extent, bytes: Arc::new(buffer) }));
             self.reading.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -240,7 +244,7 @@ impl SourceDriver {
     /// How long a lane has had nothing to send: the mean of those that carry groups.
     fn hungry(&self) -> Duration {
         let lanes = lock(&self.lanes).clone();
-        let lanes = self.mailboxes.get(lanes).unwrap_or_default();
+        let lanes = &self.mailboxes[lanes];
         let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
         all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
     }

@@ -316,7 +316,6 @@ fn confirming_and_refusing_what_is_not() {
         bytes: Bytes::new(GROUP_SIZE + 11),
         resumed: Bytes::ZERO,
         cpu_time: Default::default(),
-        bottleneck: longhaul_wire::Bottleneck::Unknown,
     };
     assert_eq!(rejects(&mut source, SinkMessage::Result(summary)), SourceError::Result);
     assert_eq!(source.next_group(u64::MAX).unwrap().group, 1);
@@ -362,7 +361,6 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::ZERO,
                 cpu_time: Default::default(),
-                bottleneck: longhaul_wire::Bottleneck::Unknown,
             })
         }),
     ]

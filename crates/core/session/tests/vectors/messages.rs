@@ -62,7 +62,6 @@ fn messages(page: &mut Page) {
         bytes: Bytes::new(2_500_000),
         resumed: Bytes::new(1_451_424),
         cpu_time: Duration::from_micros(9_000),
-        bottleneck: Bottleneck::Network,
     };
     show(page, "RESULT", SinkMessage::Result(summary).into());
     let report = SourceReport {

@@ -92,9 +92,8 @@ fn literal_bytes() {
         bytes: Bytes::new(3),
         resumed: Bytes::new(4),
         cpu_time: Duration::from_micros(5),
-        bottleneck: Bottleneck::ReceiverDisk,
     };
-    check(&[7, 11, 1, 2, 3, 4, 5, 5], SinkMessage::Result(summary));
+    check(&[6, 11, 1, 2, 3, 4, 5], SinkMessage::Result(summary));
 }
 
 #[test]
@@ -262,15 +261,14 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
         report().prop_map(SourceMessage::Report),
     ];
-    let result = (number(), number(), number(), number(), number(), 0u8..11).prop_map(
-        |(confirmed, failed, bytes, resumed, cpu, bottleneck)| {
+    let result = (number(), number(), number(), number(), number()).prop_map(
+        |(confirmed, failed, bytes, resumed, cpu)| {
             SinkMessage::Result(Summary {
                 confirmed,
                 failed,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::new(resumed),
                 cpu_time: Duration::from_micros(cpu),
-                bottleneck: Bottleneck::from_code(bottleneck),
             })
         },
     );
