@@ -39,20 +39,32 @@ pub(super) fn cubic(report: &mut Report<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// One path carries 5 Gb/s of TCP and 8 Gb/s of UDP on two cores.
+/// One path carries 5 Gb/s of TCP and 8 Gb/s of UDP on two cores, by the median of three runs: three
+/// threads want these two, and now and then one of them waits for a second.
 pub(super) fn capacity(report: &mut Report<'_>) -> Result<(), CheckError> {
-    let testbed = report.testbed("both = { delay = \"1ms\", rate = \"10Gbps\" }")?;
-    let goodput = tcp(&testbed, "cubic", Duration::from_secs(1), Duration::from_secs(3))
-        .map_err(|error| report.system(error))?;
-    at_least(report, "one CUBIC connection, 2 ms, 10 Gb/s", 5_000.0, megabits(goodput));
-    report.close(testbed)?;
-
-    let testbed = report.testbed("both = { delay = \"1ms\" }")?;
-    let carried = blast(&testbed, Rate::from_gbps(12), Duration::from_secs(2))
-        .map_err(|error| report.system(error))?;
-    at_least(report, "UDP super-packets, offered 12 Gb/s", 8_000.0, megabits(carried));
-    report.close(testbed)?;
+    let length = Duration::from_secs(2);
+    let path = "both = { delay = \"1ms\", rate = \"10Gbps\" }";
+    let goodput = median(report, path, |testbed| tcp(testbed, "cubic", length / 2, length))?;
+    at_least(report, "one CUBIC connection, 2 ms, 10 Gb/s", 5_000.0, goodput);
+    let path = "both = { delay = \"1ms\" }";
+    let carried = median(report, path, |testbed| blast(testbed, Rate::from_gbps(12), length))?;
+    at_least(report, "UDP super-packets, offered 12 Gb/s", 8_000.0, carried);
     Ok(())
+}
+
+fn median(
+    report: &mut Report<'_>,
+    conditions: &str,
+    measure: impl Fn(&Testbed) -> io::Result<Rate>,
+) -> Result<Rate, CheckError> {
+    let mut rates = [Rate::ZERO; 3];
+    for rate in &mut rates {
+        let testbed = report.testbed(conditions)?;
+        *rate = measure(&testbed).map_err(|error| report.system(error))?;
+        report.close(testbed)?;
+    }
+    rates.sort_unstable();
+    Ok(rates[1])
 }
 
 /// Goodput of one connection from the time `settle` after its start until `length` later.
@@ -65,7 +77,8 @@ fn tcp(
     TcpPump::new(congestion_control, 1).goodput(testbed, settle, length)
 }
 
-fn at_least(report: &mut Report<'_>, what: &str, least: f64, measured: f64) {
+fn at_least(report: &mut Report<'_>, what: &str, least: f64, measured: Rate) {
+    let measured = megabits(measured);
     let expected = format!("{least:.0} Mb/s or more");
     report.row(what, expected, format!("{measured:.0} Mb/s"), measured >= least);
 }
