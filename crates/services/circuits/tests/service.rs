@@ -9,12 +9,14 @@ mod site;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, Problem};
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_circuits::ledger::{Command, Order, Outcome, Record, audit};
-use longhaul_circuits::service::config::{Config, DriverSpec};
+use longhaul_circuits::service::Service;
+use longhaul_circuits::service::config::{Archive, Config, DriverSpec};
 use longhaul_circuits::store::{self, Location};
 use site::{ASTRO, OPERATOR, Site};
 use sqlx::Connection;
@@ -89,6 +91,36 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
     let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
     assert_eq!(found.booked as usize, kept.len() + 1);
+}
+
+/// With its records the store is as good: the service says so, and goes on.
+#[test]
+fn a_log_that_cannot_be_archived_stays_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    let site = Site::of_file(&path);
+    let booked = site.client(ASTRO).book(&file("kept"), None).unwrap().bookings.remove(0);
+    drop(site);
+    let records = || {
+        let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
+        store::read_all(store.as_mut()).unwrap()
+    };
+    let before = records();
+
+    let no_folder = folder.path().join("a file");
+    std::fs::write(&no_folder, "of something else").unwrap();
+    let mut config = site::config(&path.display().to_string());
+    config.archive = Some(Archive { folder: no_folder, after: 1 });
+    let (tell, told) = mpsc::channel();
+    let notice = move |text: &str| drop(tell.send(text.to_owned()));
+    let service = Service::start(config, Box::new(notice)).unwrap();
+    let notice = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(notice.contains("not compacted") && notice.contains("a file"), "{notice}");
+    service.stop();
+    assert_eq!(records()[..before.len()], before[..]);
+
+    let site = Site::of_file(&path);
+    assert_eq!(all(&site.client(ASTRO))[0].id, booked.id);
 }
 
 #[test]
