@@ -1,5 +1,6 @@
 //! Links between pairs of devices: a thread moves packets, `longhaul-pathsim` says when and which.
 
+mod arrivals;
 mod lateness;
 mod line;
 mod log;

@@ -6,6 +6,7 @@ use longhaul_sys::clock;
 use longhaul_sys::tun::{PACKET_MAX, Tun};
 use longhaul_units::Instant;
 
+use super::arrivals::Arrivals;
 use super::lateness::Lateness;
 use super::log::{Loss, LossLog};
 use super::stats::DirectionStats;
@@ -25,9 +26,7 @@ pub(super) struct Line {
     log: LossLog,
     stats: DirectionStats,
     lateness: Lateness,
-    /// How long a delivery was overdue when the packets that are being read were found: so long
-    /// nobody had looked for them either.
-    overdue: Duration,
+    arrivals: Arrivals,
 }
 
 /// Segments of one packet that arrive together.
@@ -73,7 +72,7 @@ impl Line {
             log: LossLog::new(config.log),
             stats: DirectionStats::default(),
             lateness: Lateness::default(),
-            overdue: Duration::ZERO,
+            arrivals: Arrivals::new(start),
         })
     }
 
@@ -86,12 +85,11 @@ impl Line {
             return Ok(read.is_some());
         };
         let Some(len) = from.read(room)? else {
-            self.overdue = Duration::ZERO;
+            self.arrivals.caught_up();
             return Ok(false);
         };
-        let now = clock::now();
-        let overdue = self.next_timeout().map_or(Duration::ZERO, |due| now.since(due));
-        self.overdue = self.overdue.max(overdue);
+        let due = self.next_timeout();
+        let arrived = self.arrivals.found(clock::now(), due, len as u64);
         let packet = self.store.fresh(len);
         if stays_on_link(packet) {
             self.stats.kept_on_link += 1;
@@ -110,7 +108,7 @@ impl Line {
                 self.stats.refused += 1;
             }
         }
-        self.decide(now, shape, len);
+        self.decide(arrived, shape, len);
         Ok(true)
     }
 
@@ -123,7 +121,7 @@ impl Line {
             ecn: shape.ecn,
         };
         let number = self.path.next_number();
-        let late = self.overdue > LATE;
+        let late = self.arrivals.are_late();
         let Self { path, planned, log, stats, .. } = self;
         let mut run: Option<(Planned, Instant)> = None;
         path.offer_train(now, train, |index, fate| {
@@ -228,5 +226,3 @@ pub(super) enum LineError {
 /// Segments that arrive within this time are delivered together when the last is there, as
 /// receivers with interrupt moderation and GRO see them.
 const COALESCE: Duration = Duration::from_micros(100);
-/// What comes while nobody looks for longer seems one burst, which a shallow queue does not take.
-const LATE: Duration = Duration::from_millis(1);

@@ -26,7 +26,7 @@ pub struct DirectionStats {
     /// How late deliveries were.
     pub lateness: LatenessSummary,
     /// Of the packets that the queue dropped, those that were fetched when the emulator was more than
-    /// a millisecond late: what had come evenly seemed one burst.
+    /// a millisecond late: when these came is an estimate.
     pub queue_while_late: u64,
     /// Super-packets that the sender's device dropped because the emulator was too slow, or the
     /// sender faster than any network card.
