@@ -92,8 +92,9 @@ struct Rivals {
 }
 
 impl Rivals {
-    /// The window to begin with, and whether others are certain to be there.
-    fn enter(&mut self, now: Instant, verdict: Verdict, flight: u64) -> (u64, bool) {
+    /// Begins to compete, with what is in flight.
+    fn meet(&mut self, cx: &Context<'_>, model: &Model, verdict: Verdict) -> Compete {
+        let (now, flight) = (cx.now, model.recent().bytes_in(cx.rtt.smoothed()));
         if verdict == Verdict::Overflow {
             let forgotten = now - self.last_overflow > RIVALS_MEMORY;
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
@@ -102,7 +103,7 @@ impl Rivals {
         // Too early to have left: go on where it was.
         let early = now - self.left < EARLY;
         let window = if early { flight.max(self.window) } else { flight };
-        (window, self.overflows >= SURE_OVERFLOWS)
+        Compete::new(now, model.packet, window, self.overflows >= SURE_OVERFLOWS)
     }
 
     fn on_cut(&mut self, now: Instant, round_trip: Duration, marked: bool) {
@@ -168,9 +169,7 @@ impl Controller for Auto {
                 if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
                     model.short_slices = false;
                     self.state = if startup.met_others(model) {
-                        let flight = model.recent().bytes_in(round_trip);
-                        let (window, sure) = self.rivals.enter(cx.now, Verdict::Overflow, flight);
-                        State::Compete(Compete::new(cx.now, self.packet, window, sure))
+                        State::Compete(self.rivals.meet(cx, model, Verdict::Overflow))
                     } else {
                         State::Cruise(Cruise::new(cx.now))
                     };
@@ -180,9 +179,7 @@ impl Controller for Auto {
                 let (round, random) = (round.as_ref(), cx.rng.next_u32());
                 let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
                 if verdict != Verdict::Fine {
-                    let flight = model.recent().bytes_in(round_trip);
-                    let (window, sure) = self.rivals.enter(cx.now, verdict, flight);
-                    let mut compete = Compete::new(cx.now, self.packet, window, sure);
+                    let mut compete = self.rivals.meet(cx, model, verdict);
                     if verdict == Verdict::Overflow {
                         let marked = feedback.lost.network == 0;
                         compete.on_congestion(cx.now, model, marked);

@@ -102,34 +102,17 @@ impl Startup {
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
             self.battered += feedback.lost.network;
-            match self.train_rate(feedback) {
-                Some(rate) if self.spread.1 < round_trip / 2 => {
-                    model.learn_capacity(now, rate);
-                    self.first_train(now, rate);
-                }
+            let Some(rate) = self.train_rate(feedback) else {
+                self.await_train(now, round_trip);
+                return false;
+            };
+            if self.spread.1 >= round_trip / 2 {
                 // The path is slow, or shared: grow as slow start does.
-                Some(rate) => {
-                    self.grow_slowly(now, rate.scale(1, 2), round_trip);
-                    return false;
-                }
-                None if now - self.since <= round_trip * 9 / 8 => return false,
-                None if self.acked >= self.length * self.packet * 5 / 8 => {
-                    if self.length < LAST_TRAIN {
-                        self.lengthen();
-                    } else {
-                        let rate = Rate::from_bytes_over(self.acked, round_trip);
-                        self.grow_slowly(now, rate.scale(4, 1), round_trip);
-                    }
-                    return false;
-                }
-                None if self.battered >= self.length / 8 => {
-                    let rate = Rate::from_bytes_over(self.acked, round_trip);
-                    self.grow_slowly(now, rate.scale(4, 1), round_trip);
-                    return false;
-                }
-                // What is neither lost nor acknowledged says nothing yet: the receiver is busy.
-                None => return false,
+                self.grow_slowly(now, rate.scale(1, 2), round_trip);
+                return false;
             }
+            model.learn_capacity(now, rate);
+            self.first_train(now, rate);
         }
         let seen = now - self.since > round_trip + round_trip / 64;
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
@@ -195,6 +178,21 @@ impl Startup {
         self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
         let (bytes, time) = self.spread;
         (bytes >= self.length * self.packet / 2).then(|| Rate::from_bytes_over(bytes, time))
+    }
+
+    /// The first train told no rate so far. What of it is neither lost nor acknowledged says nothing
+    /// yet: the receiver may be busy.
+    fn await_train(&mut self, now: Instant, round_trip: Duration) {
+        if now - self.since <= round_trip * 9 / 8 {
+            return;
+        }
+        let arrived = self.acked >= self.length * self.packet * 5 / 8;
+        if arrived && self.length < LAST_TRAIN {
+            self.lengthen();
+        } else if arrived || self.battered >= self.length / 8 {
+            let rate = Rate::from_bytes_over(self.acked, round_trip);
+            self.grow_slowly(now, rate.scale(4, 1), round_trip);
+        }
     }
 
     /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer.
