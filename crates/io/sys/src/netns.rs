@@ -100,6 +100,13 @@ impl Side {
         IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, self.number().into()))
     }
 
+    fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
     /// Its address on the link, locally administered.
     fn link(self) -> Link {
         [2, 0, 0, 0, 0, self.number()]
@@ -128,27 +135,14 @@ impl NetnsPair {
     /// Those of [`Namespace::new`], and of kernels without veth.
     pub fn new(mtu: u32) -> io::Result<Self> {
         let pair = Self { sides: [Namespace::new()?, Namespace::new()?] };
-        let other = pair.side(Side::B).as_fd();
-        let links = Side::ALL.map(Side::link);
-        pair.run_in(Side::A, || Netlink::open()?.add_veth(DEVICE, mtu, links, other))??;
-        let mut ipv6 = true;
-        for (side, peer) in [(Side::A, Side::B), (Side::B, Side::A)] {
-            ipv6 &= pair.run_in(side, || {
-                let mut netlink = Netlink::open()?;
-                netlink.set_up(DEVICE)?;
-                netlink.add_address(DEVICE, side.ipv4(), 24)?;
-                netlink.add_neighbour(DEVICE, peer.ipv4(), peer.link())?;
-                // Fails where the kernel has no IPv6, or has it switched off.
-                Ok::<_, io::Error>(
-                    netlink.add_address(DEVICE, side.ipv6(), 64).is_ok()
-                        && netlink.add_neighbour(DEVICE, peer.ipv6(), peer.link()).is_ok(),
-                )
-            })??;
-        }
         let [a, b] = &pair.sides;
-        wait_for_path([a, b], Side::ALL.map(Side::ipv4))?;
-        if ipv6 {
-            wait_for_path([a, b], Side::ALL.map(Side::ipv6))?;
+        let (ipv4, ipv6) = (Side::ALL.map(Side::ipv4), Side::ALL.map(Side::ipv6));
+        a.join(b, DEVICE, mtu, &[(ipv4, 24)])?;
+        wait_for_path([a, b], ipv4)?;
+        // Fails where the kernel has no IPv6, or has it switched off.
+        let met = Side::ALL.map(|side| pair.side(side).meet(DEVICE, side, ipv6, 64).is_ok());
+        if met == [true; 2] {
+            wait_for_path([a, b], ipv6)?;
         }
         Ok(pair)
     }

@@ -44,8 +44,8 @@ impl Namespace {
     }
 
     /// Makes a veth pair between this namespace and `other`, a device of that name in each, up and
-    /// with the addresses of `ends`: here, there, and how many bits they have in common. Super-packets
-    /// are cut into packets before they pass. See [`super::wait_for_path`].
+    /// with the addresses of `ends`: here, there, and how many bits they have in common. See
+    /// [`super::wait_for_path`].
     ///
     /// # Errors
     /// Those of the kernel for names that are wrong or taken, and of kernels without veth.
@@ -58,19 +58,37 @@ impl Namespace {
     ) -> io::Result<()> {
         let links = Side::ALL.map(Side::link);
         self.run(|| Netlink::open()?.add_veth(name, mtu, links, other.as_fd()))??;
-        for (at, namespace) in [self, other].into_iter().enumerate() {
-            namespace.run(|| {
-                let mut netlink = Netlink::open()?;
-                netlink.cut_super_packets(name)?;
-                netlink.set_up(name)?;
-                for (addresses, prefix) in ends {
-                    netlink.add_address(name, addresses[at], *prefix)?;
-                    netlink.add_neighbour(name, addresses[1 - at], links[1 - at])?;
-                }
-                Ok::<_, io::Error>(())
-            })??;
+        for (side, namespace) in Side::ALL.into_iter().zip([self, other]) {
+            namespace.run(|| Netlink::open()?.set_up(name))??;
+            for (addresses, prefix) in ends {
+                namespace.meet(name, side, *addresses, *prefix)?;
+            }
         }
         Ok(())
+    }
+
+    /// Gives the `side` of a veth pair its address, and tells it the other's.
+    pub(super) fn meet(
+        &self,
+        device: &str,
+        side: Side,
+        addresses: [IpAddr; 2],
+        prefix: u8,
+    ) -> io::Result<()> {
+        let (here, there) = match side {
+            Side::A => (addresses[0], addresses[1]),
+            Side::B => (addresses[1], addresses[0]),
+        };
+        self.run(|| {
+            let mut netlink = Netlink::open()?;
+            netlink.add_address(device, here, prefix)?;
+            netlink.add_neighbour(device, there, side.other().link())
+        })?
+    }
+
+    /// Has a device cut super-packets into packets before they pass.
+    pub fn cut_super_packets(&self, device: &str) -> io::Result<()> {
+        self.run(|| Netlink::open()?.cut_super_packets(device))?
     }
 
     /// Gives a device an address, usable at once.

@@ -91,9 +91,13 @@ impl Testbed {
             let v4 = (addresses(addresses::link_v4), addresses::LINK_V4);
             let v6 = (addresses(addresses::link_v6), addresses::LINK_V6);
             let ends = if ipv6 { &[v4, v6][..] } else { &[v4] };
-            namespaces[a]
-                .join(&namespaces[b], &routes::device(number), link.mtu, ends)
+            let (device, pair) = (routes::device(number), [&namespaces[a], &namespaces[b]]);
+            pair[0]
+                .join(pair[1], &device, link.mtu, ends)
                 .map_err(step("join two network namespaces"))?;
+            for end in pair {
+                end.cut_super_packets(&device).map_err(step("have a link cut super-packets"))?;
+            }
         }
         for (node, namespace) in namespaces.iter().enumerate() {
             routes::lay(&topology, node, namespace, ipv6).map_err(step("lay routes"))?;
