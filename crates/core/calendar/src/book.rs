@@ -152,8 +152,8 @@ impl Book {
         end: u64,
     ) -> impl Iterator<Item = (BookingId, &Booking)> + '_ {
         self.iter().filter(move |(_, booking)| {
-            let overlaps = |r: &crate::Allocation| r.start < end && start < r.end;
-            booking.path.links().contains(&link) && booking.vector.ranges().iter().any(overlaps)
+            let overlaps = |r: crate::Allocation| r.start < end && start < r.end;
+            booking.path.links().contains(&link) && booking.vector.merged().any(overlaps)
         })
     }
 
@@ -177,7 +177,7 @@ impl Book {
                 Ok(id) => made.push(id),
                 Err(error) => {
                     for booking in self.bookings.split_off(&first).into_values() {
-                        self.links.give(&booking.path, booking.vector.merged());
+                        self.links.give(&booking.path, booking.vector.runs().merged());
                     }
                     self.next = first;
                     return Err((index, error));
@@ -213,13 +213,13 @@ impl Book {
         if let Some(link) = booking.path.links().iter().find(unknown) {
             return Err(BookError::Plan(PlanError::UnknownLink(*link)));
         }
-        let (_, ahead) = booking.vector.split(self.now);
-        let ahead = TrcVector::from_sound(ahead, self.config.guard);
+        let (_, ahead) = booking.vector.runs().split(self.now);
+        let ahead = TrcVector::with(ahead, self.config.guard);
         let plan = Plan { path: booking.path.clone(), vector: ahead };
         if let Some((link, range)) = self.links.conflict(&plan) {
             return Err(BookError::Taken { link, start: range.start, end: range.end });
         }
-        self.links.take(&plan.path, plan.vector.merged());
+        self.links.take(&plan.path, plan.vector.runs().merged());
         self.note_end(id, booking.finish());
         self.bookings.insert(id, booking);
         self.next = self.next.max(BookingId(id.0 + 1));
@@ -263,7 +263,7 @@ impl Book {
     }
 
     fn enter(&mut self, request: Request, plan: Plan) -> BookingId {
-        self.links.take(&plan.path, plan.vector.merged());
+        self.links.take(&plan.path, plan.vector.runs().merged());
         let promise = self.promise(&request, plan.finish());
         let id = self.next;
         self.next = BookingId(id.0 + 1);

@@ -1,4 +1,4 @@
-use core::ops::ControlFlow;
+use alloc::vec::Vec;
 
 /// The end of time: the last segment of a profile never ends.
 pub const FOREVER: u64 = u64::MAX;
@@ -71,15 +71,6 @@ pub trait Walk {
         true
     }
 
-    /// Shows this segment and those after it that have at least `rate` free, until `visitor` has
-    /// seen enough.
-    fn visit(mut self, rate: u32, mut visitor: impl FnMut(Segment) -> ControlFlow<()>)
-    where
-        Self: Sized,
-    {
-        while self.to_at_least(rate) && visitor(self.segment()).is_continue() && self.forward() {}
-    }
-
     /// Moves forward to the nearest segment, this one included, with less than `rate` free, but
     /// stops at the first segment that starts at or after `limit`. False when the last segment is
     /// reached and has at least `rate`.
@@ -87,6 +78,21 @@ pub trait Walk {
         while self.segment().free >= rate && self.segment().start < limit {
             if !self.forward() {
                 return false;
+            }
+        }
+        true
+    }
+
+    /// As [`Walk::to_below`], and adds to `cuts` where the segments begin that are passed, this
+    /// one left out.
+    fn to_below_noting(&mut self, rate: u32, limit: u64, cuts: &mut Vec<u64>) -> bool {
+        let passes = |s: Segment| s.free >= rate && s.start < limit;
+        while passes(self.segment()) {
+            if !self.forward() {
+                return false;
+            }
+            if passes(self.segment()) {
+                cuts.push(self.segment().start);
             }
         }
         true

@@ -1,10 +1,9 @@
 //! Varying-Bandwidth List Scheduling (the VBLS paper, section 3.2) over any step function.
 
 use alloc::vec::Vec;
-use core::ops::ControlFlow;
 
 use crate::capacity::{Mirror, Walk};
-use crate::vector::Allocation;
+use crate::vector::Runs;
 
 /// What to place.
 #[derive(Clone, Copy)]
@@ -30,65 +29,56 @@ pub(crate) struct Run {
 }
 
 /// Places `want` as early as possible from the position of `walk`, which holds `want.from`.
-/// Appends ranges to `out`; the error is the volume for which there was no room.
-pub(crate) fn earliest<W: Walk>(
-    mut walk: W,
-    want: &Want,
-    run: Option<Run>,
-    out: &mut Vec<Allocation>,
-) -> Result<(), u64> {
+/// The error is the volume for which there was no room.
+pub(crate) fn earliest<W: Walk>(mut walk: W, want: &Want, run: Option<Run>) -> Result<Runs, u64> {
     match want.guard {
-        0 => plain(walk, want, out),
-        _ => guarded(&mut walk, want, run, out),
+        0 => plain(&mut walk, want),
+        _ => guarded(&mut walk, want, run),
     }
 }
 
 /// Places `want` as late as possible; `walk` holds the tick `want.by - 1`.
-pub(crate) fn latest<W: Walk>(walk: W, want: &Want, out: &mut Vec<Allocation>) -> Result<(), u64> {
-    let mark = out.len();
+pub(crate) fn latest<W: Walk>(walk: W, want: &Want) -> Result<Runs, u64> {
     let mirrored = Want { from: u64::MAX - want.by, by: u64::MAX - want.from, ..*want };
-    let placed = earliest(Mirror(walk), &mirrored, None, out);
-    for range in &mut out[mark..] {
-        (range.start, range.end) = (u64::MAX - range.end, u64::MAX - range.start);
-    }
-    out[mark..].reverse();
-    placed
+    earliest(Mirror(walk), &mirrored, None).map(|runs| runs.mirrored())
 }
 
 /// The paper's loop with its four cases: 1 and 3 finish in this round, 2 and 4 go on; the paper's
 /// Rmax caps 3 and 4. In 2 and 4 the size carried is subtracted before time moves on; in the
-/// printed order the interval would be empty by then.
-fn plain<W: Walk>(walk: W, want: &Want, out: &mut Vec<Allocation>) -> Result<(), u64> {
+/// printed order the interval would be empty by then. Rounds at Rmax that follow each other are
+/// gone through in one.
+fn plain<W: Walk>(walk: &mut W, want: &Want) -> Result<Runs, u64> {
+    let mut out = Runs::default();
     let mut left = want.volume;
-    walk.visit(1, |segment| {
+    let mut more = true;
+    while left > 0 && more && walk.to_at_least(1) {
+        let segment = walk.segment();
         let start = segment.start.max(want.from);
-        let end = segment.end.min(want.by);
-        if start >= end {
-            return ControlFlow::Break(());
+        if start >= want.by {
+            break;
         }
         let rate = segment.free.min(want.max_rate);
-        let room = (end - start).saturating_mul(u64::from(rate));
-        if room >= left {
-            out.push(Allocation { start, end: start + left.div_ceil(u64::from(rate)), rate });
-            left = 0;
-            return ControlFlow::Break(());
-        }
-        out.push(Allocation { start, end, rate });
-        left -= room;
-        ControlFlow::Continue(())
-    });
-    if left == 0 { Ok(()) } else { Err(left) }
+        let ticks = left.div_ceil(u64::from(rate));
+        let limit = start.saturating_add(ticks).min(want.by);
+        out.open(start, rate);
+        more = if rate == want.max_rate {
+            walk.to_below_noting(rate, limit, out.cuts())
+        } else {
+            walk.forward()
+        };
+        let end = if more { walk.segment().start } else { walk.segment().end }.min(limit);
+        out.close(end);
+        left = left.saturating_sub((end - start).saturating_mul(u64::from(rate)));
+    }
+    if left == 0 { Ok(out) } else { Err(left) }
 }
 
 /// The same with idle guards. Works in stretches of equal attainable rate, because a stretch that
 /// is no longer than its guard is worthless, and a higher rate is worth a new guard only if it
 /// then carries more than going on at the old one.
-fn guarded<W: Walk>(
-    walk: &mut W,
-    want: &Want,
-    mut run: Option<Run>,
-    out: &mut Vec<Allocation>,
-) -> Result<(), u64> {
+fn guarded<W: Walk>(walk: &mut W, want: &Want, mut run: Option<Run>) -> Result<Runs, u64> {
+    let mut out = Runs::default();
+    let mut cuts = Vec::new();
     let mut left = want.volume;
     let mut at = want.from.max(walk.segment().start);
     while at < want.by {
@@ -99,16 +89,14 @@ fn guarded<W: Walk>(
             at = walk.segment().start.max(at);
             continue;
         }
-        let mark = out.len();
         let start = at;
         let rate = walk.segment().free.min(want.max_rate);
         let before = run.filter(|r| r.end == start && r.rate <= rate);
         let slowest = before.map_or(rate, |r| r.rate);
         let enough = left.div_ceil(u64::from(slowest)).saturating_add(want.guard);
+        cuts.clear();
         let more = loop {
-            let end = walk.segment().end.min(want.by);
-            out.push(Allocation { start: at, end, rate });
-            at = end;
+            at = walk.segment().end.min(want.by);
             if at >= want.by || at - start >= enough {
                 break true;
             }
@@ -118,6 +106,7 @@ fn guarded<W: Walk>(
             if walk.segment().free.min(want.max_rate) != rate {
                 break true;
             }
+            cuts.push(at);
         };
         let fresh = Choice { start, rate, idle: want.guard };
         let choice = match before {
@@ -127,20 +116,20 @@ fn guarded<W: Walk>(
                 fresh.or_stay(Choice { start: r.start, rate: r.rate, idle }, left, at - start)
             }
         };
-        for range in &mut out[mark..] {
-            range.rate = choice.rate;
-        }
         let carried = choice.carries(at - start);
+        run = if carried == 0 && choice.start == start {
+            None
+        } else {
+            let end = at.min(start.saturating_add(choice.time_for(left)));
+            out.open(start, choice.rate);
+            out.cuts().extend(cuts.iter().filter(|cut| **cut < end));
+            out.close(end);
+            Some(Run { start: choice.start, end, rate: choice.rate })
+        };
         if carried >= left {
-            cut(out, mark, start + choice.time_for(left));
-            return Ok(());
+            return Ok(out);
         }
         left -= carried;
-        run = Some(Run { start: choice.start, end: at, rate: choice.rate });
-        if carried == 0 && choice.start == start {
-            out.truncate(mark);
-            run = None;
-        }
         if !more {
             break;
         }
@@ -175,15 +164,5 @@ impl Choice {
             stay.carries(ticks) >= self.carries(ticks)
         };
         if better { stay } else { self }
-    }
-}
-
-/// Ends the ranges from `mark` on at `end`.
-fn cut(out: &mut Vec<Allocation>, mark: usize, end: u64) {
-    while out.len() > mark + 1 && out[out.len() - 1].start >= end {
-        out.pop();
-    }
-    if let Some(last) = out.last_mut() {
-        last.end = last.end.min(end);
     }
 }

@@ -6,7 +6,7 @@ use crate::path::PathCapacity;
 use crate::place::{self, Fitted, Limits};
 use crate::profile::{Profile, Way};
 use crate::request::{LinkId, Path, PlanError, Policy, Request};
-use crate::vector::{Allocation, TrcVector};
+use crate::vector::{Allocation, Runs, TrcVector};
 
 /// Where and when a request would be carried.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ impl LinkSet {
         let mut best: Option<Plan> = None;
         for path in paths {
             let Ok(ranges) = self.place(request, path) else { continue };
-            let vector = TrcVector::from_sound(ranges, self.guard);
+            let vector = TrcVector::with(ranges, self.guard);
             let plan = Plan { path: path.clone(), vector };
             if best.as_ref().is_none_or(|best| better(request, &plan, best) == Ordering::Less) {
                 best = Some(plan);
@@ -112,7 +112,7 @@ impl LinkSet {
     }
 
     /// Places a checked request on one path.
-    pub(crate) fn place(&self, request: &Request, path: &Path) -> Result<Vec<Allocation>, Fitted> {
+    pub(crate) fn place(&self, request: &Request, path: &Path) -> Result<Runs, Fitted> {
         let limits = Limits { guard: self.guard, horizon: self.horizon };
         match path.links() {
             [link] => place::place(&self.profiles[link.0 as usize], request, limits),
@@ -141,28 +141,22 @@ impl LinkSet {
             return None;
         }
         let mut left = self.clone();
-        left.take(&plan.path, plan.vector.merged());
+        left.take(&plan.path, plan.vector.runs().merged());
         Some(left)
     }
 
     /// Takes ranges that are known to be free on every link of the path.
-    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
+    pub(crate) fn take(&mut self, path: &Path, ranges: &[Allocation]) {
         self.change(Way::Take, path, ranges);
     }
 
     /// Gives ranges back that are known to be booked on every link of the path. What of them has
     /// passed is ignored.
-    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation>) {
+    pub(crate) fn give(&mut self, path: &Path, ranges: &[Allocation]) {
         self.change(Way::Give, path, ranges);
     }
 
-    fn change(&mut self, way: Way, path: &Path, ranges: impl Iterator<Item = Allocation>) {
-        if let [link] = path.links() {
-            self.profiles[link.0 as usize].change(way, ranges);
-            return;
-        }
-        // Merged once for all links.
-        let ranges: Vec<Allocation> = ranges.collect();
+    fn change(&mut self, way: Way, path: &Path, ranges: &[Allocation]) {
         for link in path.links() {
             self.profiles[link.0 as usize].change(way, ranges.iter().copied());
         }

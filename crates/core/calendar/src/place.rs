@@ -1,12 +1,9 @@
 //! Placing one request on one step function, whatever that is.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use crate::capacity::{Capacity, Walk};
 use crate::fill::{self, Run, Want};
 use crate::request::{FileRequest, HoldRequest, Policy, Request};
-use crate::vector::Allocation;
+use crate::vector::{Allocation, Runs};
 use crate::window;
 
 /// What holds for every request.
@@ -25,7 +22,7 @@ pub(crate) fn place<C: Capacity>(
     capacity: &C,
     request: &Request,
     limits: Limits,
-) -> Result<Vec<Allocation>, Fitted> {
+) -> Result<Runs, Fitted> {
     match request {
         Request::File(file) => {
             let by = file.deadline.unwrap_or(u64::MAX).min(limits.horizon);
@@ -40,7 +37,7 @@ fn place_file<C: Capacity>(
     file: &FileRequest,
     by: u64,
     guard: u64,
-) -> Result<Vec<Allocation>, Fitted> {
+) -> Result<Runs, Fitted> {
     if by <= file.earliest {
         return Err(Fitted(0));
     }
@@ -59,24 +56,16 @@ pub(crate) fn earliest<C: Capacity>(
     capacity: &C,
     want: &Want,
     run: Option<Run>,
-) -> Result<Vec<Allocation>, Fitted> {
-    let mut out = Vec::with_capacity(USUAL_RANGES);
-    match fill::earliest(capacity.walk(want.from), want, run, &mut out) {
-        Ok(()) => Ok(out),
-        Err(left) => Err(Fitted(want.volume - left)),
-    }
+) -> Result<Runs, Fitted> {
+    fill::earliest(capacity.walk(want.from), want, run).map_err(|left| Fitted(want.volume - left))
 }
 
-pub(crate) fn latest<C: Capacity>(capacity: &C, want: &Want) -> Result<Vec<Allocation>, Fitted> {
-    let mut out = Vec::new();
-    match fill::latest(capacity.walk(want.by - 1), want, &mut out) {
-        Ok(()) => Ok(out),
-        Err(left) => Err(Fitted(want.volume - left)),
-    }
+pub(crate) fn latest<C: Capacity>(capacity: &C, want: &Want) -> Result<Runs, Fitted> {
+    fill::latest(capacity.walk(want.by - 1), want).map_err(|left| Fitted(want.volume - left))
 }
 
 /// The lowest cap under which the earliest finish still meets the end, by bisection.
-fn least_peak<C: Capacity>(capacity: &C, want: &Want) -> Result<Vec<Allocation>, Fitted> {
+fn least_peak<C: Capacity>(capacity: &C, want: &Want) -> Result<Runs, Fitted> {
     let mut high = want.max_rate.min(capacity.capacity()).max(1);
     let mut best = earliest(capacity, &Want { max_rate: high, ..*want }, None)?;
     let least = want.volume.div_ceil(want.by - want.from);
@@ -94,11 +83,11 @@ fn least_peak<C: Capacity>(capacity: &C, want: &Want) -> Result<Vec<Allocation>,
     Ok(best)
 }
 
-fn fixed<C: Capacity>(capacity: &C, want: &Want) -> Result<Vec<Allocation>, Fitted> {
+fn fixed<C: Capacity>(capacity: &C, want: &Want) -> Result<Runs, Fitted> {
     let Want { volume, max_rate: rate, from, by, guard } = *want;
     let length = volume.div_ceil(u64::from(rate)).saturating_add(guard);
     match window::earliest(&mut capacity.walk(from), rate, length, from, by) {
-        Ok(start) => Ok(vec![Allocation { start, end: start + length, rate }]),
+        Ok(start) => Ok(Runs::of(start, start + length, rate)),
         Err(longest) => Err(Fitted(longest.saturating_sub(guard).saturating_mul(u64::from(rate)))),
     }
 }
@@ -108,24 +97,24 @@ fn place_hold<C: Capacity>(
     capacity: &C,
     hold: &HoldRequest,
     limits: Limits,
-) -> Result<Vec<Allocation>, Fitted> {
+) -> Result<Runs, Fitted> {
     let length = hold.duration.saturating_add(limits.guard);
     let latest = hold.latest_start.unwrap_or(u64::MAX);
     let by = latest.saturating_add(length).min(limits.horizon);
     let from = hold.earliest;
     let start = window::earliest(&mut capacity.walk(from), hold.min_rate, length, from, by)
         .map_err(|longest| Fitted(longest.saturating_sub(limits.guard)))?;
-    let mut out = capped(capacity, start, start + length, hold.max_rate);
-    if limits.guard > 0 {
-        let rate = out.iter().map(|a| a.rate).min().unwrap_or(hold.min_rate);
-        out = vec![Allocation { start, end: start + length, rate }];
+    let out = capped(capacity, start, start + length, hold.max_rate);
+    if limits.guard == 0 {
+        return Ok(out);
     }
-    Ok(out)
+    let rate = out.merged().iter().map(|r| r.rate).min().unwrap_or(hold.min_rate);
+    Ok(Runs::of(start, start + length, rate))
 }
 
 /// Everything free in `[start, end)` up to `cap`; stretches without any are left out.
-pub(crate) fn capped<C: Capacity>(capacity: &C, start: u64, end: u64, cap: u32) -> Vec<Allocation> {
-    let mut out = Vec::new();
+pub(crate) fn capped<C: Capacity>(capacity: &C, start: u64, end: u64, cap: u32) -> Runs {
+    let mut out = Runs::default();
     let mut walk = capacity.walk(start);
     loop {
         let s = walk.segment();
@@ -139,6 +128,3 @@ pub(crate) fn capped<C: Capacity>(capacity: &C, start: u64, end: u64, cap: u32) 
         }
     }
 }
-
-/// Ranges for which room is made at first.
-const USUAL_RANGES: usize = 32;

@@ -1,5 +1,9 @@
+mod runs;
+
 use alloc::vec::Vec;
 use core::fmt;
+
+pub(crate) use self::runs::Runs;
 
 /// One entry (B, E, C) of a time-range-capacity vector: `rate` channels in `[start, end)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +37,7 @@ impl fmt::Debug for Allocation {
 /// they cover the uncertainty of the clocks and the reprogramming of the switch.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct TrcVector {
-    ranges: Vec<Allocation>,
+    runs: Runs,
     guard: u64,
 }
 
@@ -43,17 +47,27 @@ impl TrcVector {
     pub fn new(ranges: Vec<Allocation>, guard: u64) -> Option<Self> {
         let sound = ranges.iter().all(|r| r.start < r.end && r.rate > 0);
         let sorted = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
-        (sound && sorted).then_some(Self { ranges, guard })
+        if !sound || !sorted {
+            return None;
+        }
+        let mut runs = Runs::default();
+        ranges.into_iter().for_each(|range| runs.push(range));
+        Some(Self { runs, guard })
     }
 
     /// The ranges as scheduled.
-    pub fn ranges(&self) -> &[Allocation] {
-        &self.ranges
+    pub fn ranges(&self) -> impl Iterator<Item = Allocation> + Clone + '_ {
+        self.runs.ranges()
+    }
+
+    /// Number of ranges as scheduled.
+    pub fn len(&self) -> usize {
+        self.runs.len()
     }
 
     /// The ranges with contiguous neighbours of equal rate joined.
-    pub fn merged(&self) -> impl Iterator<Item = Allocation> + Clone + '_ {
-        merged(&self.ranges)
+    pub fn merged(&self) -> impl DoubleEndedIterator<Item = Allocation> + Clone + '_ {
+        self.runs.merged().iter().copied()
     }
 
     /// Idle ticks at the start of each merged range.
@@ -63,33 +77,34 @@ impl TrcVector {
 
     /// Whether nothing is booked.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.runs.merged().is_empty()
     }
 
     /// First booked tick.
     pub fn start(&self) -> Option<u64> {
-        self.ranges.first().map(|r| r.start)
+        self.runs.merged().first().map(|r| r.start)
     }
 
     /// One past the last booked tick.
     pub fn finish(&self) -> Option<u64> {
-        self.ranges.last().map(|r| r.end)
+        self.runs.merged().last().map(|r| r.end)
     }
 
     /// The highest rate, 0 for an empty vector.
     pub fn peak(&self) -> u32 {
-        self.ranges.iter().map(|r| r.rate).max().unwrap_or(0)
+        self.merged().map(|r| r.rate).max().unwrap_or(0)
     }
 
     /// The rate at `tick`, 0 where nothing is booked.
     pub fn rate_at(&self, tick: u64) -> u32 {
-        let next = self.ranges.partition_point(|r| r.end <= tick);
-        self.ranges.get(next).filter(|r| r.start <= tick).map_or(0, |r| r.rate)
+        let runs = self.runs.merged();
+        let next = runs.partition_point(|r| r.end <= tick);
+        runs.get(next).filter(|r| r.start <= tick).map_or(0, |r| r.rate)
     }
 
     /// Booked channel ticks, guards included, saturating.
     pub fn area(&self) -> u64 {
-        self.ranges.iter().fold(0, |sum, r| sum.saturating_add(r.area()))
+        self.merged().fold(0, |sum, r| sum.saturating_add(r.area()))
     }
 
     /// Channel ticks that carry data: the area without the guards, saturating.
@@ -108,37 +123,24 @@ impl TrcVector {
             .fold(0, u64::saturating_add)
     }
 
-    /// Splits at `tick`: what lies before, and what lies at or after it.
-    pub(crate) fn split(&self, tick: u64) -> (Vec<Allocation>, Vec<Allocation>) {
-        let before = self.ranges.iter().filter(|r| r.start < tick);
-        let after = self.ranges.iter().filter(|r| r.end > tick);
-        (
-            before.map(|r| Allocation { end: r.end.min(tick), ..*r }).collect(),
-            after.map(|r| Allocation { start: r.start.max(tick), ..*r }).collect(),
-        )
+    /// The ranges alone.
+    pub(crate) const fn runs(&self) -> &Runs {
+        &self.runs
     }
 
-    /// A vector that the caller knows to be sound.
-    pub(crate) fn from_sound(ranges: Vec<Allocation>, guard: u64) -> Self {
-        debug_assert!(Self::new(ranges.clone(), guard).is_some(), "{ranges:?}");
-        Self { ranges, guard }
+    /// A vector of these ranges.
+    pub(crate) const fn with(runs: Runs, guard: u64) -> Self {
+        Self { runs, guard }
     }
-}
 
-/// Ranges with contiguous neighbours of equal rate joined.
-pub(crate) fn merged(ranges: &[Allocation]) -> impl Iterator<Item = Allocation> + Clone + '_ {
-    let mut rest = ranges.iter().copied().peekable();
-    core::iter::from_fn(move || {
-        let mut range = rest.next()?;
-        while let Some(next) = rest.next_if(|n| n.start == range.end && n.rate == range.rate) {
-            range.end = next.end;
-        }
-        Some(range)
-    })
+    /// Adds ranges after all others; `seam` is no change point.
+    pub(crate) fn append(&mut self, next: Runs, seam: u64) {
+        self.runs.append(next, seam);
+    }
 }
 
 impl fmt::Debug for TrcVector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(&self.ranges).finish()
+        f.debug_set().entries(self.ranges()).finish()
     }
 }

@@ -273,7 +273,7 @@ impl Bed {
             });
             for id in booked.into_iter().flatten() {
                 self.live.push(id);
-                scans.count(self.book.get(id).map_or(0, |b| b.vector.ranges().len() as u64));
+                scans.count(self.book.get(id).map_or(0, |b| b.vector.len() as u64));
             }
             self.make_room(releases);
         }

@@ -1,13 +1,11 @@
 //! Changing one booking: release, extension, and the moves that re-planning is made of.
 
-use alloc::vec::Vec;
-
 use super::{Book, BookError, Booking, BookingId};
 use crate::capacity::{Capacity, FOREVER};
 use crate::fill::{Run, Want};
 use crate::place;
 use crate::request::{FileRequest, HoldRequest, PlanError, Policy, Request};
-use crate::vector::{Allocation, TrcVector, merged};
+use crate::vector::{Runs, TrcVector};
 
 impl Book {
     /// Takes a booking out and frees what it holds from now on: a transfer that is done before its
@@ -16,12 +14,12 @@ impl Book {
         let mut booking = self.bookings.remove(&id).ok_or(BookError::Unknown(id))?;
         if booking.vector.start().is_some_and(|start| start >= self.now) {
             let whole = core::mem::take(&mut booking.vector);
-            self.links.give(&booking.path, whole.merged());
+            self.links.give(&booking.path, whole.runs().merged());
             return Ok(booking);
         }
-        let (kept, freed) = booking.vector.split(self.now);
-        self.links.give(&booking.path, merged(&freed));
-        booking.vector = TrcVector::from_sound(kept, self.config.guard);
+        let (kept, freed) = booking.vector.runs().split(self.now);
+        self.links.give(&booking.path, freed.merged());
+        booking.vector = TrcVector::with(kept, self.config.guard);
         Ok(booking)
     }
 
@@ -90,7 +88,7 @@ impl Book {
     ) -> Result<(), BookError> {
         let booking = self.bookings.get(&id).ok_or(BookError::Unknown(id))?;
         let start = booking.finish();
-        let last = booking.vector.ranges().last().map_or(rate, |r| r.rate);
+        let last = booking.vector.merged().last().map_or(rate, |r| r.rate);
         let end = start.checked_add(ticks).ok_or(PlanError::NoRoom)?;
         if start < self.now || end > by.min(self.links.horizon()) {
             return Err(PlanError::NoRoom.into());
@@ -99,8 +97,8 @@ impl Book {
         let guarded = self.config.guard > 0;
         let (rate, cap) = if guarded { (last, last) } else { (rate, request.max_rate()) };
         let ranges = place::capped(&self.links.path(&booking.path), start, end, cap);
-        let whole = ranges.iter().map(|r| r.end - r.start).sum::<u64>() == ticks;
-        if !whole || ranges.iter().any(|r| r.rate < rate) {
+        let whole = ranges.merged().iter().map(|r| r.end - r.start).sum::<u64>() == ticks;
+        if !whole || ranges.merged().iter().any(|r| r.rate < rate) {
             return Err(PlanError::NoRoom.into());
         }
         self.put(id, ranges);
@@ -121,50 +119,37 @@ impl Book {
     /// Frees what a booking holds from now on; returns its whole vector as it was.
     pub(super) fn lift(&mut self, id: BookingId) -> TrcVector {
         let Some(booking) = self.bookings.get_mut(&id) else { return TrcVector::default() };
-        let (kept, lifted) = booking.vector.split(self.now);
-        self.links.give(&booking.path, merged(&lifted));
-        let kept = TrcVector::from_sound(kept, self.config.guard);
+        let (kept, lifted) = booking.vector.runs().split(self.now);
+        self.links.give(&booking.path, lifted.merged());
+        let kept = TrcVector::with(kept, self.config.guard);
         core::mem::replace(&mut booking.vector, kept)
     }
 
     /// Undoes [`Book::lift`].
     pub(super) fn put_back(&mut self, id: BookingId, old: TrcVector) {
         let Some(booking) = self.bookings.get_mut(&id) else { return };
-        self.links.take(&booking.path, merged(&old.split(self.now).1));
+        self.links.take(&booking.path, old.runs().split(self.now).1.merged());
         booking.vector = old;
         let finish = booking.finish();
         self.note_end(id, finish);
     }
 
     /// Takes ranges that are free and after all that a booking holds, and adds them to it.
-    pub(super) fn put(&mut self, id: BookingId, ranges: Vec<Allocation>) {
+    pub(super) fn put(&mut self, id: BookingId, ranges: Runs) {
         let Some(booking) = self.bookings.get_mut(&id) else { return };
-        self.links.take(&booking.path, merged(&ranges));
-        let mut all = booking.vector.ranges().to_vec();
-        let mut ranges = ranges.into_iter().peekable();
-        // Now is no change point: a range that goes on past it stays one range.
-        if let (Some(last), Some(next)) = (all.last_mut(), ranges.peek())
-            && (last.end, last.end, last.rate) == (self.now, next.start, next.rate)
-        {
-            last.end = next.end;
-            ranges.next();
-        }
-        all.extend(ranges);
-        booking.vector = TrcVector::from_sound(all, self.config.guard);
+        self.links.take(&booking.path, ranges.merged());
+        // Now is no change point.
+        booking.vector.append(ranges, self.now);
         let finish = booking.finish();
         self.note_end(id, finish);
     }
 
     /// Plans what a lifted booking does not carry yet, by the policy of `file`.
-    pub(super) fn remainder(
-        &self,
-        id: BookingId,
-        file: &FileRequest,
-    ) -> Result<Vec<Allocation>, PlanError> {
+    pub(super) fn remainder(&self, id: BookingId, file: &FileRequest) -> Result<Runs, PlanError> {
         let booking = self.bookings.get(&id).ok_or(PlanError::NoRoom)?;
         let left = file.volume - booking.vector.delivered().min(file.volume);
         if left == 0 {
-            return Ok(Vec::new());
+            return Ok(Runs::default());
         }
         if file.policy == Policy::Earliest {
             let by = file.deadline.unwrap_or(FOREVER).min(self.links.horizon());
@@ -176,13 +161,7 @@ impl Book {
     }
 
     /// Places `volume` for a lifted booking between now (or its start) and `by`.
-    pub(super) fn fill(
-        &self,
-        booking: &Booking,
-        volume: u64,
-        by: u64,
-        side: Side,
-    ) -> Option<Vec<Allocation>> {
+    pub(super) fn fill(&self, booking: &Booking, volume: u64, by: u64, side: Side) -> Option<Runs> {
         let from = booking.request.earliest().max(self.now);
         if by <= from {
             return None;
@@ -205,12 +184,7 @@ pub(super) enum Side {
     Late,
 }
 
-fn fill_on<C: Capacity>(
-    capacity: &C,
-    want: &Want,
-    run: Option<Run>,
-    side: Side,
-) -> Option<Vec<Allocation>> {
+fn fill_on<C: Capacity>(capacity: &C, want: &Want, run: Option<Run>, side: Side) -> Option<Runs> {
     match side {
         Side::Early => place::earliest(capacity, want, run).ok(),
         Side::Late => place::latest(capacity, want).ok(),

@@ -1,9 +1,7 @@
-use alloc::vec::Vec;
-
 use super::{Book, BookError, BookingId};
 use crate::place;
 use crate::request::{HoldRequest, Path, PlanError, Request};
-use crate::vector::{Allocation, TrcVector};
+use crate::vector::{Runs, TrcVector};
 
 impl Book {
     /// Makes `request`, of the same kind, what a booking is for. A booking that has not begun is
@@ -50,23 +48,18 @@ impl Book {
         old: &Request,
         request: &Request,
         paths: &[Path],
-    ) -> Result<Vec<Allocation>, PlanError> {
+    ) -> Result<Runs, PlanError> {
         let same_start = request.earliest() == old.earliest();
         let now = if same_start { self.now } else { 0 };
         let plan = self.links.plan(&not_before(request, now), paths)?;
         if let Some(booking) = self.bookings.get_mut(&id) {
             booking.path = plan.path;
         }
-        Ok(plan.vector.ranges().to_vec())
+        Ok(plan.vector.runs().clone())
     }
 
     /// Plans the rest of a lifted booking that has begun; `old` is what it held.
-    fn go_on(
-        &self,
-        id: BookingId,
-        request: &Request,
-        old: &TrcVector,
-    ) -> Result<Vec<Allocation>, PlanError> {
+    fn go_on(&self, id: BookingId, request: &Request, old: &TrcVector) -> Result<Runs, PlanError> {
         match request {
             Request::File(file) => self.remainder(id, file),
             Request::Hold(hold) => self.rest_of_hold(id, hold, old),
@@ -78,12 +71,12 @@ impl Book {
         id: BookingId,
         hold: &HoldRequest,
         old: &TrcVector,
-    ) -> Result<Vec<Allocation>, PlanError> {
+    ) -> Result<Runs, PlanError> {
         let booking = self.bookings.get(&id).ok_or(PlanError::NoRoom)?;
         let begin = old.start().ok_or(PlanError::NoRoom)?;
         let end = hold.duration.saturating_add(self.config.guard).saturating_add(begin);
         if end <= self.now {
-            return Ok(Vec::new());
+            return Ok(Runs::default());
         }
         if end > self.links.horizon() {
             return Err(PlanError::NoRoom);
@@ -93,9 +86,9 @@ impl Book {
         let guarded = self.config.guard > 0 && (hold.min_rate..=hold.max_rate).contains(&rate);
         let cap = if guarded { rate } else { hold.max_rate };
         let ranges = place::capped(&self.links.path(&booking.path), self.now, end, cap);
-        let whole = ranges.iter().map(|r| r.end - r.start).sum::<u64>() == end - self.now;
+        let whole = ranges.merged().iter().map(|r| r.end - r.start).sum::<u64>() == end - self.now;
         let least = if self.config.guard > 0 { cap } else { hold.min_rate };
-        match whole && ranges.iter().all(|r| r.rate >= least) {
+        match whole && ranges.merged().iter().all(|r| r.rate >= least) {
             true => Ok(ranges),
             false => Err(PlanError::NoRoom),
         }

@@ -45,9 +45,9 @@ fn check(book: &Book) {
                 }
             }
             Request::Hold(hold) => {
-                let held: u64 = booking.vector.ranges().iter().map(|r| r.end - r.start).sum();
+                let held: u64 = booking.vector.ranges().map(|r| r.end - r.start).sum();
                 assert_eq!(held, hold.duration + book.config().guard);
-                assert!(booking.vector.ranges().iter().all(|r| r.rate >= hold.min_rate));
+                assert!(booking.vector.ranges().all(|r| r.rate >= hold.min_rate));
             }
         }
     }
@@ -59,7 +59,7 @@ fn check_capacity(book: &Book) {
         let mut expected = Profile::new(CAPACITY, book.now());
         for (_, booking) in book.iter() {
             if booking.path.links().contains(&LinkId(index as u32)) {
-                for r in booking.vector.ranges().iter().filter(|r| r.end > book.now()) {
+                for r in booking.vector.ranges().filter(|r| r.end > book.now()) {
                     expected
                         .reserve(r.start.max(book.now()), r.end, r.rate)
                         .expect("never overbooked");

@@ -11,6 +11,9 @@ pub(super) const JOIN: usize = BLOCK / 2;
 /// Ticks in a cache line.
 const LINE: usize = 8;
 
+/// Capacities that are compared at once.
+const LANES: usize = 16;
+
 /// Consecutive breakpoints, as many as the block's entry says: at `starts[i]` the free capacity
 /// becomes `free[i]` plus the lazy addend of the entry.
 #[derive(Clone)]
@@ -93,6 +96,29 @@ impl Entry {
             high = high.max(free);
         }
         (low, high)
+    }
+
+    /// How many segments from `from` on begin before `tick`. Goes from left to right, because mostly
+    /// they are few.
+    pub(super) fn count_before(&self, tick: u64, from: usize) -> usize {
+        let starts = &self.starts()[from..];
+        let lines = starts.chunks_exact(LINE).take_while(|line| line[LINE - 1] < tick).count();
+        let line = lines * LINE;
+        line + starts[line..].iter().take_while(|start| **start < tick).count()
+    }
+
+    /// The first of some segments with less than `rate` free, or their end.
+    pub(super) fn first_below(&self, rate: u32, range: Range<usize>) -> usize {
+        if self.min >= rate {
+            return range.end;
+        }
+        let free = &self.raw()[range.clone()];
+        let below = |free: &u32| free.wrapping_add(self.add) < rate;
+        // Without a way out of the inner loop several are compared at once.
+        let any = |free: &[u32]| free.iter().fold(false, |any, free| any | below(free));
+        let clear = free.chunks_exact(LANES).take_while(|free| !any(free)).count() * LANES;
+        let found = free[clear..].iter().position(below);
+        range.start + found.map_or(free.len(), |found| clear + found)
     }
 
     /// Puts breakpoints in the place of some; there must be room. The area is left to the caller.

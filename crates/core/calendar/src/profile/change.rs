@@ -105,7 +105,7 @@ impl Entry {
         let (starts, free) = (self.starts(), self.raw());
         let mut at = ranges.now.start.max(self.first);
         // The segment that holds `at`, of which nothing is replaced that lies before.
-        let mut index = self.find(at);
+        let mut index = if at == self.first { 0 } else { self.find(at) };
         let from = index + usize::from(starts[index] < at);
         fresh.clear();
         fresh.before = from.checked_sub(1).map(|before| free[before]);

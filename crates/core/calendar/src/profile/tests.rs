@@ -109,6 +109,12 @@ proptest! {
                     let (mut a, mut b) = (profile.walk(at), naive.walk(at));
                     prop_assert_eq!(a.to_below(rate, limit), b.to_below(rate, limit));
                     prop_assert_eq!(a.segment(), b.segment());
+                    let (mut a, mut b) = (profile.walk(at), naive.walk(at));
+                    let (mut passed, mut expected) = (Vec::new(), Vec::new());
+                    a.to_below_noting(rate, limit, &mut passed);
+                    b.to_below_noting(rate, limit, &mut expected);
+                    prop_assert_eq!(passed, expected);
+                    prop_assert_eq!(a.segment(), b.segment());
                 }
                 for end in [at + 1, at + 33, 400] {
                     let sum: u128 = (at..end).map(|t| u128::from(naive.free_at(t).min(rate))).sum();

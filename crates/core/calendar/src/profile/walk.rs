@@ -1,4 +1,4 @@
-use core::ops::ControlFlow;
+use alloc::vec::Vec;
 
 use super::block::Entry;
 use crate::capacity::{Segment, Walk};
@@ -78,6 +78,20 @@ impl<'a> ProfileWalk<'a> {
         let entry = self.entries.len() - 1;
         self.enter(entry, self.entries[entry].len() - 1);
     }
+
+    /// The starts of the segments from `(entry, at)` on, up to this one or up to the end.
+    fn note(&self, entry: usize, at: usize, more: bool, cuts: &mut Vec<u64>) {
+        let all = &self.entries[entry..=self.entry];
+        let to = if more { self.at } else { self.at + 1 };
+        let count: usize = all.iter().map(Entry::len).sum();
+        cuts.reserve(count - at - (all[all.len() - 1].len() - to));
+        let mut from = at;
+        for (left, entry) in (0..all.len()).rev().zip(all) {
+            let to = if left == 0 { to } else { entry.len() };
+            cuts.extend_from_slice(&entry.starts()[from..to]);
+            from = 0;
+        }
+    }
 }
 
 impl Walk for ProfileWalk<'_> {
@@ -136,29 +150,6 @@ impl Walk for ProfileWalk<'_> {
         false
     }
 
-    fn visit(self, rate: u32, mut visitor: impl FnMut(Segment) -> ControlFlow<()>) {
-        let mut from = self.at;
-        for (index, entry) in self.entries.iter().enumerate().skip(self.entry) {
-            let from = core::mem::take(&mut from);
-            if entry.max < rate {
-                continue;
-            }
-            let (starts, free) = (&entry.starts()[from..], &entry.raw()[from..]);
-            let mut start = starts[0].max(self.floor);
-            for (at, free) in free.iter().enumerate() {
-                let free = free.wrapping_add(entry.add);
-                let end = match starts.get(at + 1) {
-                    Some(end) => *end,
-                    None => super::entry_end(self.entries, index),
-                };
-                if free >= rate && visitor(Segment { start, end, free }).is_break() {
-                    return;
-                }
-                start = end;
-            }
-        }
-    }
-
     fn back_to_at_least(&mut self, rate: u32) -> bool {
         if self.segment.free >= rate {
             return true;
@@ -183,26 +174,30 @@ impl Walk for ProfileWalk<'_> {
         if self.segment.free < rate || self.segment.start >= limit {
             return true;
         }
-        for entry in self.entry..self.entries.len() {
-            let e = &self.entries[entry];
-            let from = if entry == self.entry { self.at } else { 0 };
-            if e.starts()[from] >= limit {
-                self.enter(entry, from);
+        let mut from = self.at + 1;
+        for (index, entry) in self.entries.iter().enumerate().skip(self.entry) {
+            let within = match super::entry_end(self.entries, index) <= limit {
+                true => entry.len(),
+                false => from + entry.count_before(limit, from),
+            };
+            let below = entry.first_below(rate, from..within);
+            if below < entry.len() {
+                self.enter(index, below);
                 return true;
             }
-            if e.min >= rate && self.entries.get(entry + 1).is_some_and(|n| n.first < limit) {
-                continue;
-            }
-            let starts = e.starts()[from..].iter();
-            let found = starts
-                .zip(&e.raw()[from..])
-                .position(|(start, f)| f.wrapping_add(e.add) < rate || *start >= limit);
-            if let Some(found) = found {
-                self.enter(entry, from + found);
-                return true;
-            }
+            from = 0;
         }
         self.last();
         false
+    }
+
+    fn to_below_noting(&mut self, rate: u32, limit: u64, cuts: &mut Vec<u64>) -> bool {
+        let (entry, at) = (self.entry, self.at + 1);
+        let more = self.to_below(rate, limit);
+        // Not if this segment already was the end.
+        if (entry, at) <= (self.entry, self.at) {
+            self.note(entry, at, more, cuts);
+        }
+        more
     }
 }

@@ -184,7 +184,7 @@ pub struct Ranges(pub Vec<(u64, u64, u32)>);
 impl Ranges {
     /// The ranges as the calendar keeps them.
     pub fn of(vector: &TrcVector) -> Self {
-        Self(vector.ranges().iter().map(|r| (r.start, r.end, r.rate)).collect())
+        Self(vector.ranges().map(|r| (r.start, r.end, r.rate)).collect())
     }
 
     /// The vector, `None` if these are not ranges of one.
