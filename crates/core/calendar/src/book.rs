@@ -170,10 +170,27 @@ impl Book {
         requests: &[Request],
         paths: &[Path],
     ) -> Result<Vec<BookingId>, (usize, PlanError)> {
+        self.all(requests, |book, request| book.book(request, paths))
+    }
+
+    /// Books several plans made earlier, as [`Book::commit`] does, all or none. The error tells
+    /// which is refused first.
+    pub fn commit_all(
+        &mut self,
+        plans: Vec<(Request, Plan)>,
+    ) -> Result<Vec<BookingId>, (usize, BookError)> {
+        self.all(plans, |book, (request, plan)| book.commit(&request, plan))
+    }
+
+    fn all<T, E>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        make: impl Fn(&mut Self, T) -> Result<BookingId, E>,
+    ) -> Result<Vec<BookingId>, (usize, E)> {
         let first = self.next;
-        let mut made = Vec::with_capacity(requests.len());
-        for (index, request) in requests.iter().enumerate() {
-            match self.book(request, paths) {
+        let mut made = Vec::new();
+        for (index, item) in items.into_iter().enumerate() {
+            match make(self, item) {
                 Ok(id) => made.push(id),
                 Err(error) => {
                     for booking in self.bookings.split_off(&first).into_values() {

@@ -265,7 +265,7 @@ pub struct Preview {
     pub availability: Vec<Availability>,
     /// Each time of a recurring request, which is booked for all or for none. Plan, explanation,
     /// alternatives and availability are then those of the first that is refused, or of the first;
-    /// there is no plan if one is refused, and no quote.
+    /// there is no plan if one is refused, and no quote. A quote is for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occurrences: Vec<Occurrence>,
 }

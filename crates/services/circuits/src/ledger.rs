@@ -24,8 +24,8 @@ use longhaul_units::{Duration, Rate};
 pub use self::apply::Corrupt;
 pub use self::decide::Decision;
 pub use self::order::{
-    Ask, Command, Event, Id, LinkSpec, Note, Order, Outcome, Place, Placing, Quota, Ranges, Record,
-    Refusal, Route, Rules,
+    Ask, Chosen, Command, Event, Id, LinkSpec, Note, Order, Outcome, Place, Placing, Quota, Ranges,
+    Record, Refusal, Route, Rules,
 };
 pub use self::quota::{Allowance, Areas};
 pub use self::usage::{Closed, Ending, Totals, price};

@@ -10,11 +10,11 @@ mod input;
 mod network;
 mod planning;
 mod problem;
+mod quotes;
 mod recur;
 mod routes;
 mod translate;
 
-use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -40,7 +40,7 @@ use crate::service::Service;
 pub(crate) struct Site {
     service: Service,
     doors: Arc<Doors>,
-    quotes: Arc<Mutex<HashMap<String, planning::Quoted>>>,
+    quotes: Arc<Mutex<quotes::Quotes>>,
     /// True once those who watch must go.
     closing: watch::Receiver<bool>,
 }

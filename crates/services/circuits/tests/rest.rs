@@ -10,8 +10,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use longhaul_circuits::api::{
-    BookRequest, Booking, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Problem,
-    Recurring, State,
+    BookRequest, Booking, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
+    Problem, Recurring, State,
 };
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_circuits::ledger::audit;
@@ -223,9 +223,15 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
     };
     let preview = client.plan(&nightly("Europe/Zurich", 5)).unwrap();
     assert!(client.list(true, None).unwrap().bookings.is_empty(), "a plan books nothing");
-    assert!(preview.quote.is_none() && preview.plan == preview.occurrences[0].plan);
-    let made = client.book(&nightly("Europe/Zurich", 5), None).unwrap().bookings;
+    assert_eq!(preview.plan, preview.occurrences[0].plan);
+    let quote = |preview: &Preview| preview.quote.as_ref().unwrap().id.clone();
+    let late = client.plan(&nightly("Europe/Zurich", 7)).unwrap();
+    let made = client.take(&quote(&preview), None).unwrap().bookings;
     assert_eq!(made.len(), 5);
+    // The other quote is of nights that are taken now: none of it is booked.
+    let stale = problem(client.take(&quote(&late), None));
+    assert_eq!((stale.status, stale.kind.as_str()), (409, "urn:longhaul:circuits:stale-quote"));
+    assert_eq!(client.list(false, None).unwrap().bookings.len(), 5);
     for (booking, planned) in made.iter().zip(&preview.occurrences) {
         let plan = planned.plan.as_ref().unwrap();
         assert_eq!((booking.start, booking.finish), (plan.start, plan.finish));
@@ -245,7 +251,8 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
     let refused = client.plan(&full).unwrap();
     let room: Vec<bool> = refused.occurrences.iter().map(|o| o.plan.is_some()).collect();
     assert_eq!(room, [true, true, false]);
-    assert!(refused.plan.is_none() && refused.explanation.summary.contains("it is refused"));
+    assert!(refused.plan.is_none() && refused.quote.is_none());
+    assert!(refused.explanation.summary.contains("it is refused"));
     assert_eq!(problem(client.book(&full, None)).status, 409);
     let last = client.list(false, None).unwrap().bookings.pop().unwrap();
     client.cancel(last.id).unwrap();

@@ -336,6 +336,16 @@ fn several_are_booked_or_none() {
     assert_eq!(book.links().profiles(), before.links().profiles());
     assert_eq!(book.len(), 1);
     assert_eq!(book.book_all(&[by(0), by(30)], &path), Ok(vec![BookingId(1), BookingId(2)]));
+    // Plans made earlier likewise; the second is taken here.
+    let plans = |starts: [u64; 2]| {
+        let plan = |start| before.links().plan(&by(start), &path).unwrap();
+        starts.map(|start| (by(start), plan(start))).to_vec()
+    };
+    let taken = BookError::Taken { link: links[0], start: 30, end: 40 };
+    assert_eq!(book.commit_all(plans([50, 30])), Err((1, taken)));
+    assert_eq!((book.len(), book.next_id()), (3, BookingId(3)));
+    assert_eq!(book.commit_all(plans([50, 70])), Ok(vec![BookingId(3), BookingId(4)]));
+    check_capacity(&book);
 }
 
 #[test]

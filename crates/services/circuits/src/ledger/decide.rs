@@ -1,11 +1,13 @@
 //! Deciding orders.
 
+use std::collections::BTreeMap;
+
 use longhaul_calendar::{Booking, BookingId, Order as Priority, Plan, Request};
 
 use super::order::{
-    Ask, Command, Event, Id, Order, Outcome, Place, Ranges, Record, Refusal, Route,
+    Ask, Chosen, Command, Event, Id, Order, Outcome, Place, Ranges, Record, Refusal, Route,
 };
-use super::quota::Allowance;
+use super::quota::{self, Allowance};
 use super::usage::Ending;
 use super::{Entry, Ledger};
 
@@ -73,7 +75,7 @@ impl Ledger {
             Command::Book { requests, paths, held_until, .. } => {
                 self.book(order, requests, paths, *held_until)
             }
-            Command::Take { request, path, ranges, .. } => self.take(order, request, path, ranges),
+            Command::Take { plans, .. } => self.take(order, plans),
             Command::Commit { id } => {
                 let entry = self.own(order, *id)?;
                 if entry.held_until.is_none() {
@@ -126,48 +128,60 @@ impl Ledger {
             .book
             .book_all(&requests, &paths)
             .map_err(|(occurrence, error)| Refusal::of_plan(error, occurrence))?;
-        let first = made.first().map(|id| id.0);
-        let series = first.filter(|_| made.len() > 1);
-        made.into_iter().map(|id| self.booked(order, id.0, series, held_until)).collect()
+        self.booked(order, &made, held_until)
     }
 
-    fn take(
-        &mut self,
-        order: &Order,
-        request: &Ask,
-        path: &Route,
-        ranges: &Ranges,
-    ) -> Result<Vec<Event>, Refusal> {
+    fn take(&mut self, order: &Order, plans: &[Chosen]) -> Result<Vec<Event>, Refusal> {
         let allowance = self.allowance(order)?;
-        let request = allowance.within(*request)?;
-        let mut paths = allowance.affordable(std::slice::from_ref(path), &[request], |_| 0)?;
-        let vector = ranges.vector(self.rules.guard);
-        let (Some(path), Some(vector)) = (paths.pop(), vector) else {
-            return Err(Refusal::Unsound { why: "the plan holds nothing".into() });
-        };
-        let request: Request = request.into();
-        let id = self
-            .book
-            .commit(&request, Plan { path, vector })
-            .map_err(|error| Refusal::of_book(error, 0))?;
-        Ok(vec![self.booked(order, id.0, None, None)?])
+        let mut found = Vec::with_capacity(plans.len());
+        let mut asked: BTreeMap<u32, u64> = BTreeMap::new();
+        for Chosen { request, path: route, ranges } in plans {
+            let request = allowance.within(*request)?;
+            let (Some(path), Some(vector)) = (route.path(), ranges.vector(self.rules.guard)) else {
+                return Err(Refusal::Unsound { why: "the plan holds nothing".into() });
+            };
+            for link in &route.0 {
+                let asked = asked.entry(*link).or_default();
+                *asked = asked.saturating_add(quota::area(&request));
+            }
+            found.push((request.into(), Plan { path, vector }));
+        }
+        for (link, area) in asked {
+            allowance.affordable_area(&[Route(vec![link])], area, |_| 0)?;
+        }
+        if found.is_empty() {
+            return Err(Refusal::Unsound { why: "nothing was quoted".into() });
+        }
+        let made = self.book.commit_all(found).map_err(|(_, error)| Refusal::of_book(error, 0))?;
+        self.booked(order, &made, None)
     }
 
-    /// Notes a booking that was just made.
+    /// Notes bookings that were just made; several are a series.
     fn booked(
         &mut self,
         order: &Order,
-        id: Id,
-        series: Option<Id>,
+        made: &[BookingId],
         held_until: Option<u64>,
-    ) -> Result<Event, Refusal> {
+    ) -> Result<Vec<Event>, Refusal> {
         let note = match &order.command {
             Command::Book { note, .. } | Command::Take { note, .. } => note.clone(),
             _ => Default::default(),
         };
-        let (project, actor) = (order.project.clone(), order.actor.clone());
-        self.enter(id, Entry { project, actor, note, series, held_until, made: self.now() });
-        Ok(Event::Booked { id, series, held_until, place: self.place(id)? })
+        let series = made.first().filter(|_| made.len() > 1).map(|id| id.0);
+        let entry = Entry {
+            project: order.project.clone(),
+            actor: order.actor.clone(),
+            note,
+            series,
+            held_until,
+            made: self.now(),
+        };
+        let mut events = Vec::with_capacity(made.len());
+        for BookingId(id) in made.iter().copied() {
+            self.enter(id, entry.clone());
+            events.push(Event::Booked { id, series, held_until, place: self.place(id)? });
+        }
+        Ok(events)
     }
 
     fn extend(&mut self, order: &Order, id: Id, by: u64) -> Result<Vec<Event>, Refusal> {

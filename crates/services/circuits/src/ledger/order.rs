@@ -139,6 +139,24 @@ impl Ask {
             ask => ask,
         }
     }
+
+    /// The request with a start no earlier than `tick`.
+    pub fn not_before(mut self, tick: u64) -> Self {
+        let (Self::File { earliest, .. } | Self::Hold { earliest, .. }) = &mut self;
+        *earliest = tick.max(*earliest);
+        self
+    }
+}
+
+/// A plan for a request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Chosen {
+    /// What was asked for.
+    pub request: Ask,
+    /// Path of the plan.
+    pub path: Route,
+    /// Vector of the plan.
+    pub ranges: Ranges,
 }
 
 impl From<Ask> for Request {
@@ -257,14 +275,10 @@ pub enum Command {
         /// What it says about itself.
         note: Note,
     },
-    /// Books a plan as it was quoted.
+    /// Books plans as they were quoted, all or none; several are occurrences of a series.
     Take {
-        /// What was asked for.
-        request: Ask,
-        /// Path of the plan.
-        path: Route,
-        /// Vector of the plan.
-        ranges: Ranges,
+        /// The plans.
+        plans: Vec<Chosen>,
         /// What it says about itself.
         note: Note,
     },

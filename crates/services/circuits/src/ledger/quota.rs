@@ -116,7 +116,7 @@ impl<'a> Allowance<'a> {
 }
 
 /// Channel ticks that a request may come to hold.
-fn area(ask: &Ask) -> u64 {
+pub(super) fn area(ask: &Ask) -> u64 {
     match *ask {
         Ask::File { volume, .. } => volume,
         Ask::Hold { duration, max_rate, .. } => duration.saturating_mul(u64::from(max_rate)),

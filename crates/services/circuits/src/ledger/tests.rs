@@ -242,15 +242,35 @@ fn a_key_books_once() {
     l.check();
 }
 
+/// A plan of 100 channel ticks, ten channels from `start` on.
+fn chosen(start: u64) -> Chosen {
+    Chosen {
+        request: file(100, 10, start),
+        path: Route(vec![0]),
+        ranges: Ranges(vec![(start, start + 10, 10)]),
+    }
+}
+
+#[test]
+fn a_quoted_series_is_taken_whole_or_not_at_all() {
+    let mut l = Logged::new(rules());
+    let take = |starts: &[u64]| {
+        let plans = starts.iter().map(|start| chosen(*start)).collect();
+        of("astro", Command::Take { plans, note: Note::default() })
+    };
+    l.done(0, take(&[50, 80]));
+    let series: Vec<_> = l.ledger.iter().map(|(id, entry, _)| (id, entry.series)).collect();
+    assert_eq!(series, [(0, Some(0)), (1, Some(0))]);
+    assert_eq!(l.refused(1, take(&[30, 85])), Refusal::Taken { link: 0, start: 85, end: 95 });
+    assert_eq!(l.refused(1, take(&[])), Refusal::Unsound { why: "nothing was quoted".into() });
+    assert_eq!(l.done(2, take(&[30])).len(), 1, "what was refused holds nothing");
+    l.check();
+}
+
 #[test]
 fn a_quote_is_taken_while_it_is_free() {
     let mut l = Logged::new(rules());
-    let take = Command::Take {
-        request: file(100, 10, 50),
-        path: Route(vec![0]),
-        ranges: Ranges(vec![(50, 60, 10)]),
-        note: Note::default(),
-    };
+    let take = Command::Take { plans: vec![chosen(50)], note: Note::default() };
     l.done(0, of("astro", take.clone()));
     assert_eq!(
         l.refused(1, of("astro", take.clone())),

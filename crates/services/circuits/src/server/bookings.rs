@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use super::auth::Caller;
 use super::input::{Body, Filter, Which, key};
 use super::problem::Failure;
-use super::{Site, planning, translate};
+use super::{Site, planning, quotes, translate};
 use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, Problem, TakeQuote};
 use crate::ledger::{Command, Id, Order, Refusal};
 use crate::service::config::Role;
@@ -61,7 +61,7 @@ pub(super) async fn book(
     }
 }
 
-/// Books a plan as it was quoted.
+/// Books a plan as it was quoted; of a recurring request, all of its times or none.
 #[utoipa::path(post, path = "/v1/quotes/take", request_body = TakeQuote, responses(
     (status = 201, body = Bookings),
     (status = 409, description = "stale", body = Problem, content_type = "application/problem+json")))]
@@ -73,11 +73,11 @@ pub(super) async fn take(
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
     let key = key(&headers, &fingerprint)?;
-    let command = planning::quoted(&site, &caller, &value.quote)?;
+    let command = quotes::command(&site, &caller, &value.quote)?;
     let decided = site.service.decide(order(&caller, key, command)).await;
     let decided = decided.map_err(|error| match &error {
         // It was good when it was given: the time to take it has passed.
-        ServiceError::Refused(Refusal::Past { .. }) => planning::stale(),
+        ServiceError::Refused(Refusal::Past { .. }) => quotes::stale(),
         _ => Failure::of(&site.service.view(), &error),
     })?;
     Ok((created(decided.repeated), Json(made(&site, &decided.ids))))

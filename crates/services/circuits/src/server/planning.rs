@@ -1,10 +1,7 @@
-//! Previews, quotes and explanations: made on a snapshot, so that no booking waits for them.
-
-use std::sync::PoisonError;
+//! Previews and explanations: made on a snapshot, so that no booking waits for them.
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use longhaul_calendar::{
     Alternative, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
 };
@@ -13,27 +10,16 @@ use super::auth::Caller;
 use super::bookings::unknown;
 use super::input::{Body, Which};
 use super::problem::Failure;
+use super::quotes::{self, Quoted};
 use super::{Site, translate};
 use crate::api::{
     self, Availability, BookRequest, Explanation, Occurrence, Preview, Problem, Quote,
 };
-use crate::ledger::{Ask, Command, Note, Ranges, Refusal, Route};
+use crate::ledger::{Ask, Chosen, Refusal, Route};
 use crate::service::View;
 
-/// A plan that was quoted.
-#[derive(Clone, Debug)]
-pub(crate) struct Quoted {
-    project: String,
-    /// The tick up to which it is good.
-    until: u64,
-    request: Ask,
-    path: Route,
-    ranges: Ranges,
-    note: Note,
-}
-
 /// What would come of a request: plan, quote, explanation, alternatives, what is free; of a
-/// recurring one, each of its times.
+/// recurring one, each of its times, and one quote for all.
 #[utoipa::path(post, path = "/v1/plan", request_body = BookRequest, responses(
     (status = 200, body = Preview),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -43,73 +29,33 @@ pub(super) async fn plan(
     Body { value, .. }: Body<BookRequest>,
 ) -> Result<Json<Preview>, Failure> {
     // The snapshot is cheap; nobody waits for what follows.
-    let view = site.service.view().without_bookings();
-    let mut asked = translate::request(&view, &value)?;
-    if value.recurring.is_some() {
-        return series(view, &caller.project, &asked).map(Json);
-    }
-    let Some(ask) = asked.requests.pop() else { return Err(Failure::invalid("no request")) };
+    let mut view = site.service.view().without_bookings();
+    let asked = translate::request(&view, &value)?;
     // A quote must not begin before it can be taken.
     let good = view.grid.ticks(site.service.config().quote);
     let until = view.now().saturating_add(good).min(view.capacity.horizon().saturating_sub(1));
-    let ask = match ask {
-        Ask::File { earliest, volume, max_rate, deadline, policy } => {
-            Ask::File { earliest: earliest.max(until), volume, max_rate, deadline, policy }
-        }
-        Ask::Hold { earliest, duration, min_rate, max_rate, latest_start } => {
-            Ask::Hold { earliest: earliest.max(until), duration, min_rate, max_rate, latest_start }
-        }
-    };
-    let (allowed, paths) = allowed(&view, &caller.project, &[ask], &asked.paths)?;
-    let Some(ask) = allowed.first().copied() else { return Err(Failure::invalid("no request")) };
-    let request = Request::from(ask);
-    let best = view.capacity.plan(&request, &paths).ok();
-    let mut preview = preview(&view, &request, &paths, best.as_ref())?;
-    if let Some(plan) = best {
-        let quoted = Quoted {
-            project: caller.project.clone(),
-            until,
-            request: ask,
-            path: Route::of(&plan.path),
-            ranges: translate::recorded(&plan.vector),
-            note: asked.note,
-        };
-        let id = remember(&site, &view, quoted)?;
-        preview.quote = Some(Quote { id, valid_until: translate::timestamp(&view, until) });
-    }
-    Ok(Json(preview))
-}
-
-/// What would come of a recurring request: each of its times is planned beside those before it, as
-/// they would be booked.
-fn series(mut view: View, project: &str, asked: &translate::Asked) -> Result<Preview, Failure> {
-    let (asks, paths) = allowed(&view, project, &asked.requests, &asked.paths)?;
+    let later: Vec<Ask> = asked.requests.iter().map(|ask| ask.not_before(until)).collect();
+    let (asks, paths) = allowed(&view, &caller.project, &later, &asked.paths)?;
     let mut occurrences = Vec::with_capacity(asks.len());
+    let mut chosen = Vec::with_capacity(asks.len());
     // The first that is refused, or else the first, with the capacity that it found.
     let mut shown = None;
-    let mut refused = false;
-    for (index, ask) in asks.iter().enumerate() {
+    for (index, (ask, wanted)) in asks.iter().zip(&asked.requests).enumerate() {
         let request = Request::from(*ask);
         let best = match view.capacity.plan(&request, &paths) {
             Ok(plan) => Some(plan),
             Err(PlanError::NoRoom) => None,
             Err(error) => return Err(Failure::refused(&view, &Refusal::of_plan(error, index))),
         };
-        let deadline = match request {
-            Request::File(file) => file.deadline,
-            Request::Hold(_) => None,
-        };
-        occurrences.push(Occurrence {
-            start: translate::timestamp(&view, request.earliest()),
-            deadline: deadline.map(|by| translate::timestamp(&view, by)),
-            plan: best.as_ref().map(|plan| shown_plan(&view, plan)),
-        });
-        if index == 0 || (best.is_none() && !refused) {
-            refused = best.is_none();
+        occurrences.push(occurrence(&view, wanted, best.as_ref()));
+        if index == 0 || (best.is_none() && chosen.len() == index) {
             shown = Some((request, view.capacity.clone(), best.clone()));
         }
-        if let Some(left) = best.and_then(|plan| view.capacity.beside(&plan)) {
-            view.capacity = left;
+        // Each is planned beside those before it, as they would be booked.
+        if let Some(plan) = best {
+            let (path, ranges) = (Route::of(&plan.path), translate::recorded(&plan.vector));
+            chosen.push(Chosen { request: *ask, path, ranges });
+            view.capacity = view.capacity.beside(&plan).unwrap_or(view.capacity);
         }
     }
     let Some((request, capacity, best)) = shown else {
@@ -117,8 +63,28 @@ fn series(mut view: View, project: &str, asked: &translate::Asked) -> Result<Pre
     };
     view.capacity = capacity;
     let mut preview = preview(&view, &request, &paths, best.as_ref())?;
-    preview.occurrences = occurrences;
-    Ok(preview)
+    if chosen.len() == asks.len() {
+        let quoted = Quoted { project: caller.project, until, plans: chosen, note: asked.note };
+        let id = quotes::remember(&site, &view, quoted)?;
+        preview.quote = Some(Quote { id, valid_until: translate::timestamp(&view, until) });
+    }
+    if value.recurring.is_some() {
+        preview.occurrences = occurrences;
+    }
+    Ok(Json(preview))
+}
+
+/// One time of a recurring request, as it was asked for.
+fn occurrence(view: &View, ask: &Ask, plan: Option<&longhaul_calendar::Plan>) -> Occurrence {
+    let deadline = match *ask {
+        Ask::File { deadline, .. } => deadline,
+        Ask::Hold { .. } => None,
+    };
+    Occurrence {
+        start: translate::timestamp(view, Request::from(*ask).earliest()),
+        deadline: deadline.map(|by| translate::timestamp(view, by)),
+        plan: plan.map(|plan| shown_plan(view, plan)),
+    }
 }
 
 /// Requests and paths within what a project may book, as they would be decided.
@@ -179,16 +145,7 @@ pub(super) async fn explain(
     };
     let open = open.ok_or_else(|| unknown(&view, id))?;
     // As if it were asked for now, with what it holds counted as taken by others.
-    let ask = match Ask::from(open.booking.request) {
-        Ask::File { volume, max_rate, earliest, deadline, policy } => {
-            let earliest = earliest.max(view.now());
-            Ask::File { volume, max_rate, earliest, deadline, policy }
-        }
-        Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
-            let earliest = earliest.max(view.now());
-            Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
-        }
-    };
+    let ask = Ask::from(open.booking.request).not_before(view.now());
     let paths = [open.booking.path.clone()];
     let mut found = explanation(&view, &view.capacity, &ask.into(), &paths)
         .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
@@ -205,51 +162,6 @@ pub(super) async fn explain(
 pub(super) fn why(view: &View, asked: &translate::Asked, occurrence: usize) -> Option<Explanation> {
     let ask = asked.requests.get(occurrence)?.at_once(view.now());
     explanation(view, &view.capacity, &ask.into(), &paths(&asked.paths)).ok()
-}
-
-/// The command that books a quote.
-pub(super) fn quoted(site: &Site, caller: &Caller, id: &str) -> Result<Command, Failure> {
-    let quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = quotes.get(id).filter(|quoted| quoted.project == caller.project).cloned();
-    drop(quotes);
-    let quoted = found.ok_or_else(stale)?;
-    if quoted.until < site.service.view().now() {
-        return Err(stale());
-    }
-    let Quoted { request, path, ranges, note, .. } = quoted;
-    Ok(Command::Take { request, path, ranges, note })
-}
-
-/// The quote can no longer be taken.
-pub(super) fn stale() -> Failure {
-    let detail = "this quote is not known or no longer good; ask for a new plan";
-    Failure::new(StatusCode::CONFLICT, "stale-quote", "The quote is stale", detail)
-}
-
-fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<String, Failure> {
-    let mut random = [0; 16];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    if filled != Ok(random.len()) {
-        let detail = "the operating system gives no randomness for a quote";
-        return Err(Failure::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "internal",
-            "The service fails",
-            detail,
-        ));
-    }
-    let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
-    if quotes.len() >= QUOTES_MAX {
-        let now = view.now();
-        quotes.retain(|_: &String, quoted| quoted.until >= now);
-    }
-    if quotes.len() >= QUOTES_MAX {
-        let (title, detail) = ("Too much to do", "too many quotes are open; try again in a moment");
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", title, detail));
-    }
-    quotes.insert(id.clone(), quoted);
-    Ok(id)
 }
 
 /// What explanations say, with times and names.
@@ -394,7 +306,5 @@ fn paths(routes: &[Route]) -> Vec<Path> {
     routes.iter().filter_map(Route::path).collect()
 }
 
-/// Quotes that may be open at a time, some hundred bytes each.
-const QUOTES_MAX: usize = 100_000;
 const ALTERNATIVES_MAX: usize = 8;
 const SEGMENTS_MAX: usize = 10_000;
