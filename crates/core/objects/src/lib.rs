@@ -7,6 +7,8 @@
 //! not at all, and that an interrupted transfer goes on where it was. Neither knows how bytes
 //! travel, and neither touches files, clocks or threads; payload does not pass through them.
 //!
+//! [`PipeSource`] and [`PipeSink`] do the same for bytes of unknown number, in order.
+//!
 //! What this crate does not do: it does not encode messages (that is `longhaul-wire`), does not
 //! decide where files go (the driver maps entries to a destination and confines them to it), and
 //! does not read or write.
@@ -61,6 +63,7 @@ mod entry;
 pub mod hash;
 mod layout;
 pub mod limits;
+mod pipe;
 pub mod record;
 mod sink;
 mod source;
@@ -76,6 +79,7 @@ pub use action::{
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
+pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState};
 pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
 pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};

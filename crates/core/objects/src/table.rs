@@ -13,6 +13,8 @@ use crate::limits::GROUP_SIZE;
 /// it does not know may be in a newer one.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectTable {
+    /// Objects are pieces of a pipe.
+    pieces: bool,
     full: Vec<Arc<Vec<u64>>>,
     last: Arc<Vec<u64>>,
 }
@@ -43,6 +45,12 @@ pub enum PlaceError {
 }
 
 impl ObjectTable {
+    /// That of a pipe: objects are lengths of pieces, which are groups of their own
+    /// (docs/protocol.md section 7.6).
+    pub fn of_pieces() -> Self {
+        Self { pieces: true, ..Self::default() }
+    }
+
     /// Number of objects; all with lower numbers are known.
     pub fn objects(&self) -> u32 {
         (self.full.len() * CHUNK + self.last.len()) as u32
@@ -65,6 +73,9 @@ impl ObjectTable {
         offset: u64,
         len: usize,
     ) -> Result<Placement, PlaceError> {
+        if self.pieces {
+            return place_in_piece(object, offset, len);
+        }
         let size = self.size(object).ok_or(PlaceError::UnknownObject)?;
         if offset >= size || len == 0 {
             return Err(PlaceError::Outside);
@@ -87,7 +98,20 @@ impl ObjectTable {
     }
 }
 
-/// Objects in one shared piece of the table: what a snapshot may have to copy.
+fn place_in_piece(object: ObjectId, offset: u64, len: usize) -> Result<Placement, PlaceError> {
+    let group_len = object.0;
+    if u64::from(group_len) > GROUP_SIZE {
+        return Err(PlaceError::UnknownObject);
+    }
+    let group = u32::try_from(offset / GROUP_SIZE).map_err(|_| PlaceError::Outside)?;
+    let within = (offset % GROUP_SIZE) as u32;
+    if len == 0 || len > group_len.saturating_sub(within) as usize {
+        return Err(PlaceError::Outside);
+    }
+    Ok(Placement { group, offset: within, group_len, only: true })
+}
+
+/// Objects in one shared part of the table: what a snapshot may have to copy.
 const CHUNK: usize = 512;
 
 #[cfg(test)]
@@ -110,6 +134,18 @@ mod tests {
                 assert_eq!(snapshot.size(ObjectId(last as u32)), Some(last * 1000 + 1));
             }
         }
+    }
+
+    #[test]
+    fn what_is_no_piece_has_no_place() {
+        let table = ObjectTable::of_pieces();
+        let place = |object, offset, len| table.place(ObjectId(object), offset, len);
+        assert_eq!(place(5, 0, 6), Err(PlaceError::Outside));
+        assert_eq!(place(5, 5, 1), Err(PlaceError::Outside));
+        assert_eq!(place(5, 0, 0), Err(PlaceError::Outside));
+        assert_eq!(place(0, 0, 1), Err(PlaceError::Outside));
+        assert_eq!(place(1 << 20, GROUP_SIZE << 32, 1), Err(PlaceError::Outside));
+        assert_eq!(place((1 << 20) + 1, 0, 1), Err(PlaceError::UnknownObject));
     }
 
     #[test]

@@ -54,8 +54,8 @@ pub use header::{
 };
 pub use message::{
     Bottleneck, Direction, Entry, EntryKind, EntryPath, InvalidPath, Losses, MAX_MESSAGE, MAX_PATH,
-    ManifestObject, Message, MessageReader, Refused, Request, SinkMessage, SourceMessage,
-    SourceReport, Summary,
+    MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
+    SinkMessage, SourceMessage, SourceReport, Summary,
 };
 pub use reader::Reader;
 pub use record::{

@@ -20,12 +20,16 @@ use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, var
 
 /// Longest message, in bytes of type and body.
 pub const MAX_MESSAGE: usize = 1 << 20;
+/// Longest name of a pipe, in bytes.
+pub const MAX_PIPE_NAME: usize = 255;
 
 /// A message of stream 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// What the client wants; its first and only request.
     Request(Request),
+    /// The end of a pipe that the client wants; instead of a request.
+    Pipe(PipeRequest),
     /// The server does not grant the request.
     Refused(Refused),
     /// From the side that has the data.
@@ -60,6 +64,24 @@ pub enum Direction {
     Push = 1,
     /// The server is the source.
     Pull = 2,
+}
+
+/// PIPE: the client's end of a pipe (docs/protocol.md section 7.6).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipeRequest {
+    /// Which end.
+    pub role: PipeRole,
+    /// What the two ends have in common: 1 to [`MAX_PIPE_NAME`] bytes, none of them zero.
+    pub name: Vec<u8>,
+}
+
+/// An end of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PipeRole {
+    /// Bytes go in.
+    Send = 1,
+    /// Bytes come out.
+    Receive = 2,
 }
 
 /// REFUSED: the request is not granted.
@@ -226,6 +248,8 @@ bottlenecks! {
     8 ReceiverBuffer "receiver buffer"
     9 StartUp "start-up"
     10 SenderBuffer "sender buffer"
+    11 Input "input"
+    12 Output "output"
 }
 
 impl fmt::Display for Bottleneck {
@@ -242,6 +266,7 @@ impl Message {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
         match self {
             Self::Request(message) => message.encode(out),
+            Self::Pipe(message) => message.encode(out),
             Self::Refused(message) => message.encode(out),
             Self::Source(message) => message.encode(out),
             Self::Sink(message) => message.encode(out),
@@ -266,11 +291,13 @@ impl Message {
             RESULT => "RESULT",
             REFUSED => "REFUSED",
             REPORT => "REPORT",
+            PIPE => "PIPE",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
         let message = match number {
             REQUEST => Self::Request(Request::decode(&mut r)?),
+            PIPE => Self::Pipe(PipeRequest::decode(&mut r)?),
             REFUSED => Self::Refused(Refused {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
@@ -288,6 +315,12 @@ impl Message {
 impl From<Request> for Message {
     fn from(message: Request) -> Self {
         Self::Request(message)
+    }
+}
+
+impl From<PipeRequest> for Message {
+    fn from(message: PipeRequest) -> Self {
+        Self::Pipe(message)
     }
 }
 
@@ -356,6 +389,32 @@ impl Request {
             label,
             paths,
         })
+    }
+}
+
+impl PipeRequest {
+    /// As [`Message::encode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        append(out, PIPE, |w| {
+            w.u8(self.role as u8)?;
+            w.bytes(&self.name)
+        })
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let role = match r.u8()? {
+            1 => PipeRole::Send,
+            2 => PipeRole::Receive,
+            _ => return Err(r.invalid()),
+        };
+        let name = r.rest();
+        if name.is_empty() || name.len() > MAX_PIPE_NAME || name.contains(&0) {
+            return Err(r.invalid());
+        }
+        Ok(Self { role, name: name.to_vec() })
     }
 }
 
@@ -585,6 +644,7 @@ const ENTRY_REFUSED: u64 = 10;
 const RESULT: u64 = 11;
 const REFUSED: u64 = 12;
 const REPORT: u64 = 13;
+const PIPE: u64 = 14;
 
 #[cfg(test)]
 mod tests;

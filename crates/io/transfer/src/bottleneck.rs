@@ -22,10 +22,12 @@ pub(crate) enum Stage {
     Credit,
     /// There is nothing to read before the sink accepts more, or all is read.
     Answer,
+    /// It waits for whoever makes the data.
+    Input,
 }
 
 impl Stage {
-    const ALL: [Self; 4] = [Self::Reading, Self::Memory, Self::Credit, Self::Answer];
+    const ALL: [Self; 5] = [Self::Reading, Self::Memory, Self::Credit, Self::Answer, Self::Input];
 }
 
 /// How long a source was at each stage while the carrier had nothing to send, and how long the
@@ -186,6 +188,7 @@ impl Span {
         match stage {
             Stage::Reading if self.readers.is_blocked() => Bottleneck::SenderDisk,
             Stage::Reading => Bottleneck::SenderCpu,
+            Stage::Input => Bottleneck::Input,
             Stage::Memory => Bottleneck::SenderBuffer,
             Stage::Credit => stored.unwrap_or(Bottleneck::ReceiverBuffer),
             Stage::Answer => stored.unwrap_or_else(|| self.sending()),

@@ -41,13 +41,21 @@ struct Free {
     /// Buffers that may still be made, and all that there may be.
     left: usize,
     most: usize,
+    /// How often one was given back.
+    given_back: u64,
     closed: bool,
 }
 
 impl Pool {
     /// A pool of at most `buffers` buffers of 1 MiB, made when first needed.
     pub fn new(buffers: usize, reuse: Reuse) -> Self {
-        let free = Free { buffers: VecDeque::new(), left: buffers, most: buffers, closed: false };
+        let free = Free {
+            buffers: VecDeque::new(),
+            left: buffers,
+            most: buffers,
+            given_back: 0,
+            closed: false,
+        };
         let inner = Inner { free: Mutex::new(free), returned: Condvar::new(), reuse };
         Self { inner: Arc::new(inner) }
     }
@@ -99,6 +107,11 @@ impl Pool {
         free.left > 0 || !free.buffers.is_empty()
     }
 
+    /// How often a buffer was given back, since the start.
+    pub fn given_back(&self) -> u64 {
+        lock(&self.inner.free).given_back
+    }
+
     /// Ends all waiting.
     pub fn close(&self) {
         lock(&self.inner.free).closed = true;
@@ -143,7 +156,10 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        lock(&self.pool.free).buffers.extend(self.pages.take());
+        let mut free = lock(&self.pool.free);
+        free.buffers.extend(self.pages.take());
+        free.given_back += 1;
+        drop(free);
         self.pool.returned.notify_one();
     }
 }

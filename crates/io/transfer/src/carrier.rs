@@ -41,6 +41,11 @@ pub trait Hub: Send + Sync {
 
     /// Sizes of the objects that may arrive.
     fn objects(&self) -> ObjectTable;
+    /// Groups below this number were taken, of whatever object: what still comes of them is a
+    /// repetition. Never shrinks.
+    fn taken_below(&self) -> u32 {
+        0
+    }
     /// Memory for a group, if there is any.
     fn take_buffer(&self) -> Option<Buffer>;
     /// A group arrived whole.
@@ -243,6 +248,8 @@ pub(crate) struct Incoming {
     open: BTreeMap<(ObjectId, u32), Arriving>,
     /// Groups handed on; what still comes of them is a repetition.
     done: BTreeMap<ObjectId, RangeSet>,
+    /// As [`Hub::taken_below`] said last.
+    taken_below: u32,
     table: ObjectTable,
     spare: Vec<GroupAssembly>,
 }
@@ -321,6 +328,10 @@ impl Incoming {
     ) -> Result<Option<&mut Arriving>, Unplaceable> {
         let key = (target.object, target.group);
         if self.current.as_ref().is_none_or(|current| current.key != key) {
+            self.forget_taken(hub);
+            if target.group < self.taken_below {
+                return Ok(None);
+            }
             let done = self.done.get(&target.object);
             if done.is_some_and(|groups| groups.contains(target.group.into())) {
                 return Ok(None);
@@ -339,6 +350,18 @@ impl Incoming {
             }
         }
         Ok(self.current.as_mut())
+    }
+
+    /// What is taken for good need not be known group by group.
+    fn forget_taken<H: Hub + ?Sized>(&mut self, hub: &H) {
+        let below = hub.taken_below();
+        if below > self.taken_below {
+            self.taken_below = below;
+            self.done.retain(|_, groups| {
+                groups.remove_below(below.into());
+                !groups.is_empty()
+            });
+        }
     }
 
     /// Memory for the bytes of `target`.

@@ -20,8 +20,8 @@ use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Sto
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Hub, Mailbox, join_all};
 use crate::circuit::{Circuit, Follower};
-use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, mailboxes, start_side};
-use crate::control::{ConnectError, Control, ControlEnd, Dialed, dial};
+use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::control::{ConnectError, Control, ControlEnd, Dialed, ServerIdentity, dial};
 use crate::files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
 };
@@ -113,7 +113,7 @@ pub fn copy(
                 .into(),
         ));
     }
-    let profile = profile(options)?;
+    let profile = profile(&options.profile, options.rate).map_err(CopyError::Usage)?;
     let mut notices = Vec::new();
     let first = match options.carrier {
         CarrierChoice::Tcp if options.circuit.is_some() => {
@@ -244,16 +244,15 @@ impl Job {
     }
 }
 
-fn profile(options: &CopyOptions) -> Result<&'static Profile, CopyError> {
-    let found = Profile::by_name(&options.profile);
-    let profile = found.ok_or_else(|| {
+/// The profile of that name, if `rate` is what it needs.
+pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile, String> {
+    let profile = Profile::by_name(name).ok_or_else(|| {
         let names: Vec<_> = Profile::names().collect();
         let names = names.join(", ");
-        CopyError::Usage(format!("no profile {:?}; there are {names}", options.profile))
+        format!("no profile {name:?}; there are {names}")
     })?;
-    if profile.needs_rate && options.rate.is_none() {
-        let name = profile.name;
-        return Err(CopyError::Usage(format!("profile {name} needs --rate")));
+    if profile.needs_rate && rate.is_none() {
+        return Err(format!("profile {name} needs --rate"));
     }
     Ok(profile)
 }
@@ -270,6 +269,22 @@ pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Resu
     Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
 }
 
+/// The side of a copy that this host plays.
+#[derive(Clone)]
+enum Part {
+    Source(Arc<SourceDriver>),
+    Sink(Arc<SinkDriver>),
+}
+
+impl Part {
+    fn side(&self) -> Side {
+        match self {
+            Self::Source(source) => Side::Source(source.clone()),
+            Self::Sink(sink) => Side::Sink(sink.clone()),
+        }
+    }
+}
+
 /// A copy under way.
 struct Running {
     server: SocketAddr,
@@ -277,7 +292,7 @@ struct Running {
     circuit: Option<Circuit>,
     control: Control,
     hub: Arc<TransferHub>,
-    side: Side,
+    part: Part,
     lanes: Lanes,
     mailboxes: Vec<Arc<Mailbox>>,
     workers: Vec<JoinHandle<()>>,
@@ -308,57 +323,52 @@ impl Running {
         let session = Arc::new(session);
         let mut circuit = None;
         let boxes = mailboxes(session.lanes).map_err(local)?;
-        let side = make_side(options, job, server, &boxes)?;
-        let hub = Arc::new(TransferHub::client(&job.request(options), boxes.clone()));
-        hub.play(side.clone());
+        let part = make_part(options, job, server, &boxes)?;
+        let request = job.request(options).into();
+        let hub = Arc::new(TransferHub::client(&request, boxes.clone()));
+        hub.play(part.side());
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| note_end(state, end)));
-        let lanes = if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(options.rate, options.idle_timeout);
-            let joined = tcp::join(server, &identity, &session, &tcp, stop)?;
-            let hub: Arc<dyn Hub> = hub.clone();
-            Lanes::Tcp(TcpLanes::start(joined, &tcp, &hub, boxes.clone()).map_err(local)?)
-        } else {
-            let to = SocketAddr::new(server.ip(), session.udp_port.unwrap_or(server.port()));
-            let count = if options.circuit.is_some() { 1 } else { session.lanes };
-            let sockets = sockets(address, to, count).map_err(local)?;
-            if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
-                notices.extend(socket_notices(socket));
-            }
-            let path = path(profile, options.rate, rtt).map_err(CopyError::Usage)?;
-            let (idle_timeout, repair) = (options.idle_timeout, profile.repair);
-            let rules = LaneRules { repair, idle_timeout, punctual: false };
-            let of_lanes = boxes[..count.into()].to_vec();
-            let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), of_lanes);
-            let lanes = lanes.map_err(local)?;
-            if let (Some(options), Side::Source(source)) = (&options.circuit, &side) {
-                source.hold();
-                let follower = Follower {
-                    options: options.clone(),
-                    session: session.clone(),
-                    hub: hub.clone(),
-                    source: source.clone(),
-                    mailboxes: boxes[1..].to_vec(),
-                    ip: lanes.path().clone(),
-                    place: lanes.circuit().clone(),
-                    server: to,
-                    local: address,
-                    idle_timeout,
-                    started: *started,
-                    shared: Arc::default(),
-                };
-                circuit = Some(Circuit::start(follower).map_err(local)?);
-            }
-            Lanes::Udp(Box::new(lanes))
+        let of_ip = if options.circuit.is_some() { 1 } else { session.lanes };
+        let link = Link {
+            session: &session,
+            identity: &identity,
+            server,
+            local: address,
+            rtt,
+            profile,
+            rate: options.rate,
+            idle_timeout: options.idle_timeout,
         };
-        let workers = start_side(&side, &hub).map_err(local)?;
+        let lanes = link.start(of_ip, &hub, &boxes, &mut notices, stop)?;
+        if let (Some(options), Lanes::Udp(lanes), Part::Source(source)) =
+            (&options.circuit, &lanes, &part)
+        {
+            source.hold();
+            let follower = Follower {
+                options: options.clone(),
+                session: session.clone(),
+                hub: hub.clone(),
+                source: source.clone(),
+                mailboxes: boxes[1..].to_vec(),
+                ip: lanes.path().clone(),
+                place: lanes.circuit().clone(),
+                server: link.udp_address(),
+                local: address,
+                idle_timeout: attempt.options.idle_timeout,
+                started: *started,
+                shared: Arc::default(),
+            };
+            circuit = Some(Circuit::start(follower).map_err(local)?);
+        }
+        let workers = part.side().start(&hub).map_err(local)?;
         Ok(Self {
             server,
             session,
             circuit,
             control,
             hub,
-            side,
+            part,
             lanes,
             mailboxes: boxes,
             workers,
@@ -376,7 +386,7 @@ impl Running {
         let mut received = 0;
         loop {
             let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
-            self.watch.look(&self.side, &self.lanes);
+            self.watch.look(&self.part.side(), &self.lanes);
             progress.set(self.snapshot());
             received = self.lanes.vouch(&self.control, received);
             if let Some(end) = self.judge(&state) {
@@ -416,9 +426,9 @@ impl Running {
     }
 
     fn is_done(&self, state: &State) -> bool {
-        match &self.side {
-            Side::Source(source) => source.result().is_some(),
-            Side::Sink(sink) => {
+        match &self.part {
+            Part::Source(source) => source.result().is_some(),
+            Part::Sink(sink) => {
                 if !sink.is_done() {
                     return false;
                 }
@@ -431,8 +441,8 @@ impl Running {
 
     fn snapshot(&mut self) -> Snapshot {
         let now = clock::now();
-        let mut snapshot = match &self.side {
-            Side::Source(source) => {
+        let mut snapshot = match &self.part {
+            Part::Source(source) => {
                 let stats = source.stats();
                 let done = stats.confirmed_bytes.max(
                     stats.sent_bytes.saturating_sub(self.lanes_backlog()) + stats.resumed_bytes,
@@ -446,7 +456,7 @@ impl Running {
                     ..Snapshot::default()
                 }
             }
-            Side::Sink(sink) => {
+            Part::Sink(sink) => {
                 let stats = sink.stats();
                 Snapshot {
                     bytes_done: stats.received_bytes + stats.resumed_bytes,
@@ -471,9 +481,9 @@ impl Running {
 
     /// How sending goes, as the side that sends says.
     fn sending(&self) -> SourceReport {
-        match &self.side {
-            Side::Source(_) => self.watch.sending(&self.lanes),
-            Side::Sink(sink) => sink.source_report().unwrap_or_default(),
+        match &self.part {
+            Part::Source(_) => self.watch.sending(&self.lanes),
+            Part::Sink(sink) => sink.source_report().unwrap_or_default(),
         }
     }
 
@@ -494,17 +504,14 @@ impl Running {
             End::Failed(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
         let elapsed = clock::now() - self.started;
-        self.watch.look_last(&self.side, &self.lanes);
+        self.watch.look_last(&self.part.side(), &self.lanes);
         progress.set(self.snapshot());
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
         self.hub.finish();
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
-        match &self.side {
-            Side::Source(source) => source.stop(),
-            Side::Sink(sink) => sink.stop(),
-        }
+        self.part.side().stop();
         self.lanes.join();
         join_all(&mut self.workers);
         match end {
@@ -519,8 +526,8 @@ impl Running {
         let sending = self.sending();
         let state = self.hub.state();
         let setup = state.validated.map_or(elapsed, |at| at - self.started);
-        let (bytes, files, resumed, cpu_remote, failures) = match &self.side {
-            Side::Source(source) => {
+        let (bytes, files, resumed, cpu_remote, failures) = match &self.part {
+            Part::Source(source) => {
                 let result = source.result();
                 let told = result.as_ref();
                 (
@@ -531,7 +538,7 @@ impl Running {
                     source.failures(),
                 )
             }
-            Side::Sink(sink) => {
+            Part::Sink(sink) => {
                 let stats = sink.stats();
                 (
                     stats.confirmed_bytes,
@@ -566,6 +573,79 @@ impl Running {
     }
 }
 
+/// What a client's lanes are made of.
+pub(crate) struct Link<'a> {
+    pub session: &'a Session,
+    pub identity: &'a ServerIdentity,
+    pub server: SocketAddr,
+    /// This host's address towards it.
+    pub local: IpAddr,
+    pub rtt: Duration,
+    pub profile: &'static Profile,
+    pub rate: Option<Rate>,
+    pub idle_timeout: Duration,
+}
+
+/// Why lanes cannot be started.
+#[derive(Debug)]
+pub(crate) enum LinkError {
+    Usage(String),
+    Join(JoinError),
+    Local(String),
+}
+
+impl From<std::io::Error> for LinkError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Local(error.to_string())
+    }
+}
+
+impl From<LinkError> for CopyError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Usage(reason) => Self::Usage(reason),
+            LinkError::Join(error) => Self::Join(error),
+            LinkError::Local(reason) => Self::Local(reason),
+        }
+    }
+}
+
+impl Link<'_> {
+    /// Where the server's UDP lanes are.
+    pub fn udp_address(&self) -> SocketAddr {
+        SocketAddr::new(self.server.ip(), self.session.udp_port.unwrap_or(self.server.port()))
+    }
+
+    /// Starts the carrier that was agreed on: of UDP lanes the first `count`.
+    pub fn start(
+        &self,
+        count: u16,
+        hub: &Arc<TransferHub>,
+        mailboxes: &[Arc<Mailbox>],
+        notices: &mut Vec<String>,
+        stop: &Stop,
+    ) -> Result<Lanes, LinkError> {
+        let Self { session, identity, server, rtt, profile, rate, idle_timeout, .. } = *self;
+        if session.carrier == Carrier::Tcp {
+            let tcp = tcp_options(rate, idle_timeout);
+            let joined = tcp::join(server, identity, session, &tcp, stop);
+            let hub: Arc<dyn Hub> = hub.clone();
+            let lanes =
+                TcpLanes::start(joined.map_err(LinkError::Join)?, &tcp, &hub, mailboxes.to_vec());
+            return Ok(Lanes::Tcp(lanes?));
+        }
+        let sockets = sockets(self.local, self.udp_address(), count)?;
+        if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
+            notices.extend(socket_notices(socket));
+        }
+        let path = path(profile, rate, rtt).map_err(LinkError::Usage)?;
+        let rules = LaneRules { repair: profile.repair, idle_timeout, punctual: false };
+        let mailboxes = mailboxes[..count.into()].to_vec();
+        let lanes = UdpLanes::start(session, sockets, path, rules, hub.clone(), mailboxes)?;
+        Ok(Lanes::Udp(Box::new(lanes)))
+    }
+}
+
 fn sockets(local: IpAddr, to: SocketAddr, count: u16) -> std::io::Result<Vec<LaneEnd>> {
     (0..count)
         .map(|lane| {
@@ -581,15 +661,15 @@ pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarr
     TcpCarrierOptions { congestion_control: None, rate, join_timeout: JOIN_TIMEOUT, idle_timeout }
 }
 
-fn make_side(
+fn make_part(
     options: &CopyOptions,
     job: &Job,
     server: SocketAddr,
     mailboxes: &[Arc<Mailbox>],
-) -> Result<Side, CopyError> {
+) -> Result<Part, CopyError> {
     if job.direction == Direction::Push {
         let tree = SourceTree::local(&job.local, options.copy_contents);
-        return Ok(Side::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))));
+        return Ok(Part::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))));
     }
     let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
     let place = server.to_string();
@@ -605,7 +685,7 @@ fn make_side(
     };
     let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)?;
     let config = sink_config(options.fsync, transfer);
-    Ok(Side::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
+    Ok(Part::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
 }
 
 /// What a sink of this program is told.
@@ -648,16 +728,16 @@ pub(crate) fn socket_notices(socket: &UdpSocket) -> Vec<String> {
 }
 
 /// Goodput over about the last second.
-struct RateMeter {
+pub(crate) struct RateMeter {
     points: std::collections::VecDeque<(Instant, u64)>,
 }
 
 impl RateMeter {
-    fn new(now: Instant) -> Self {
+    pub fn new(now: Instant) -> Self {
         Self { points: [(now, 0)].into() }
     }
 
-    fn update(&mut self, now: Instant, bytes: u64) -> Rate {
+    pub fn update(&mut self, now: Instant, bytes: u64) -> Rate {
         self.points.push_back((now, bytes));
         while self.points.len() > 2 && now - self.points[1].0 > Duration::from_secs(1) {
             self.points.pop_front();
@@ -667,10 +747,10 @@ impl RateMeter {
     }
 }
 
-const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
+pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 /// How often the state is looked at when nothing happens.
-const INTERVAL: Duration = Duration::from_millis(100);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 /// How long UDP may stay silent once the server let us in.
-const UDP_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const UDP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the connections of the TCP carrier may take.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);

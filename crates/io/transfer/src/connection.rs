@@ -18,7 +18,6 @@ use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
 use crate::crew::{Crew, Spent};
-use crate::hub::{Side, TransferHub};
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};
@@ -393,33 +392,3 @@ fn random_seed() -> u64 {
     let _ = aws_lc_rs::rand::fill(&mut seed);
     u64::from_ne_bytes(seed)
 }
-
-/// Threads of a side: they end when the side is stopped.
-pub(crate) fn start_side(side: &Side, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>> {
-    let named = |name: &str| std::thread::Builder::new().name(name.into());
-    let mut threads = Vec::new();
-    match side {
-        Side::Source(source) => {
-            let scanning = source.clone();
-            threads.push(named("scan").spawn(move || scanning.scan())?);
-            for _ in 0..WORKERS {
-                let source = source.clone();
-                threads.push(named("read").spawn(move || source.work())?);
-            }
-        }
-        Side::Sink(sink) => {
-            for _ in 0..WORKERS {
-                let (sink, hub) = (sink.clone(), hub.clone());
-                threads.push(named("write").spawn(move || {
-                    if let Err(reason) = sink.work() {
-                        hub.fail(reason);
-                    }
-                })?);
-            }
-        }
-    }
-    Ok(threads)
-}
-
-/// Threads that read and hash, or hash and write.
-const WORKERS: usize = 2;

@@ -8,22 +8,30 @@ use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, Instant, ObjectId};
-use longhaul_wire::{CloseCode, Message, MessageReader, ReceiverBounds, Refused, Request};
+use longhaul_wire::{
+    CloseCode, Message, MessageReader, PipeRequest, ReceiverBounds, Refused, Request,
+};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Hub, Mailbox};
-use crate::sink::SinkDriver;
-use crate::source::SourceDriver;
+use crate::side::{SinkSide, SourceSide};
 
-/// Which side of the copy this host plays.
+/// Which side of the transfer this host plays.
 #[derive(Clone)]
 pub(crate) enum Side {
-    Source(Arc<SourceDriver>),
-    Sink(Arc<SinkDriver>),
+    Source(Arc<dyn SourceSide>),
+    Sink(Arc<dyn SinkSide>),
+}
+
+/// What the client asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Wish<'m> {
+    Copy(&'m Request),
+    Pipe(&'m PipeRequest),
 }
 
 /// What starts a side when the client's request arrives.
-pub(crate) type Opener = Box<dyn Fn(&Request) -> Result<Side, Refused> + Send + Sync>;
+pub(crate) type Opener = Box<dyn Fn(Wish<'_>) -> Result<Side, Refused> + Send + Sync>;
 
 pub(crate) struct TransferHub {
     reader: Mutex<MessageReader>,
@@ -55,7 +63,7 @@ pub(crate) struct State {
 
 impl TransferHub {
     /// A client's transfer, which begins with `request`.
-    pub fn client(request: &Request, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+    pub fn client(request: &Message, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let mut first = Vec::new();
         // A request within the limits of the wire always encodes.
         let _ = request.encode(&mut first);
@@ -131,24 +139,9 @@ impl TransferHub {
     fn on_message(&self, message: Message) -> Result<(), String> {
         match (message, self.side.get(), &self.opener) {
             (Message::Request(request), None, Some(opener)) => {
-                if !lock(&self.first).is_empty() {
-                    return Err("a second REQUEST".into());
-                }
-                match opener(&request) {
-                    Ok(side) => {
-                        let _ = self.side.set(side);
-                        self.notify();
-                    }
-                    Err(refused) => {
-                        let mut bytes = Vec::new();
-                        let _ = refused.encode(&mut bytes);
-                        lock(&self.first).push(bytes);
-                        self.change(|state| state.refused = Some(refused));
-                        self.finish();
-                    }
-                }
-                Ok(())
+                self.open(opener, Wish::Copy(&request))
             }
+            (Message::Pipe(request), None, Some(opener)) => self.open(opener, Wish::Pipe(&request)),
             // A client may speak before it knows that it is refused.
             (Message::Source(_) | Message::Sink(_), None, Some(_))
                 if lock(&self.state).refused.is_some() =>
@@ -169,14 +162,34 @@ impl TransferHub {
         }
     }
 
-    fn sink(&self) -> Option<&Arc<SinkDriver>> {
+    fn open(&self, opener: &Opener, wish: Wish<'_>) -> Result<(), String> {
+        if !lock(&self.first).is_empty() {
+            return Err("a second request".into());
+        }
+        match opener(wish) {
+            Ok(side) => {
+                let _ = self.side.set(side);
+                self.notify();
+            }
+            Err(refused) => {
+                let mut bytes = Vec::new();
+                let _ = refused.encode(&mut bytes);
+                lock(&self.first).push(bytes);
+                self.change(|state| state.refused = Some(refused));
+                self.finish();
+            }
+        }
+        Ok(())
+    }
+
+    fn sink(&self) -> Option<&Arc<dyn SinkSide>> {
         match self.side.get() {
             Some(Side::Sink(sink)) => Some(sink),
             _ => None,
         }
     }
 
-    fn source(&self) -> Option<&Arc<SourceDriver>> {
+    fn source(&self) -> Option<&Arc<dyn SourceSide>> {
         match self.side.get() {
             Some(Side::Source(source)) => Some(source),
             _ => None,
@@ -215,7 +228,7 @@ impl Hub for TransferHub {
             Some(Side::Source(source)) => source.next_message(out),
             Some(Side::Sink(sink)) => {
                 let any = sink.next_message(out);
-                if any && sink.is_done() {
+                if any && sink.done().is_some() {
                     self.notify();
                 }
                 any
@@ -235,7 +248,11 @@ impl Hub for TransferHub {
         }
     }
 
-    fn on_delivered(&self, _: Extent) {}
+    fn on_delivered(&self, _: Extent) {
+        if let Some(source) = self.source() {
+            source.on_delivered();
+        }
+    }
 
     fn on_closed(&self, closed: &Closed) {
         self.change(|state| {
@@ -249,6 +266,10 @@ impl Hub for TransferHub {
 
     fn objects(&self) -> ObjectTable {
         self.sink().map_or_else(ObjectTable::default, |sink| sink.objects())
+    }
+
+    fn taken_below(&self) -> u32 {
+        self.sink().map_or(0, |sink| sink.taken_below())
     }
 
     fn take_buffer(&self) -> Option<Buffer> {

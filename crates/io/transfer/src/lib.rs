@@ -1,7 +1,7 @@
 //! Drivers that bind the pure core to sockets, files and threads.
 //!
-//! [`copy`] is `longhaul cp`, [`serve`] is `longhaul serve`. Below
-//! them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
+//! [`copy`] is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`.
+//! Below them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
 mod api;
@@ -19,9 +19,11 @@ mod hub;
 mod lane;
 mod losses;
 pub mod memory;
+mod pipe;
 mod progress;
 mod protection;
 mod server;
+mod side;
 mod sink;
 mod source;
 pub mod tcp;
@@ -33,5 +35,6 @@ pub use api::{
 };
 pub use circuit::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits};
 pub use client::{CopyError, copy};
+pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use server::{ServeError, serve};

@@ -1,4 +1,4 @@
-//! `longhaul serve`: lets clients copy from and to files below one directory.
+//! `longhaul serve`: lets clients copy from and to files below one directory, and joins their pipes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_objects::Fsync;
 use longhaul_rate_control::Profile;
@@ -17,7 +17,8 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, Header, Hello, ReceiveLimits, Refused, Request,
+    Carrier, CloseCode, ConnectionId, Direction, Header, Hello, PipeRequest, PipeRole,
+    ReceiveLimits, Refused, Request,
 };
 
 use crate::api::{ServeEvent, ServeOptions, Stop};
@@ -25,11 +26,12 @@ use crate::budget::SINK_MEMORY;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
-use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes, start_side};
+use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
-use crate::hub::{Side, TransferHub, refuse};
+use crate::hub::{Side, TransferHub, Wish, refuse};
 use crate::lane::LaneSocket;
+use crate::pipe::{Pipes, Seat};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};
@@ -103,6 +105,7 @@ pub fn serve(
         udp,
         lanes: Mutex::new(BTreeMap::new()),
         joins: Joins::default(),
+        pipes: Arc::default(),
         connections: AtomicUsize::new(0),
         next_connection: Mutex::new(1),
         served: Stop::default(),
@@ -147,6 +150,7 @@ struct Server<'a> {
     lanes: Mutex<BTreeMap<(u32, u16), Arc<Mailbox>>>,
     /// Sessions that wait for their TCP connections.
     joins: Joins,
+    pipes: Arc<Pipes>,
     connections: AtomicUsize,
     next_connection: Mutex<u32>,
     /// With `once`: a client was served.
@@ -235,9 +239,17 @@ impl Server<'_> {
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let lane_boxes = boxes.clone();
-        let (root, read, write) =
-            (self.root.clone(), self.options.allow_read, self.options.allow_write);
-        let opener = move |request: &Request| open(&root, read, write, request, &lane_boxes);
+        let seat = Arc::new(OnceLock::new());
+        let (root, pipes, place) = (self.root.clone(), self.pipes.clone(), seat.clone());
+        let (read, write) = (self.options.allow_read, self.options.allow_write);
+        let opener = move |wish: Wish<'_>| match wish {
+            Wish::Copy(request) => open(&root, read, write, request, &lane_boxes),
+            Wish::Pipe(request) => {
+                let (seat, side) = open_pipe(&pipes, read, write, request, &lane_boxes)?;
+                let _ = place.set(seat);
+                Ok(side)
+            }
+        };
         let hub = Arc::new(TransferHub::server(Box::new(opener), boxes.clone()));
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| note_end(state, end)));
@@ -263,7 +275,7 @@ impl Server<'_> {
         };
         let outcome = match lanes {
             Ok(mut lanes) => {
-                let outcome = self.run(&hub, &lanes, &control, from);
+                let outcome = self.run(&hub, &lanes, &control, from, &seat);
                 let (code, reason) = match &outcome {
                     Ok(_) => (CloseCode::DONE, String::new()),
                     Err((code, reason)) => (*code, reason.clone()),
@@ -276,6 +288,9 @@ impl Server<'_> {
             Err(error) => Err(error.to_string()),
         };
         lock(&self.lanes).retain(|(connection, _), _| *connection != id.get());
+        if let Some(seat) = seat.get() {
+            seat.leave(outcome.as_ref().err().map(String::as_str));
+        }
         outcome
     }
 
@@ -286,6 +301,7 @@ impl Server<'_> {
         lanes: &Lanes,
         control: &crate::control::Control,
         from: SocketAddr,
+        seat: &OnceLock<Seat>,
     ) -> Result<u64, (CloseCode, String)> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
@@ -305,12 +321,13 @@ impl Server<'_> {
                 && !begun
             {
                 begun = true;
-                let what = match side {
-                    Side::Source(_) => "copies from here",
-                    Side::Sink(_) => "copies to here",
+                let what = match (seat.get(), side) {
+                    (Some(seat), _) => seat.describe(),
+                    (None, Side::Source(_)) => "copies from here".into(),
+                    (None, Side::Sink(_)) => "copies to here".into(),
                 };
-                (self.events)(ServeEvent::Began { client: from, what: what.into() });
-                match start_side(side, hub) {
+                (self.events)(ServeEvent::Began { client: from, what });
+                match side.start(hub) {
                     Ok(threads) => workers = threads,
                     Err(error) => break Err((CloseCode::INTERNAL, error.to_string())),
                 }
@@ -338,14 +355,15 @@ impl Server<'_> {
                     _ => Err((closed.code, closed.reason)),
                 };
             }
+            if let Some(reason) = seat.get().and_then(Seat::broken).filter(|_| done.is_none()) {
+                break Err((CloseCode::CANCELLED, reason));
+            }
             if self.stop.is_requested() {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
             }
         };
-        match hub.side() {
-            Some(Side::Source(source)) => source.stop(),
-            Some(Side::Sink(sink)) => sink.stop(),
-            None => {}
+        if let Some(side) = hub.side() {
+            side.stop();
         }
         join_all(&mut workers);
         outcome
@@ -427,6 +445,22 @@ fn open(
     }
 }
 
+/// Gives the client its end of a pipe.
+fn open_pipe(
+    pipes: &Arc<Pipes>,
+    read: bool,
+    write: bool,
+    request: &PipeRequest,
+    mailboxes: &[Arc<Mailbox>],
+) -> Result<(Seat, Side), Refused> {
+    let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+    match request.role {
+        PipeRole::Send if !write => refused("this server does not let anyone send to it"),
+        PipeRole::Receive if !read => refused("this server does not let anyone receive from it"),
+        _ => pipes.enter(request, mailboxes),
+    }
+}
+
 /// The policy that a request asks for.
 fn fsync(sync_at_end: bool) -> Fsync {
     if sync_at_end {
@@ -438,12 +472,9 @@ fn fsync(sync_at_end: bool) -> Fsync {
     Fsync::Never { boot: boot_id().unwrap_or(boot) }
 }
 
-/// Bytes that were copied, once all is.
+/// Bytes that were moved, once all is.
 fn bytes_when_done(hub: &TransferHub) -> Option<u64> {
-    match hub.side()? {
-        Side::Source(source) => source.result().map(|result| result.bytes.get()),
-        Side::Sink(sink) => sink.is_done().then(|| sink.stats().confirmed_bytes),
-    }
+    hub.side()?.done()
 }
 
 /// How often the state is looked at when nothing happens.

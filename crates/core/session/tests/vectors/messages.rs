@@ -4,8 +4,8 @@ use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, ObjectId};
 use longhaul_wire::{
     Bottleneck, CloseCode, Direction, Entry, EntryKind, EntryPath, JOIN_LEN, Losses,
-    ManifestObject, Message, MessageReader, RecordHead, Refused, Request, SinkMessage,
-    SourceMessage, SourceReport, Summary, Writer,
+    ManifestObject, Message, MessageReader, PipeRequest, PipeRole, RecordHead, Refused, Request,
+    SinkMessage, SourceMessage, SourceReport, Summary, Writer,
 };
 
 use crate::page::Page;
@@ -77,6 +77,8 @@ fn messages(page: &mut Page) {
     show(page, "REPORT", SourceMessage::Report(report).into());
     let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };
     show(page, "REFUSED", refused.into());
+    let pipe = PipeRequest { role: PipeRole::Send, name: b"run-17".to_vec() };
+    show(page, "PIPE", pipe.into());
 }
 
 fn tcp(page: &mut Page, session: &Session) {

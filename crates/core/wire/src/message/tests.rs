@@ -48,6 +48,8 @@ fn literal_bytes() {
     };
     let label = [7; 16];
     check(&[&[23, 1, 1, 5][..], &label, &[2, 1, b'x', 0]].concat(), request);
+    let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
+    check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
@@ -100,7 +102,10 @@ fn literal_bytes() {
 fn forbidden_values() {
     for bytes in [
         &[0][..],                                  // no type
-        &[1, 14],                                  // unknown type
+        &[1, 15],                                  // unknown type
+        &[2, 14, 1],                               // pipe without a name
+        &[3, 14, 3, b'x'],                         // end of a pipe
+        &[3, 14, 1, 0],                            // zero byte in a name
         &[4, 1, 3, 0, 0],                          // direction
         &[4, 1, 1, 8, 0],                          // flag
         &[6, 1, 1, 0, 1, 1, 0],                    // zero byte in a path
@@ -168,7 +173,7 @@ fn only_permission_bits_are_written() {
 fn codes_of_bottlenecks() {
     assert_eq!(Bottleneck::from_code(5), Bottleneck::ReceiverDisk);
     assert_eq!(Bottleneck::from_code(200), Bottleneck::Unknown);
-    for code in 0..11 {
+    for code in 0..13 {
         assert_eq!(Bottleneck::from_code(code) as u8, code);
     }
 }
@@ -209,7 +214,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 
 fn report() -> impl Strategy<Value = SourceReport> {
     let numbers = prop::collection::vec(number(), 11);
-    (numbers, 0u8..11, 0u8..11).prop_map(|(n, bound, bottleneck)| SourceReport {
+    (numbers, 0u8..13, 0u8..13).prop_map(|(n, bound, bottleneck)| SourceReport {
         packets_sent: n[0],
         packets_resent: n[1],
         lost: Losses {
@@ -291,8 +296,15 @@ fn message() -> impl Strategy<Value = Message> {
             paths,
         },
     );
+    let pipe = (any::<bool>(), prop::collection::vec(1u8.., 1..=MAX_PIPE_NAME)).prop_map(
+        |(send, name)| PipeRequest {
+            role: if send { PipeRole::Send } else { PipeRole::Receive },
+            name,
+        },
+    );
     prop_oneof![
         1 => request.prop_map(Message::from),
+        1 => pipe.prop_map(Message::from),
         1 => (any::<u16>(), reason())
             .prop_map(|(code, reason)| Refused { code: CloseCode(code), reason }.into()),
         4 => source.prop_map(Message::from),
@@ -342,7 +354,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..14) {
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..15) {
         let _ = decode(&bytes);
         let mut body = vec![kind];
         body.extend(&bytes);

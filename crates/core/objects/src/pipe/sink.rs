@@ -1,0 +1,259 @@
+//! The end of a pipe that receives.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use longhaul_units::{Bytes, Duration, RangeSet};
+use longhaul_wire::{SinkMessage, SourceMessage, SourceReport, Summary};
+
+use super::{Piece, PipeError, violation};
+use crate::ChainingValue;
+use crate::limits::{GROUP_SIZE, PAIRS_MAX, REPAIRS_MAX};
+
+/// Verifies pieces and gives them out in order.
+///
+/// The driver passes what arrives to [`piece_received`](Self::piece_received) and what the source
+/// says to [`handle`](Self::handle), then does what [`poll_event`](Self::poll_event) says. It counts
+/// the pieces whose memory is free again and tells by [`set_freed`](Self::set_freed). Once
+/// [`is_at_end`](Self::is_at_end) and everything is where it should be, it calls
+/// [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct PipeSink {
+    /// Pieces that fit into memory, and those whose memory was freed.
+    capacity: u64,
+    freed: u64,
+    accept: bool,
+    /// Hashes of the pieces from `next` on.
+    hashes: VecDeque<ChainingValue>,
+    arrived: BTreeMap<u32, Arrived>,
+    repairs: BTreeMap<u32, u8>,
+    /// Pieces below were given out.
+    next: u32,
+    bytes: u64,
+    /// Verified and not told.
+    confirm: RangeSet,
+    repair: VecDeque<Piece>,
+    events: VecDeque<PipeSinkEvent>,
+    /// Pieces and bytes in all.
+    end: Option<(u64, u64)>,
+    summary: Option<Summary>,
+    told: bool,
+    report: Option<SourceReport>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    len: u32,
+    value: ChainingValue,
+    verified: bool,
+}
+
+/// What is to be done with a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipeSinkEvent {
+    /// It comes next: pass it on, with its hash.
+    Take(Piece, ChainingValue),
+    /// It is damaged: drop it, and receive it anew.
+    Drop(Piece),
+}
+
+impl PipeSink {
+    /// A sink with room for `capacity` pieces.
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            capacity,
+            freed: 0,
+            accept: false,
+            hashes: VecDeque::new(),
+            arrived: BTreeMap::new(),
+            repairs: BTreeMap::new(),
+            next: 0,
+            bytes: 0,
+            confirm: RangeSet::new(),
+            repair: VecDeque::new(),
+            events: VecDeque::new(),
+            end: None,
+            summary: None,
+            told: false,
+            report: None,
+        }
+    }
+
+    /// The other end is there: the source may send.
+    pub fn accept(&mut self) {
+        self.accept = true;
+    }
+
+    /// There is room for so many pieces now; less than before changes nothing.
+    pub fn grow_capacity(&mut self, capacity: u64) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
+    /// The memory of so many pieces, in all, was used and is free again.
+    pub fn set_freed(&mut self, freed: u64) {
+        self.freed = self.freed.max(freed);
+    }
+
+    /// What the source may be promised (docs/protocol.md section 7.6).
+    pub fn credit(&self) -> u64 {
+        self.pieces_promised() * GROUP_SIZE
+    }
+
+    fn pieces_promised(&self) -> u64 {
+        (self.freed + self.capacity).min(u32::MAX.into())
+    }
+
+    /// A piece came whole; `value` is the BLAKE3 hash of what came. `false`: it is of no use.
+    ///
+    /// # Errors
+    /// It was damaged too often.
+    pub fn piece_received(
+        &mut self,
+        piece: Piece,
+        value: ChainingValue,
+    ) -> Result<bool, PipeError> {
+        let unwanted = piece.number < self.next
+            || u64::from(piece.number) >= self.pieces_promised()
+            || self.arrived.contains_key(&piece.number);
+        if unwanted {
+            return Ok(false);
+        }
+        self.arrived.insert(piece.number, Arrived { len: piece.len, value, verified: false });
+        self.verify(piece.number)?;
+        Ok(true)
+    }
+
+    /// Compares a piece with its hash, if both are there.
+    fn verify(&mut self, number: u32) -> Result<(), PipeError> {
+        let Some(arrived) = self.arrived.get_mut(&number) else { return Ok(()) };
+        let Some(told) = self.hashes.get((number - self.next) as usize) else { return Ok(()) };
+        if *told == arrived.value {
+            arrived.verified = true;
+            self.confirm.insert_one(number.into());
+            self.repairs.remove(&number);
+        } else {
+            let piece = Piece { number, len: arrived.len };
+            self.arrived.remove(&number);
+            let repairs = self.repairs.entry(number).or_default();
+            *repairs += 1;
+            if *repairs > REPAIRS_MAX {
+                return Err(PipeError::Damaged(number));
+            }
+            self.events.push_back(PipeSinkEvent::Drop(piece));
+            self.repair.push_back(piece);
+        }
+        Ok(())
+    }
+
+    /// Takes in what the source says.
+    ///
+    /// # Errors
+    /// It makes no sense, or a piece was damaged too often.
+    pub fn handle(&mut self, message: SourceMessage) -> Result<(), PipeError> {
+        match message {
+            SourceMessage::Hashes { object, first_group, values } => {
+                let told = u64::from(self.next) + self.hashes.len() as u64;
+                let end = told + values.len() as u64;
+                if object.0 != 0 || first_group != told || end > self.pieces_promised() {
+                    return violation("HASHES of pieces that are not next");
+                }
+                if self.end.is_some() {
+                    return violation("HASHES behind the end");
+                }
+                self.hashes.extend(values);
+                for number in told as u32..end as u32 {
+                    self.verify(number)?;
+                }
+            }
+            SourceMessage::ManifestEnd { entries: 0, objects, bytes } => {
+                let told = u64::from(self.next) + self.hashes.len() as u64;
+                if self.end.is_some() || objects != told {
+                    return violation("an end that does not fit the pieces");
+                }
+                self.end = Some((objects, bytes.get()));
+            }
+            SourceMessage::Report(report) => self.report = Some(report),
+            _ => return violation("a message that has no place in a pipe"),
+        }
+        Ok(())
+    }
+
+    /// What is to be done now.
+    pub fn poll_event(&mut self) -> Option<PipeSinkEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let arrived = *self.arrived.get(&self.next).filter(|arrived| arrived.verified)?;
+        let piece = Piece { number: self.next, len: arrived.len };
+        self.arrived.remove(&self.next);
+        self.hashes.pop_front();
+        self.next += 1;
+        self.bytes += u64::from(arrived.len);
+        Some(PipeSinkEvent::Take(piece, arrived.value))
+    }
+
+    /// Whether the source said that it is complete, and all was given out.
+    ///
+    /// # Errors
+    /// These are not as many bytes as it said.
+    pub fn is_at_end(&self) -> Result<bool, PipeError> {
+        match self.end {
+            Some((pieces, bytes)) if pieces == u64::from(self.next) => match bytes == self.bytes {
+                true => Ok(true),
+                false => violation("an end that does not fit the bytes"),
+            },
+            _ => Ok(false),
+        }
+    }
+
+    /// Everything is where it should be, after `cpu_time` of this host's: the source is told.
+    pub fn finish(&mut self, cpu_time: Duration) {
+        self.summary = Some(Summary {
+            confirmed: self.next.into(),
+            failed: 0,
+            bytes: Bytes::new(self.bytes),
+            resumed: Bytes::new(0),
+            cpu_time,
+        });
+    }
+
+    /// The next message for the source.
+    pub fn poll_message(&mut self) -> Option<SinkMessage> {
+        if core::mem::take(&mut self.accept) {
+            return Some(SinkMessage::Accept { objects: 1 << 32 });
+        }
+        if let Some(piece) = self.repair.pop_front() {
+            return Some(SinkMessage::Repair {
+                object: piece.object(),
+                group: piece.number.into(),
+            });
+        }
+        if !self.confirm.is_empty() {
+            let entries = core::iter::from_fn(|| self.confirm.take_first(u64::MAX));
+            let entries = entries.take(PAIRS_MAX).collect();
+            return Some(SinkMessage::Confirm { entries });
+        }
+        let summary = self.summary.take()?;
+        self.told = true;
+        Some(SinkMessage::Result(summary))
+    }
+
+    /// Everything is where it should be, and the source was told.
+    pub fn is_done(&self) -> bool {
+        self.told
+    }
+
+    /// Pieces below this number were given out; what still comes of them is a repetition.
+    pub fn taken_below(&self) -> u32 {
+        self.next
+    }
+
+    /// Bytes given out.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What the source said last of its sending.
+    pub fn source_report(&self) -> Option<&SourceReport> {
+        self.report.as_ref()
+    }
+}

@@ -1,0 +1,135 @@
+//! What a program asks of a pipe and what it is told.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use longhaul_session::Token;
+use longhaul_units::Rate;
+use longhaul_wire::{Bottleneck, Losses, MAX_PIPE_NAME, PipeRole, Protect};
+
+use crate::api::CarrierChoice;
+use crate::client::LinkError;
+use crate::control::ConnectError;
+use crate::tcp::JoinError;
+
+/// One end of a pipe.
+#[derive(Debug)]
+pub struct PipeOptions {
+    /// Name or address of the server.
+    pub host: String,
+    /// Its TCP and UDP port.
+    pub port: u16,
+    /// What both ends call the pipe; see [`pipe_name_is_valid`].
+    pub name: Vec<u8>,
+    /// Which end this is.
+    pub role: PipeRole,
+    /// Where the bytes come from, or go to: any file that can be read, or written, in order.
+    pub file: File,
+    /// Proves this client to the server, and the server to it.
+    pub token: Token,
+    /// Name of a [`longhaul_rate_control::Profile`].
+    pub profile: String,
+    /// Most that may be sent to or by the server, at the IP layer; the rate of profiles that need one.
+    pub rate: Option<Rate>,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// What carries the data.
+    pub carrier: CarrierChoice,
+    /// UDP lanes or TCP connections.
+    pub lanes: u16,
+    /// Time without a sign of the server after which it is given up.
+    pub idle_timeout: Duration,
+}
+
+/// How a pipe went, as this end saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipeReport {
+    /// Bytes that went through it.
+    pub bytes: u64,
+    /// Start of the call to its end.
+    pub elapsed: Duration,
+    /// Until both ends were there.
+    pub setup: Duration,
+    /// "udp" or "tcp".
+    pub carrier: &'static str,
+    /// The profile.
+    pub profile: String,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// Smallest RTT to the server.
+    pub rtt: Duration,
+    /// Packets sent towards the server, or by it towards this end.
+    pub packets_sent: u64,
+    /// Of those, carrying bytes sent before.
+    pub packets_resent: u64,
+    /// Of those, lost, by cause.
+    pub lost: Losses,
+    /// What bounded the rate for the longest time.
+    pub bottleneck: Bottleneck,
+    /// CPU time of this process.
+    pub cpu_local: Duration,
+    /// CPU time of the server's process while the pipe was open, if told.
+    pub cpu_remote: Option<Duration>,
+    /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
+    pub notices: Vec<String>,
+}
+
+/// Why a pipe did not come to its end. What the receiver has is then not the whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipeError {
+    /// A name or profile that there is not.
+    #[error("{0}")]
+    Usage(String),
+    /// The server cannot be reached or does not let us in.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connections of the TCP carrier cannot be made.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// The server does not grant the request.
+    #[error("{server} refuses: {reason}")]
+    Refused {
+        /// The server.
+        server: SocketAddr,
+        /// Its words.
+        reason: String,
+    },
+    /// No packet came through.
+    #[error(
+        "no UDP packet comes through to {server} (blocked by a firewall?); nothing was sent; try \
+         --carrier tcp"
+    )]
+    UdpBlocked {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// The connection, or the other end, was gone before the end.
+    #[error("the pipe broke: {reason}; what came through is not the whole")]
+    Broken {
+        /// Why.
+        reason: String,
+    },
+    /// This host failed.
+    #[error("{0}; what came through is not the whole")]
+    Local(String),
+    /// The user stopped it.
+    #[error("stopped; what came through is not the whole")]
+    Stopped,
+}
+
+impl From<LinkError> for PipeError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Usage(reason) => Self::Usage(reason),
+            LinkError::Join(error) => Self::Join(error),
+            LinkError::Local(reason) => Self::Local(reason),
+        }
+    }
+}
+
+/// Whether a pipe can have this name: 1 to 255 bytes, none of them zero.
+pub fn pipe_name_is_valid(name: &[u8]) -> bool {
+    (1..=MAX_PIPE_NAME).contains(&name.len()) && !name.contains(&0)
+}

@@ -1,0 +1,366 @@
+//! The end of a pipe that receives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use longhaul_objects::{
+    ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
+};
+use longhaul_sys::clock;
+use longhaul_sys::wait::{Interest, wait};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId};
+use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
+
+use super::feed::Feed;
+use crate::budget::{SINK_MEMORY, groups};
+use crate::buffer::{Buffer, Pool, Reuse, lock};
+use crate::carrier::{Command, Mailbox};
+use crate::crew::{Crew, Spent};
+use crate::hub::TransferHub;
+use crate::side::{SinkSide, named};
+
+/// Verifies pieces and passes them on in order.
+pub(crate) struct Drain {
+    state: Mutex<State>,
+    work: Condvar,
+    pool: Pool,
+    outlet: Outlet,
+    /// Buffers given back whose pieces come again, or were there already.
+    wasted: AtomicU64,
+    stopped: AtomicBool,
+    mailboxes: Vec<Arc<Mailbox>>,
+    writers: Crew,
+    cpu_at_start: Duration,
+}
+
+/// Where pieces go.
+enum Outlet {
+    /// To a file of this host.
+    File(File),
+    /// To the other client of the pipe, once it is there.
+    Feed(OnceLock<Arc<Feed>>),
+}
+
+struct State {
+    sink: PipeSink,
+    /// Whole pieces that nobody looked at.
+    arrived: VecDeque<(Piece, Buffer)>,
+    /// Pieces whose turn has not come.
+    buffers: BTreeMap<u32, Buffer>,
+    /// The end was passed on.
+    ended: bool,
+    bounds: ReceiverBounds,
+    /// Since when the thread has something to do, and how long it had before.
+    busy_since: Option<Instant>,
+    was_busy: Duration,
+}
+
+/// The next thing to do.
+enum Step {
+    Verify(Piece, Buffer),
+    Pass(Piece, ChainingValue, Buffer),
+    /// The piece is of no use.
+    Waste(Piece, Option<Buffer>),
+    End,
+}
+
+/// Buffers beyond what is promised: a repetition may take one, too.
+const SPARE: usize = 8;
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl Drain {
+    /// One that writes to `output`.
+    pub fn to_file(output: File, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let drain = Self::new(Outlet::File(output), mailboxes);
+        lock(&drain.state).sink.accept();
+        drain
+    }
+
+    /// One that passes pieces to a client that may not be there yet.
+    pub fn to_client(mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        Self::new(Outlet::Feed(OnceLock::new()), mailboxes)
+    }
+
+    fn new(outlet: Outlet, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let capacity = groups(SINK_MEMORY);
+        let state = State {
+            sink: PipeSink::new(capacity as u64),
+            arrived: VecDeque::new(),
+            buffers: BTreeMap::new(),
+            ended: false,
+            bounds: ReceiverBounds::NONE,
+            busy_since: None,
+            was_busy: Duration::ZERO,
+        };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            pool: Pool::new(capacity + SPARE, Reuse::Warm),
+            outlet,
+            wasted: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            mailboxes,
+            writers: Crew::default(),
+            cpu_at_start: clock::process_cpu_time(),
+        }
+    }
+
+    /// The client that receives is there, and `feed` sends to it: the one that sends may begin.
+    pub fn connect(&self, feed: &Arc<Feed>) {
+        if let Outlet::Feed(place) = &self.outlet
+            && place.set(feed.clone()).is_ok()
+        {
+            lock(&self.state).sink.accept();
+            self.wake_messages();
+        }
+    }
+
+    /// Verifies and passes on until the pipe ends or is stopped.
+    fn work(&self) -> Result<(), String> {
+        let _joined = self.writers.join();
+        while let Some(step) = self.next_step().map_err(|error| error.to_string())? {
+            match step {
+                Step::Verify(piece, buffer) => {
+                    let value = hash::group_chaining_value(&buffer[..piece.len as usize], 0, true);
+                    self.verified(piece, value, buffer).map_err(|error| error.to_string())?;
+                }
+                Step::Pass(piece, value, buffer) => self.pass(piece, value, buffer)?,
+                Step::Waste(piece, buffer) => {
+                    self.waste(buffer);
+                    for mailbox in &self.mailboxes {
+                        mailbox.post(Command::Forget(piece.object(), piece.number));
+                    }
+                }
+                Step::End => match &self.outlet {
+                    Outlet::File(_) => self.finish(),
+                    Outlet::Feed(feed) => feed.get().into_iter().for_each(|feed| feed.finish()),
+                },
+            }
+            self.wake_messages();
+        }
+        Ok(())
+    }
+
+    /// Waits for something to do; `None` once the pipe is stopped.
+    fn next_step(&self) -> Result<Option<Step>, PipeError> {
+        let mut state = lock(&self.state);
+        loop {
+            if self.stopped.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if let Some(step) = state.next_step()? {
+                state.busy_since.get_or_insert_with(clock::now);
+                return Ok(Some(step));
+            }
+            if let Some(since) = state.busy_since.take() {
+                state.was_busy += clock::now() - since;
+            }
+            let waited = self.writers.rest(|| self.work.wait_timeout(state, PATIENCE));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn verified(
+        &self,
+        piece: Piece,
+        value: ChainingValue,
+        buffer: Buffer,
+    ) -> Result<(), PipeError> {
+        let mut state = lock(&self.state);
+        state.sink.set_freed(self.freed());
+        if state.sink.piece_received(piece, value)? {
+            state.buffers.insert(piece.number, buffer);
+        } else {
+            drop(state);
+            self.waste(Some(buffer));
+        }
+        Ok(())
+    }
+
+    fn pass(&self, piece: Piece, value: ChainingValue, buffer: Buffer) -> Result<(), String> {
+        match &self.outlet {
+            Outlet::File(file) => write_all(file, &buffer[..piece.len as usize])
+                .map_err(|error| format!("cannot write to standard output: {error}")),
+            Outlet::Feed(feed) => {
+                if let Some(feed) = feed.get() {
+                    feed.push(Arc::new(buffer), piece.len, value);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn waste(&self, buffer: Option<Buffer>) {
+        if let Some(buffer) = buffer {
+            self.wasted.fetch_add(1, Ordering::Relaxed);
+            drop(buffer);
+        }
+    }
+
+    /// Pieces whose memory was used and is free again.
+    fn freed(&self) -> u64 {
+        // In this order: what is counted as wasted may not have been given back yet.
+        let given_back = self.pool.given_back();
+        given_back.saturating_sub(self.wasted.load(Ordering::Relaxed))
+    }
+
+    /// Everything is where it should be: the source is told.
+    pub fn finish(&self) {
+        let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
+        lock(&self.state).sink.finish(cpu_time);
+        self.wake_messages();
+    }
+
+    pub fn wake_messages(&self) {
+        if let Some(first) = self.mailboxes.first() {
+            first.wake();
+        }
+    }
+
+    /// Whether all was passed on.
+    pub fn is_at_end(&self) -> bool {
+        lock(&self.state).ended
+    }
+
+    /// Bytes that were passed on.
+    pub fn bytes(&self) -> u64 {
+        lock(&self.state).sink.bytes()
+    }
+
+    /// What the source said last of its sending.
+    pub fn source_report(&self) -> Option<SourceReport> {
+        lock(&self.state).sink.source_report().copied()
+    }
+}
+
+impl State {
+    fn next_step(&mut self) -> Result<Option<Step>, PipeError> {
+        if let Some(event) = self.sink.poll_event() {
+            return Ok(match event {
+                PipeSinkEvent::Take(piece, value) => {
+                    let buffer = self.buffers.remove(&piece.number);
+                    buffer.map(|buffer| Step::Pass(piece, value, buffer))
+                }
+                PipeSinkEvent::Drop(piece) => {
+                    Some(Step::Waste(piece, self.buffers.remove(&piece.number)))
+                }
+            });
+        }
+        if let Some((piece, buffer)) = self.arrived.pop_front() {
+            return Ok(Some(Step::Verify(piece, buffer)));
+        }
+        if !self.ended && self.sink.is_at_end()? {
+            self.ended = true;
+            return Ok(Some(Step::End));
+        }
+        Ok(None)
+    }
+}
+
+/// Writes all of `bytes`, also where others made the file non-blocking.
+fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(&[(file.as_fd(), Interest::Writable)], Some(clock::now() + PATIENCE))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl SinkSide for Drain {
+    fn start(self: Arc<Self>, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>> {
+        let hub = hub.clone();
+        let thread = named("output").spawn(move || {
+            if let Err(reason) = self.work() {
+                hub.fail(reason);
+            }
+        })?;
+        Ok(vec![thread])
+    }
+
+    fn handle(&self, message: SourceMessage) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        state.sink.set_freed(self.freed());
+        state.sink.handle(message).map_err(|error| error.to_string())?;
+        drop(state);
+        self.work.notify_one();
+        self.wake_messages();
+        Ok(())
+    }
+
+    fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        let message = lock(&self.state).sink.poll_message();
+        message.is_some_and(|message| message.encode(out).is_ok())
+    }
+
+    fn objects(&self) -> ObjectTable {
+        ObjectTable::of_pieces()
+    }
+
+    fn taken_below(&self) -> u32 {
+        lock(&self.state).sink.taken_below()
+    }
+
+    fn take_buffer(&self) -> Option<Buffer> {
+        self.pool.try_take()
+    }
+
+    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+        debug_assert_eq!(object.0, len, "a piece is an object of its length");
+        lock(&self.state).arrived.push_back((Piece { number: group, len }, buffer));
+        self.work.notify_one();
+    }
+
+    fn credit(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.sink.set_freed(self.freed());
+        state.sink.credit()
+    }
+
+    fn bounds(&self) -> ReceiverBounds {
+        lock(&self.state).bounds
+    }
+
+    fn set_bounds(&self, bounds: ReceiverBounds) {
+        let storage = match bounds.storage {
+            Bottleneck::ReceiverDisk => Bottleneck::Output,
+            other => other,
+        };
+        lock(&self.state).bounds = ReceiverBounds { storage, ..bounds };
+    }
+
+    fn seen(&self) -> (Spent, Duration) {
+        let state = lock(&self.state);
+        let now = state.busy_since.map_or(Duration::ZERO, |since| clock::now() - since);
+        (self.writers.spent(), state.was_busy + now)
+    }
+
+    fn set_memory(&self, memory: Bytes) {
+        let capacity = groups(memory);
+        if self.pool.grow(capacity + SPARE) {
+            lock(&self.state).sink.grow_capacity(capacity as u64);
+            self.wake_messages();
+        }
+    }
+
+    fn done(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        state.sink.is_done().then(|| state.sink.bytes())
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.work.notify_all();
+    }
+}

@@ -1,0 +1,230 @@
+//! What a connection asks of the side that this host plays, be it of a copy or of a pipe.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use longhaul_objects::ObjectTable;
+use longhaul_units::{Bytes, Duration, ObjectId};
+use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+
+use crate::bottleneck::Stages;
+use crate::buffer::Buffer;
+use crate::crew::Spent;
+use crate::hub::{Side, TransferHub};
+use crate::sink::SinkDriver;
+use crate::source::SourceDriver;
+
+/// The side that has the data.
+pub(crate) trait SourceSide: Send + Sync {
+    /// Starts its threads; they end when it is stopped.
+    fn start(self: Arc<Self>, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>>;
+    /// The sink said something.
+    fn handle(&self, message: SinkMessage) -> Result<(), String>;
+    /// The next message for the sink.
+    fn next_message(&self, out: &mut Vec<u8>) -> bool;
+    /// The sink promised more.
+    fn on_credit(&self, credit: u64);
+    /// A lane has sent some of what it had.
+    fn on_room(&self);
+    /// Something that a lane was given is at the peer.
+    fn on_delivered(&self);
+    /// Whether everything dealt so far was all that may be dealt.
+    fn is_drained(&self) -> bool;
+    /// How long it was at each stage, and what its threads have spent.
+    fn seen(&self) -> (Stages, Spent);
+    /// There is so much memory for groups that are not settled.
+    fn set_memory(&self, memory: Bytes);
+    /// Tells the sink how sending goes.
+    fn report(&self, sending: SourceReport);
+    /// Bytes that were moved, once all is.
+    fn done(&self) -> Option<u64>;
+    /// Ends all threads.
+    fn stop(&self);
+}
+
+/// The side that gets the data.
+pub(crate) trait SinkSide: Send + Sync {
+    /// Starts its threads; they end when it is stopped.
+    fn start(self: Arc<Self>, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>>;
+    /// The source said something.
+    fn handle(&self, message: SourceMessage) -> Result<(), String>;
+    /// The next message for the source.
+    fn next_message(&self, out: &mut Vec<u8>) -> bool;
+    /// Sizes of the objects that may arrive.
+    fn objects(&self) -> ObjectTable;
+    /// Groups below are of no use any more, whatever their object.
+    fn taken_below(&self) -> u32;
+    /// Memory for a group, if there is any.
+    fn take_buffer(&self) -> Option<Buffer>;
+    /// A group arrived whole.
+    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
+    /// Object bytes that it takes in all.
+    fn credit(&self) -> u64;
+    /// What holds it up, for the source.
+    fn bounds(&self) -> ReceiverBounds;
+    /// Sets what the source is to be told.
+    fn set_bounds(&self, bounds: ReceiverBounds);
+    /// What its threads have spent, and how long any of them had something to do.
+    fn seen(&self) -> (Spent, Duration);
+    /// There is so much memory for groups that are being received or passed on.
+    fn set_memory(&self, memory: Bytes);
+    /// Bytes that were moved, once all is and the source was told.
+    fn done(&self) -> Option<u64>;
+    /// Ends all threads.
+    fn stop(&self);
+}
+
+impl SourceSide for SourceDriver {
+    fn start(self: Arc<Self>, _: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>> {
+        let scanning = self.clone();
+        let mut threads = vec![named("scan").spawn(move || scanning.scan())?];
+        for _ in 0..WORKERS {
+            let source = self.clone();
+            threads.push(named("read").spawn(move || source.work())?);
+        }
+        Ok(threads)
+    }
+
+    fn handle(&self, message: SinkMessage) -> Result<(), String> {
+        self.handle(message)
+    }
+
+    fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        self.next_message(out)
+    }
+
+    fn on_credit(&self, credit: u64) {
+        self.on_credit(credit);
+    }
+
+    fn on_room(&self) {
+        self.on_room();
+    }
+
+    fn on_delivered(&self) {}
+
+    fn is_drained(&self) -> bool {
+        self.is_drained()
+    }
+
+    fn seen(&self) -> (Stages, Spent) {
+        self.seen()
+    }
+
+    fn set_memory(&self, memory: Bytes) {
+        self.set_memory(memory);
+    }
+
+    fn report(&self, sending: SourceReport) {
+        self.report(sending);
+    }
+
+    fn done(&self) -> Option<u64> {
+        self.result().map(|result| result.bytes.get())
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+}
+
+impl SinkSide for SinkDriver {
+    fn start(self: Arc<Self>, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>> {
+        let mut threads = Vec::new();
+        for _ in 0..WORKERS {
+            let (sink, hub) = (self.clone(), hub.clone());
+            threads.push(named("write").spawn(move || {
+                if let Err(reason) = sink.work() {
+                    hub.fail(reason);
+                }
+            })?);
+        }
+        Ok(threads)
+    }
+
+    fn handle(&self, message: SourceMessage) -> Result<(), String> {
+        self.handle(message)
+    }
+
+    fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        self.next_message(out)
+    }
+
+    fn objects(&self) -> ObjectTable {
+        self.objects()
+    }
+
+    fn taken_below(&self) -> u32 {
+        0
+    }
+
+    fn take_buffer(&self) -> Option<Buffer> {
+        self.take_buffer()
+    }
+
+    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+        self.on_group(object, group, len, buffer);
+    }
+
+    fn credit(&self) -> u64 {
+        self.credit()
+    }
+
+    fn bounds(&self) -> ReceiverBounds {
+        self.bounds()
+    }
+
+    fn set_bounds(&self, bounds: ReceiverBounds) {
+        self.set_bounds(bounds);
+    }
+
+    fn seen(&self) -> (Spent, Duration) {
+        self.seen()
+    }
+
+    fn set_memory(&self, memory: Bytes) {
+        self.set_memory(memory);
+    }
+
+    fn done(&self) -> Option<u64> {
+        self.is_done().then(|| self.stats().confirmed_bytes)
+    }
+
+    fn stop(&self) {
+        self.stop();
+    }
+}
+
+impl Side {
+    /// Starts its threads; they end when the side is stopped.
+    pub fn start(&self, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>> {
+        match self {
+            Self::Source(source) => source.clone().start(hub),
+            Self::Sink(sink) => sink.clone().start(hub),
+        }
+    }
+
+    /// Bytes that were moved, once all is.
+    pub fn done(&self) -> Option<u64> {
+        match self {
+            Self::Source(source) => source.done(),
+            Self::Sink(sink) => sink.done(),
+        }
+    }
+
+    /// Ends its threads.
+    pub fn stop(&self) {
+        match self {
+            Self::Source(source) => source.stop(),
+            Self::Sink(sink) => sink.stop(),
+        }
+    }
+}
+
+pub(crate) fn named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.into())
+}
+
+/// Threads that read and hash, or hash and write.
+const WORKERS: usize = 2;
