@@ -30,8 +30,8 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// One JSON object on standard output, also on failure (then with `error`); the rest on
-    /// standard error
+    /// One JSON object on standard output (of `pipe --receive`: on standard error), also on failure
+    /// (then with `error`); the rest on standard error
     #[arg(long, global = true)]
     pub json: bool,
     /// Errors only
@@ -47,7 +47,9 @@ pub struct Common {
 pub enum Command {
     /// Copy files and trees to or from a `longhaul serve`
     Cp(CpArgs),
-    /// Serve the files below a directory
+    /// Send standard input to another host's standard output
+    Pipe(PipeArgs),
+    /// Serve the files below a directory, and join the ends of pipes
     Serve(ServeArgs),
     /// Make tokens, and show which ones a file holds
     Keys(KeysArgs),
@@ -80,11 +82,25 @@ pub struct CpArgs {
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     #[arg(help = "What to copy, then where to; one side is lh://HOST[:PORT]/PATH")]
     pub paths: Vec<OsString>,
+    /// How the data travels.
+    #[command(flatten)]
+    pub link: LinkArgs,
+    /// When data is made durable at the destination
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
+    pub fsync: FsyncArg,
+    /// The circuit to go over.
+    #[command(flatten)]
+    pub circuit: CircuitArgs,
+}
+
+/// How data travels between this host and a server.
+#[derive(Args, Clone, Debug)]
+pub struct LinkArgs {
     /// Whole protocol: how losses are repaired, and what sets the rate
     #[arg(long, value_name = "NAME", default_value = "auto", help = profile_help())]
     #[arg(value_parser = PossibleValuesParser::new(Profile::names()), hide_possible_values = true)]
     pub profile: String,
-    /// Most that the side with the files sends, as IP-layer bits per second with headers, like
+    /// Most that the side with the data sends, as IP-layer bits per second with headers, like
     /// 1.6Gbps; profiles without a rate control of their own send at it
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
@@ -101,12 +117,29 @@ pub struct CpArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
-    /// When data is made durable at the destination
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
-    pub fsync: FsyncArg,
-    /// The circuit to go over.
+}
+
+/// `longhaul pipe`.
+///
+/// Sends standard input into the pipe NAME of a `longhaul serve`, or with --receive writes what comes
+/// out of it to standard output. Whoever comes first waits for the other end. The bytes arrive in
+/// order and verified, or both ends fail: a receiver ends with status 0 only if the sender's input
+/// came to its end and every byte of it was written. A receiver that reads slowly holds the sender back.
+///
+/// NAME is any name that nobody else uses at that server, of at most 255 bytes; it is not a file.
+/// With --receive the data owns standard output, so the object of --json goes to standard error.
+#[derive(Args, Debug)]
+#[command(override_usage = "longhaul pipe [OPTIONS] lh://HOST[:PORT]/NAME", after_help = PIPE_EXAMPLES)]
+pub struct PipeArgs {
+    /// The server, and the name that both ends give
+    #[arg(value_name = "lh://HOST[:PORT]/NAME")]
+    pub pipe: OsString,
+    /// Write what comes out of the pipe to standard output
+    #[arg(long)]
+    pub receive: bool,
+    /// How the data travels.
     #[command(flatten)]
-    pub circuit: CircuitArgs,
+    pub link: LinkArgs,
 }
 
 /// A copy over a booked circuit.
@@ -143,7 +176,8 @@ pub struct CircuitArgs {
 /// `longhaul serve`.
 ///
 /// Clients prove that they hold a token, the server proves it to them. Nothing outside the root can
-/// be reached. Without an allow flag clients may both read and write. SIGTERM and Ctrl-C end it
+/// be reached. Without an allow flag clients may both read and write. Pipes touch no file; to send
+/// into one takes what writing takes, to receive what reading takes. SIGTERM and Ctrl-C end it
 /// cleanly: what running transfers have written is kept and can be resumed.
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
@@ -314,6 +348,12 @@ Examples:
   longhaul cp --rate 1.6Gbps big.tar lh://dtn2/        take no more than 1.6 Gb/s
   longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps
   longhaul cp --circuit http://book.example:7430/gva/chi --deadline +6h big.tar lh://dtn2/";
+
+const PIPE_EXAMPLES: &str = "\
+Examples:
+  tar c run-17 | longhaul pipe lh://dtn2.example/run-17
+  longhaul pipe --receive lh://dtn2.example/run-17 | tar x
+  longhaul pipe --receive --json lh://[2001:db8::7]:7421/feed >feed.raw 2>feed.json";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

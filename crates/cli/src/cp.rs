@@ -3,25 +3,22 @@
 mod circuit;
 
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 use longhaul_objects::Fsync;
-use longhaul_rate_control::Profile;
-use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, Location, Progress, Stop};
-use longhaul_wire::Protect;
+use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
 
-use crate::args::{CarrierArg, CpArgs, FsyncArg, ProtectArg};
+use crate::args::{CpArgs, FsyncArg};
 use crate::failure::Failure;
+use crate::link;
 use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report;
 use crate::signals::{self, Again};
-use crate::token;
 
 pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let mut options = options(args)?;
-    let circuit = circuit::wanted(&args.circuit, &options, args.token_file.as_deref())?;
+    let circuit = circuit::wanted(&args.circuit, &options, args.link.token_file.as_deref())?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let stop = Stop::default();
     signals::install(&stop, Some(STOPPING), Again::Exit)
@@ -29,7 +26,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let progress = Progress::default();
     let (ended, end) = channel::<()>();
     let (done, told) = std::thread::scope(|scope| {
-        let display = Display::new(output);
+        let display = Display::of_copy(output);
         let following = scope.spawn(|| display.follow(&progress, end));
         let done = longhaul_transfer::copy(&options, &progress, &stop);
         drop(ended);
@@ -51,7 +48,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let json = report::json(&report);
     if report.failures.is_empty() {
         if output.json {
-            crate::output::print_json(&json.into());
+            output.print_json(&json.into());
         }
         return Ok(());
     }
@@ -81,41 +78,24 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
     if paths.iter().any(|source| source.contents != contents) {
         return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
     }
-    let needs_rate = Profile::by_name(&args.profile).is_some_and(|profile| profile.needs_rate);
-    if needs_rate && args.rate.is_none() {
-        let name = &args.profile;
-        return Err(Failure::usage(format!("profile {name} sends at your rate: say --rate RATE")));
-    }
-    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
-        return Err(Failure::usage("at a rate of zero nothing moves"));
-    }
+    let link = link::options(&args.link)?;
     let fsync = match args.fsync {
         FsyncArg::End => Fsync::End,
         FsyncArg::Never => Fsync::Never { boot: boot_id()? },
     };
-    let file = token::file_or_default(args.token_file.as_deref())?;
-    let token = token::read(&file)?.swap_remove(0);
     Ok(CopyOptions {
         destination_is_directory: destination.trailing_slash,
         copy_contents: contents,
         sources: paths.into_iter().map(|source| source.location).collect(),
         destination: destination.location,
-        token,
-        profile: args.profile.clone(),
-        rate: args.rate,
-        protect: match args.protect {
-            ProtectArg::Aead => Protect::Aead,
-            ProtectArg::Integrity => Protect::Integrity,
-            ProtectArg::Clear => Protect::Clear,
-        },
-        carrier: match args.carrier {
-            CarrierArg::Auto => CarrierChoice::Auto,
-            CarrierArg::Udp => CarrierChoice::Udp,
-            CarrierArg::Tcp => CarrierChoice::Tcp,
-        },
-        lanes: args.lanes,
+        token: link.token,
+        profile: link.profile,
+        rate: link.rate,
+        protect: link.protect,
+        carrier: link.carrier,
+        lanes: link.lanes,
         fsync,
-        idle_timeout: IDLE_TIMEOUT,
+        idle_timeout: link::IDLE_TIMEOUT,
         circuit: None,
     })
 }
@@ -160,7 +140,5 @@ fn failure(error: &CopyError, progress: &Progress) -> Failure {
     }
 }
 
-/// The protocol's own (docs/protocol.md section 3).
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const STOPPING: &str = "stopping (once more to stop at once)";
+pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";

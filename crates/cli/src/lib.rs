@@ -1,4 +1,4 @@
-//! The command line of Longhaul: `cp`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`.
+//! The command line of Longhaul: `cp`, `pipe`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
 //! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`), shows progress, and
@@ -25,9 +25,11 @@ pub mod demo;
 mod failure;
 mod keys;
 pub mod lab;
+mod link;
 pub mod location;
 mod man;
 mod output;
+mod pipe;
 mod progress;
 mod report;
 mod serve;
@@ -52,9 +54,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&words, &error),
     };
-    let output = Output::new(&cli.common);
+    let mut output = Output::new(&cli.common);
+    if let Command::Pipe(args) = &cli.command
+        && args.receive
+    {
+        output = output.beside_data();
+    }
     let done = match &cli.command {
         Command::Cp(args) => cp::run(args, &output),
+        Command::Pipe(args) => pipe::run(args, &output),
         Command::Serve(args) => serve::run(args, &output),
         Command::Keys(args) => keys::run(args, &output),
         Command::Demo(args) => demo::run(args, &output),
@@ -83,7 +91,10 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        output::print_json(&serde_json::json!({ "error": message }));
+        let output = Output::new(&args::Common::default());
+        let receives = words.iter().any(|word| word == "--receive");
+        let output = if receives { output.beside_data() } else { output };
+        output.print_json(&serde_json::json!({ "error": message }));
     }
     Failure::usage("").exit_code()
 }

@@ -17,11 +17,18 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     /// Details too.
     pub(crate) verbose: bool,
+    /// Standard output is for data: JSON goes to standard error.
+    data: bool,
 }
 
 impl Output {
     pub(crate) fn new(common: &Common) -> Self {
-        Self { json: common.json, quiet: common.quiet, verbose: common.verbose > 0 }
+        Self { json: common.json, quiet: common.quiet, verbose: common.verbose > 0, data: false }
+    }
+
+    /// The same, beside data on standard output.
+    pub(crate) fn beside_data(self) -> Self {
+        Self { data: true, ..self }
     }
 
     /// A line for people.
@@ -41,7 +48,7 @@ impl Output {
     /// The result: as JSON if asked for, else as text on standard output.
     pub(crate) fn result(&self, json: &Value, text: impl AsRef<str>) {
         if self.json {
-            print_json(json);
+            self.print_json(json);
         } else {
             print(text.as_ref());
         }
@@ -53,9 +60,18 @@ impl Output {
         if self.json {
             let mut fields = failure.fields.clone();
             fields.insert("error".into(), failure.message.clone().into());
-            print_json(&Value::Object(fields));
+            self.print_json(&Value::Object(fields));
         }
         failure.exit_code()
+    }
+
+    /// One object on one line, where scripts look for it.
+    pub(crate) fn print_json(&self, value: &Value) {
+        if self.data {
+            complain(value.to_string());
+        } else {
+            print(&value.to_string());
+        }
     }
 }
 
@@ -63,11 +79,6 @@ impl Output {
 pub(crate) fn complain(text: impl AsRef<str>) {
     // Nobody can be told that standard error is closed.
     let _ = writeln!(std::io::stderr().lock(), "{}", text.as_ref());
-}
-
-/// One object on one line of standard output.
-pub(crate) fn print_json(value: &Value) {
-    print(&value.to_string());
 }
 
 fn print(text: &str) {

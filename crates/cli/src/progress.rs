@@ -16,19 +16,36 @@ pub(crate) struct Display {
     bar: ProgressBar,
     output: Output,
     told: Vec<String>,
+    amounts: fn(&Snapshot) -> String,
+    figures: fn(&Snapshot) -> String,
 }
 
 impl Display {
-    pub(crate) fn new(output: &Output) -> Self {
+    pub(crate) fn of_copy(output: &Output) -> Self {
+        Self::new(output, "{bar:24} {prefix}\n{msg}", amounts, figures)
+    }
+
+    pub(crate) fn of_pipe(output: &Output) -> Self {
+        Self::new(output, "{spinner} {prefix}\n{msg}", amounts_of_pipe, |snapshot| {
+            figures_of_path(snapshot).join(", ")
+        })
+    }
+
+    fn new(
+        output: &Output,
+        template: &str,
+        amounts: fn(&Snapshot) -> String,
+        figures: fn(&Snapshot) -> String,
+    ) -> Self {
         let target = match output.quiet {
             true => ProgressDrawTarget::hidden(),
             // Hidden by itself where standard error is no terminal.
             false => ProgressDrawTarget::stderr_with_hz(REFRESH_HZ),
         };
         let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("{bar:24} {prefix}\n{msg}");
+        let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, output: *output, told: Vec::new() }
+        Self { bar, output: *output, told: Vec::new(), amounts, figures }
     }
 
     /// Shows `progress` until the other end of `end` is dropped; gives the notices that were shown.
@@ -55,8 +72,8 @@ impl Display {
             self.bar.set_length(total);
         }
         self.bar.set_position(snapshot.bytes_done);
-        self.bar.set_prefix(amounts(snapshot));
-        self.bar.set_message(figures(snapshot));
+        self.bar.set_prefix((self.amounts)(snapshot));
+        self.bar.set_message((self.figures)(snapshot));
     }
 }
 
@@ -79,13 +96,27 @@ fn amounts(snapshot: &Snapshot) -> String {
     format!("{percent} % of {}, {rate}{eta}", Bytes::new(total))
 }
 
-/// What the path and the hosts do.
-fn figures(snapshot: &Snapshot) -> String {
-    let mut parts = Vec::new();
-    match snapshot.files_total {
-        Some(total) => parts.push(format!("{} of {total} entries", snapshot.files_done)),
-        None => parts.push(entries(snapshot.files_done)),
+/// How much, and how fast.
+fn amounts_of_pipe(snapshot: &Snapshot) -> String {
+    match snapshot.bytes_done {
+        0 => "nothing came through yet".into(),
+        bytes => format!("{} came through, {}", Bytes::new(bytes), snapshot.rate),
     }
+}
+
+/// What was copied, and what the path and the hosts do.
+fn figures(snapshot: &Snapshot) -> String {
+    let mut parts = vec![match snapshot.files_total {
+        Some(total) => format!("{} of {total} entries", snapshot.files_done),
+        None => entries(snapshot.files_done),
+    }];
+    parts.extend(figures_of_path(snapshot));
+    parts.join(", ")
+}
+
+/// What the path and the hosts do.
+fn figures_of_path(snapshot: &Snapshot) -> Vec<String> {
+    let mut parts = Vec::new();
     if !snapshot.rtt.is_zero() {
         parts.push(format!("RTT {}", milliseconds(snapshot.rtt)));
     }
@@ -96,7 +127,7 @@ fn figures(snapshot: &Snapshot) -> String {
         Bottleneck::Unknown => {}
         bound => parts.push(format!("limited by: {bound}")),
     }
-    parts.join(", ")
+    parts
 }
 
 /// A part of a whole, with two significant decimals.
@@ -145,6 +176,20 @@ mod tests {
         assert_eq!(amounts(&snapshot), "38 % of 1.07 GB, 950 Mb/s, 5 s left");
         let expected = "12 of 340 entries, RTT 100 ms, loss 0.10 %, limited by: receiver disk";
         assert_eq!(figures(&snapshot), expected);
+    }
+
+    #[test]
+    fn figures_of_a_running_pipe() {
+        let snapshot = Snapshot {
+            bytes_done: 412_000_000,
+            rate: Rate::from_mbps(950),
+            rtt: Duration::from_millis(100),
+            bound: Bottleneck::Output,
+            ..Snapshot::default()
+        };
+        assert_eq!(amounts_of_pipe(&snapshot), "412 MB came through, 950 Mb/s");
+        assert_eq!(figures_of_path(&snapshot), ["RTT 100 ms", "limited by: output"]);
+        assert_eq!(amounts_of_pipe(&Snapshot::default()), "nothing came through yet");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
+use std::fmt;
+
 use longhaul_transfer::{CircuitReport, CopyReport, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
-use longhaul_wire::Losses;
+use longhaul_wire::{Losses, Protect};
 use serde_json::{Map, Value, json};
 
 use crate::progress::{milliseconds, percent};
@@ -80,20 +82,19 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
 /// For people.
 pub(crate) fn sentence(report: &CopyReport) -> String {
     let checked = if report.verified { "copied and verified" } else { "copied" };
+    let link = Link {
+        carrier: report.carrier,
+        profile: &report.profile,
+        protect: report.protect,
+        rtt: report.rtt,
+    };
     let mut text = format!(
-        "{} in {} {checked} in {:.2} s: {} ({}, {}, {}",
+        "{} in {} {checked} in {:.2} s: {} {link}",
         Bytes::new(report.bytes),
         entries(report.files),
         seconds(report.elapsed),
         goodput(report),
-        report.carrier.to_uppercase(),
-        report.profile,
-        report.protect.name(),
     );
-    if !report.rtt.is_zero() {
-        text += &format!(", RTT {}", milliseconds(report.rtt));
-    }
-    text += ")";
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
     }
@@ -113,13 +114,33 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     text + &format!("; bottleneck: {}", report.bottleneck)
 }
 
+/// How data travelled, in brackets.
+pub(crate) struct Link<'a> {
+    pub carrier: &'static str,
+    pub profile: &'a str,
+    pub protect: Protect,
+    /// Zero if unknown.
+    pub rtt: Duration,
+}
+
+impl fmt::Display for Link<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let carrier = self.carrier.to_uppercase();
+        write!(f, "({carrier}, {}, {}", self.profile, self.protect.name())?;
+        if !self.rtt.is_zero() {
+            write!(f, ", RTT {}", milliseconds(self.rtt))?;
+        }
+        f.write_str(")")
+    }
+}
+
 /// So many files, directories and links.
 pub(crate) fn entries(count: u64) -> String {
     if count == 1 { "1 entry".into() } else { format!("{count} entries") }
 }
 
 /// How many were lost of how many, and where.
-fn losses(lost: &Losses, sent: u64) -> String {
+pub(crate) fn losses(lost: &Losses, sent: u64) -> String {
     if lost.total() == 0 {
         return format!("none of {sent} packets lost");
     }
@@ -139,7 +160,7 @@ fn losses(lost: &Losses, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
-fn lost(lost: &Losses) -> Value {
+pub(crate) fn lost(lost: &Losses) -> Value {
     json!({
         "congestion": lost.congestion,
         "random": lost.random,
@@ -150,7 +171,7 @@ fn lost(lost: &Losses) -> Value {
     })
 }
 
-fn object(value: Value) -> Map<String, Value> {
+pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
@@ -158,14 +179,14 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 /// To the microsecond.
-fn seconds(time: Duration) -> f64 {
+pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_wire::{Bottleneck, Protect};
+    use longhaul_wire::Bottleneck;
 
     fn report() -> CopyReport {
         CopyReport {

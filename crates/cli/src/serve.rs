@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ServeArgs;
 use crate::failure::Failure;
-use crate::output::{Output, complain, print_json};
+use crate::link;
+use crate::output::{Output, complain};
 use crate::signals::{self, Again};
 use crate::token;
 
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         allow_write: args.allow_write || !either,
         socket_buffer: args.socket_buffer,
         connections_max: CONNECTIONS_MAX,
-        idle_timeout: IDLE_TIMEOUT,
+        idle_timeout: link::IDLE_TIMEOUT,
     };
     let stop = Stop::default();
     signals::install(&stop, Some(STOPPING), Again::Exit)
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::failed(format!("the transfer failed: {reason}")).with_fields(fields));
     }
     if output.json {
-        print_json(&Value::Object(fields));
+        output.print_json(&Value::Object(fields));
     }
     Ok(())
 }
@@ -196,8 +197,6 @@ fn explain(error: &ServeError) -> String {
 
 /// How the line begins that tells the address; the demo waits for it.
 pub(crate) const LISTENING: &str = "listening on ";
-/// The protocol's own (docs/protocol.md section 3).
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Each may take up to 256 MiB of memory.
 const CONNECTIONS_MAX: usize = 64;
 const STOPPING: &str = "stopping (once more to stop at once)";

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::args::{AuditArgs, ServeArgs};
 use crate::failure::Failure;
-use crate::output::{Output, complain, print_json};
+use crate::output::{Output, complain};
 use crate::signals::{self, Again};
 use crate::token;
 
@@ -83,7 +83,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     service.stop();
     ended.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
     if output.json {
-        print_json(&json!({ "records": seq }));
+        output.print_json(&json!({ "records": seq }));
     }
     Ok(())
 }

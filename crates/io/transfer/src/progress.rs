@@ -1,4 +1,4 @@
-//! What a running copy shows.
+//! What a running copy or pipe shows.
 
 use std::mem;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::api::Snapshot;
 use crate::buffer::lock;
 
-/// Where a running copy leaves its state for a display on another thread.
+/// Where a running copy or pipe leaves its state for a display on another thread.
 #[derive(Debug, Default)]
 pub struct Progress {
     snapshot: Mutex<Snapshot>,
@@ -20,7 +20,8 @@ impl Progress {
     }
 
     /// What has happened since the last call that everybody should know at once, as that TCP
-    /// carries because UDP does not pass. All of it is in [`crate::CopyReport::notices`] too.
+    /// carries because UDP does not pass. What still matters at the end is in
+    /// [`crate::CopyReport::notices`] too.
     pub fn take_news(&self) -> Vec<String> {
         mem::take(&mut *lock(&self.news))
     }

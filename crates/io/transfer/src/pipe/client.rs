@@ -114,6 +114,14 @@ impl Part {
         }
     }
 
+    /// What it is doing until then.
+    fn waits_for(&self) -> &'static str {
+        match self {
+            Self::Feed(_) => "waiting for the receiver of the pipe",
+            Self::Drain(_) => "waiting for the sender of the pipe",
+        }
+    }
+
     /// Whether the other end is there.
     fn is_joined(&self) -> bool {
         match self {
@@ -201,7 +209,7 @@ impl Attempt<'_> {
 impl Running {
     /// Until the pipe is done or cannot be.
     fn watch(&mut self, progress: &Progress, stop: &Stop) -> Result<(), PipeError> {
-        let mut received = 0;
+        let (mut received, mut told) = (0, false);
         loop {
             let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
             if self.joined.is_none() && self.part.is_joined() {
@@ -212,6 +220,10 @@ impl Running {
             received = self.lanes.vouch(&self.control, received);
             if let Some(end) = self.judge(&state) {
                 return end;
+            }
+            if state.validated.is_some() && self.joined.is_none() && !told {
+                told = true;
+                progress.tell(self.part.waits_for());
             }
             if stop.is_requested() {
                 return Err(PipeError::Stopped);

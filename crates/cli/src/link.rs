@@ -1,0 +1,58 @@
+//! How data travels between this host and a server, as `cp` and `pipe` are told.
+
+use std::time::Duration;
+
+use longhaul_rate_control::Profile;
+use longhaul_session::Token;
+use longhaul_transfer::CarrierChoice;
+use longhaul_units::Rate;
+use longhaul_wire::Protect;
+
+use crate::args::{CarrierArg, LinkArgs, ProtectArg};
+use crate::failure::Failure;
+use crate::token;
+
+/// What [`LinkArgs`] mean.
+pub(crate) struct LinkOptions {
+    pub token: Token,
+    pub profile: String,
+    pub rate: Option<Rate>,
+    pub protect: Protect,
+    pub carrier: CarrierChoice,
+    pub lanes: u16,
+}
+
+/// What `args` mean.
+///
+/// # Errors
+/// They do not fit each other, or there is no token.
+pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
+    let needs_rate = Profile::by_name(&args.profile).is_some_and(|profile| profile.needs_rate);
+    if needs_rate && args.rate.is_none() {
+        let name = &args.profile;
+        return Err(Failure::usage(format!("profile {name} sends at your rate: say --rate RATE")));
+    }
+    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
+        return Err(Failure::usage("at a rate of zero nothing moves"));
+    }
+    let file = token::file_or_default(args.token_file.as_deref())?;
+    Ok(LinkOptions {
+        token: token::read(&file)?.swap_remove(0),
+        profile: args.profile.clone(),
+        rate: args.rate,
+        protect: match args.protect {
+            ProtectArg::Aead => Protect::Aead,
+            ProtectArg::Integrity => Protect::Integrity,
+            ProtectArg::Clear => Protect::Clear,
+        },
+        carrier: match args.carrier {
+            CarrierArg::Auto => CarrierChoice::Auto,
+            CarrierArg::Udp => CarrierChoice::Udp,
+            CarrierArg::Tcp => CarrierChoice::Tcp,
+        },
+        lanes: args.lanes,
+    })
+}
+
+/// The protocol's own (docs/protocol.md section 3).
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,0 +1,193 @@
+//! `longhaul pipe`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+
+use longhaul_transfer::{
+    Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
+};
+use longhaul_units::Rate;
+use longhaul_wire::PipeRole;
+use serde_json::{Map, Value, json};
+
+use crate::args::PipeArgs;
+use crate::cp::STOPPING;
+use crate::failure::Failure;
+use crate::link;
+use crate::location::{self, Parsed};
+use crate::output::Output;
+use crate::progress::Display;
+use crate::report::{self, seconds};
+use crate::signals::{self, Again};
+
+pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
+    let options = options(args)?;
+    let stop = Stop::default();
+    signals::install(&stop, Some(STOPPING), Again::Exit)
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let progress = Progress::default();
+    let (ended, end) = channel::<()>();
+    let (done, told) = std::thread::scope(|scope| {
+        let display = Display::of_pipe(output);
+        let following = scope.spawn(|| display.follow(&progress, end));
+        let done = longhaul_transfer::pipe(&options, &progress, &stop);
+        drop(ended);
+        (done, following.join().unwrap_or_default())
+    });
+    let report = done.map_err(|error| failure(&error, &progress))?;
+    for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
+        output.detail(format!("note: {notice}"));
+    }
+    output.say(sentence(&report, options.role));
+    if output.json {
+        output.print_json(&json(&report).into());
+    }
+    Ok(())
+}
+
+/// What `args` mean.
+fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
+    let parsed = location::parse(&args.pipe);
+    let Ok(Parsed { location: Location::Remote { host, port, path: name }, .. }) = parsed else {
+        return Err(match parsed {
+            Err(error) => Failure::usage(error.to_string()),
+            Ok(_) => Failure::usage(format!(
+                "{}: a pipe is at a server: lh://HOST[:PORT]/NAME",
+                args.pipe.display()
+            )),
+        });
+    };
+    if !pipe_name_is_valid(&name) {
+        return Err(Failure::usage("a pipe has a name of 1 to 255 bytes: lh://HOST[:PORT]/NAME"));
+    }
+    let link = link::options(&args.link)?;
+    let (role, file) = match args.receive {
+        true => (PipeRole::Receive, own(io::stdout())),
+        false => (PipeRole::Send, own(io::stdin())),
+    };
+    Ok(PipeOptions {
+        host,
+        port,
+        name,
+        role,
+        file: file?,
+        token: link.token,
+        profile: link.profile,
+        rate: link.rate,
+        protect: link.protect,
+        carrier: link.carrier,
+        lanes: link.lanes,
+        idle_timeout: link::IDLE_TIMEOUT,
+    })
+}
+
+/// A standard stream without the buffer that Rust puts before it.
+fn own(stream: impl AsFd) -> Result<File, Failure> {
+    let file = stream.as_fd().try_clone_to_owned().map(File::from);
+    file.map_err(|error| Failure::failed(format!("cannot use the standard streams: {error}")))
+}
+
+fn failure(error: &PipeError, progress: &Progress) -> Failure {
+    if let PipeError::Usage(text) = error {
+        return Failure::usage(text);
+    }
+    let snapshot = progress.snapshot();
+    let fields = json!({
+        "bytes": snapshot.bytes_done,
+        "seconds": seconds(snapshot.elapsed),
+        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "packets_sent": snapshot.packets_sent,
+        "verified": false,
+    });
+    Failure::failed(error.to_string()).with_fields(report::object(fields))
+}
+
+/// Bytes per second since both ends were there.
+fn goodput(report: &PipeReport) -> Rate {
+    Rate::from_bytes_over(report.bytes, report.elapsed.saturating_sub(report.setup))
+}
+
+/// The fields of docs/operating.md.
+fn json(report: &PipeReport) -> Map<String, Value> {
+    report::object(json!({
+        "bytes": report.bytes,
+        "seconds": seconds(report.elapsed),
+        "setup_seconds": seconds(report.setup),
+        "goodput_bps": goodput(report).as_bps(),
+        "carrier": report.carrier,
+        "profile": report.profile,
+        "protect": report.protect.name(),
+        "rtt_ms": seconds(report.rtt) * 1e3,
+        "packets_sent": report.packets_sent,
+        "packets_resent": report.packets_resent,
+        "lost": report::lost(&report.lost),
+        "bottleneck": report.bottleneck.name(),
+        "cpu_seconds": {
+            "local": seconds(report.cpu_local),
+            "remote": report.cpu_remote.map(seconds),
+        },
+        "verified": true,
+        "notices": report.notices,
+    }))
+}
+
+/// For people.
+fn sentence(report: &PipeReport, role: PipeRole) -> String {
+    let what = match role {
+        PipeRole::Send => "sent, received and verified",
+        PipeRole::Receive => "received and verified",
+    };
+    let link = report::Link {
+        carrier: report.carrier,
+        profile: &report.profile,
+        protect: report.protect,
+        rtt: report.rtt,
+    };
+    let mut text = format!(
+        "{} {what} in {:.2} s: {} {link}",
+        longhaul_units::Bytes::new(report.bytes),
+        seconds(report.elapsed),
+        goodput(report),
+    );
+    if report.packets_sent > 0 {
+        text += &format!("; {}", report::losses(&report.lost, report.packets_sent));
+    }
+    text + &format!("; bottleneck: {}", report.bottleneck)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_units::Duration;
+    use longhaul_wire::{Bottleneck, Losses, Protect};
+
+    #[test]
+    fn waiting_for_the_other_end_is_no_part_of_the_rate() {
+        let report = PipeReport {
+            bytes: 1_000_000_000,
+            elapsed: Duration::from_secs(70),
+            setup: Duration::from_secs(60),
+            carrier: "udp",
+            profile: "auto".into(),
+            protect: Protect::Aead,
+            rtt: Duration::from_millis(100),
+            packets_sent: 703_000,
+            packets_resent: 712,
+            lost: Losses { random: 712, ..Losses::default() },
+            bottleneck: Bottleneck::Input,
+            cpu_local: Duration::from_secs(1),
+            cpu_remote: None,
+            notices: Vec::new(),
+        };
+        assert_eq!(
+            sentence(&report, PipeRole::Send),
+            "1.00 GB sent, received and verified in 70.00 s: 800 Mb/s (UDP, auto, aead, RTT 100 ms); \
+             lost 0.10 % of 703000 packets: 712 by chance; bottleneck: input"
+        );
+        let json = json(&report);
+        assert_eq!(json["goodput_bps"], 800_000_000);
+        assert_eq!(json["bottleneck"], "input");
+    }
+}
