@@ -9,6 +9,7 @@ mod copies;
 mod datagrams;
 mod fallback;
 mod lab;
+mod pipe;
 mod program;
 mod relay;
 mod reports;

@@ -39,17 +39,38 @@ impl<'t> Program<'t> {
     }
 
     pub fn spawn(test: &'t Test, command: &mut Command) -> Self {
+        Self::between(test, command, Stdio::null(), Stdio::piped())
+    }
+
+    /// One end of the pipe at `server`, between `input` and `output`.
+    pub fn pipe(
+        test: &'t Test,
+        words: &[&str],
+        server: SocketAddr,
+        input: impl Into<Stdio>,
+        output: impl Into<Stdio>,
+    ) -> Self {
+        let at = format!("lh://{server}/a%20pipe");
+        let fixed = ["pipe", "--json", "--token-file", "token", &at];
+        let mut command = Command::new(PROGRAM);
+        Self::between(test, command.args(fixed).args(words), input.into(), output.into())
+    }
+
+    fn between(test: &'t Test, command: &mut Command, input: Stdio, output: Stdio) -> Self {
         let mut process = command
             .current_dir(test.folder())
             .env("HOME", test.folder())
             .env_remove("XDG_CONFIG_HOME")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdin(input)
+            .stdout(output)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         test.own_process(process.id());
-        let stdout = Stream::follow(process.stdout.take().unwrap());
+        let stdout = match process.stdout.take() {
+            Some(stdout) => Stream::follow(stdout),
+            None => Stream::follow(std::io::empty()),
+        };
         let stderr = Stream::follow(process.stderr.take().unwrap());
         Self { test, process, stdout, stderr }
     }
@@ -81,6 +102,19 @@ impl<'t> Program<'t> {
         })
     }
 
+    /// Whether it says `part` on standard error, before it ends.
+    pub fn says_or_ends(&mut self, part: &str) -> bool {
+        until(part, || {
+            let said = self.stderr.text().contains(part);
+            let ended = self.process.try_wait().unwrap().is_some();
+            (said || ended).then_some(said)
+        })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
     }
@@ -110,6 +144,12 @@ impl Ended {
     /// The object on standard output.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The object on standard error, for standard output is for data.
+    pub fn json_beside_data(&self) -> Value {
+        let line = self.stderr.lines().find(|line| line.starts_with('{'));
+        serde_json::from_str(line.unwrap_or_else(|| panic!("{self:?}"))).unwrap()
     }
 
     /// It failed as it should: status 1, with `part` in its words, without a panic.

@@ -1,0 +1,326 @@
+//! Pipes: what goes in comes out, or both ends say that it did not.
+
+use std::fs::{self, File};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::program::{Ended, Program};
+use crate::relay::{Relay, Tap};
+use crate::test::{Test, limited, token, until};
+use crate::trees::noise;
+
+const WAITS: &str = "waiting for the";
+
+fn serve(test: &Test) -> (Program<'_>, SocketAddr) {
+    Program::serve(test, "127.0.0.1:0", &[])
+}
+
+fn send<'t>(test: &'t Test, at: SocketAddr, input: impl Into<Stdio>) -> Program<'t> {
+    Program::pipe(test, &[], at, input, Stdio::piped())
+}
+
+fn receive<'t>(test: &'t Test, at: SocketAddr, output: impl Into<Stdio>) -> Program<'t> {
+    Program::pipe(test, &["--receive"], at, Stdio::null(), output)
+}
+
+/// Sends the file `here/f` into a pipe at `at` and receives it as `here/g`.
+fn through(test: &Test, at: SocketAddr, words: &[&str], receiver_first: bool) -> (Ended, Ended) {
+    let input = File::open(test.here("f")).unwrap();
+    let output = File::create(test.here("g")).unwrap();
+    let sending = || Program::pipe(test, words, at, input, Stdio::piped());
+    let receiving = || {
+        let words = [words, &["--receive"]].concat();
+        Program::pipe(test, &words, at, Stdio::null(), output)
+    };
+    let (sender, receiver) = if receiver_first {
+        let mut receiver = receiving();
+        receiver.says(WAITS);
+        (sending(), receiver)
+    } else {
+        let mut sender = sending();
+        sender.says(WAITS);
+        (sender, receiving())
+    };
+    let (sender, receiver) = (sender.end(), receiver.end());
+    sender.assert_succeeded();
+    receiver.assert_succeeded();
+    assert!(fs::read(test.here("f")).unwrap() == fs::read(test.here("g")).unwrap());
+    (sender, receiver)
+}
+
+#[test]
+fn bytes_come_out_as_they_went_in() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 9_876_543)).unwrap();
+        let (server, at) = serve(test);
+        for (step, words) in [
+            &["--carrier", "udp"][..],
+            &["--carrier", "udp", "--protect", "clear", "--lanes", "3"],
+            &["--carrier", "tcp"],
+            &["--carrier", "tcp", "--protect", "clear", "--lanes", "2"],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (sender, receiver) = through(test, at, words, step % 2 == 0);
+            let (sent, received) = (sender.json(), receiver.json_beside_data());
+            for json in [&sent, &received] {
+                assert_eq!(json["bytes"], 9_876_543, "{json}");
+                assert_eq!(json["carrier"], words[1], "{json}");
+                assert_eq!(json["verified"], true, "{json}");
+                assert!(json["packets_sent"].as_u64().unwrap() > 0, "{json}");
+            }
+            assert!(sent["cpu_seconds"]["remote"].as_f64().is_some(), "{sent}");
+        }
+        server.signal(Signal::TERM);
+        server.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn an_empty_input_is_an_empty_output() {
+    limited(|test| {
+        fs::write(test.here("f"), b"").unwrap();
+        let (_server, at) = serve(test);
+        for receiver_first in [true, false] {
+            let (sender, _) = through(test, at, &[], receiver_first);
+            assert_eq!(sender.json()["bytes"], 0);
+        }
+    });
+}
+
+#[test]
+fn what_is_written_arrives_before_the_next_is_written() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        let (input, mut writer) = io::pipe().unwrap();
+        let (mut reader, output) = io::pipe().unwrap();
+        let (sender, receiver) = (send(test, at, input), receive(test, at, output));
+        for line in ["one\n", "two, which is longer\n", "\0\u{1}\n"] {
+            writer.write_all(line.as_bytes()).unwrap();
+            let mut got = vec![0; line.len()];
+            reader.read_exact(&mut got).unwrap();
+            assert_eq!(got, line.as_bytes());
+        }
+        drop(writer);
+        sender.end().assert_succeeded();
+        receiver.end().assert_succeeded();
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn lost_packets_are_sent_again() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(2, 6_000_000)).unwrap();
+        let (_server, at) = serve(test);
+        let mut count = 0;
+        let lossy: Tap = Box::new(move |_, datagram| {
+            count += 1;
+            if count % 40 == 0 { vec![] } else { vec![datagram.to_vec()] }
+        });
+        let relay = Relay::tapped(at, lossy);
+        let (sender, receiver) = through(test, relay.address, &["--carrier", "udp"], true);
+        let resent = |json: serde_json::Value| json["packets_resent"].as_u64().unwrap();
+        assert!(resent(sender.json()) > 0 && resent(receiver.json_beside_data()) > 0);
+    });
+}
+
+#[test]
+fn a_damaged_piece_is_found_and_sent_again() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(3, 5_000_000)).unwrap();
+        let (_server, at) = serve(test);
+        let mut count = 0;
+        // The header is told from others by its tag; the payload behind it is not, in `clear`.
+        let damaging: Tap = Box::new(move |_, datagram| {
+            let mut datagram = datagram.to_vec();
+            if datagram.len() > 1000 {
+                count += 1;
+                if count == 70 || count == 1500 {
+                    datagram[500] ^= 0x10;
+                }
+            }
+            vec![datagram]
+        });
+        let relay = Relay::tapped(at, damaging);
+        through(test, relay.address, &["--carrier", "udp", "--protect", "clear"], true);
+    });
+}
+
+#[test]
+fn tcp_carries_where_udp_is_blocked() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(4, 300_000)).unwrap();
+        let (_server, at) = serve(test);
+        let relay = Relay::start(at);
+        relay.block_udp();
+        let (sender, receiver) = through(test, relay.address, &[], true);
+        assert_eq!(sender.json()["carrier"], "tcp");
+        assert!(receiver.stderr.contains("TCP carries instead"), "{receiver:?}");
+    });
+}
+
+/// A pipe through which something went, and whose input goes on.
+fn under_way<'t>(
+    test: &'t Test,
+    at: SocketAddr,
+    words: &[&str],
+) -> (Program<'t>, Program<'t>, PipeWriter, PipeReader) {
+    let (input, mut writer) = io::pipe().unwrap();
+    let (mut reader, output) = io::pipe().unwrap();
+    let sender = Program::pipe(test, words, at, input, Stdio::piped());
+    let words = [words, &["--receive"]].concat();
+    let receiver = Program::pipe(test, &words, at, Stdio::null(), output);
+    writer.write_all(b"begun").unwrap();
+    reader.read_exact(&mut [0; 5]).unwrap();
+    (sender, receiver, writer, reader)
+}
+
+#[test]
+fn an_end_that_dies_ends_the_other_with_a_failure() {
+    limited(|test| {
+        let (mut server, at) = serve(test);
+        for words in [&["--carrier", "udp"], &["--carrier", "tcp"]] {
+            let (sender, receiver, _writer, _reader) = under_way(test, at, words);
+            sender.signal(Signal::KILL);
+            let receiver = receiver.end();
+            receiver.assert_failed("the sender vanished after 5 bytes");
+            assert_eq!(receiver.json_beside_data()["verified"], false);
+
+            let (sender, receiver, _writer, _reader) = under_way(test, at, words);
+            receiver.signal(Signal::KILL);
+            let sender = sender.end();
+            sender.assert_failed("the receiver vanished after");
+            assert_eq!(sender.json()["verified"], false);
+        }
+        server.says("the sender vanished");
+    });
+}
+
+#[test]
+fn stopping_one_end_or_the_server_fails_the_rest() {
+    limited(|test| {
+        let (server, at) = serve(test);
+        let (sender, receiver, _writer, _reader) = under_way(test, at, &[]);
+        sender.signal(Signal::INT);
+        sender.end().assert_failed("stopped");
+        receiver.end().assert_failed("stopped by the user");
+        let (sender, receiver, _writer, _reader) = under_way(test, at, &[]);
+        server.signal(Signal::TERM);
+        sender.end().assert_failed("the server is stopping");
+        receiver.end().assert_failed("the server is stopping");
+        server.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn a_closed_output_ends_both_ends() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        let (sender, receiver, mut writer, reader) = under_way(test, at, &[]);
+        drop(reader);
+        writer.write_all(b"nobody reads this").unwrap();
+        receiver.end().assert_failed("cannot write to standard output");
+        let sender = sender.end();
+        sender.assert_failed("the receiver vanished after");
+        sender.assert_failed("cannot write to standard output");
+    });
+}
+
+#[test]
+fn a_reader_that_does_not_read_holds_the_sender_back() {
+    limited(|test| {
+        let (server, at) = serve(test);
+        let (sender, receiver, mut writer, mut reader) = under_way(test, at, &[]);
+        let written = Arc::new(AtomicU64::new(0));
+        let counted = written.clone();
+        let writing = thread::spawn(move || {
+            let piece = noise(5, 1 << 20);
+            for _ in 0..PIECES {
+                writer.write_all(&piece).unwrap();
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        until("the server is full", || (written.load(Ordering::Relaxed) >= 120).then_some(()));
+        // However long that takes: nobody takes more than the server has room for.
+        thread::sleep(Duration::from_secs(1));
+        assert!(written.load(Ordering::Relaxed) < 200, "{written:?}");
+        let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib < 300 << 10, "{peak}");
+        let mut got = 0;
+        let (mut bytes, piece) = (vec![0; 1 << 20], noise(5, 1 << 20));
+        while got < PIECES {
+            reader.read_exact(&mut bytes).unwrap();
+            assert!(bytes == piece, "piece {got}");
+            got += 1;
+        }
+        writing.join().unwrap();
+        assert_eq!(reader.read(&mut bytes).unwrap(), 0);
+        sender.end().assert_succeeded();
+        receiver.end().assert_succeeded();
+    });
+}
+
+/// Of 1 MiB each: more than a server and two clients hold.
+const PIECES: u64 = 400;
+
+#[test]
+fn a_name_in_use_is_refused_and_free_again_afterwards() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        let (sender, receiver, writer, _reader) = under_way(test, at, &[]);
+        let second = send(test, at, Stdio::null()).end();
+        second.assert_failed("the pipe a pipe has a sender already");
+        let second = receive(test, at, Stdio::piped()).end();
+        second.assert_failed("the pipe a pipe has a receiver already");
+        assert_eq!(second.stdout, "");
+        drop(writer);
+        sender.end().assert_succeeded();
+        receiver.end().assert_succeeded();
+        // Who waits alone takes one end; gone, it leaves the name to others.
+        let mut alone = receive(test, at, Stdio::piped());
+        alone.says(WAITS);
+        receive(test, at, Stdio::piped()).end().assert_failed("has a receiver already");
+        alone.signal(Signal::KILL);
+        alone.end();
+        fs::write(test.here("f"), b"again").unwrap();
+        until("the name is free", || {
+            let (reader, output) = io::pipe().unwrap();
+            let mut next = receive(test, at, output);
+            let free = next.says_or_ends(WAITS);
+            if free {
+                let input = File::open(test.here("f")).unwrap();
+                send(test, at, input).end().assert_succeeded();
+                next.end().assert_succeeded();
+                assert_eq!(io::read_to_string(reader).unwrap(), "again");
+            }
+            free.then_some(())
+        });
+    });
+}
+
+#[test]
+fn who_may_not_is_told() {
+    limited(|test| {
+        fs::write(test.path("wrong"), token(2).to_string()).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(test.path("wrong"), private).unwrap();
+        let (_reading, at) = Program::serve(test, "127.0.0.1:0", &["--allow-read"]);
+        send(test, at, Stdio::null()).end().assert_failed("does not let anyone send");
+        let (_writing, at) = Program::serve(test, "127.0.0.1:0", &["--allow-write"]);
+        receive(test, at, Stdio::piped()).end().assert_failed("does not let anyone receive");
+        let there = format!("lh://{at}/x");
+        let stranger = Program::start(test, &["pipe", "--token-file", "wrong", &there]).end();
+        stranger.assert_failed("token");
+    });
+}
