@@ -22,6 +22,9 @@ pub enum Reuse {
     Cold,
 }
 
+/// Buffers made at a time, so that they lie in huge pages of 2 MiB.
+const BUFFERS_PER_HUGE_PAGE: usize = 2;
+
 /// A bounded number of group buffers. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -125,9 +128,13 @@ impl Pool {
             Reuse::Cold => free.buffers.pop_front(),
         };
         let pages = pages.or_else(|| {
-            free.left = free.left.checked_sub(1)?;
+            let count = free.left.min(BUFFERS_PER_HUGE_PAGE);
+            free.left -= count;
             // Memory that cannot be had is a smaller pool; waiting for a buffer goes on.
-            Pages::new(GROUP_SIZE as usize).ok()
+            let mut pieces = Pages::pieces(GROUP_SIZE as usize, count).ok()?;
+            let first = pieces.pop();
+            free.buffers.extend(pieces);
+            first
         })?;
         Some(Buffer { pages: Some(pages), pool: self.inner.clone() })
     }

@@ -9,6 +9,7 @@ use longhaul_engine::{Closed, Path};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_sys::clock;
+use longhaul_sys::memory::expect_write;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Extent, Instant, ObjectId, RangeSet};
 use longhaul_wire::{CloseCode, ReceiverBounds};
@@ -372,8 +373,12 @@ impl Incoming {
     ) -> Result<Slot<'_>, Unplaceable> {
         match self.arriving(hub, target)? {
             Some(arriving) if arriving.assembly.is_vacant(target.start, target.len) => {
-                let start = target.start as usize;
-                Ok(Slot::Place(&mut arriving.buffer[start..start + target.len as usize]))
+                let len = target.len as usize;
+                let (place, behind) = arriving.buffer[target.start as usize..].split_at_mut(len);
+                // The next packet mostly goes there.
+                let next = len.min(behind.len());
+                expect_write(&mut behind[..next]);
+                Ok(Slot::Place(place))
             }
             _ => Ok(Slot::Repeated),
         }

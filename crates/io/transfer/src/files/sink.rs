@@ -1,6 +1,5 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use super::place::{beneath, split};
 use super::record::Record;
 use super::source::nanoseconds;
 use super::sync::lock;
-use super::write::set_attributes;
+use super::write::{Unpublished, set_attributes};
 
 /// A destination: does what a [`Sink`] wants done ([`SinkTree::perform`]) and writes groups
 /// ([`SinkTree::write`]), both from any number of threads.
@@ -43,7 +42,7 @@ pub struct SinkTree {
     removed: AtomicBool,
     pub(super) fsync: Fsync,
     umask: u32,
-    pub(super) files: HandleCache<TempName, File>,
+    pub(super) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
     /// Entries whose directories this run has made.

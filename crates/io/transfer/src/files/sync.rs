@@ -35,7 +35,7 @@ impl SinkTree {
         } else {
             for file in &checkpoint.files {
                 match self.open_file(file.temp) {
-                    Ok(file) => file.sync_data()?,
+                    Ok(open) => open.file.sync_data()?,
                     // It failed meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => return Err(error),

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{EntryId, Existing, Fsync, Prepared, TempName, WritePiece, WriteTask};
@@ -23,6 +23,25 @@ use super::identify::hex;
 use super::place::split;
 use super::sink::{LastDirectory, SinkTree};
 use super::sync::lock;
+
+/// An unpublished file that is open.
+#[derive(Debug)]
+pub(super) struct Unpublished {
+    pub(super) file: File,
+    /// The kernel lets one thread at a time write to a file, and the others spin.
+    turn: Mutex<()>,
+}
+
+impl Unpublished {
+    fn new(file: impl Into<File>) -> Arc<Self> {
+        Arc::new(Self { file: file.into(), turn: Mutex::new(()) })
+    }
+
+    fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let _turn = lock(&self.turn);
+        self.file.write_all_at(data, offset)
+    }
+}
 
 impl SinkTree {
     /// Writes the group whose contents are `data`. Returns the entries that could not be written,
@@ -76,11 +95,11 @@ impl SinkTree {
                 return Err(explain(error));
             }
             lock(&self.rough).insert(temp);
-            self.files.insert(temp, Arc::new(file));
+            self.files.insert(temp, Unpublished::new(file));
             return Ok(Prepared::Ready);
         }
         let is_there =
-            self.open_file(temp).and_then(|file| Ok(file.metadata()?.len() >= entry.size));
+            self.open_file(temp).and_then(|open| Ok(open.file.metadata()?.len() >= entry.size));
         match is_there {
             Ok(true) => {
                 lock(&self.rough).insert(temp);
@@ -130,7 +149,7 @@ impl SinkTree {
             return set_attributes(file, None, entry.modified);
         }
         if lock(&self.rough).remove(&temp) {
-            set_attributes(&*self.open_file(temp)?, Some(self.mode(entry)), entry.modified)?;
+            set_attributes(&self.open_file(temp)?.file, Some(self.mode(entry)), entry.modified)?;
             self.files.remove(&temp);
         }
         Ok(())
@@ -187,34 +206,39 @@ impl SinkTree {
     }
 
     /// An unpublished file that is there.
-    pub(super) fn open_file(&self, temp: TempName) -> io::Result<Arc<File>> {
-        if let Some(file) = self.files.get(&temp) {
-            return Ok(file);
+    pub(super) fn open_file(&self, temp: TempName) -> io::Result<Arc<Unpublished>> {
+        if let Some(open) = self.files.get(&temp) {
+            return Ok(open);
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = hex(&temp.0);
         let opened = openat(&self.hidden, &name[..], flags, Mode::empty());
-        let file = match opened {
+        let open = match opened {
             // One that was written whole may be read-only already, which is enough to sync it.
             Err(Errno::ACCESS) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                return Ok(Arc::new(openat(&self.hidden, &name[..], flags, Mode::empty())?.into()));
+                return Ok(Unpublished::new(openat(
+                    &self.hidden,
+                    &name[..],
+                    flags,
+                    Mode::empty(),
+                )?));
             }
-            opened => Arc::new(File::from(opened?)),
+            opened => Unpublished::new(opened?),
         };
-        self.files.insert(temp, Arc::clone(&file));
-        Ok(file)
+        self.files.insert(temp, Arc::clone(&open));
+        Ok(open)
     }
 
     /// A small file that is written in several pieces, by several threads perhaps.
-    fn open_shared(&self, temp: TempName) -> io::Result<Arc<File>> {
+    fn open_shared(&self, temp: TempName) -> io::Result<Arc<Unpublished>> {
         let mut rough = lock(&self.rough);
         if !rough.insert(temp) {
             return self.open_file(temp);
         }
-        let file = Arc::new(File::from(self.create(temp, PRIVATE)?));
-        self.files.insert(temp, Arc::clone(&file));
-        Ok(file)
+        let open = Unpublished::new(self.create(temp, PRIVATE)?);
+        self.files.insert(temp, Arc::clone(&open));
+        Ok(open)
     }
 }
 
