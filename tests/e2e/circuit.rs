@@ -1,13 +1,15 @@
-//! Copies over booked circuits: loopback addresses stand for the circuit and for IP.
+//! Copies and pipes over booked circuits: loopback addresses stand for the circuit and for IP.
 
 use std::fs;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
+use std::process::Stdio;
 
 use longhaul_circuits::api::State;
 use longhaul_circuits::client::Client;
 
 use crate::program::{Ended, Program};
-use crate::test::{Test, limited, token};
+use crate::test::{Test, limited, token, until};
 use crate::trees::{assert_same, noise};
 
 /// A booking service with one link from `a` to `b`.
@@ -126,11 +128,112 @@ fn a_copy_that_is_stopped_gives_its_circuit_back() {
         let words = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "here/file", &to];
         let copying = Program::cp(test, &words);
         let service = client(&url);
-        let id = crate::test::until("a booking", || {
+        let id = until("a booking", || {
             service.list(false, None).unwrap().bookings.first().map(|booking| booking.id)
         });
         copying.signal(rustix::process::Signal::INT);
         copying.end().assert_failed("stopped");
         assert_eq!(service.show(id).unwrap().state, State::Released);
+    });
+}
+
+/// Both ends of a pipe whose sender books a circuit for `time`.
+fn pipe<'t>(
+    test: &'t Test,
+    url: &str,
+    at: SocketAddr,
+    time: &str,
+    words: &[&str],
+) -> (Program<'t>, Program<'t>, PipeWriter, PipeReader) {
+    let (input, writer) = io::pipe().unwrap();
+    let (reader, output) = io::pipe().unwrap();
+    // By IPv4, as the circuit.
+    let at = SocketAddr::new([127, 0, 0, 1].into(), at.port());
+    let circuit = format!("{url}/a/b");
+    let fixed = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "--time", time];
+    let sender = Program::pipe(test, &[&fixed, words].concat(), at, input, Stdio::piped());
+    let receiver = Program::pipe(test, &["--receive"], at, Stdio::null(), output);
+    (sender, receiver, writer, reader)
+}
+
+#[test]
+fn a_pipe_goes_over_its_circuit_and_gives_back_the_rest() {
+    limited(|test| {
+        let (_service, url) = book_keeper(test, "40Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let words = ["--min-rate", "10Mbps", "--max-rate", "20Mbps"];
+        let (sender, receiver, mut writer, mut reader) = pipe(test, &url, at, "1h", &words);
+        let data = noise(11, 3_000_000);
+        writer.write_all(&data).unwrap();
+        let mut got = vec![0; data.len()];
+        reader.read_exact(&mut got).unwrap();
+        assert!(got == data);
+        drop(writer);
+        let (sender, receiver) = (sender.end(), receiver.end());
+        sender.assert_succeeded();
+        receiver.assert_succeeded();
+        let json = sender.json();
+        let circuit = &json["circuit"];
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 3_000_000, "{json}");
+        assert!(circuit["released_seconds"].as_f64().is_some(), "{json}");
+        let booking = client(&url).show(circuit["booking"].as_u64().unwrap()).unwrap();
+        assert_eq!(booking.state, State::Released);
+        assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
+    });
+}
+
+#[test]
+fn a_pipe_that_outlives_its_booking_goes_on_over_ip() {
+    limited(|test| {
+        let (_service, url) = book_keeper(test, "40Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let words = ["--max-rate", "20Mbps"];
+        let (sender, receiver, mut writer, mut reader) = pipe(test, &url, at, "1s", &words);
+        let piece = noise(12, 100_000);
+        let mut got = vec![0; piece.len()];
+        let service = client(&url);
+        let mut once = || {
+            writer.write_all(&piece).unwrap();
+            reader.read_exact(&mut got).unwrap();
+            assert!(got == piece);
+        };
+        once();
+        until("the booking is over", || {
+            once();
+            service.list(false, None).unwrap().bookings.is_empty().then_some(())
+        });
+        // More than the second had room for: the end cannot be seen before the lanes went on.
+        (0..30).for_each(|_| once());
+        drop(writer);
+        let sender = sender.end();
+        sender.assert_succeeded();
+        receiver.end().assert_succeeded();
+        let circuit = &sender.json()["circuit"];
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 0, "{sender:?}");
+        assert!(circuit["ip_bytes"].as_u64().unwrap() > 0, "{sender:?}");
+        assert!(circuit["released_seconds"].is_null(), "{sender:?}");
+    });
+}
+
+#[test]
+fn a_pipe_without_its_circuit_fails_or_goes_over_ip_as_asked() {
+    limited(|test| {
+        let (_service, url) = book_keeper(test, "1Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let (sender, receiver, _writer, _reader) =
+            pipe(test, &url, at, "1m", &["--max-rate", "2Mbps"]);
+        sender.end().assert_failed("no circuit: ");
+        receiver.end().assert_failed("the sender vanished");
+        let words = ["--max-rate", "2Mbps", "--circuit-or-ip"];
+        let (sender, receiver, mut writer, mut reader) = pipe(test, &url, at, "1m", &words);
+        writer.write_all(b"over IP").unwrap();
+        drop(writer);
+        let mut got = String::new();
+        reader.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "over IP");
+        let sender = sender.end();
+        sender.assert_succeeded();
+        receiver.end().assert_succeeded();
+        assert!(sender.json()["notices"].to_string().contains("goes over IP"), "{sender:?}");
     });
 }

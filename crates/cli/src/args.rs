@@ -11,7 +11,7 @@ use longhaul_rate_control::Profile;
 use longhaul_units::{Bytes, Rate};
 
 use crate::circuits::args::CircuitsArgs;
-use crate::circuits::when::When;
+use crate::circuits::when::{self, When};
 use crate::lab::args::LabArgs;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -91,6 +91,9 @@ pub struct CpArgs {
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
+    /// What is asked of it.
+    #[command(flatten)]
+    pub file: FileArgs,
 }
 
 /// How data travels between this host and a server.
@@ -140,9 +143,15 @@ pub struct PipeArgs {
     /// How the data travels.
     #[command(flatten)]
     pub link: LinkArgs,
+    /// The circuit to send over.
+    #[command(flatten)]
+    pub circuit: CircuitArgs,
+    /// What is asked of it.
+    #[command(flatten)]
+    pub hold: HoldArgs,
 }
 
-/// A copy over a booked circuit.
+/// A copy, or the sending end of a pipe, over a booked circuit.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Circuit")]
 pub struct CircuitArgs {
@@ -161,9 +170,15 @@ pub struct CircuitArgs {
     /// [default: the address over IP, over which they come back then]
     #[arg(long, value_name = "ADDR", requires = "circuit")]
     pub circuit_from: Option<IpAddr>,
-    /// Copy over IP where no circuit is to be had, instead of failing
+    /// Go over IP where no circuit is to be had, instead of failing
     #[arg(long, requires = "circuit")]
     pub circuit_or_ip: bool,
+}
+
+/// What a copy asks of its circuit.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Circuit")]
+pub struct FileArgs {
     /// When it must be there, like +2h or 2027-03-01T22:00Z: else nothing is booked
     #[arg(long, value_name = "WHEN", requires = "circuit")]
     pub deadline: Option<When>,
@@ -171,6 +186,24 @@ pub struct CircuitArgs {
     /// [default: by what earlier copies to that host lost, 2 at first]
     #[arg(long, value_name = "PERCENT", requires = "circuit")]
     pub margin: Option<f64>,
+}
+
+/// What a pipe asks of its circuit.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Circuit")]
+pub struct HoldArgs {
+    /// How long the circuit is wanted, like 90s or 2h: what comes later goes over IP
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, requires = "circuit")]
+    pub time: Option<std::time::Duration>,
+    /// Most that is of use on the circuit
+    #[arg(long, value_name = "RATE", requires = "circuit")]
+    pub max_rate: Option<Rate>,
+    /// Least that is of use on the circuit [default: --max-rate]
+    #[arg(long, value_name = "RATE", requires = "circuit")]
+    pub min_rate: Option<Rate>,
+    /// When the circuit must have started, like +10m or 2027-03-01T22:00Z: else nothing is booked
+    #[arg(long, value_name = "WHEN", requires = "circuit")]
+    pub latest_start: Option<When>,
 }
 
 /// `longhaul serve`.
@@ -353,7 +386,9 @@ const PIPE_EXAMPLES: &str = "\
 Examples:
   tar c run-17 | longhaul pipe lh://dtn2.example/run-17
   longhaul pipe --receive lh://dtn2.example/run-17 | tar x
-  longhaul pipe --receive --json lh://[2001:db8::7]:7421/feed >feed.raw 2>feed.json";
+  longhaul pipe --receive --json lh://[2001:db8::7]:7421/feed >feed.raw 2>feed.json
+  visualise | longhaul pipe --circuit http://book.example:7430/gva/chi --time 10m \\
+    --min-rate 100Mbps --max-rate 400Mbps lh://dtn2.example/frames";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -1,7 +1,5 @@
 //! `longhaul cp`.
 
-mod circuit;
-
 use std::sync::mpsc::channel;
 
 use longhaul_objects::Fsync;
@@ -9,7 +7,7 @@ use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
 
 use crate::args::{CpArgs, FsyncArg};
 use crate::failure::Failure;
-use crate::link;
+use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
@@ -18,7 +16,7 @@ use crate::signals::{self, Again};
 
 pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let mut options = options(args)?;
-    let circuit = circuit::wanted(&args.circuit, &options, args.link.token_file.as_deref())?;
+    let circuit = circuit(args, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let stop = Stop::default();
     signals::install(&stop, Some(STOPPING), Again::Exit)
@@ -61,6 +59,27 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
         _ => format!("{failed}; the rest is complete, run the same command again to retry"),
     };
     Err(Failure::failed(failed).with_fields(json))
+}
+
+/// The circuit that `args` ask for.
+fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wanted>, Failure> {
+    let Location::Remote { host, .. } = &options.destination else {
+        return match args.circuit.circuit {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage(
+                "--circuit: the side with the files books the circuit; run this at the server, \
+                 as a copy to here",
+            )),
+        };
+    };
+    let errand = circuit::Errand {
+        host,
+        label: format!("cp to {host}"),
+        rate: options.rate,
+        by: args.file.deadline,
+        margin: args.file.margin,
+    };
+    circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
 }
 
 /// What `args` mean.

@@ -1,5 +1,7 @@
 //! How data travels between this host and a server, as `cp` and `pipe` are told.
 
+pub(crate) mod circuit;
+
 use std::time::Duration;
 
 use longhaul_rate_control::Profile;

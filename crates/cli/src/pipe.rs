@@ -6,16 +6,17 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 
 use longhaul_transfer::{
-    Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
+    Location, PipeCircuit, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
 };
-use longhaul_units::Rate;
+use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::PipeRole;
 use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
 use crate::cp::STOPPING;
 use crate::failure::Failure;
-use crate::link;
+use crate::link::circuit::{Errand, Wanted};
+use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
@@ -23,7 +24,13 @@ use crate::report::{self, seconds};
 use crate::signals::{self, Again};
 
 pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
-    let options = options(args)?;
+    let hold = hold(args)?;
+    let mut options = options(args)?;
+    let circuit = match hold {
+        Some(hold) => circuit(args, hold, &options)?,
+        None => None,
+    };
+    options.circuit = circuit.as_ref().map(|(options, _)| options.clone());
     let stop = Stop::default();
     signals::install(&stop, Some(STOPPING), Again::Exit)
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
@@ -37,6 +44,9 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
         (done, following.join().unwrap_or_default())
     });
     let report = done.map_err(|error| failure(&error, &progress))?;
+    if let (Some((_, wanted)), Some(circuit)) = (&circuit, &report.circuit) {
+        wanted.remember(circuit, output);
+    }
     for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
@@ -80,7 +90,58 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
         carrier: link.carrier,
         lanes: link.lanes,
         idle_timeout: link::IDLE_TIMEOUT,
+        circuit: None,
     })
+}
+
+/// A circuit for a time.
+struct Hold {
+    time: Duration,
+    min_rate: Rate,
+    max_rate: Rate,
+}
+
+/// How much of a circuit `args` ask for, if they ask for one.
+fn hold(args: &PipeArgs) -> Result<Option<Hold>, Failure> {
+    if args.circuit.circuit.is_none() {
+        return Ok(None);
+    }
+    if args.receive {
+        return Err(Failure::usage("--circuit: the end that sends books the circuit"));
+    }
+    let (Some(time), Some(max_rate)) = (args.hold.time, args.hold.max_rate) else {
+        return Err(Failure::usage(
+            "--circuit: say for how long and how fast: --time TIME --max-rate RATE",
+        ));
+    };
+    let min_rate = args.hold.min_rate.unwrap_or(max_rate);
+    if min_rate > max_rate || max_rate == Rate::ZERO || time.is_zero() {
+        return Err(Failure::usage(
+            "--time and --max-rate are more than zero, --min-rate no more than --max-rate",
+        ));
+    }
+    Ok(Some(Hold { time, min_rate, max_rate }))
+}
+
+/// The circuit that `args` ask for.
+fn circuit(
+    args: &PipeArgs,
+    Hold { time, min_rate, max_rate }: Hold,
+    options: &PipeOptions,
+) -> Result<Option<(PipeCircuit, Wanted)>, Failure> {
+    let host = &options.host;
+    let errand = Errand {
+        host,
+        label: format!("pipe to {host}"),
+        rate: None,
+        by: args.hold.latest_start,
+        margin: None,
+    };
+    let wanted = circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())?;
+    Ok(wanted.map(|wanted| {
+        let options = wanted.options.clone();
+        (PipeCircuit { options, time, min_rate, max_rate }, wanted)
+    }))
 }
 
 /// A standard stream without the buffer that Rust puts before it.
@@ -111,7 +172,7 @@ fn goodput(report: &PipeReport) -> Rate {
 
 /// The fields of docs/operating.md.
 fn json(report: &PipeReport) -> Map<String, Value> {
-    report::object(json!({
+    let mut fields = report::object(json!({
         "bytes": report.bytes,
         "seconds": seconds(report.elapsed),
         "setup_seconds": seconds(report.setup),
@@ -130,7 +191,11 @@ fn json(report: &PipeReport) -> Map<String, Value> {
         },
         "verified": true,
         "notices": report.notices,
-    }))
+    }));
+    if let Some(used) = &report.circuit {
+        fields.insert("circuit".into(), report::circuit(used));
+    }
+    fields
 }
 
 /// For people.
@@ -147,12 +212,15 @@ fn sentence(report: &PipeReport, role: PipeRole) -> String {
     };
     let mut text = format!(
         "{} {what} in {:.2} s: {} {link}",
-        longhaul_units::Bytes::new(report.bytes),
+        Bytes::new(report.bytes),
         seconds(report.elapsed),
         goodput(report),
     );
     if report.packets_sent > 0 {
         text += &format!("; {}", report::losses(&report.lost, report.packets_sent));
+    }
+    if let Some(used) = &report.circuit {
+        text += &report::of_circuit(used);
     }
     text + &format!("; bottleneck: {}", report.bottleneck)
 }
@@ -160,7 +228,6 @@ fn sentence(report: &PipeReport, role: PipeRole) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_units::Duration;
     use longhaul_wire::{Bottleneck, Losses, Protect};
 
     #[test]
@@ -179,6 +246,7 @@ mod tests {
             bottleneck: Bottleneck::Input,
             cpu_local: Duration::from_secs(1),
             cpu_remote: None,
+            circuit: None,
             notices: Vec::new(),
         };
         assert_eq!(

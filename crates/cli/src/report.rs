@@ -50,7 +50,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
     fields
 }
 
-fn circuit(used: &CircuitReport) -> Value {
+pub(crate) fn circuit(used: &CircuitReport) -> Value {
     json!({
         "booking": used.booking,
         "booked_bytes": used.booked_bytes,
@@ -102,16 +102,21 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
         text += &format!("; {}", losses(&report.lost, report.packets_sent));
     }
     if let Some(used) = &report.circuit {
-        text += &format!(
-            "; circuit: {} of {} booked used, {} {:.2} s before the planned end, {} over IP",
-            Bytes::new(used.sent_bytes),
-            Bytes::new(used.booked_bytes),
-            if used.released.is_some() { "released" } else { "left" },
-            used.planned.as_secs_f64() - used.left.as_secs_f64(),
-            Bytes::new(used.ip_bytes),
-        );
+        text += &of_circuit(used);
     }
     text + &format!("; bottleneck: {}", report.bottleneck)
+}
+
+/// What became of a circuit.
+pub(crate) fn of_circuit(used: &CircuitReport) -> String {
+    format!(
+        "; circuit: {} of {} booked used, {} {:.2} s before the planned end, {} over IP",
+        Bytes::new(used.sent_bytes),
+        Bytes::new(used.booked_bytes),
+        if used.released.is_some() { "released" } else { "left" },
+        used.planned.as_secs_f64() - used.left.as_secs_f64(),
+        Bytes::new(used.ip_bytes),
+    )
 }
 
 /// How data travelled, in brackets.

@@ -40,7 +40,7 @@ impl FromStr for When {
 }
 
 /// Reads `90s`, `2h`, `30d`.
-pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     longhaul_circuits::service::config::time("time", text)
         .map_err(|_| format!("expected a time like 90s, 15min, 2h or 30d, not {text}"))
 }

@@ -1,4 +1,4 @@
-//! A copy over a booked circuit, with the path over IP beside it (docs/circuits.md section 5).
+//! A copy or a pipe over a booked circuit, with the path over IP beside it (docs/circuits.md section 5).
 //!
 //! Lane 0 stays on IP and carries messages; the other lanes begin on the circuit, under the booking's
 //! vector, and go on over IP when it ends. The circuit is released the moment everything is sent.
@@ -11,13 +11,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_rate_control::Vector;
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Duration, Instant, Rate};
 
 use crate::buffer::lock;
 
-pub(crate) use follow::Follower;
+pub(crate) use follow::{Errand, Follower};
 
-/// Books circuits for a copy: the client of a booking service. Calls may take as long as a request
+/// Books circuits for a copy or a pipe: the client of a booking service. Calls may take as long as a request
 /// to the service does.
 pub trait Circuits: fmt::Debug + Send + Sync {
     /// Books for `wish`.
@@ -39,11 +39,27 @@ pub trait Circuits: fmt::Debug + Send + Sync {
     fn release(&self, booking: u64) -> Result<(), String>;
 }
 
-/// What a copy wants of a circuit.
+/// What is wanted of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitWant {
+    /// IP-layer bytes to be sent, headers included, if nothing is lost.
+    Bytes(u64),
+    /// The paper's (H, Rmin, Rmax): for a time, however much comes.
+    Time {
+        /// For how long.
+        time: Duration,
+        /// Least that is of use, at the IP layer.
+        min_rate: Rate,
+        /// Most that is of use.
+        max_rate: Rate,
+    },
+}
+
+/// A circuit that is wanted, and for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitWish {
-    /// IP-layer bytes to be sent, headers included, if nothing is lost.
-    pub bytes: u64,
+    /// How much of it.
+    pub want: CircuitWant,
     /// The peer's address on the circuit.
     pub remote: IpAddr,
     /// Round trip, as measured over IP: for so long a circuit is idle at its beginning, while the
@@ -64,7 +80,7 @@ pub struct CircuitBooking {
     pub finish: Instant,
 }
 
-/// That a copy goes over a circuit, and which.
+/// That data goes over a circuit, and which.
 #[derive(Clone, Debug)]
 pub struct CircuitOptions {
     /// The service.
@@ -74,7 +90,7 @@ pub struct CircuitOptions {
     /// This host's address on the circuit. Unless told it is the address over IP, and so answers
     /// come back over IP.
     pub local: Option<IpAddr>,
-    /// Where no circuit is to be had the copy goes over IP; else it fails.
+    /// Where no circuit is to be had data goes over IP; else the copy or pipe fails.
     pub or_ip: bool,
 }
 

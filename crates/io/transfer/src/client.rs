@@ -19,7 +19,7 @@ use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, Sourc
 use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Hub, Mailbox, join_all};
-use crate::circuit::{Circuit, Follower};
+use crate::circuit::{Circuit, CircuitOptions, Errand, Follower};
 use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, ServerIdentity, dial};
 use crate::files::{
@@ -345,20 +345,8 @@ impl Running {
             (&options.circuit, &lanes, &part)
         {
             source.hold();
-            let follower = Follower {
-                options: options.clone(),
-                session: session.clone(),
-                hub: hub.clone(),
-                source: source.clone(),
-                mailboxes: boxes[1..].to_vec(),
-                ip: lanes.path().clone(),
-                place: lanes.circuit().clone(),
-                server: link.udp_address(),
-                local: address,
-                idle_timeout: attempt.options.idle_timeout,
-                started: *started,
-                shared: Arc::default(),
-            };
+            let errand = Errand::Copy(source.clone());
+            let follower = link.follower(options, errand, &hub, &boxes, lanes, *started);
             circuit = Some(Circuit::start(follower).map_err(local)?);
         }
         let workers = part.side().start(&hub).map_err(local)?;
@@ -575,7 +563,7 @@ impl Running {
 
 /// What a client's lanes are made of.
 pub(crate) struct Link<'a> {
-    pub session: &'a Session,
+    pub session: &'a Arc<Session>,
     pub identity: &'a ServerIdentity,
     pub server: SocketAddr,
     /// This host's address towards it.
@@ -614,6 +602,32 @@ impl Link<'_> {
     /// Where the server's UDP lanes are.
     pub fn udp_address(&self) -> SocketAddr {
         SocketAddr::new(self.server.ip(), self.session.udp_port.unwrap_or(self.server.port()))
+    }
+
+    /// What books a circuit for `errand`, and takes all lanes but the first to it.
+    pub fn follower(
+        &self,
+        options: &CircuitOptions,
+        errand: Errand,
+        hub: &Arc<TransferHub>,
+        mailboxes: &[Arc<Mailbox>],
+        lanes: &UdpLanes,
+        started: Instant,
+    ) -> Follower {
+        Follower {
+            options: options.clone(),
+            session: self.session.clone(),
+            hub: hub.clone(),
+            errand,
+            mailboxes: mailboxes[1..].to_vec(),
+            ip: lanes.path().clone(),
+            place: lanes.circuit().clone(),
+            server: self.udp_address(),
+            local: self.local,
+            idle_timeout: self.idle_timeout,
+            started,
+            shared: Arc::default(),
+        }
     }
 
     /// Starts the carrier that was agreed on: of UDP lanes the first `count`.

@@ -33,8 +33,10 @@ pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,
     Snapshot, Stop,
 };
-pub use circuit::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits};
+pub use circuit::{
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
+};
 pub use client::{CopyError, copy};
-pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use pipe::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use server::{ServeError, serve};

@@ -10,7 +10,8 @@ mod drain;
 mod feed;
 mod rooms;
 
-pub use api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
+pub use api::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
 pub use client::pipe;
 
+pub(crate) use feed::Feed;
 pub(crate) use rooms::{Pipes, Seat};

@@ -1,6 +1,7 @@
 //! From the wish to the tail: books, opens, follows, leaves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_engine::Path;
@@ -11,12 +12,13 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Duration, Instant, LaneId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
-use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Shared};
+use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Shared};
 use crate::buffer::lock;
 use crate::carrier::Mailbox;
 use crate::connection::{LaneEnd, LaneRules, UdpLanes};
 use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
+use crate::pipe::Feed;
 use crate::protection::object_tag_len;
 use crate::source::{SourceDriver, Wanted};
 
@@ -25,7 +27,7 @@ pub(crate) struct Follower {
     pub options: CircuitOptions,
     pub session: Arc<Session>,
     pub hub: Arc<TransferHub>,
-    pub source: Arc<SourceDriver>,
+    pub errand: Errand,
     /// Of the lanes that begin on the circuit.
     pub mailboxes: Vec<Arc<Mailbox>>,
     /// The path over IP.
@@ -36,9 +38,35 @@ pub(crate) struct Follower {
     pub server: SocketAddr,
     pub local: IpAddr,
     pub idle_timeout: Duration,
-    /// When the copy began.
+    /// When the copy or pipe began.
     pub started: Instant,
     pub shared: Arc<Shared>,
+}
+
+/// What goes over the circuit.
+pub(crate) enum Errand {
+    /// A copy: as many bytes as it turns out to have.
+    Copy(Arc<SourceDriver>),
+    /// What is sent into a pipe.
+    Pipe(Arc<Feed>, CircuitWant),
+}
+
+impl Errand {
+    /// Data goes over these lanes only; before the first call over none.
+    fn deal_to(&self, lanes: Range<u16>) {
+        match self {
+            Self::Copy(source) => source.deal_to(lanes),
+            Self::Pipe(feed, _) => feed.deal_to(lanes),
+        }
+    }
+
+    /// Whether everything was given to the lanes, and these have sent it.
+    fn is_sent(&self) -> bool {
+        match self {
+            Self::Copy(source) => source.is_sent(),
+            Self::Pipe(feed, _) => feed.is_sent(),
+        }
+    }
 }
 
 /// Why following ended.
@@ -49,7 +77,7 @@ enum Left {
     Over,
     /// Nothing comes through.
     Dead,
-    /// The copy ended.
+    /// The copy or pipe ended.
     Stopped,
 }
 
@@ -59,25 +87,41 @@ impl Follower {
     }
 
     pub fn run(self) {
-        let Some(bytes) = self.await_size() else { return };
-        if bytes == 0 {
-            return self.source.deal_to(0..1);
+        let Some(want) = self.await_want() else { return };
+        if want == CircuitWant::Bytes(0) {
+            return self.errand.deal_to(0..1);
         }
-        match self.prepare(bytes) {
+        match self.prepare(want) {
             Ok((sockets, booking)) => self.follow(sockets, &booking),
             Err(why) if self.options.or_ip => {
-                self.shared.note(format!("no circuit: {why}; the copy goes over IP"));
-                self.source.deal_to(0..1);
+                self.shared.note(format!("no circuit: {why}; data goes over IP"));
+                self.errand.deal_to(0..1);
             }
             Err(why) => self.hub.fail(format!("no circuit: {why}")),
         }
     }
 
-    /// Bytes to be sent, once known; `None` when the copy ends before.
-    fn await_size(&self) -> Option<u64> {
+    /// What to book, once known; `None` when the copy or pipe ends before.
+    fn await_want(&self) -> Option<CircuitWant> {
+        match &self.errand {
+            Errand::Copy(source) => self.await_size(source).map(CircuitWant::Bytes),
+            Errand::Pipe(feed, want) => {
+                // Nobody knows when the other end comes: nothing is booked before.
+                while !feed.is_joined() {
+                    if self.shared.pause(GLANCE) {
+                        return None;
+                    }
+                }
+                Some(*want)
+            }
+        }
+    }
+
+    /// Bytes to be sent.
+    fn await_size(&self, source: &SourceDriver) -> Option<u64> {
         let mut seen = (Wanted::NotLess(0), clock::now());
         loop {
-            let wanted = self.source.wanted();
+            let wanted = source.wanted();
             if wanted != seen.0 {
                 seen = (wanted, clock::now());
             }
@@ -87,7 +131,7 @@ impl Follower {
                 Wanted::AtMost(bytes) if settled => return Some(bytes),
                 // The scan waits for room: so many files that their sizes are summed beside it.
                 Wanted::NotLess(found) if settled && found > 0 => {
-                    return Some(self.source.sum());
+                    return Some(source.sum());
                 }
                 _ => {}
             }
@@ -98,7 +142,7 @@ impl Follower {
     }
 
     /// Sockets for the lanes, and the booking.
-    fn prepare(&self, bytes: u64) -> Result<(Vec<LaneEnd>, CircuitBooking), String> {
+    fn prepare(&self, want: CircuitWant) -> Result<(Vec<LaneEnd>, CircuitBooking), String> {
         if self.session.lanes < 2 {
             return Err("the server grants no lane beside the one over IP".into());
         }
@@ -118,9 +162,15 @@ impl Follower {
             .collect::<std::io::Result<_>>()
             .map_err(|error| format!("cannot send from {local} to {remote}: {error}"))?;
         let datagram = sockets.first().map_or(DATAGRAM_MAX, |(_, socket, _)| socket.datagram_max());
-        let wire = self.wire_bytes(bytes, datagram.min(DATAGRAM_MAX), remote);
+        let want = match want {
+            CircuitWant::Bytes(bytes) => {
+                let wire = self.wire_bytes(bytes, datagram.min(DATAGRAM_MAX), remote);
+                CircuitWant::Bytes(wire)
+            }
+            time => time,
+        };
         let rtt = lock(&self.ip).rtt().smoothed();
-        let wish = CircuitWish { bytes: wire, remote: remote.ip(), rtt };
+        let wish = CircuitWish { want, remote: remote.ip(), rtt };
         let booking = self.options.circuits.book(&wish)?;
         if booking.vector.ranges().is_empty() {
             let _ = self.options.circuits.release(booking.id);
@@ -141,7 +191,7 @@ impl Follower {
     fn follow(&self, sockets: Vec<LaneEnd>, booking: &CircuitBooking) {
         let mut vector = booking.vector.clone();
         // Groups are read and hashed by the time that the circuit opens.
-        self.source.deal_to(1..self.session.lanes);
+        self.errand.deal_to(1..self.session.lanes);
         let mut renewed = clock::now();
         while let Some(start) = vector.start().filter(|start| *start > clock::now()) {
             let wait = (start - clock::now()).min(RENEWAL);
@@ -175,7 +225,7 @@ impl Follower {
         lanes.go(&self.ip, self.server, || self.way_back());
         if matches!(left, Left::Dead) {
             self.shared.note(format!(
-                "nothing came through the circuit for {} s: the copy went on over IP",
+                "nothing came through the circuit for {} s: data went on over IP",
                 DEAD.as_secs()
             ));
         }
@@ -229,7 +279,7 @@ impl Follower {
             }
             let now = clock::now();
             // Seen twice: a group may be on its way from one account to the other.
-            let sent = self.source.is_sent();
+            let sent = self.errand.is_sent();
             if sent && sent_before {
                 return Left::Sent;
             }

@@ -9,6 +9,7 @@ use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, Losses, MAX_PIPE_NAME, PipeRole, Protect};
 
 use crate::api::CarrierChoice;
+use crate::circuit::{CircuitOptions, CircuitReport};
 use crate::client::LinkError;
 use crate::control::ConnectError;
 use crate::tcp::JoinError;
@@ -40,6 +41,22 @@ pub struct PipeOptions {
     pub lanes: u16,
     /// Time without a sign of the server after which it is given up.
     pub idle_timeout: Duration,
+    /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
+    /// then on. Only for the end that sends, and by UDP.
+    pub circuit: Option<PipeCircuit>,
+}
+
+/// The circuit of a pipe: the VBLS paper's (H, Rmin, Rmax).
+#[derive(Clone, Debug)]
+pub struct PipeCircuit {
+    /// Which.
+    pub options: CircuitOptions,
+    /// For how long.
+    pub time: Duration,
+    /// Least that is of use, at the IP layer.
+    pub min_rate: Rate,
+    /// Most that is of use.
+    pub max_rate: Rate,
 }
 
 /// How a pipe went, as this end saw it.
@@ -71,6 +88,8 @@ pub struct PipeReport {
     pub cpu_local: Duration,
     /// CPU time of the server's process while the pipe was open, if told.
     pub cpu_remote: Option<Duration>,
+    /// What became of the circuit, if there was one.
+    pub circuit: Option<CircuitReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,
 }

@@ -12,12 +12,13 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, PipeRequest, PipeRole, ReceiveLimits, SourceReport};
 
-use super::api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
+use super::api::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
 use super::drain::Drain;
 use super::feed::Feed;
 use crate::api::{CarrierChoice, Snapshot, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Mailbox, join_all};
+use crate::circuit::{Circuit, CircuitWant, Errand};
 use crate::client::{IMPLEMENTATION, INTERVAL, Link, RateMeter, UDP_PATIENCE, note_end, profile};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed, dial};
@@ -43,14 +44,24 @@ pub fn pipe(
         return Err(PipeError::Usage("a pipe has a name of 1 to 255 bytes, none zero".into()));
     }
     let profile = profile(&options.profile, options.rate).map_err(PipeError::Usage)?;
+    if options.circuit.is_some() && options.role == PipeRole::Receive {
+        return Err(PipeError::Usage("the end that sends books the circuit".into()));
+    }
     let first = match options.carrier {
+        CarrierChoice::Tcp if options.circuit.is_some() => {
+            return Err(PipeError::Usage(
+                "a circuit carries UDP lanes, not TCP connections".into(),
+            ));
+        }
         CarrierChoice::Tcp => Carrier::Tcp,
         CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
     };
     let attempt = Attempt { options, profile, started };
     match attempt.run(first, Vec::new(), progress, stop) {
         // Nothing was read: the other end was not there.
-        Err(PipeError::UdpBlocked { server }) if options.carrier == CarrierChoice::Auto => {
+        Err(PipeError::UdpBlocked { server })
+            if options.carrier == CarrierChoice::Auto && options.circuit.is_none() =>
+        {
             let notice = format!("no UDP packet comes through to {server}: TCP carries instead");
             progress.tell(&notice);
             attempt.run(Carrier::Tcp, vec![notice], progress, stop)
@@ -70,6 +81,7 @@ struct Attempt<'a> {
 struct Running {
     server: SocketAddr,
     session: Arc<Session>,
+    circuit: Option<Circuit>,
     control: Control,
     hub: Arc<TransferHub>,
     part: Part,
@@ -145,7 +157,8 @@ impl Attempt<'_> {
         let config = ClientConfig {
             protect: options.protect,
             carrier,
-            lanes: options.lanes.max(1),
+            // The first stays on IP.
+            lanes: options.lanes.max(1) + u16::from(options.circuit.is_some()),
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: SINK_MEMORY }),
             profile: Some(options.profile.clone()),
@@ -186,11 +199,24 @@ impl Attempt<'_> {
             rate: options.rate,
             idle_timeout: options.idle_timeout,
         };
-        let lanes = link.start(session.lanes, &hub, &boxes, &mut notices, stop)?;
+        let of_ip = if options.circuit.is_some() { 1 } else { session.lanes };
+        let lanes = link.start(of_ip, &hub, &boxes, &mut notices, stop)?;
+        let mut circuit = None;
+        if let (Some(wanted), Lanes::Udp(lanes), Part::Feed(feed)) =
+            (&options.circuit, &lanes, &part)
+        {
+            feed.hold();
+            let PipeCircuit { options, time, min_rate, max_rate } = wanted;
+            let (time, min_rate, max_rate) = (*time, *min_rate, *max_rate);
+            let errand = Errand::Pipe(feed.clone(), CircuitWant::Time { time, min_rate, max_rate });
+            let follower = link.follower(options, errand, &hub, &boxes, lanes, started);
+            circuit = Some(Circuit::start(follower).map_err(local)?);
+        }
         let workers = part.side().start(&hub).map_err(local)?;
         Ok(Running {
             server,
             session,
+            circuit,
             control,
             hub,
             part,
@@ -307,6 +333,8 @@ impl Running {
         let elapsed = clock::now() - self.started;
         self.watch.look_last(&self.part.side(), &self.lanes);
         progress.set(self.snapshot());
+        let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
+        self.notices.extend(circuit.notices);
         self.hub.finish();
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
@@ -315,7 +343,7 @@ impl Running {
         if end.is_ok() {
             join_all(&mut self.workers);
         }
-        end.map(|()| self.report(elapsed, options))
+        end.map(|()| PipeReport { circuit: circuit.report, ..self.report(elapsed, options) })
     }
 
     fn report(&self, elapsed: Duration, options: &PipeOptions) -> PipeReport {
@@ -338,6 +366,7 @@ impl Running {
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
             cpu_remote,
+            circuit: None,
             notices: self.notices.clone(),
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Feed {
     lanes_full: AtomicBool,
     stopped: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
-    /// The lanes that carry pieces.
+    /// The lanes that carry pieces: none yet, where a circuit is to be had first.
     lanes: Mutex<Range<usize>>,
     /// Where the data is read from; a server's is given its pieces.
     input: Option<File>,
@@ -100,6 +100,29 @@ impl Feed {
     /// `drain` gives it its pieces, and is told what becomes of them.
     pub fn follow(&self, drain: &Arc<Drain>) {
         let _ = self.upstream.set(Arc::downgrade(drain));
+        self.enter(Stage::Input);
+    }
+
+    /// Nothing is dealt before [`Self::deal_to`].
+    pub fn hold(&self) {
+        *lock(&self.lanes) = 0..0;
+    }
+
+    /// Deals to these lanes only.
+    ///
+    /// # Panics
+    /// If there is none, or one of them does not exist: pieces dealt there would be lost.
+    pub fn deal_to(&self, lanes: Range<u16>) {
+        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
+        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
+        *lock(&self.lanes) = lanes;
+        self.go_on();
+    }
+
+    /// Whether the input is at its end, and the lanes have sent all of it.
+    pub fn is_sent(&self) -> bool {
+        let state = lock(&self.state);
+        state.ended && state.waiting.is_empty() && self.backlog() == 0
     }
 
     /// Takes the next piece.
@@ -127,13 +150,21 @@ impl Feed {
         if state.ended && state.waiting.is_empty() {
             state.source.finish();
         }
+        if self.input.is_none() {
+            self.enter(match state.waiting.is_empty() {
+                true => Stage::Input,
+                false if self.lanes_full.load(Ordering::Relaxed) => Stage::Reading,
+                false => Stage::Credit,
+            });
+        }
         self.wake_messages();
     }
 
     fn may_deal(&self, state: &State) -> bool {
         let full = self.backlog() >= LANES_FULL * self.mailboxes.len() as u64;
         self.lanes_full.store(full, Ordering::Relaxed);
-        !full && state.source.may_send(self.credit.load(Ordering::Relaxed))
+        let held = lock(&self.lanes).is_empty();
+        !full && !held && state.source.may_send(self.credit.load(Ordering::Relaxed))
     }
 
     fn send(&self, piece: Piece, bytes: Arc<Buffer>) {
@@ -197,7 +228,7 @@ impl Feed {
             let may = state.waiting.is_empty() && self.may_deal(&state);
             let buffer = if may { self.pool.try_take() } else { None };
             let stage = match &buffer {
-                _ if !state.source.is_accepted() => Stage::Answer,
+                _ if !state.source.is_accepted() || lock(&self.lanes).is_empty() => Stage::Answer,
                 Some(_) => Stage::Input,
                 None if may => Stage::Memory,
                 None if self.lanes_full.load(Ordering::Relaxed) => Stage::Reading,

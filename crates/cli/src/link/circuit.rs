@@ -1,4 +1,4 @@
-//! `longhaul cp --circuit`: the client of the booking service, as a copy needs it.
+//! `--circuit`: the client of the booking service, as a copy or a pipe needs it.
 
 mod clock;
 mod history;
@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use longhaul_circuits::api::{BookRequest, Booking, FileWant};
+use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant};
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_rate_control::{TimeRange, Vector};
 use longhaul_transfer::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWish, Circuits, CopyOptions, Location,
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
 use longhaul_units::{Duration, Rate};
 
@@ -19,12 +19,27 @@ use self::clock::ServiceClock;
 use self::history::{Experience, History};
 use crate::args::CircuitArgs;
 use crate::circuits::ask;
+use crate::circuits::when::When;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::token;
 
-/// The circuit of a copy, and the host whose experience it is.
-pub(super) struct Wanted {
+/// What is to be sent over a circuit, as far as it is known before.
+pub(crate) struct Errand<'a> {
+    /// The server.
+    pub host: &'a str,
+    /// For people.
+    pub label: String,
+    /// Most that this host may send.
+    pub rate: Option<Rate>,
+    /// When a file must be there, or a circuit that is wanted for a time have started.
+    pub by: Option<When>,
+    /// Extra capacity, in percent.
+    pub margin: Option<f64>,
+}
+
+/// The circuit, and the host whose experience it is.
+pub(crate) struct Wanted {
     pub options: CircuitOptions,
     host: String,
 }
@@ -32,20 +47,14 @@ pub(super) struct Wanted {
 /// What `args` ask for.
 ///
 /// # Errors
-/// They do not fit each other or the copy, or there is no token.
-pub(super) fn wanted(
+/// They do not fit each other, or there is no token.
+pub(crate) fn wanted(
     args: &CircuitArgs,
-    options: &CopyOptions,
+    errand: &Errand<'_>,
     token_file: Option<&Path>,
 ) -> Result<Option<Wanted>, Failure> {
     let Some(url) = &args.circuit else { return Ok(None) };
-    let Location::Remote { host, .. } = &options.destination else {
-        return Err(Failure::usage(
-            "--circuit: the side with the files books the circuit; run this at the server, as a \
-             copy to here",
-        ));
-    };
-    if args.margin.is_some_and(|margin| !(0.0..=100.0).contains(&margin)) {
+    if errand.margin.is_some_and(|margin| !(0.0..=100.0).contains(&margin)) {
         return Err(Failure::usage("--margin takes 0 to 100 percent"));
     }
     let (base, ends) = service(url)?;
@@ -53,18 +62,18 @@ pub(super) fn wanted(
     let token = token::read(&file)?.swap_remove(0).to_string();
     let client =
         Client::new(&base, &token).map_err(|error| Failure::usage(format!("--circuit {error}")))?;
-    let known = History::read().of(host);
+    let known = History::read().of(errand.host);
     let now = Timestamp::now();
     let booker = Booker {
         client,
         ends,
-        rate: options.rate.or(known.max_rate_bps.map(Rate::from_bps)),
-        deadline: args.deadline.map(|by| by.from(now)),
-        margin_ppm: match args.margin {
+        rate: errand.rate.or(known.max_rate_bps.map(Rate::from_bps)),
+        by: errand.by.map(|by| by.from(now)),
+        margin_ppm: match errand.margin {
             Some(percent) => (percent * 1e4).round() as u32,
             None => known.margin_ppm(),
         },
-        label: format!("cp to {host}"),
+        label: errand.label.clone(),
         clock: Mutex::default(),
     };
     let options = CircuitOptions {
@@ -73,7 +82,7 @@ pub(super) fn wanted(
         local: args.circuit_from,
         or_ip: args.circuit_or_ip,
     };
-    Ok(Some(Wanted { options, host: host.clone() }))
+    Ok(Some(Wanted { options, host: errand.host.to_owned() }))
 }
 
 impl Wanted {
@@ -107,7 +116,7 @@ fn service(url: &str) -> Result<(String, Option<(String, String)>), Failure> {
     }
 }
 
-/// Books for one copy.
+/// Books for one copy or pipe.
 #[derive(Debug)]
 struct Booker {
     client: Client,
@@ -115,7 +124,8 @@ struct Booker {
     ends: Option<(String, String)>,
     /// Most that the hosts can use, where that is known.
     rate: Option<Rate>,
-    deadline: Option<Timestamp>,
+    /// When a file must be there, or a circuit have started.
+    by: Option<Timestamp>,
     margin_ppm: u32,
     label: String,
     clock: Mutex<ServiceClock>,
@@ -163,19 +173,33 @@ impl Circuits for Booker {
     fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String> {
         let (from, to, fastest) = self.ends()?;
         let rate = self.rate.unwrap_or(fastest);
-        // The circuit idles for a round trip at its beginning.
-        let idle = rate.bytes_in(wish.rtt).min(wish.bytes);
-        let file = FileWant {
-            bytes: wish.bytes.saturating_add(idle),
-            max_rate_bps: rate.as_bps(),
-            deadline: self.deadline,
-            margin_ppm: self.margin_ppm,
-            ..FileWant::default()
-        };
+        let (mut file, mut hold) = (None, None);
+        match wish.want {
+            CircuitWant::Bytes(bytes) => {
+                // The circuit idles for a round trip at its beginning.
+                let idle = rate.bytes_in(wish.rtt).min(bytes);
+                file = Some(FileWant {
+                    bytes: bytes.saturating_add(idle),
+                    max_rate_bps: rate.as_bps(),
+                    deadline: self.by,
+                    margin_ppm: self.margin_ppm,
+                    ..FileWant::default()
+                });
+            }
+            CircuitWant::Time { time, min_rate, max_rate } => {
+                hold = Some(HoldWant {
+                    duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                    min_rate_bps: min_rate.as_bps(),
+                    max_rate_bps: max_rate.as_bps(),
+                    latest_start: self.by,
+                });
+            }
+        }
         let request = BookRequest {
             from: Some(from),
             to: Some(to),
-            file: Some(file),
+            file,
+            hold,
             label: self.label.clone(),
             destination: Some(wish.remote),
             ..BookRequest::default()
