@@ -31,6 +31,18 @@ pub(crate) fn run(args: &CircuitsArgs, output: &Output) -> Result<(), Failure> {
         CircuitsCommand::Commit(args) => {
             ask::change(&args.at, output, |client| client.commit(args.id))
         }
+        CircuitsCommand::Modify(args) => {
+            let change = ask::modification(args);
+            ask::change(&args.at, output, |client| client.modify(args.id, &change))
+        }
+        CircuitsCommand::Extend(args) => {
+            let more = ask::extension(args);
+            // Whatever happens on the way, it is extended once.
+            let key = ask::key()?;
+            ask::change(&args.at, output, |client| {
+                ask::again(|| client.extend(args.id, &more, Some(&key)))
+            })
+        }
         CircuitsCommand::Release(args) => {
             ask::change(&args.at, output, |client| client.release(args.id))
         }

@@ -68,7 +68,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn plan_request_list_show_cancel_and_audit() {
+fn plan_request_list_show_change_cancel_and_audit() {
     let service = Service::start();
     let nightly = "a b --bytes 5GB --max-rate 10Gbps --at 02:30 --by 06:00 --zone Europe/Zurich";
     let nights = service.json(&format!("plan {nightly} --count 3"));
@@ -92,6 +92,13 @@ fn plan_request_list_show_cancel_and_audit() {
     let held = service.json("request a b --time 5min --max-rate 1Gbps --start +2h --hold-for 60s");
     assert_eq!(held["bookings"][0]["state"], "held");
     assert_eq!(service.json("commit 1")["bookings"][0]["state"], "scheduled");
+    let faster = service.json("modify 1 --time 10min --max-rate 2Gbps");
+    let faster = &faster["bookings"][0];
+    assert_eq!(faster["ranges"][0]["rate_bps"].as_u64(), Some(2_000_000_000));
+    let longer = service.json("extend 1 --time 5min");
+    assert!(longer["bookings"][0]["finish"].as_str() > faster["finish"].as_str(), "{longer}");
+    assert_eq!(service.run("modify 1 --bytes 5GB").0, 1, "it is no file");
+    assert_eq!(service.run("extend 1").0, 2);
     assert_eq!(service.json("release 1")["bookings"][0]["state"], "released");
     assert_eq!(service.json("cancel 0")["bookings"][0]["state"], "cancelled");
     let (status, out, error) = service.run("cancel 0 --json");
@@ -101,6 +108,14 @@ fn plan_request_list_show_cancel_and_audit() {
     assert_eq!(json["problem"]["type"], "urn:longhaul:circuits:ended");
     assert_eq!(service.run("list").1.trim(), "no bookings");
     assert_eq!(service.json("list --all")["bookings"].as_array().unwrap().len(), 2);
+
+    let nights = service.json(&format!("plan {nightly} --count 3"));
+    let quote = nights["quote"]["id"].as_str().unwrap();
+    let made = service.json(&format!("request --quote {quote}"));
+    for (booking, night) in made["bookings"].as_array().unwrap().iter().zip(0..) {
+        assert_eq!(booking["ranges"], nights["occurrences"][night]["plan"]["ranges"]);
+    }
+    assert_eq!(service.json("cancel 2 --series")["bookings"].as_array().unwrap().len(), 3);
 
     let refused = service.run("request a b --bytes 10TB --max-rate 8Gbps --deadline +60s");
     assert_eq!(refused.0, 1);
@@ -118,7 +133,7 @@ fn plan_request_list_show_cancel_and_audit() {
     std::fs::copy(wal(&store), wal(&copy)).unwrap();
     let (status, out, error) = audit(&copy);
     assert_eq!((status, error.as_str()), (0, ""));
-    assert!(out.contains("2 bookings, 2 refusals"), "{out}");
+    assert!(out.contains("5 bookings, 2 refusals"), "{out}");
 }
 
 fn audit(store: &Path) -> (i32, String, String) {

@@ -35,6 +35,10 @@ pub enum CircuitsCommand {
     Show(ShowArgs),
     /// Keep a booking that was held with --hold-for
     Commit(OneArgs),
+    /// Change what a booking is for; what is not named stays
+    Modify(ModifyArgs),
+    /// Add bytes to a file, or time to a circuit
+    Extend(ExtendArgs),
     /// End a booking whose work is done, so that others can use the rest
     Release(OneArgs),
     /// Cancel a booking or a series
@@ -206,6 +210,57 @@ pub struct OneArgs {
     pub at: Where,
     /// The booking
     pub id: u64,
+}
+
+/// `longhaul circuits modify`.
+///
+/// What has passed of a booking stays, and the rest is planned anew; if there is no room, nothing
+/// changes.
+#[derive(Args, Debug)]
+#[group(id = "changes", required = true, multiple = true)]
+#[group(args = ["bytes", "time", "max_rate", "min_rate", "start", "deadline"])]
+pub struct ModifyArgs {
+    /// Where.
+    #[command(flatten)]
+    pub at: Where,
+    /// The booking
+    pub id: u64,
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", conflicts_with = "time")]
+    pub bytes: Option<Bytes>,
+    /// How long the circuit is wanted, like 90s or 2h
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time)]
+    pub time: Option<Duration>,
+    /// Most that the two hosts can use
+    #[arg(long, value_name = "RATE")]
+    pub max_rate: Option<Rate>,
+    /// Least that is of use, of a circuit for a time
+    #[arg(long, value_name = "RATE")]
+    pub min_rate: Option<Rate>,
+    /// When it may start, if it has not begun
+    #[arg(long, value_name = "WHEN")]
+    pub start: Option<When>,
+    /// When the file must be there
+    #[arg(long, value_name = "WHEN")]
+    pub deadline: Option<When>,
+}
+
+/// `longhaul circuits extend`.
+#[derive(Args, Debug)]
+#[group(id = "more", required = true, multiple = false)]
+#[group(args = ["bytes", "time"])]
+pub struct ExtendArgs {
+    /// Where.
+    #[command(flatten)]
+    pub at: Where,
+    /// The booking
+    pub id: u64,
+    /// Bytes more of a file
+    #[arg(long, value_name = "SIZE")]
+    pub bytes: Option<Bytes>,
+    /// Time more of a circuit, like 90s or 2h
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time)]
+    pub time: Option<Duration>,
 }
 
 /// `longhaul circuits cancel`.

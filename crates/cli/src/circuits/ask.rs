@@ -1,12 +1,16 @@
 //! `longhaul circuits plan`, `request` and what changes a booking.
 
+use std::time::Duration;
+
 use longhaul_circuits::api::{
-    BookRequest, Bookings, FileWant, HoldWant, Placing, Preview, Recurring,
+    BookRequest, Bookings, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
+    Recurring,
 };
 use longhaul_circuits::client::{Client, ClientError};
+use longhaul_units::{Bytes, Rate};
 use serde_json::Value;
 
-use super::args::{PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
+use super::args::{ExtendArgs, ModifyArgs, PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
 use super::{gantt, show, value};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -27,7 +31,7 @@ pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure
     let key = match &args.key {
         Some(key) => key.clone(),
         // Whatever happens on the way, this command books once.
-        None => token::generate()?.key().id().to_string(),
+        None => key()?,
     };
     let made = match &args.quote {
         Some(quote) => again(|| client.take(quote, Some(&key))),
@@ -65,12 +69,39 @@ pub(super) fn change(
     Ok(())
 }
 
+/// What `longhaul circuits modify` changes.
+pub(super) fn modification(args: &ModifyArgs) -> ModifyRequest {
+    let now = jiff::Timestamp::now();
+    ModifyRequest {
+        bytes: args.bytes.map(Bytes::get),
+        duration_ms: args.time.map(milliseconds),
+        min_rate_bps: args.min_rate.map(Rate::as_bps),
+        max_rate_bps: args.max_rate.map(Rate::as_bps),
+        start: args.start.map(|start| start.from(now)),
+        deadline: args.deadline.map(|by| by.from(now)),
+    }
+}
+
+/// What `longhaul circuits extend` adds.
+pub(super) fn extension(args: &ExtendArgs) -> ExtendRequest {
+    ExtendRequest { bytes: args.bytes.map(Bytes::get), duration_ms: args.time.map(milliseconds) }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A client with the first token of the file.
 pub(super) fn client(at: &Where) -> Result<Client, Failure> {
     let file = token::file_or_default(at.token_file.as_deref())?;
     let tokens = token::read(&file)?;
     let token = tokens.first().map(ToString::to_string).unwrap_or_default();
     Client::new(&at.url, &token).map_err(|error| Failure::usage(format!("--url {error}")))
+}
+
+/// An idempotency key that nobody has used.
+pub(super) fn key() -> Result<String, Failure> {
+    Ok(token::generate()?.key().id().to_string())
 }
 
 /// What a client's error means for the command.
@@ -136,7 +167,7 @@ fn want(args: &WantArgs) -> Result<BookRequest, Failure> {
         }
         (None, Some(time)) => {
             request.hold = Some(HoldWant {
-                duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+                duration_ms: milliseconds(time),
                 min_rate_bps: args.min_rate.map_or(max_rate_bps, |rate| rate.as_bps()),
                 max_rate_bps,
                 latest_start: args.latest_start.map(|latest| latest.from(now)),
@@ -233,6 +264,31 @@ mod tests {
     }
 
     #[test]
+    fn words_that_change_a_booking() {
+        let parsed =
+            |words: &str| Cli::try_parse_from(format!("longhaul circuits {words}").split(' '));
+        let command = |words: &str| match parsed(words).unwrap().command {
+            Command::Circuits(args) => args.command,
+            _ => panic!("{words}"),
+        };
+        let CircuitsCommand::Modify(args) = command("modify 7 --time 2h --max-rate 1Gbps") else {
+            panic!("another command")
+        };
+        let change = modification(&args);
+        assert_eq!((args.id, change.duration_ms), (7, Some(7_200_000)));
+        assert_eq!((change.max_rate_bps, change.bytes), (Some(1_000_000_000), None));
+        let CircuitsCommand::Extend(args) = command("extend 7 --bytes 5GB") else {
+            panic!("another command")
+        };
+        assert_eq!(extension(&args).bytes, Some(5_000_000_000));
+        for words in
+            ["modify 7", "extend 7", "extend 7 --bytes 5GB --time 1h", "extend --bytes 5GB"]
+        {
+            assert!(parsed(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
     fn words_that_make_no_sense() {
         for (words, expected) in [
             ("--bytes 5GB --max-rate 1Gbps", "FROM and TO"),
@@ -243,6 +299,11 @@ mod tests {
             ("a b --bytes -5 --max-rate 1Gbps", "unexpected argument"),
             ("a b --bytes 5GB --max-rate 1Gbps --start yesterday", "expected a time"),
             ("a b --bytes 5GB --max-rate 1Gbps --margin 200", "percent"),
+            ("a b --bytes 5GB --max-rate 1Gbps --margin NaN", "percent"),
+            ("a b --bytes 5GB --max-rate NaN", "--max-rate"),
+            ("a b --bytes NaN --max-rate 1Gbps", "--bytes"),
+            ("a b --bytes 5GB --max-rate 1e30Gbps", "--max-rate"),
+            ("a b --bytes 99999999999EB --max-rate 1Gbps", "--bytes"),
         ] {
             let error = plan_of(words).unwrap_err();
             assert!(error.contains(expected), "{words}: {error}");

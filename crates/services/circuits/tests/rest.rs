@@ -352,7 +352,14 @@ fn bad_input_is_told_and_changes_nothing() {
         assert!(problem.detail.contains(expected), "{body} gave {text}");
         assert_eq!(problem.status, status);
     }
-    for text in ["{", "{\"from\":", "\u{1F600}", "{\"file\":{}}", "[[[[[[[[[[[["] {
+    for text in [
+        "{",
+        "{\"from\":",
+        "\u{1F600}",
+        "{\"file\":{\"bytes\":NaN}}",
+        "{\"file\":{}}",
+        "[[[[[[[[[[[[",
+    ] {
         let (status, _, text) = send(&site, "POST", "/v1/bookings", ASTRO, text);
         assert_eq!((status, text.contains("malformed")), (400, true), "{text}");
     }
