@@ -11,9 +11,6 @@ pub(super) const JOIN: usize = BLOCK / 2;
 /// Ticks in a cache line.
 const LINE: usize = 8;
 
-/// Capacities that are compared at once.
-const LANES: usize = 16;
-
 /// Consecutive breakpoints, as many as the block's entry says: at `starts[i]` the free capacity
 /// becomes `free[i]` plus the lazy addend of the entry.
 #[derive(Clone)]
@@ -98,27 +95,22 @@ impl Entry {
         (low, high)
     }
 
-    /// How many segments from `from` on begin before `tick`. Goes from left to right, because mostly
-    /// they are few.
-    pub(super) fn count_before(&self, tick: u64, from: usize) -> usize {
-        let starts = &self.starts()[from..];
-        let lines = starts.chunks_exact(LINE).take_while(|line| line[LINE - 1] < tick).count();
-        let line = lines * LINE;
-        line + starts[line..].iter().take_while(|start| **start < tick).count()
-    }
-
-    /// The first of some segments with less than `rate` free, or their end.
-    pub(super) fn first_below(&self, rate: u32, range: Range<usize>) -> usize {
-        if self.min >= rate {
-            return range.end;
+    /// The first segment from `from` on that has less than `rate` free or begins at or after
+    /// `limit`; the block reaches to `end`.
+    pub(super) fn first_beyond(&self, from: usize, rate: u32, limit: u64, end: u64) -> usize {
+        let roomy = self.min >= rate;
+        if roomy && end <= limit {
+            return self.len();
         }
-        let free = &self.raw()[range.clone()];
-        let below = |free: &u32| free.wrapping_add(self.add) < rate;
+        let (starts, free) = (&self.starts()[from..], &self.raw()[from..]);
+        let below = |free: &u32| !roomy && free.wrapping_add(self.add) < rate;
         // Without a way out of the inner loop several are compared at once.
         let any = |free: &[u32]| free.iter().fold(false, |any, free| any | below(free));
-        let clear = free.chunks_exact(LANES).take_while(|free| !any(free)).count() * LANES;
-        let found = free[clear..].iter().position(below);
-        range.start + found.map_or(free.len(), |found| clear + found)
+        let lines = starts.chunks_exact(LINE).zip(free.chunks_exact(LINE));
+        let passed = lines.take_while(|(starts, free)| starts[LINE - 1] < limit && !any(free));
+        let passed = passed.count() * LINE;
+        let rest = starts[passed..].iter().zip(&free[passed..]);
+        from + passed + rest.take_while(|(start, free)| **start < limit && !below(free)).count()
     }
 
     /// Puts breakpoints in the place of some; there must be room. The area is left to the caller.

@@ -176,11 +176,8 @@ impl Walk for ProfileWalk<'_> {
         }
         let mut from = self.at + 1;
         for (index, entry) in self.entries.iter().enumerate().skip(self.entry) {
-            let within = match super::entry_end(self.entries, index) <= limit {
-                true => entry.len(),
-                false => from + entry.count_before(limit, from),
-            };
-            let below = entry.first_below(rate, from..within);
+            let end = super::entry_end(self.entries, index);
+            let below = entry.first_beyond(from, rate, limit, end);
             if below < entry.len() {
                 self.enter(index, below);
                 return true;
