@@ -1,7 +1,7 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 
-/// Breakpoints a block can hold. Blocks of 64 to 512 measure alike; this one keeps a copied block
+/// Breakpoints a block can hold. Blocks of 64 and 96 measure slower; this one keeps a copied block
 /// at 1.5 KiB. Tests use tiny blocks so that short traces split and join them.
 pub(super) const BLOCK: usize = if cfg!(test) { 8 } else { 128 };
 
