@@ -63,6 +63,7 @@ fn bytes_come_out_as_they_went_in() {
         for (step, words) in [
             &["--carrier", "udp"][..],
             &["--carrier", "udp", "--protect", "clear", "--lanes", "3"],
+            &["--carrier", "udp", "--profile", "rbudp", "--rate", "200Mbps"],
             &["--carrier", "tcp"],
             &["--carrier", "tcp", "--protect", "clear", "--lanes", "2"],
         ]
