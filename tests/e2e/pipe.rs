@@ -311,6 +311,17 @@ fn a_name_in_use_is_refused_and_free_again_afterwards() {
 }
 
 #[test]
+fn the_next_pipe_has_its_name_at_once() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        for round in 0..5u8 {
+            fs::write(test.here("f"), [round; 99]).unwrap();
+            through(test, at, &[], round % 2 == 0);
+        }
+    });
+}
+
+#[test]
 fn who_may_not_is_told() {
     limited(|test| {
         fs::write(test.path("wrong"), token(2).to_string()).unwrap();

@@ -15,7 +15,7 @@ use crate::side::SourceSide;
 /// The pipes of a server.
 #[derive(Default)]
 pub(crate) struct Pipes {
-    rooms: Mutex<BTreeMap<Vec<u8>, Room>>,
+    rooms: Mutex<BTreeMap<Vec<u8>, Arc<Mutex<Room>>>>,
 }
 
 /// A pipe.
@@ -34,6 +34,15 @@ pub(crate) struct Seat {
     pipes: Arc<Pipes>,
     name: Vec<u8>,
     role: PipeRole,
+    room: Arc<Mutex<Room>>,
+}
+
+impl Room {
+    /// Whether its name is free for another pipe: all came through, or nothing will.
+    fn is_over(&self) -> bool {
+        let done = self.receiver.as_ref().is_some_and(|(feed, _)| feed.done().is_some());
+        done || self.broken.is_some()
+    }
 }
 
 impl Pipes {
@@ -48,12 +57,17 @@ impl Pipes {
     ) -> Result<(Seat, Side), Refused> {
         let PipeRequest { role, name } = request;
         let mut rooms = lock(&self.rooms);
-        let room = rooms.entry(name.clone()).or_default();
+        let place = rooms.entry(name.clone()).or_default();
+        if lock(place).is_over() {
+            *place = Arc::default();
+        }
+        let place = place.clone();
+        let mut room = lock(&place);
         let taken = match role {
             PipeRole::Send => room.sender.is_some(),
             PipeRole::Receive => room.receiver.is_some(),
         };
-        if taken || room.broken.is_some() {
+        if taken {
             let (name, end) = (shown(name), end(*role));
             let reason =
                 format!("the pipe {name} has a {end} already; choose another name, or wait");
@@ -75,7 +89,9 @@ impl Pipes {
             feed.follow(drain);
             drain.connect(feed);
         }
-        Ok((Seat { pipes: self.clone(), name: name.clone(), role: *role }, side))
+        drop(room);
+        let seat = Seat { pipes: self.clone(), name: name.clone(), role: *role, room: place };
+        Ok((seat, side))
     }
 }
 
@@ -91,13 +107,14 @@ impl Seat {
 
     /// Why this end cannot go on: the other is gone.
     pub fn broken(&self) -> Option<String> {
-        lock(&self.pipes.rooms).get(&self.name)?.broken.clone()
+        lock(&self.room).broken.clone()
     }
 
     /// The client is gone, for `reason` if that is not how a pipe should end.
     pub fn leave(&self, reason: Option<&str>) {
         let mut rooms = lock(&self.pipes.rooms);
-        let Some(room) = rooms.get_mut(&self.name) else { return };
+        let mut guard = lock(&self.room);
+        let room = &mut *guard;
         let (bytes, complete) = match (self.role, &mut room.sender, &mut room.receiver) {
             (PipeRole::Send, Some((drain, here)), _) => {
                 *here = false;
@@ -115,7 +132,10 @@ impl Seat {
         }
         let here = |end: Option<bool>| end.unwrap_or(false);
         let sender = here(room.sender.as_ref().map(|(_, here)| *here));
-        if !sender && !here(room.receiver.as_ref().map(|(_, here)| *here)) {
+        let empty = !sender && !here(room.receiver.as_ref().map(|(_, here)| *here));
+        // The name may be another pipe's by now.
+        let same = rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room));
+        if empty && same {
             rooms.remove(&self.name);
         }
     }
