@@ -45,7 +45,12 @@ impl Pages {
 
     /// Takes every page now, so that the data path meets no page fault.
     pub fn touch(&mut self) {
-        for byte in self.iter_mut().step_by(PAGE) {
+        self.touch_first(self.len);
+    }
+
+    /// As [`Self::touch`], for the first `most` bytes.
+    pub fn touch_first(&mut self, most: usize) {
+        for byte in self.iter_mut().take(most).step_by(PAGE) {
             // Stored back unchanged; the black box keeps the compiler from leaving it out.
             *byte = std::hint::black_box(*byte);
         }

@@ -35,17 +35,29 @@ impl Arrivals {
     /// delivered.
     pub(super) fn found(&mut self, now: Instant, due: Option<Instant>, bytes: u64) -> Instant {
         let late = due.filter(|due| now.since(*due) > LATE);
-        self.unseen = self.unseen.or(late);
+        if let (None, Some(since)) = (self.unseen, late) {
+            self.unseen = late;
+            self.count_until(since);
+        }
         let at = match self.unseen {
             None => self.count(now, bytes),
             Some(since) => {
-                let even = self.last + self.rate.time_for(bytes);
+                let even = self.last.max(since) + self.rate.time_for(bytes);
                 self.counted = (now, 0);
-                even.max(since).min(now)
+                even.min(now)
             }
         };
         self.last = at.max(self.last);
         self.last
+    }
+
+    /// What was a pause before nobody looked may have been one since.
+    fn count_until(&mut self, since: Instant) {
+        let (from, bytes) = self.counted;
+        let elapsed = since.since(from);
+        if elapsed >= WINDOW * 2 {
+            self.rate = Rate::from_bytes_over(bytes, elapsed);
+        }
     }
 
     fn count(&mut self, now: Instant, bytes: u64) -> Instant {
@@ -109,16 +121,20 @@ mod tests {
     #[test]
     fn nothing_comes_before_nobody_looked_or_after_it_is_found() {
         let mut arrivals = steady();
-        assert_eq!(arrivals.found(at(60_000), Some(at(55_000)), 1500), at(55_000));
-        for _ in 0..200 {
-            let found = arrivals.found(at(60_000), Some(at(55_000)), 1500);
-            assert!(found > at(55_000) && found <= at(60_000));
+        let (since, now) = (at(12_000), at(15_000));
+        for _ in 0..100 {
+            let found = arrivals.found(now, Some(since), 1500);
+            assert!(found > since && found <= now);
         }
-        assert_eq!(
-            arrivals.found(at(60_000), Some(at(55_000)), 1500),
-            at(60_000),
-            "more than before"
-        );
+        assert_eq!(arrivals.found(now, Some(since), 1500), now, "more than before");
+    }
+
+    #[test]
+    fn a_pause_before_nobody_looked_may_have_gone_on() {
+        let mut arrivals = steady();
+        // Nothing came for 190 ms; a delivery was due then, and the turn came 50 ms later.
+        let found = arrivals.found(at(203_000), Some(at(200_000)), 1500);
+        assert_eq!(found, at(203_000));
     }
 
     #[test]

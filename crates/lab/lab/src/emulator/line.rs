@@ -27,6 +27,8 @@ pub(super) struct Line {
     stats: DirectionStats,
     lateness: Lateness,
     arrivals: Arrivals,
+    /// Of the path, without queue and transmission.
+    delay: Duration,
 }
 
 /// Segments of one packet that arrive together.
@@ -73,6 +75,7 @@ impl Line {
             stats: DirectionStats::default(),
             lateness: Lateness::default(),
             arrivals: Arrivals::new(start),
+            delay: config.path.delay,
         })
     }
 
@@ -89,7 +92,8 @@ impl Line {
             return Ok(false);
         };
         let due = self.next_timeout();
-        let arrived = self.arrivals.found(clock::now(), due, len as u64);
+        let now = clock::now();
+        let arrived = self.arrivals.found(now, due, len as u64);
         let packet = self.store.fresh(len);
         if stays_on_link(packet) {
             self.stats.kept_on_link += 1;
@@ -108,12 +112,14 @@ impl Line {
                 self.stats.refused += 1;
             }
         }
-        self.decide(arrived, shape, len);
+        // It may have come later than it seems, and no path is shorter than it is.
+        self.decide(arrived, now + self.delay, shape, len);
         Ok(true)
     }
 
-    /// Asks the path about each segment, and plans a flight for each run of segments that fare alike.
-    fn decide(&mut self, now: Instant, shape: Shape, len: usize) {
+    /// Asks the path about each segment, and plans a flight for each run of segments that fare alike;
+    /// none before `earliest`.
+    fn decide(&mut self, now: Instant, earliest: Instant, shape: Shape, len: usize) {
         let train = Train {
             count: shape.segments.into(),
             segment_len: shape.segment_len(),
@@ -166,7 +172,7 @@ impl Line {
         }
         let slot = self.store.keep(len, shape, planned.len() as u32);
         for Planned { at, part, flip, stray } in planned.drain(..) {
-            self.flights.push(at, Flight { slot, part, flip }, stray);
+            self.flights.push(at.max(earliest), Flight { slot, part, flip }, stray);
         }
     }
 

@@ -8,7 +8,8 @@ use crate::packet::Shape;
 /// Memory for packets under way: each is read to its place and written from there.
 ///
 /// Chunks are filled one after another and used again when all in them has left, the latest first:
-/// a path with little under way stays in the processor's cache, and memory grows only with need.
+/// a path with little under way stays in the processor's cache, and memory beyond [`TAKEN`] grows
+/// only with need.
 #[derive(Debug)]
 pub(super) struct Store {
     memory: Pages,
@@ -34,11 +35,13 @@ pub(super) struct Slot {
 }
 
 impl Store {
-    /// Room for about `bytes`; memory is taken when it is first needed.
+    /// Room for about `bytes`.
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         let chunks_max = bytes.div_ceil(CHUNK).max(CHUNKS_MIN);
+        let mut memory = Pages::new(chunks_max * CHUNK)?;
+        memory.touch_first(TAKEN);
         Ok(Self {
-            memory: Pages::new(chunks_max * CHUNK)?,
+            memory,
             live: vec![0],
             free: Vec::new(),
             chunks_max,
@@ -109,6 +112,9 @@ impl Store {
     }
 }
 
+/// Bytes taken from the system beforehand. When packets come fast for the first time, getting pages
+/// for them made the emulator late by tens of milliseconds.
+const TAKEN: usize = 128 << 20;
 /// A huge page.
 const CHUNK: usize = 2 << 20;
 /// One to fill while others empty.
