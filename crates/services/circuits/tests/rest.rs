@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#[path = "support/postgres.rs"]
+mod postgres;
 #[path = "support/site.rs"]
 mod site;
 
@@ -22,8 +24,62 @@ use site::{ASTRO, BIO, OPERATOR, Site, VIEWER};
 const GBPS: u64 = 1_000_000_000;
 const GB: u64 = 1_000_000_000;
 
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
+/// The store of a test, of either kind.
+struct Kept {
+    place: String,
+    _folder: Option<tempfile::TempDir>,
+    _server: Option<postgres::Server>,
+}
+
+impl Kept {
+    fn in_file() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("book.db").display().to_string();
+        Self { place, _folder: Some(folder), _server: None }
+    }
+
+    fn in_postgres() -> Result<Self, String> {
+        let server = postgres::Server::start()?;
+        Ok(Self { place: server.url(), _folder: None, _server: Some(server) })
+    }
+
+    fn open(&self) -> Site {
+        Site::start(site::config(&self.place))
+    }
+}
+
+/// Each test, with each store.
+macro_rules! on_every_store {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(#[test]
+            fn $test() {
+                super::$test(&super::Kept::in_file());
+            })*
+        }
+        mod with_postgres {
+            $(#[test]
+            fn $test() {
+                match super::Kept::in_postgres() {
+                    Ok(store) => super::$test(&store),
+                    Err(reason) => println!("skipped: {reason}"),
+                }
+            })*
+        }
+    };
+}
+
+on_every_store! {
+    a_booking_is_made_changed_extended_and_released,
+    a_plan_is_explained_quoted_and_taken,
+    a_refusal_explains_itself_and_its_proposals_are_accepted,
+    held_bookings_are_committed_or_lapse,
+    a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one,
+    bad_input_is_told_and_changes_nothing,
+    tokens_roles_and_quotas,
+    a_key_books_once_even_over_a_restart,
+    least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates,
+    the_description_is_openapi_3_1_and_metrics_are_counted,
 }
 
 fn file(bytes: u64, max_rate_bps: u64) -> BookRequest {
@@ -73,10 +129,8 @@ fn send(site: &Site, method: &str, path: &str, token: u8, body: &str) -> (u16, S
     )
 }
 
-#[test]
-fn a_booking_is_made_changed_extended_and_released() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn a_booking_is_made_changed_extended_and_released(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let mut request = file(10 * GB, 8 * GBPS);
     request.start = Some(after(100));
@@ -111,10 +165,8 @@ fn a_booking_is_made_changed_extended_and_released() {
     assert_eq!(problem(client.show(99)).status, 404);
 }
 
-#[test]
-fn a_plan_is_explained_quoted_and_taken() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn a_plan_is_explained_quoted_and_taken(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let mut request = file(100 * GB, 10 * GBPS);
     request.to = Some("c".into());
@@ -138,10 +190,8 @@ fn a_plan_is_explained_quoted_and_taken() {
     assert_eq!(problem(client.take(&quote, None)).kind, "urn:longhaul:circuits:stale-quote");
 }
 
-#[test]
-fn a_refusal_explains_itself_and_its_proposals_are_accepted() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn a_refusal_explains_itself_and_its_proposals_are_accepted(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let hold = |start, min: u64| BookRequest {
         links: Some(vec!["a-b".into()]),
@@ -168,10 +218,8 @@ fn a_refusal_explains_itself_and_its_proposals_are_accepted() {
     assert_eq!(free.free.iter().map(|range| range.rate_bps).min(), Some(0));
 }
 
-#[test]
-fn held_bookings_are_committed_or_lapse() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn held_bookings_are_committed_or_lapse(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let mut request = file(GB, GBPS);
     request.start = Some(after(1000));
@@ -204,10 +252,8 @@ fn held_bookings_are_committed_or_lapse() {
     assert_eq!(problem(client.commit(first.id)).detail, "booking 0 is lapsed already");
 }
 
-#[test]
-fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let nightly = |zone: &str, count| {
         let mut request = file(40 * GB, 10 * GBPS);
@@ -270,11 +316,8 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one() {
     assert!(client.list(false, None).unwrap().bookings.is_empty());
 }
 
-#[test]
-fn bad_input_is_told_and_changes_nothing() {
-    let folder = folder();
-    let path = folder.path().join("book.db");
-    let site = Site::of_file(&path);
+fn bad_input_is_told_and_changes_nothing(store: &Kept) {
+    let site = store.open();
     let good = json!({ "from": "a", "to": "b", "file": { "bytes": GB, "max_rate_bps": GBPS } });
     let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
     assert_eq!(status, 201);
@@ -379,14 +422,11 @@ fn bad_input_is_told_and_changes_nothing() {
     assert_eq!((status, text.contains("booking 1 is cancelled already")), (409, true), "{text}");
     assert_eq!((site.client(OPERATOR).list(true, None).unwrap(), capacity(&site)), before);
     drop(site);
-    checked(&path);
+    checked(store);
 }
 
-#[test]
-fn tokens_roles_and_quotas() {
-    let folder = folder();
-    let path = folder.path().join("book.db");
-    let site = Site::of_file(&path);
+fn tokens_roles_and_quotas(store: &Kept) {
+    let site = store.open();
     let nobody = Client::new(&site.url(), &site::token(99).to_string()).unwrap();
     assert_eq!(problem(nobody.list(false, None)).status, 401);
     let bare = "GET /v1/bookings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -427,17 +467,14 @@ fn tokens_roles_and_quotas() {
     let log: Vec<Value> = serde_json::from_str(&log).unwrap();
     assert_eq!(log.last().unwrap()["outcome"][0]["event"], "cancelled");
     drop(site);
-    checked(&path);
+    checked(store);
 }
 
-#[test]
-fn a_key_books_once_even_over_a_restart() {
-    let folder = folder();
-    let path = folder.path().join("book.db");
-    let site = Site::of_file(&path);
+fn a_key_books_once_even_over_a_restart(store: &Kept) {
+    let site = store.open();
     let made = site.client(ASTRO).book(&file(GB, GBPS), Some("key")).unwrap();
     drop(site);
-    let site = Site::of_file(&path);
+    let site = store.open();
     let again = site.client(ASTRO).book(&file(GB, GBPS), Some("key")).unwrap();
     assert_eq!(made.bookings[0].id, again.bookings[0].id);
     let other = problem(site.client(ASTRO).book(&file(2 * GB, GBPS), Some("key")));
@@ -447,10 +484,8 @@ fn a_key_books_once_even_over_a_restart() {
     assert_eq!(site.client(OPERATOR).list(true, None).unwrap().bookings.len(), 2);
 }
 
-#[test]
-fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates(store: &Kept) {
+    let site = store.open();
     let client = site.client(ASTRO);
     let start = after(1000);
     let mut request = file(10 * GB, 10 * GBPS);
@@ -470,10 +505,8 @@ fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates() {
     assert_eq!(rates, [9 * GBPS, 10 * GBPS]);
 }
 
-#[test]
-fn the_description_is_openapi_3_1_and_metrics_are_counted() {
-    let folder = folder();
-    let site = Site::of_file(&folder.path().join("book.db"));
+fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
+    let site = store.open();
     site.client(ASTRO).book(&file(GB, GBPS), None).unwrap();
     let (_, _, text) = send(&site, "GET", "/openapi.json", ASTRO, "");
     let document: Value = serde_json::from_str(&text).unwrap();
@@ -506,8 +539,8 @@ fn capacity(site: &Site) -> Vec<Value> {
 }
 
 /// The log decides itself again.
-fn checked(path: &std::path::Path) {
-    let location = store::Location::Sqlite { path: path.into(), max_bytes: None };
+fn checked(kept: &Kept) {
+    let location = site::config(&kept.place).store;
     let mut store = store::open(&location, "checker", "").unwrap();
     let records = store::read_all(store.as_mut()).unwrap();
     audit::verify(&records, None).unwrap();
