@@ -1,7 +1,5 @@
 //! `longhaul cp`.
 
-use std::sync::mpsc::channel;
-
 use longhaul_objects::Fsync;
 use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
 
@@ -12,24 +10,14 @@ use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report;
-use crate::signals::{self, Again};
 
 pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let mut options = options(args)?;
     let circuit = circuit(args, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
-    let stop = Stop::default();
-    signals::install(&stop, Some(STOPPING), Again::Exit)
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let progress = Progress::default();
-    let (ended, end) = channel::<()>();
-    let (done, told) = std::thread::scope(|scope| {
-        let display = Display::of_copy(output);
-        let following = scope.spawn(|| display.follow(&progress, end));
-        let done = longhaul_transfer::copy(&options, &progress, &stop);
-        drop(ended);
-        (done, following.join().unwrap_or_default())
-    });
+    let work = |stop: &Stop| longhaul_transfer::copy(&options, &progress, stop);
+    let (done, told) = Display::of_copy(output).attend(&progress, work)?;
     let report = done.map_err(|error| failure(&error, &progress))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.circuit) {
         wanted.remember(circuit, output);
@@ -160,4 +148,3 @@ fn failure(error: &CopyError, progress: &Progress) -> Failure {
 }
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::mpsc::channel;
 
 use longhaul_transfer::{
     Location, PipeCircuit, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
@@ -13,7 +12,6 @@ use longhaul_wire::PipeRole;
 use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
-use crate::cp::STOPPING;
 use crate::failure::Failure;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
@@ -21,7 +19,6 @@ use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report::{self, seconds};
-use crate::signals::{self, Again};
 
 pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     let hold = hold(args)?;
@@ -31,18 +28,9 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
         None => None,
     };
     options.circuit = circuit.as_ref().map(|(options, _)| options.clone());
-    let stop = Stop::default();
-    signals::install(&stop, Some(STOPPING), Again::Exit)
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let progress = Progress::default();
-    let (ended, end) = channel::<()>();
-    let (done, told) = std::thread::scope(|scope| {
-        let display = Display::of_pipe(output);
-        let following = scope.spawn(|| display.follow(&progress, end));
-        let done = longhaul_transfer::pipe(&options, &progress, &stop);
-        drop(ended);
-        (done, following.join().unwrap_or_default())
-    });
+    let work = |stop: &Stop| longhaul_transfer::pipe(&options, &progress, stop);
+    let (done, told) = Display::of_pipe(output).attend(&progress, work)?;
     let report = done.map_err(|error| failure(&error, &progress))?;
     if let (Some((_, wanted)), Some(circuit)) = (&circuit, &report.circuit) {
         wanted.remember(circuit, output);

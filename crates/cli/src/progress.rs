@@ -1,15 +1,17 @@
 //! Progress on a terminal.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_transfer::{Progress, Snapshot};
+use longhaul_transfer::{Progress, Snapshot, Stop};
 use longhaul_units::Bytes;
 use longhaul_wire::Bottleneck;
 
+use crate::failure::Failure;
 use crate::output::Output;
 use crate::report::entries;
+use crate::signals;
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -48,8 +50,29 @@ impl Display {
         Self { bar, output: *output, told: Vec::new(), amounts, figures }
     }
 
+    /// Does `work`, which reports to `progress`, until it ends or a signal stops it. Gives with what it
+    /// gave the notices that were shown.
+    ///
+    /// # Errors
+    /// Signals cannot be waited for; nothing was done.
+    pub(crate) fn attend<T>(
+        self,
+        progress: &Progress,
+        work: impl FnOnce(&Stop) -> T,
+    ) -> Result<(T, Vec<String>), Failure> {
+        let stop = Stop::default();
+        signals::stop_in_order(&stop)?;
+        let (ended, end) = channel::<()>();
+        Ok(std::thread::scope(|scope| {
+            let following = scope.spawn(|| self.follow(progress, end));
+            let done = work(&stop);
+            drop(ended);
+            (done, following.join().unwrap_or_default())
+        }))
+    }
+
     /// Shows `progress` until the other end of `end` is dropped; gives the notices that were shown.
-    pub(crate) fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Vec<String> {
+    fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Vec<String> {
         while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
             self.tell(progress.take_news());
             self.show(&progress.snapshot());

@@ -12,7 +12,7 @@ use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::link;
 use crate::output::{Output, complain};
-use crate::signals::{self, Again};
+use crate::signals;
 use crate::token;
 
 pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
@@ -41,8 +41,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
     };
     let stop = Stop::default();
-    signals::install(&stop, Some(STOPPING), Again::Exit)
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    signals::stop_in_order(&stop)?;
     let started = Instant::now();
     let account = Mutex::new(Account::default());
     let events = |event: ServeEvent| {
@@ -199,7 +198,6 @@ fn explain(error: &ServeError) -> String {
 pub(crate) const LISTENING: &str = "listening on ";
 /// Each may take up to 256 MiB of memory.
 const CONNECTIONS_MAX: usize = 64;
-const STOPPING: &str = "stopping (once more to stop at once)";
 
 #[cfg(test)]
 mod tests {

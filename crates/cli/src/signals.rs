@@ -6,6 +6,7 @@ use longhaul_transfer::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::failure::Failure;
 use crate::output::complain;
 
 /// What a second signal does.
@@ -15,6 +16,15 @@ pub(crate) enum Again {
     Exit,
     /// Nothing: what is being cleaned up takes moments.
     Wait,
+}
+
+/// The first signal makes it stop in order, the next at once.
+///
+/// # Errors
+/// The operating system does not let us.
+pub(crate) fn stop_in_order(stop: &Stop) -> Result<(), Failure> {
+    install(stop, Some("stopping (once more to stop at once)"), Again::Exit)
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
 }
 
 /// Makes SIGINT, SIGTERM and SIGHUP ask `stop`, and says `first` then, if anything.
