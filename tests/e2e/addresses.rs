@@ -52,7 +52,7 @@ fn a_server_for_all_addresses_answers_at_each() {
             let remote = Location::Remote { host: host.into(), port, path };
             let options = copy_options(vec![Location::Local(test.here("tree"))], remote);
             let report = run(test, &options).unwrap();
-            assert_eq!(report.carrier, "udp", "{host}");
+            assert_eq!(report.link.carrier, "udp", "{host}");
             assert_same(&test.here("tree"), &test.there(host));
         }
     });

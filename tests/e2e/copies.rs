@@ -38,7 +38,7 @@ fn a_tree_is_pulled() {
         let report = run(test, &pull(server.address, b"tree", &test.here("copy"))).unwrap();
         assert_same(&test.there("tree"), &test.here("copy"));
         assert!(report.verified);
-        assert_eq!(report.carrier, "udp");
+        assert_eq!(report.link.carrier, "udp");
         assert_eq!(names(&test.path("here")), ["copy"]);
     });
 }
@@ -55,7 +55,7 @@ fn tcp_carries_too() {
             let options = CopyOptions { protect, carrier, lanes: 2, ..options };
             let report = run(test, &options).unwrap();
             assert_same(&test.here("tree"), &test.there(&to));
-            assert_eq!(report.carrier, "tcp");
+            assert_eq!(report.link.carrier, "tcp");
 
             let options = pull(server.address, to.as_bytes(), &test.here(&to));
             run(test, &CopyOptions { protect, carrier, lanes: 3, ..options }).unwrap();

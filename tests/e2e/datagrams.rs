@@ -107,8 +107,8 @@ fn an_outage_shorter_than_patience_is_survived() {
         }
         let report = copying.end().unwrap();
         assert!(report.verified, "{report:?}");
-        assert_eq!(report.carrier, "udp");
-        assert!(report.lost.total() > 0, "{report:?}");
+        assert_eq!(report.link.carrier, "udp");
+        assert!(report.link.lost.total() > 0, "{report:?}");
         assert_same(&test.here("f"), &test.there("f"));
     });
 }
@@ -118,7 +118,7 @@ fn tampered(test: &Test, options: CopyOptions) {
     let options = CopyOptions { carrier: CarrierChoice::Udp, ..slowly(options) };
     let report = Copying::start(test, options).end().unwrap();
     assert!(report.verified, "{report:?}");
-    assert_eq!(report.carrier, "udp");
+    assert_eq!(report.link.carrier, "udp");
 }
 
 /// Changes, cuts, repeats and invents. What it changes goes through as it was too; of `forged`

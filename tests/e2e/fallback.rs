@@ -19,13 +19,13 @@ fn tcp_takes_over_where_udp_is_blocked_and_says_so() {
         relay.block_udp();
         let report = run(test, &push(&test.here("tree"), relay.address, b"")).unwrap();
         assert_same(&test.here("tree"), &test.there("tree"));
-        assert_eq!(report.carrier, "tcp");
+        assert_eq!(report.link.carrier, "tcp");
         let said = |notice: &String| notice.contains("TCP carries instead");
-        assert!(report.notices.iter().any(said), "{report:?}");
+        assert!(report.link.notices.iter().any(said), "{report:?}");
 
         let report = run(test, &pull(relay.address, b"tree", &test.here("back"))).unwrap();
         assert_same(&test.here("tree"), &test.here("back"));
-        assert_eq!(report.carrier, "tcp");
+        assert_eq!(report.link.carrier, "tcp");
     });
 }
 
@@ -42,7 +42,7 @@ fn tcp_takes_over_where_udp_passes_in_one_direction() {
             let relay = Relay::tapped(server.address, Box::new(tap));
             let to = format!("{lost:?}");
             let report = run(test, &push(&test.here("f"), relay.address, to.as_bytes())).unwrap();
-            assert_eq!(report.carrier, "tcp");
+            assert_eq!(report.link.carrier, "tcp");
             assert_same(&test.here("f"), &test.there(&to));
         }
     });

@@ -24,11 +24,14 @@ fn a_pull_says_what_a_push_says() {
                 for report in
                     there_and_back(test, |options| CopyOptions { carrier, lanes, ..options })
                 {
-                    assert!(report.packets_sent > packets, "{report:?}");
-                    assert!(report.packets_resent < report.packets_sent, "{report:?}");
-                    assert!(report.rtt > Duration::ZERO, "{report:?}");
-                    assert!(report.cpu_remote.is_some_and(|time| !time.is_zero()), "{report:?}");
-                    assert_ne!(report.bottleneck, Bottleneck::Unknown, "{report:?}");
+                    assert!(report.link.packets_sent > packets, "{report:?}");
+                    assert!(report.link.packets_resent < report.link.packets_sent, "{report:?}");
+                    assert!(report.link.rtt > Duration::ZERO, "{report:?}");
+                    assert!(
+                        report.link.cpu_remote.is_some_and(|time| !time.is_zero()),
+                        "{report:?}"
+                    );
+                    assert_ne!(report.link.bottleneck, Bottleneck::Unknown, "{report:?}");
                 }
             }
         }
@@ -71,7 +74,7 @@ fn a_slow_path_is_the_bottleneck() {
         {
             let options = CopyOptions { fsync: WITHOUT_DISK, ..options };
             let report = run(test, &options).unwrap();
-            assert_eq!(report.bottleneck, Bottleneck::Network, "{report:?}");
+            assert_eq!(report.link.bottleneck, Bottleneck::Network, "{report:?}");
         }
     });
 }
@@ -112,8 +115,8 @@ fn losses_on_the_path_are_told_both_ways() {
                 Way::ToClient => pull(relay.address, b"g", &test.here("g")),
             };
             let report = run(test, &options).unwrap();
-            let lost = report.lost;
-            assert!(lost.total() > PACKETS / 100 && report.packets_resent > 0, "{report:?}");
+            let lost = report.link.lost;
+            assert!(lost.total() > PACKETS / 100 && report.link.packets_resent > 0, "{report:?}");
             assert_eq!(lost.sender, 0, "{report:?}");
         }
         assert_same(&test.here("f"), &test.here("g"));
@@ -157,8 +160,8 @@ fn limited_to(
 /// the copy must have taken longer than its bytes do, and the sender's processor is to blame.
 fn assert_limited(report: &CopyReport, rate: Rate) {
     let reached = rate.time_for(report.bytes) * 14 / 13;
-    let busy = report.bottleneck == Bottleneck::SenderCpu && report.elapsed > reached;
-    assert!(busy || report.bottleneck == Bottleneck::UserLimit, "{report:?}");
+    let busy = report.link.bottleneck == Bottleneck::SenderCpu && report.elapsed > reached;
+    assert!(busy || report.link.bottleneck == Bottleneck::UserLimit, "{report:?}");
 }
 
 /// A file pushed, and pulled back.

@@ -19,10 +19,10 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let work = |stop: &Stop| longhaul_transfer::copy(&options, &progress, stop);
     let (done, told) = Display::of_copy(output).attend(&progress, work)?;
     let report = done.map_err(|error| failure(&error, &progress))?;
-    if let (Some(wanted), Some(circuit)) = (&circuit, &report.circuit) {
+    if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     for (path, reason) in &report.failures {

@@ -32,10 +32,10 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     let work = |stop: &Stop| longhaul_transfer::pipe(&options, &progress, stop);
     let (done, told) = Display::of_pipe(output).attend(&progress, work)?;
     let report = done.map_err(|error| failure(&error, &progress))?;
-    if let (Some((_, wanted)), Some(circuit)) = (&circuit, &report.circuit) {
+    if let (Some((_, wanted)), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.notices.iter().filter(|notice| !told.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     output.say(sentence(&report, options.role));
@@ -165,24 +165,9 @@ fn json(report: &PipeReport) -> Map<String, Value> {
         "seconds": seconds(report.elapsed),
         "setup_seconds": seconds(report.setup),
         "goodput_bps": goodput(report).as_bps(),
-        "carrier": report.carrier,
-        "profile": report.profile,
-        "protect": report.protect.name(),
-        "rtt_ms": seconds(report.rtt) * 1e3,
-        "packets_sent": report.packets_sent,
-        "packets_resent": report.packets_resent,
-        "lost": report::lost(&report.lost),
-        "bottleneck": report.bottleneck.name(),
-        "cpu_seconds": {
-            "local": seconds(report.cpu_local),
-            "remote": report.cpu_remote.map(seconds),
-        },
         "verified": true,
-        "notices": report.notices,
     }));
-    if let Some(used) = &report.circuit {
-        fields.insert("circuit".into(), report::circuit(used));
-    }
+    fields.append(&mut report::of_link(&report.link));
     fields
 }
 
@@ -192,30 +177,20 @@ fn sentence(report: &PipeReport, role: PipeRole) -> String {
         PipeRole::Send => "sent, received and verified",
         PipeRole::Receive => "received and verified",
     };
-    let link = report::Link {
-        carrier: report.carrier,
-        profile: &report.profile,
-        protect: report.protect,
-        rtt: report.rtt,
-    };
-    let mut text = format!(
-        "{} {what} in {:.2} s: {} {link}",
+    format!(
+        "{} {what} in {:.2} s: {} {}{}",
         Bytes::new(report.bytes),
         seconds(report.elapsed),
         goodput(report),
-    );
-    if report.packets_sent > 0 {
-        text += &format!("; {}", report::losses(&report.lost, report.packets_sent));
-    }
-    if let Some(used) = &report.circuit {
-        text += &report::of_circuit(used);
-    }
-    text + &format!("; bottleneck: {}", report.bottleneck)
+        report::way(&report.link),
+        report::fate(&report.link),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_transfer::LinkReport;
     use longhaul_wire::{Bottleneck, Losses, Protect};
 
     #[test]
@@ -224,18 +199,20 @@ mod tests {
             bytes: 1_000_000_000,
             elapsed: Duration::from_secs(70),
             setup: Duration::from_secs(60),
-            carrier: "udp",
-            profile: "auto".into(),
-            protect: Protect::Aead,
-            rtt: Duration::from_millis(100),
-            packets_sent: 703_000,
-            packets_resent: 712,
-            lost: Losses { random: 712, ..Losses::default() },
-            bottleneck: Bottleneck::Input,
-            cpu_local: Duration::from_secs(1),
-            cpu_remote: None,
-            circuit: None,
-            notices: Vec::new(),
+            link: LinkReport {
+                carrier: "udp",
+                profile: "auto".into(),
+                protect: Protect::Aead,
+                rtt: Duration::from_millis(100),
+                packets_sent: 703_000,
+                packets_resent: 712,
+                lost: Losses { random: 712, ..Losses::default() },
+                bottleneck: Bottleneck::Input,
+                cpu_local: Duration::from_secs(1),
+                cpu_remote: None,
+                circuit: None,
+                notices: Vec::new(),
+            },
         };
         assert_eq!(
             sentence(&report, PipeRole::Send),

@@ -1,10 +1,8 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use std::fmt;
-
-use longhaul_transfer::{CircuitReport, CopyReport, Snapshot};
+use longhaul_transfer::{CircuitReport, CopyReport, LinkReport, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
-use longhaul_wire::{Losses, Protect};
+use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
 
 use crate::progress::{milliseconds, percent};
@@ -27,30 +25,38 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "seconds": seconds(report.elapsed),
         "setup_seconds": seconds(report.setup),
         "goodput_bps": goodput(report).as_bps(),
-        "carrier": report.carrier,
-        "profile": report.profile,
-        "protect": report.protect.name(),
-        "rtt_ms": seconds(report.rtt) * 1e3,
-        "packets_sent": report.packets_sent,
-        "packets_resent": report.packets_resent,
-        "lost": lost(&report.lost),
-        "bottleneck": report.bottleneck.name(),
-        "cpu_seconds": {
-            "local": seconds(report.cpu_local),
-            "remote": report.cpu_remote.map(seconds),
-        },
         "resumed_bytes": report.resumed_bytes,
         "verified": report.verified,
         "failures": failures,
-        "notices": report.notices,
     }));
-    if let Some(used) = &report.circuit {
+    fields.append(&mut of_link(&report.link));
+    fields
+}
+
+/// The fields that tell how data travelled.
+pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
+    let mut fields = object(json!({
+        "carrier": link.carrier,
+        "profile": link.profile,
+        "protect": link.protect.name(),
+        "rtt_ms": seconds(link.rtt) * 1e3,
+        "packets_sent": link.packets_sent,
+        "packets_resent": link.packets_resent,
+        "lost": lost(&link.lost),
+        "bottleneck": link.bottleneck.name(),
+        "cpu_seconds": {
+            "local": seconds(link.cpu_local),
+            "remote": link.cpu_remote.map(seconds),
+        },
+        "notices": link.notices,
+    }));
+    if let Some(used) = &link.circuit {
         fields.insert("circuit".into(), circuit(used));
     }
     fields
 }
 
-pub(crate) fn circuit(used: &CircuitReport) -> Value {
+fn circuit(used: &CircuitReport) -> Value {
     json!({
         "booking": used.booking,
         "booked_bytes": used.booked_bytes,
@@ -82,33 +88,34 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
 /// For people.
 pub(crate) fn sentence(report: &CopyReport) -> String {
     let checked = if report.verified { "copied and verified" } else { "copied" };
-    let link = Link {
-        carrier: report.carrier,
-        profile: &report.profile,
-        protect: report.protect,
-        rtt: report.rtt,
-    };
     let mut text = format!(
-        "{} in {} {checked} in {:.2} s: {} {link}",
+        "{} in {} {checked} in {:.2} s: {} {}",
         Bytes::new(report.bytes),
         entries(report.files),
         seconds(report.elapsed),
         goodput(report),
+        way(&report.link),
     );
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
     }
-    if report.packets_sent > 0 {
-        text += &format!("; {}", losses(&report.lost, report.packets_sent));
+    text + &fate(&report.link)
+}
+
+/// What was lost, what became of a circuit, and what bounded the rate.
+pub(crate) fn fate(link: &LinkReport) -> String {
+    let mut text = String::new();
+    if link.packets_sent > 0 {
+        text += &format!("; {}", losses(&link.lost, link.packets_sent));
     }
-    if let Some(used) = &report.circuit {
+    if let Some(used) = &link.circuit {
         text += &of_circuit(used);
     }
-    text + &format!("; bottleneck: {}", report.bottleneck)
+    text + &format!("; bottleneck: {}", link.bottleneck)
 }
 
 /// What became of a circuit.
-pub(crate) fn of_circuit(used: &CircuitReport) -> String {
+fn of_circuit(used: &CircuitReport) -> String {
     format!(
         "; circuit: {} of {} booked used, {} {:.2} s before the planned end, {} over IP",
         Bytes::new(used.sent_bytes),
@@ -120,23 +127,13 @@ pub(crate) fn of_circuit(used: &CircuitReport) -> String {
 }
 
 /// How data travelled, in brackets.
-pub(crate) struct Link<'a> {
-    pub carrier: &'static str,
-    pub profile: &'a str,
-    pub protect: Protect,
-    /// Zero if unknown.
-    pub rtt: Duration,
-}
-
-impl fmt::Display for Link<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let carrier = self.carrier.to_uppercase();
-        write!(f, "({carrier}, {}, {}", self.profile, self.protect.name())?;
-        if !self.rtt.is_zero() {
-            write!(f, ", RTT {}", milliseconds(self.rtt))?;
-        }
-        f.write_str(")")
-    }
+pub(crate) fn way(link: &LinkReport) -> String {
+    let carrier = link.carrier.to_uppercase();
+    let rtt = match link.rtt {
+        Duration::ZERO => String::new(),
+        rtt => format!(", RTT {}", milliseconds(rtt)),
+    };
+    format!("({carrier}, {}, {}{rtt})", link.profile, link.protect.name())
 }
 
 /// So many files, directories and links.
@@ -145,7 +142,7 @@ pub(crate) fn entries(count: u64) -> String {
 }
 
 /// How many were lost of how many, and where.
-pub(crate) fn losses(lost: &Losses, sent: u64) -> String {
+fn losses(lost: &Losses, sent: u64) -> String {
     if lost.total() == 0 {
         return format!("none of {sent} packets lost");
     }
@@ -165,7 +162,7 @@ pub(crate) fn losses(lost: &Losses, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
-pub(crate) fn lost(lost: &Losses) -> Value {
+fn lost(lost: &Losses) -> Value {
     json!({
         "congestion": lost.congestion,
         "random": lost.random,
@@ -191,7 +188,7 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_wire::Bottleneck;
+    use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
         CopyReport {
@@ -199,21 +196,30 @@ mod tests {
             files: 12,
             elapsed: Duration::from_millis(10_000),
             setup: Duration::from_millis(512),
-            carrier: "udp",
-            profile: "auto".into(),
-            protect: Protect::Aead,
-            rtt: Duration::from_micros(100_250),
-            packets_sent: 703_000,
-            packets_resent: 712,
-            lost: Losses { congestion: 90, random: 600, socket: 3, host: 0, sender: 8, unknown: 2 },
-            bottleneck: Bottleneck::Network,
-            cpu_local: Duration::from_millis(1_500),
-            cpu_remote: None,
             resumed_bytes: 0,
             verified: true,
             failures: Vec::new(),
-            circuit: None,
-            notices: Vec::new(),
+            link: LinkReport {
+                carrier: "udp",
+                profile: "auto".into(),
+                protect: Protect::Aead,
+                rtt: Duration::from_micros(100_250),
+                packets_sent: 703_000,
+                packets_resent: 712,
+                lost: Losses {
+                    congestion: 90,
+                    random: 600,
+                    socket: 3,
+                    host: 0,
+                    sender: 8,
+                    unknown: 2,
+                },
+                bottleneck: Bottleneck::Network,
+                cpu_local: Duration::from_millis(1_500),
+                cpu_remote: None,
+                circuit: None,
+                notices: Vec::new(),
+            },
         }
     }
 

@@ -154,6 +154,19 @@ pub struct CopyReport {
     pub elapsed: Duration,
     /// Until the first object byte could be sent.
     pub setup: Duration,
+    /// Bytes that were durable from an earlier run.
+    pub resumed_bytes: u64,
+    /// All file contents were compared with the source's hashes.
+    pub verified: bool,
+    /// Entries that could not be copied: path and reason.
+    pub failures: Vec<(String, String)>,
+    /// How the data travelled.
+    pub link: LinkReport,
+}
+
+/// How data travelled between this host and a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkReport {
     /// "udp" or "tcp".
     pub carrier: &'static str,
     /// The profile.
@@ -162,7 +175,7 @@ pub struct CopyReport {
     pub protect: Protect,
     /// Smallest RTT.
     pub rtt: Duration,
-    /// Packets sent by the side with the data, of every kind.
+    /// Packets sent by the side that sends the data, of every kind.
     pub packets_sent: u64,
     /// Of those, carrying bytes sent before.
     pub packets_resent: u64,
@@ -172,14 +185,8 @@ pub struct CopyReport {
     pub bottleneck: Bottleneck,
     /// CPU time of this process.
     pub cpu_local: Duration,
-    /// CPU time of the peer's process during this transfer, if told.
+    /// CPU time of the server's process meanwhile, if told.
     pub cpu_remote: Option<Duration>,
-    /// Bytes that were durable from an earlier run.
-    pub resumed_bytes: u64,
-    /// All file contents were compared with the source's hashes.
-    pub verified: bool,
-    /// Entries that could not be copied: path and reason.
-    pub failures: Vec<(String, String)>,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).

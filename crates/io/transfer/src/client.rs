@@ -16,10 +16,10 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bytes, Duration, Instant, LaneId, Rate};
 use longhaul_wire::{Carrier, CloseCode, Direction, ReceiveLimits, Request, SourceReport};
 
-use crate::api::{CarrierChoice, CopyOptions, CopyReport, Location, Snapshot, Stop};
+use crate::api::{CarrierChoice, CopyOptions, CopyReport, LinkReport, Location, Snapshot, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Hub, Mailbox, join_all};
-use crate::circuit::{Circuit, CircuitOptions, Errand, Follower};
+use crate::circuit::{Circuit, CircuitOptions, CircuitReport, Errand, Follower};
 use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{ConnectError, Control, ControlEnd, Dialed, ServerIdentity, dial};
 use crate::files::{
@@ -503,14 +503,17 @@ impl Running {
         self.lanes.join();
         join_all(&mut self.workers);
         match end {
-            End::Done => {
-                Ok(CopyReport { circuit: circuit.report, ..self.report(elapsed, options) })
-            }
+            End::Done => Ok(self.report(elapsed, options, circuit.report)),
             End::Failed(error) => Err(error),
         }
     }
 
-    fn report(&self, elapsed: Duration, options: &CopyOptions) -> CopyReport {
+    fn report(
+        self,
+        elapsed: Duration,
+        options: &CopyOptions,
+        circuit: Option<CircuitReport>,
+    ) -> CopyReport {
         let sending = self.sending();
         let state = self.hub.state();
         let setup = state.validated.map_or(elapsed, |at| at - self.started);
@@ -542,22 +545,39 @@ impl Running {
             files,
             elapsed,
             setup,
-            carrier: self.lanes.name(),
-            profile: options.profile.clone(),
-            protect: self.session.protect,
-            rtt: sending.rtt_min,
-            packets_sent: sending.packets_sent,
-            packets_resent: sending.packets_resent,
-            lost: sending.lost,
-            bottleneck: sending.bottleneck,
-            cpu_local: clock::process_cpu_time(),
-            cpu_remote,
             resumed_bytes: resumed,
             verified: failures.is_empty(),
             failures,
-            circuit: None,
-            notices: self.notices.clone(),
+            link: LinkReport {
+                cpu_remote,
+                circuit,
+                notices: self.notices,
+                ..link_report(&self.lanes, &self.session, &options.profile, &sending)
+            },
         }
+    }
+}
+
+/// What is known of a connection that a profile drove, and of how the side with the data sent.
+pub(crate) fn link_report(
+    lanes: &Lanes,
+    session: &Session,
+    profile: &str,
+    sending: &SourceReport,
+) -> LinkReport {
+    LinkReport {
+        carrier: lanes.name(),
+        profile: profile.into(),
+        protect: session.protect,
+        rtt: sending.rtt_min,
+        packets_sent: sending.packets_sent,
+        packets_resent: sending.packets_resent,
+        lost: sending.lost,
+        bottleneck: sending.bottleneck,
+        cpu_local: clock::process_cpu_time(),
+        cpu_remote: None,
+        circuit: None,
+        notices: Vec::new(),
     }
 }
 

@@ -30,8 +30,8 @@ pub mod tcp;
 mod watch;
 
 pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Location, ServeEvent, ServeOptions,
-    Snapshot, Stop,
+    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, LinkReport, Location, ServeEvent,
+    ServeOptions, Snapshot, Stop,
 };
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,

@@ -248,7 +248,7 @@ fn a_copy_says_which_disk_or_processor_is_too_slow() {
         ("hard to write", 16, Bottleneck::ReceiverCpu),
     ] {
         for report in copies(name, megabytes) {
-            assert_eq!(report.bottleneck, expected, "{name}: {report:?}");
+            assert_eq!(report.link.bottleneck, expected, "{name}: {report:?}");
         }
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use longhaul_session::Token;
 use longhaul_units::Rate;
-use longhaul_wire::{Bottleneck, Losses, MAX_PIPE_NAME, PipeRole, Protect};
+use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 
-use crate::api::CarrierChoice;
-use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::api::{CarrierChoice, LinkReport};
+use crate::circuit::CircuitOptions;
 use crate::client::LinkError;
 use crate::control::ConnectError;
 use crate::tcp::JoinError;
@@ -68,30 +68,8 @@ pub struct PipeReport {
     pub elapsed: Duration,
     /// Until both ends were there.
     pub setup: Duration,
-    /// "udp" or "tcp".
-    pub carrier: &'static str,
-    /// The profile.
-    pub profile: String,
-    /// Protection of payload.
-    pub protect: Protect,
-    /// Smallest RTT to the server.
-    pub rtt: Duration,
-    /// Packets sent towards the server, or by it towards this end.
-    pub packets_sent: u64,
-    /// Of those, carrying bytes sent before.
-    pub packets_resent: u64,
-    /// Of those, lost, by cause.
-    pub lost: Losses,
-    /// What bounded the rate for the longest time.
-    pub bottleneck: Bottleneck,
-    /// CPU time of this process.
-    pub cpu_local: Duration,
-    /// CPU time of the server's process while the pipe was open, if told.
-    pub cpu_remote: Option<Duration>,
-    /// What became of the circuit, if there was one.
-    pub circuit: Option<CircuitReport>,
-    /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
-    pub notices: Vec<String>,
+    /// How the data travelled between this end and the server.
+    pub link: LinkReport,
 }
 
 /// Why a pipe did not come to its end. What the receiver has is then not the whole.

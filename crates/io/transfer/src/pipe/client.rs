@@ -15,11 +15,13 @@ use longhaul_wire::{Carrier, CloseCode, PipeRequest, PipeRole, ReceiveLimits, So
 use super::api::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
 use super::drain::Drain;
 use super::feed::Feed;
-use crate::api::{CarrierChoice, Snapshot, Stop};
+use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::carrier::{Mailbox, join_all};
-use crate::circuit::{Circuit, CircuitWant, Errand};
-use crate::client::{IMPLEMENTATION, INTERVAL, Link, RateMeter, UDP_PATIENCE, note_end, profile};
+use crate::circuit::{Circuit, CircuitReport, CircuitWant, Errand};
+use crate::client::{
+    IMPLEMENTATION, INTERVAL, Link, RateMeter, UDP_PATIENCE, link_report, note_end, profile,
+};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed, dial};
 use crate::hub::{Side, State, TransferHub};
@@ -343,10 +345,15 @@ impl Running {
         if end.is_ok() {
             join_all(&mut self.workers);
         }
-        end.map(|()| PipeReport { circuit: circuit.report, ..self.report(elapsed, options) })
+        end.map(|()| self.report(elapsed, options, circuit.report))
     }
 
-    fn report(&self, elapsed: Duration, options: &PipeOptions) -> PipeReport {
+    fn report(
+        self,
+        elapsed: Duration,
+        options: &PipeOptions,
+        circuit: Option<CircuitReport>,
+    ) -> PipeReport {
         let sending = self.sending();
         let cpu_remote = match &self.part {
             Part::Feed(feed) => feed.result().map(|result| result.cpu_time),
@@ -356,18 +363,12 @@ impl Running {
             bytes: self.part.bytes(),
             elapsed,
             setup: self.joined.map_or(elapsed, |at| at - self.started),
-            carrier: self.lanes.name(),
-            profile: options.profile.clone(),
-            protect: self.session.protect,
-            rtt: sending.rtt_min,
-            packets_sent: sending.packets_sent,
-            packets_resent: sending.packets_resent,
-            lost: sending.lost,
-            bottleneck: sending.bottleneck,
-            cpu_local: clock::process_cpu_time(),
-            cpu_remote,
-            circuit: None,
-            notices: self.notices.clone(),
+            link: LinkReport {
+                cpu_remote,
+                circuit,
+                notices: self.notices,
+                ..link_report(&self.lanes, &self.session, &options.profile, &sending)
+            },
         }
     }
 }
