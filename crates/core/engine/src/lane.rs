@@ -78,10 +78,6 @@ pub struct Lane {
     earlier_round: Duration,
     starved: bool,
     meter: DeliveryMeter,
-    /// Send time of the packet that the present delivery sample began with.
-    sample_sent: Option<u32>,
-    /// Packets of that sample left late.
-    sample_late: bool,
     one_way: OneWayMinimum,
     peer_causes: LossCounts,
     unattributed: LossCounts,
@@ -192,8 +188,6 @@ impl Lane {
             // Until the first object byte everything is limited by the application.
             starved: true,
             meter: DeliveryMeter::default(),
-            sample_sent: None,
-            sample_late: false,
             one_way: OneWayMinimum::default(),
             peer_causes: LossCounts::default(),
             unattributed: LossCounts::default(),
@@ -327,8 +321,6 @@ impl Lane {
         self.config.datagram_max = datagram_max;
         self.mtu = MtuSearch::new(now, datagram_max);
         self.meter = DeliveryMeter::default();
-        self.sample_sent = None;
-        self.sample_late = false;
         self.one_way = OneWayMinimum::default();
         self.probe_timeouts = 0;
         // The peer learns of the new way by something that comes over it.

@@ -217,7 +217,8 @@ impl Path {
         self.deliveries.push(LaneDelivery { lane, rate: sample.rate, until });
         // Samples come from every lane, and together they cover the time once.
         let lanes = u32::try_from(self.deliveries.len()).unwrap_or(u32::MAX);
-        Delivery { rate: sample.rate + others, interval: sample.interval / lanes, ..sample }
+        let (interval, sent_over) = (sample.interval / lanes, sample.sent_over / lanes);
+        Delivery { rate: sample.rate + others, interval, sent_over, ..sample }
     }
 
     pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
@@ -266,8 +267,12 @@ mod tests {
         let rtt = Duration::from_millis(80);
         let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
         let interval = Duration::from_millis(10);
-        let sample =
-            |mbps| Delivery { rate: Rate::from_mbps(mbps), interval, application_limited: false };
+        let sample = |mbps| Delivery {
+            rate: Rate::from_mbps(mbps),
+            interval,
+            sent_over: interval,
+            application_limited: false,
+        };
         assert_eq!(path.joined(at(10), LaneId(0), sample(100)), sample(100));
         let both = path.joined(at(12), LaneId(1), sample(50));
         assert_eq!((both.rate, both.interval), (Rate::from_mbps(150), interval / 2));

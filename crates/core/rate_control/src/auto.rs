@@ -65,6 +65,7 @@ fn plausible(feedback: Feedback) -> Feedback {
         delivery: feedback.delivery.map(|delivery| Delivery {
             rate: rate(delivery.rate),
             interval: delivery.interval.min(MOST_TIME),
+            sent_over: delivery.sent_over.min(MOST_TIME),
             ..delivery
         }),
         receiver: ReceiverState {

@@ -128,8 +128,10 @@ impl LossCounts {
 pub struct Delivery {
     /// Bits per second.
     pub rate: Rate,
-    /// Receiver's time over which it was measured.
+    /// Receiver's time over which it was measured; the sender's, if that was longer.
     pub interval: Duration,
+    /// Time over which the bytes were sent.
+    pub sent_over: Duration,
     /// The sender had too little to send for part of that time: the path may carry more.
     pub application_limited: bool,
 }

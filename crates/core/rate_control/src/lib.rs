@@ -56,7 +56,7 @@ pub use controller::{
     Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
     ReceiverState, Sent, Start,
 };
-pub use delivery::DeliveryMeter;
+pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
 pub use governor::{Bound, Governor};
 pub use memory::MemoryBudget;

@@ -28,11 +28,14 @@ fn rate() -> impl Strategy<Value = Rate> {
 }
 
 fn delivery() -> impl Strategy<Value = Delivery> {
-    (rate(), 1u64..2_000_000, any::<bool>()).prop_map(|(rate, us, application_limited)| Delivery {
-        rate,
-        interval: Duration::from_micros(us),
-        application_limited,
-    })
+    (rate(), 1u64..2_000_000, 0u64..2_000_000, any::<bool>()).prop_map(
+        |(rate, us, sent_us, application_limited)| Delivery {
+            rate,
+            interval: Duration::from_micros(us.max(sent_us)),
+            sent_over: Duration::from_micros(sent_us),
+            application_limited,
+        },
+    )
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
@@ -145,7 +148,12 @@ fn an_honest_path_heals_what_lies_did() {
         acked_bytes: rate.bytes_in(tick),
         rtt: Some(round_trip),
         one_way_delta: Some(0),
-        delivery: Some(Delivery { rate, interval: tick, application_limited: false }),
+        delivery: Some(Delivery {
+            rate,
+            interval: tick,
+            sent_over: tick,
+            application_limited: false,
+        }),
         ..Feedback::default()
     };
     let mut tell = |feedback: &Feedback, now: Instant, controller: &mut dyn Controller| {

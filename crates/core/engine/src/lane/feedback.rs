@@ -1,9 +1,9 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
 use longhaul_rate_control::{
-    Delivery, DeliveryMeter, Feedback as Sample, LossCounts, ReceiverState,
+    DeliveryMeter, DeliveryReport, Feedback as Sample, LossCounts, ReceiverState,
 };
-use longhaul_units::{Duration, Instant, Rate, StreamId};
+use longhaul_units::{Duration, Instant, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::receive::Fault;
@@ -47,19 +47,21 @@ impl Lane {
         let before = self.reported_largest.is_none_or(|reported| reported < self.limited_below);
         if before && largest >= self.limited_below {
             self.meter = DeliveryMeter::default();
-            self.sample_sent = None;
-            self.sample_late = false;
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late, earlier) = self.settle(path, feedback);
         self.attribute(feedback, earlier);
-        let limited = largest < self.limited_below;
-        let received = (feedback.bytes.get(), feedback.largest_received);
-        let delivery =
-            news.then(|| self.meter.on_feedback(received.0, received.1, limited)).flatten();
-        let delivery = self
-            .as_sent(feedback.largest_sent, late, delivery)
+        let report = DeliveryReport {
+            bytes: feedback.bytes.get(),
+            received: feedback.largest_received,
+            sent: feedback.largest_sent,
+            application_limited: largest < self.limited_below,
+            late,
+        };
+        let delivery = news
+            .then(|| self.meter.on_feedback(report))
+            .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         sample.marked_packets = marked;
         sample.lost = self.attribute(feedback, sample.lost.network);
@@ -103,26 +105,6 @@ impl Lane {
         }
         let one_way = feedback.largest_received.wrapping_sub(feedback.largest_sent) as i32;
         (rtt, Some(self.one_way.above(now, i64::from(one_way))))
-    }
-
-    /// Sets how the bytes of a sample were sent beside how they arrived.
-    ///
-    /// Bytes that were held up somewhere and then came in a lump arrived faster than the path goes;
-    /// in the long run they cannot arrive faster than they were sent. And where this host was late,
-    /// the sample tells of the path only if the path took longer still.
-    fn as_sent(&mut self, sent: u32, late: bool, delivery: Option<Delivery>) -> Option<Delivery> {
-        let since = *self.sample_sent.get_or_insert(sent);
-        self.sample_late |= late;
-        let mut delivery = delivery?;
-        self.sample_sent = Some(sent);
-        let late = core::mem::take(&mut self.sample_late);
-        let took = Duration::from_micros(u64::from(sent.wrapping_sub(since)));
-        delivery.application_limited |= late && took * 4 > delivery.interval * 3;
-        if took <= delivery.interval || took > RTT_MAX {
-            return Some(delivery);
-        }
-        let bytes = delivery.rate.bytes_in(delivery.interval);
-        Some(Delivery { rate: Rate::from_bytes_over(bytes, took), interval: took, ..delivery })
     }
 
     /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and

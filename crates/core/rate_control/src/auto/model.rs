@@ -84,6 +84,7 @@ impl Tally {
 struct Slice {
     bytes: u64,
     interval: Duration,
+    sent_over: Duration,
     limited: bool,
 }
 
@@ -189,6 +190,7 @@ impl Model {
     ) -> Option<Delivery> {
         self.slice.bytes += delivery.rate.bytes_in(delivery.interval);
         self.slice.interval += delivery.interval;
+        self.slice.sent_over += delivery.sent_over;
         self.slice.limited |= delivery.application_limited;
         let least = if self.short_slices { MIN_SLICE } else { MIN_SLICE.max(rtt.smoothed() / 16) };
         if self.slice.interval < least {
@@ -208,7 +210,8 @@ impl Model {
             self.recent.update(now, rate.as_bps(), round * 2);
             self.bandwidth.update(now, rate.as_bps(), round * 10);
         }
-        Some(Delivery { rate, interval: slice.interval, application_limited: slice.limited })
+        let Slice { interval, sent_over, limited, .. } = slice;
+        Some(Delivery { rate, interval, sent_over, application_limited: limited })
     }
 
     /// Best delivery rate of the last two rounds; zero before the first sample.

@@ -22,15 +22,16 @@ pub(super) struct Startup {
     sustained: Rate,
     /// Packets that the first train has.
     length: u64,
-    /// Bytes that have left back to back, and when the last of them did.
+    /// Bytes of the train that have left.
     train: u64,
-    train_end: Instant,
     started: bool,
     acked: u64,
     /// Packets of the first train that were lost.
     battered: u64,
-    /// What was delivered of the first train, and in what time.
+    /// What was delivered of the first train more slowly than it was sent, and in what time.
     spread: (u64, Duration),
+    /// The best of what was delivered as fast as it was sent.
+    unspread: Rate,
     /// When the window was last widened.
     limited: Instant,
     /// Growth of the next step, parts per hundred.
@@ -51,11 +52,11 @@ impl Startup {
             sustained: Rate::ZERO,
             length: FIRST_TRAIN,
             train: 0,
-            train_end: now,
             started: false,
             acked: 0,
             battered: 0,
             spread: (0, Duration::ZERO),
+            unspread: Rate::ZERO,
             limited: now,
             growth: FIRST_GROWTH,
             past_train: false,
@@ -74,10 +75,6 @@ impl Startup {
         if self.started {
             return;
         }
-        if now - self.train_end > TRAIN_GAP {
-            self.train = 0;
-        }
-        self.train_end = now;
         self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };
         if self.train >= self.length * self.packet * 3 / 4 {
             self.started = true;
@@ -171,9 +168,14 @@ impl Startup {
         self.battered >= self.length / 2 && model.min_rtt >= LONG_PATH
     }
 
-    /// The rate at which the first half of the first train arrived, once it has.
+    /// The rate at which half of the first train arrived, once it has: of what took longer to arrive
+    /// than to leave. The rest tells how fast this host sends, pauses included.
     fn train_rate(&mut self, feedback: &Feedback) -> Option<Rate> {
         let sample = feedback.delivery.filter(|sample| !sample.application_limited)?;
+        if sample.sent_over * 4 > sample.interval * 3 {
+            self.unspread = self.unspread.max(sample.rate);
+            return None;
+        }
         let (bytes, time) = self.spread;
         self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
         let (bytes, time) = self.spread;
@@ -187,11 +189,13 @@ impl Startup {
             return;
         }
         let arrived = self.acked >= self.length * self.packet * 5 / 8;
+        let slow = Rate::from_bytes_over(self.acked, round_trip).scale(4, 1);
         if arrived && self.length < LAST_TRAIN {
             self.lengthen();
+        } else if arrived && self.unspread > slow {
+            self.first_train(now, self.unspread);
         } else if arrived || self.battered >= self.length / 8 {
-            let rate = Rate::from_bytes_over(self.acked, round_trip);
-            self.grow_slowly(now, rate.scale(4, 1), round_trip);
+            self.grow_slowly(now, slow, round_trip);
         }
     }
 
@@ -200,7 +204,7 @@ impl Startup {
         self.length *= 4;
         self.window = 2 * self.length * self.packet;
         (self.started, self.train, self.acked, self.battered) = (false, 0, 0, 0);
-        self.spread = (0, Duration::ZERO);
+        (self.spread, self.unspread) = ((0, Duration::ZERO), Rate::ZERO);
     }
 
     /// Doubles from `rate`, but at least from the usual first window (RFC 6928).
@@ -233,8 +237,6 @@ const USUAL_WINDOW: u64 = 10;
 const PROVING_PACKETS: u64 = 64;
 /// Four packets, the least window, fit 5 Mb/s without a queue.
 const LONG_PATH: Duration = Duration::from_millis(10);
-/// What leaves so soon after what came before belongs to the same train.
-const TRAIN_GAP: Duration = Duration::from_micros(250);
 /// Packets in flight before any rate was seen sustained.
 const SECOND_FLIGHT: u64 = 64 * FIRST_TRAIN;
 const MAX_FLIGHT: u64 = 8 << 20;
@@ -245,3 +247,6 @@ const MANY_LOSSES: u64 = 8;
 /// Parts per million.
 const MUCH_LOSS: u32 = 20_000;
 const SETTLE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests;

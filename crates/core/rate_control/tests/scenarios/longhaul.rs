@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use longhaul_pathsim::{Ecn, Path};
 use longhaul_rate_control::{
-    Context, Controller, DeliveryMeter, Feedback, LossCounts, Metrics, Pacer, ReceiverState,
-    RttEstimator, Sent,
+    Context, Controller, DeliveryMeter, DeliveryReport, Feedback, LossCounts, Metrics, Pacer,
+    ReceiverState, RttEstimator, Sent,
 };
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -404,7 +404,13 @@ impl Longhaul {
         let least = self.least_one_way.map_or(one_way, |least| least.min(one_way));
         self.least_one_way = Some(least);
         feedback.one_way_delta = Some(one_way - least);
-        feedback.delivery = self.meter.on_feedback(frame.bytes, clock as u32, largest.limited);
+        feedback.delivery = self.meter.on_feedback(DeliveryReport {
+            bytes: frame.bytes,
+            received: clock as u32,
+            sent: largest.sent.as_wire_micros(),
+            application_limited: largest.limited,
+            late: false,
+        });
         feedback.marked_packets = frame.marked - self.marked_told;
         self.marked_told = frame.marked;
         feedback.in_flight = self.in_flight;

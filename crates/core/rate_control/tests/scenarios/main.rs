@@ -96,6 +96,28 @@ fn a_gigabyte_takes_few_round_trips_more_than_it_must() {
     }
 }
 
+/// Reports speak of whole super-packets.
+#[test]
+fn super_packets_on_a_long_path_are_no_slow_start() {
+    for (gbps, rtt_ms) in [(1, 200), (2, 200), (2, 300), (5, 300), (10, 200)] {
+        let (rate, rtt) = (Rate::from_gbps(gbps), MS * rtt_ms);
+        let host = Host {
+            rate: rate.scale(4, 1),
+            buffer: 512 << 20,
+            tells: true,
+            stalls: None,
+            gro: true,
+        };
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+        let wire = rate.bytes_in(5 * SECOND);
+        let flow = auto(&world, rtt, Offer::Bytes(wire), 3).host(host);
+        let (start, index) = (world.now, world.add(Duration::ZERO, flow));
+        world.run_until(start + 60 * SECOND, |world| world.flow(index).done());
+        let (took, limit) = (world.now - start, 5 * SECOND * 100 / 97 + rtt * 5);
+        assert!(took <= limit, "{gbps} Gb/s, {rtt_ms} ms: {took:?} of {limit:?}");
+    }
+}
+
 #[test]
 fn follows_a_change_of_the_path() {
     let rtt = MS * 50;
@@ -169,6 +191,44 @@ fn a_receiver_that_is_busy_now_and_then_is_no_slow_path() {
             let used = world.utilisation(4 * SECOND);
             assert!(used >= 950, "{length} of {every} ms, {late} ms later: {used} permille");
         }
+    }
+}
+
+/// The first trains never leave in one piece.
+#[test]
+fn a_sender_that_has_few_turns_starts_all_the_same() {
+    for (gbps, rtt_ms) in [(1, 100), (2, 300)] {
+        let (rate, rtt) = (Rate::from_gbps(gbps), MS * rtt_ms);
+        for (every, length) in [(1_000, 300), (10_000, 5_000), (43_000, 20_000)] {
+            let stutters = (Duration::from_micros(every), Duration::from_micros(length));
+            let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+            let mut flow = auto(&world, rtt, Offer::Endless, 3);
+            flow.stutters = Some(stutters);
+            world.add(Duration::ZERO, flow);
+            world.run(rtt * 12);
+            let used = world.utilisation(3 * SECOND);
+            assert!(used >= 300, "{gbps} Gb/s, {rtt_ms} ms, {stutters:?}: {used} permille");
+        }
+    }
+}
+
+/// What overflows while the receiver has no turn says little of what it takes.
+#[test]
+fn a_stall_that_overflows_the_socket_is_soon_made_up_for() {
+    for (gbps, rtt_ms) in [(2, 300), (1, 100), (10, 50)] {
+        let (rate, rtt) = (Rate::from_gbps(gbps), MS * rtt_ms);
+        let stalls = Some((10 * SECOND, 300 * MS));
+        let (of_host, buffer) = (rate.scale(4, 1), rate.bytes_in(50 * MS));
+        let host = Host { rate: of_host, buffer, tells: true, stalls, gro: true };
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+        let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(5 * SECOND);
+        let before = world.flow(index).sent_and_lost().1;
+        let used = world.utilisation(30 * SECOND);
+        let lost = world.flow(index).sent_and_lost().1 - before;
+        assert!(lost > 1_000, "the socket did not overflow");
+        assert!(used >= 850, "{gbps} Gb/s, {rtt_ms} ms: {used} permille");
     }
 }
 

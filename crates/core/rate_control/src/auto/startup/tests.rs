@@ -1,0 +1,87 @@
+use alloc::collections::VecDeque;
+
+use super::*;
+use crate::{DeliveryMeter, DeliveryReport};
+
+const PACKET: u64 = 1500;
+const RTT: Duration = Duration::from_millis(300);
+const LINK: Rate = Rate::from_gbps(2);
+const SUPER_PACKET: u64 = 44 * PACKET;
+/// Time between reports, each of which tells of whole super-packets.
+const REPORTS: Duration = Duration::from_millis(10);
+const STEP: Duration = Duration::from_micros(10);
+
+#[test]
+fn a_pause_before_a_longer_train_is_no_time_of_the_path() {
+    assert_near(hint(STEP), LINK);
+}
+
+#[test]
+fn a_train_in_pieces_that_the_path_spreads_is_a_train() {
+    assert_near(hint(Duration::from_micros(200)), LINK);
+}
+
+/// Pieces that arrive as they were sent tell nothing, but start-up goes on.
+#[test]
+fn a_train_in_pieces_that_are_too_far_apart_is_given_up() {
+    for apart_ms in [1, 10, 40] {
+        let hint = hint(Duration::from_millis(apart_ms));
+        let sent = Rate::from_bytes_over(SUPER_PACKET, Duration::from_millis(apart_ms));
+        assert!(hint >= sent.scale(1, 2), "{apart_ms} ms: {hint}");
+    }
+}
+
+fn assert_near(rate: Rate, expected: Rate) {
+    let near = expected.scale(9, 10)..=expected.scale(11, 10);
+    assert!(near.contains(&rate), "{rate}, not {expected}");
+}
+
+/// What start-up takes the path for when super-packets leave so far `apart`, as the window allows.
+fn hint(apart: Duration) -> Rate {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let mut startup = Startup::new(begin, PACKET);
+    let (mut model, rtt) = (Model::new(begin, PACKET), RttEstimator::new(RTT));
+    let mut meter = DeliveryMeter::new();
+    // Arrival and departure of each super-packet; reports and when they are back.
+    let (mut on_the_way, mut reports) = (VecDeque::new(), VecDeque::new());
+    let (mut in_flight, mut acked, mut link_free) = (0, 0, begin);
+    // The first report tells of the whole of the first train.
+    let (mut next_piece, mut next_report) = (begin, begin + RTT / 2 + REPORTS);
+    let mut report = DeliveryReport::default();
+    let mut now = begin;
+    while now < begin + RTT * 20 {
+        if now >= next_piece && in_flight < startup.window {
+            in_flight += SUPER_PACKET;
+            link_free = link_free.max(now) + LINK.time_for(SUPER_PACKET);
+            on_the_way.push_back((link_free + RTT / 2, now));
+            next_piece = now + apart;
+            let sent = Sent { bytes: SUPER_PACKET, in_flight, application_limited: false };
+            startup.on_sent(now, &sent);
+        }
+        if now >= next_report && on_the_way.front().is_some_and(|(arrival, _)| *arrival <= now) {
+            while let Some((arrival, sent)) = on_the_way.pop_front_if(|(at, _)| *at <= now) {
+                report.bytes += SUPER_PACKET;
+                (report.received, report.sent) = (arrival.as_wire_micros(), sent.as_wire_micros());
+            }
+            next_report = now + REPORTS;
+            reports.push_back((now + RTT / 2, report));
+        }
+        while let Some((_, report)) = reports.pop_front_if(|(at, _)| *at <= now) {
+            let acked_bytes = report.bytes - acked;
+            acked = report.bytes;
+            in_flight -= acked_bytes;
+            let feedback = Feedback {
+                acked_bytes,
+                acked_packets: acked_bytes / PACKET,
+                delivery: meter.on_feedback(report),
+                ..Feedback::default()
+            };
+            startup.on_feedback(now, &rtt, &mut model, &feedback, None);
+            if let Some(hint) = startup.hint {
+                return hint;
+            }
+        }
+        now += STEP;
+    }
+    panic!("no train was ever measured, or given up");
+}
