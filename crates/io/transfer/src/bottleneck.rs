@@ -150,7 +150,13 @@ impl Diagnosis {
         };
         let mut times = Times::default();
         let (stages, before) = (&seen.stages, &last.stages);
-        times.add(span.sending(), stages.sending.saturating_sub(before.sending));
+        let sending = stages.sending.saturating_sub(before.sending);
+        if span.carrier.is_some() || span.lanes.is_saturated() {
+            times.add(span.sending(), sending);
+        } else {
+            // The carrier has not told yet what held it: this time is judged when it does.
+            self.last.stages.sending = before.sending;
+        }
         for stage in Stage::ALL {
             let hungry = stages.hungry[stage as usize];
             let bound = span.waiting(stage);

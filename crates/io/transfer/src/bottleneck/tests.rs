@@ -134,10 +134,28 @@ fn what_took_longest_is_named_in_the_end() {
             seen.stages.hungry_before,
         );
         seen.stages.update(Instant::ZERO + ms(until), ms(hungry));
+        seen.carrier.add(Bottleneck::Network, ms(10));
         diagnosis.observe(seen);
     }
     assert_eq!(diagnosis.now(), Bottleneck::Network);
     assert_eq!(diagnosis.longest(), Bottleneck::ReceiverBuffer);
+}
+
+/// Its thread had no turn, or slept until it might send again.
+#[test]
+fn what_a_carrier_tells_late_counts_for_all_the_time_since_it_told() {
+    let mut diagnosis = Diagnosis::new(Instant::ZERO);
+    let mut seen = sending(Bottleneck::Network);
+    diagnosis.observe(seen);
+    for until in [200, 300, 400] {
+        seen.stages.update(Instant::ZERO + ms(until), ms(10));
+        diagnosis.observe(seen);
+    }
+    seen.carrier.add(Bottleneck::UserLimit, ms(310));
+    seen.stages.update(Instant::ZERO + ms(410), ms(10));
+    diagnosis.observe(seen);
+    assert_eq!(diagnosis.now(), Bottleneck::UserLimit);
+    assert_eq!(diagnosis.longest(), Bottleneck::UserLimit);
 }
 
 #[test]
