@@ -5,6 +5,7 @@ mod replan;
 #[cfg(test)]
 mod tests;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -77,7 +78,8 @@ pub struct Book {
     config: BookConfig,
     now: u64,
     links: LinkSet,
-    bookings: BTreeMap<BookingId, Booking>,
+    /// Boxed, so that finding one reads little.
+    bookings: BTreeMap<BookingId, Box<Booking>>,
     /// The planned finish of every booking, and of some that have changed since: what comes up is
     /// compared with the booking.
     ends: BinaryHeap<Reverse<(u64, BookingId)>>,
@@ -115,12 +117,12 @@ impl Book {
 
     /// A booking.
     pub fn get(&self, id: BookingId) -> Option<&Booking> {
-        self.bookings.get(&id)
+        self.bookings.get(&id).map(|booking| &**booking)
     }
 
     /// All bookings, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (BookingId, &Booking)> + '_ {
-        self.bookings.iter().map(|(id, booking)| (*id, booking))
+        self.bookings.iter().map(|(id, booking)| (*id, &**booking))
     }
 
     /// The identifier of the next booking.
@@ -238,7 +240,7 @@ impl Book {
         }
         self.links.take(&plan.path, plan.vector.runs().merged());
         self.note_end(id, booking.finish());
-        self.bookings.insert(id, booking);
+        self.bookings.insert(id, Box::new(booking));
         self.next = self.next.max(BookingId(id.0 + 1));
         Ok(())
     }
@@ -257,9 +259,9 @@ impl Book {
         while let Some(Reverse((_, id))) = self.ends.peek().filter(|end| end.0.0 <= now) {
             let id = *id;
             self.ends.pop();
-            match self.bookings.get(&id).map(Booking::finish) {
+            match self.get(id).map(Booking::finish) {
                 Some(finish) if finish <= now => {
-                    ended.extend(self.bookings.remove(&id).map(|booking| (id, booking)));
+                    ended.extend(self.bookings.remove(&id).map(|booking| (id, *booking)));
                 }
                 // It was extended since.
                 Some(finish) => self.ends.push(Reverse((finish, id))),
@@ -285,8 +287,9 @@ impl Book {
         let id = self.next;
         self.next = BookingId(id.0 + 1);
         let Plan { path, vector } = plan;
+        let vector = vector.fitted();
         self.note_end(id, vector.finish().unwrap_or(0));
-        self.bookings.insert(id, Booking { request, path, vector, promise });
+        self.bookings.insert(id, Box::new(Booking { request, path, vector, promise }));
         id
     }
 

@@ -1,5 +1,3 @@
-use alloc::vec::Vec;
-
 /// The end of time: the last segment of a profile never ends.
 pub const FOREVER: u64 = u64::MAX;
 
@@ -83,16 +81,23 @@ pub trait Walk {
         true
     }
 
-    /// As [`Walk::to_below`], and adds to `cuts` where the segments begin that are passed, this
-    /// one left out.
-    fn to_below_noting(&mut self, rate: u32, limit: u64, cuts: &mut Vec<u64>) -> bool {
+    /// As [`Walk::to_below`], and tells `passed` where the segments begin that are passed, this
+    /// one left out: several at a time, ascending and no more than `u32::MAX` apart, as the first
+    /// tick and the low halves of it and of the others.
+    fn to_below_noting(
+        &mut self,
+        rate: u32,
+        limit: u64,
+        passed: &mut dyn FnMut(u64, &[u32]),
+    ) -> bool {
         let passes = |s: Segment| s.free >= rate && s.start < limit;
         while passes(self.segment()) {
             if !self.forward() {
                 return false;
             }
             if passes(self.segment()) {
-                cuts.push(self.segment().start);
+                let start = self.segment().start;
+                passed(start, &[start as u32]);
             }
         }
         true

@@ -48,7 +48,7 @@ pub(crate) fn latest<W: Walk>(walk: W, want: &Want) -> Result<Runs, u64> {
 /// printed order the interval would be empty by then. Rounds at Rmax that follow each other are
 /// gone through in one.
 fn plain<W: Walk>(walk: &mut W, want: &Want) -> Result<Runs, u64> {
-    let mut out = Runs::default();
+    let mut out = Runs::roomy();
     let mut left = want.volume;
     let mut more = true;
     while left > 0 && more && walk.to_at_least(1) {
@@ -62,7 +62,7 @@ fn plain<W: Walk>(walk: &mut W, want: &Want) -> Result<Runs, u64> {
         let limit = start.saturating_add(ticks).min(want.by);
         out.open(start, rate);
         more = if rate == want.max_rate {
-            walk.to_below_noting(rate, limit, out.cuts())
+            walk.to_below_noting(rate, limit, &mut |first, lows| out.cut_all(first, lows))
         } else {
             walk.forward()
         };
@@ -77,7 +77,7 @@ fn plain<W: Walk>(walk: &mut W, want: &Want) -> Result<Runs, u64> {
 /// is no longer than its guard is worthless, and a higher rate is worth a new guard only if it
 /// then carries more than going on at the old one.
 fn guarded<W: Walk>(walk: &mut W, want: &Want, mut run: Option<Run>) -> Result<Runs, u64> {
-    let mut out = Runs::default();
+    let mut out = Runs::roomy();
     let mut cuts = Vec::new();
     let mut left = want.volume;
     let mut at = want.from.max(walk.segment().start);
@@ -122,7 +122,7 @@ fn guarded<W: Walk>(walk: &mut W, want: &Want, mut run: Option<Run>) -> Result<R
         } else {
             let end = at.min(start.saturating_add(choice.time_for(left)));
             out.open(start, choice.rate);
-            out.cuts().extend(cuts.iter().filter(|cut| **cut < end));
+            cuts.iter().filter(|cut| **cut < end).for_each(|cut| out.cut(*cut));
             out.close(end);
             Some(Run { start: choice.start, end, rate: choice.rate })
         };

@@ -146,19 +146,19 @@ impl LinkSet {
     }
 
     /// Takes ranges that are known to be free on every link of the path.
-    pub(crate) fn take(&mut self, path: &Path, ranges: &[Allocation]) {
+    pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         self.change(Way::Take, path, ranges);
     }
 
     /// Gives ranges back that are known to be booked on every link of the path. What of them has
     /// passed is ignored.
-    pub(crate) fn give(&mut self, path: &Path, ranges: &[Allocation]) {
+    pub(crate) fn give(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         self.change(Way::Give, path, ranges);
     }
 
-    fn change(&mut self, way: Way, path: &Path, ranges: &[Allocation]) {
+    fn change(&mut self, way: Way, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         for link in path.links() {
-            self.profiles[link.0 as usize].change(way, ranges.iter().copied());
+            self.profiles[link.0 as usize].change(way, ranges.clone());
         }
     }
 

@@ -108,7 +108,7 @@ fn place_hold<C: Capacity>(
     if limits.guard == 0 {
         return Ok(out);
     }
-    let rate = out.merged().iter().map(|r| r.rate).min().unwrap_or(hold.min_rate);
+    let rate = out.merged().map(|r| r.rate).min().unwrap_or(hold.min_rate);
     Ok(Runs::of(start, start + length, rate))
 }
 

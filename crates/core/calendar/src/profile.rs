@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use self::block::{Block, Entry, JOIN};
+use self::block::{Block, Entry, JOIN, SPAN};
 pub(crate) use self::change::Way;
 pub use self::walk::ProfileWalk;
 use crate::capacity::{Calendar, Capacity, FOREVER, ReserveError, Segment, Walk};
@@ -35,15 +35,14 @@ pub struct Profile {
 impl Profile {
     /// A link with `capacity` channels, all free from `floor` on.
     pub fn new(capacity: u32, floor: u64) -> Self {
-        let entry = Entry::of(&[floor], &[capacity], 0, FOREVER);
+        let entry = Entry::single(floor, capacity, FOREVER);
         Self { capacity, floor, entries: Arc::new(vec![entry]) }
     }
 
     /// Number of segments from the floor on.
     pub fn segment_count(&self) -> usize {
         let all: usize = self.entries.iter().map(Entry::len).sum();
-        let elapsed = self.entries[0].starts().partition_point(|s| *s <= self.floor);
-        all + 1 - elapsed
+        all - self.entries[0].find(self.floor)
     }
 
     /// The segments of `[start, end)`, clipped to it.
@@ -109,10 +108,9 @@ impl Profile {
         let mut high = 0;
         for index in first..=last {
             let entry = &self.entries[index];
-            let starts = entry.starts();
             let (l, h) = if index == first || index == last {
-                let from = starts.partition_point(|s| *s <= start).max(1) - 1;
-                let to = starts.partition_point(|s| *s < end);
+                let from = entry.find(start.max(entry.first));
+                let to = entry.next_from(from, end);
                 entry.extremes(from, to)
             } else {
                 (entry.min, entry.max)
@@ -244,7 +242,10 @@ fn remove_first_if_equal(entries: &mut Vec<Entry>, entry: usize) -> bool {
 
 /// Joins `entry` with the next if both are small, so that releases do not leave crumbs.
 fn join(entries: &mut Vec<Entry>, entry: usize) -> bool {
-    let fits = entry + 1 < entries.len() && entries[entry].len() + entries[entry + 1].len() <= JOIN;
+    let fits = entries.get(entry + 1).is_some_and(|next| {
+        let entry = &entries[entry];
+        entry.len() + next.len() <= JOIN && next.last_start() - entry.first <= SPAN
+    });
     if fits {
         let upper = entries.remove(entry + 1);
         entries[entry].absorb(&upper);

@@ -83,7 +83,7 @@ fn links_of(profiles: &[Profile], guard: u64) -> LinkSet {
             rate: profile.capacity() - s.free,
         });
         let booked: Vec<Allocation> = booked.collect();
-        links.take(&path, &booked);
+        links.take(&path, booked.into_iter());
     }
     links
 }
@@ -367,9 +367,9 @@ fn the_binding_link_and_stretch_are_named() {
     let mut links = LinkSet::new(0);
     let (a, b) = (links.add(10, 0), links.add(10, 0));
     let taken = |start, end, rate| [Allocation { start, end, rate }];
-    links.take(&Path::single(a), &taken(10, 12, 10));
-    links.take(&Path::single(b), &taken(20, 50, 9));
-    links.take(&Path::single(b), &taken(30, 40, 1));
+    links.take(&Path::single(a), taken(10, 12, 10).into_iter());
+    links.take(&Path::single(b), taken(20, 50, 9).into_iter());
+    links.take(&Path::single(b), taken(30, 40, 1).into_iter());
     let path = [Path::new(&[a, b]).unwrap()];
     let request = Request::File(file(400, 10, 0).by(45, Policy::Earliest));
     assert_eq!(links.plan(&request, &path), Err(PlanError::NoRoom));
@@ -389,11 +389,11 @@ fn the_best_of_several_paths_is_taken() {
     let mut links = LinkSet::new(0);
     let ids: Vec<LinkId> = (0..3).map(|_| links.add(4, 0)).collect();
     let taken = |start, end, rate| [Allocation { start, end, rate }];
-    links.take(&Path::single(ids[0]), &taken(0, 10, 4));
+    links.take(&Path::single(ids[0]), taken(0, 10, 4).into_iter());
     let paths = [Path::single(ids[0]), Path::new(&[ids[1], ids[2]]).unwrap()];
     let plan = links.plan(&Request::File(file(20, 2, 0)), &paths).unwrap();
     assert_eq!((plan.path, plan.vector.finish()), (paths[1].clone(), Some(10)));
-    links.take(&paths[1], &taken(0, 30, 4));
+    links.take(&paths[1], taken(0, 30, 4).into_iter());
     let plan = links.plan(&Request::File(file(20, 2, 0)), &paths).unwrap();
     assert_eq!((plan.path, plan.vector.finish()), (paths[0].clone(), Some(20)));
 }

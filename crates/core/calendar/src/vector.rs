@@ -66,8 +66,8 @@ impl TrcVector {
     }
 
     /// The ranges with contiguous neighbours of equal rate joined.
-    pub fn merged(&self) -> impl DoubleEndedIterator<Item = Allocation> + Clone + '_ {
-        self.runs.merged().iter().copied()
+    pub fn merged(&self) -> impl Iterator<Item = Allocation> + Clone + '_ {
+        self.runs.merged()
     }
 
     /// Idle ticks at the start of each merged range.
@@ -77,17 +77,17 @@ impl TrcVector {
 
     /// Whether nothing is booked.
     pub fn is_empty(&self) -> bool {
-        self.runs.merged().is_empty()
+        self.runs.is_empty()
     }
 
     /// First booked tick.
     pub fn start(&self) -> Option<u64> {
-        self.runs.merged().first().map(|r| r.start)
+        self.runs.start()
     }
 
     /// One past the last booked tick.
     pub fn finish(&self) -> Option<u64> {
-        self.runs.merged().last().map(|r| r.end)
+        self.runs.end()
     }
 
     /// The highest rate, 0 for an empty vector.
@@ -97,9 +97,7 @@ impl TrcVector {
 
     /// The rate at `tick`, 0 where nothing is booked.
     pub fn rate_at(&self, tick: u64) -> u32 {
-        let runs = self.runs.merged();
-        let next = runs.partition_point(|r| r.end <= tick);
-        runs.get(next).filter(|r| r.start <= tick).map_or(0, |r| r.rate)
+        self.runs.rate_at(tick)
     }
 
     /// Booked channel ticks, guards included, saturating.
@@ -133,9 +131,14 @@ impl TrcVector {
         Self { runs, guard }
     }
 
+    /// The same in no more memory than it takes.
+    pub(crate) fn fitted(self) -> Self {
+        Self { runs: self.runs.fitted(), ..self }
+    }
+
     /// Adds ranges after all others; `seam` is no change point.
     pub(crate) fn append(&mut self, next: Runs, seam: u64) {
-        self.runs.append(next, seam);
+        self.runs.append(&next, seam);
     }
 }
 

@@ -11,7 +11,7 @@ impl Book {
     /// Takes a booking out and frees what it holds from now on: a transfer that is done before its
     /// margin is used up, or a cancellation. Returns the booking with what it held before.
     pub fn release(&mut self, id: BookingId) -> Result<Booking, BookError> {
-        let mut booking = self.bookings.remove(&id).ok_or(BookError::Unknown(id))?;
+        let mut booking = *self.bookings.remove(&id).ok_or(BookError::Unknown(id))?;
         if booking.vector.start().is_some_and(|start| start >= self.now) {
             let whole = core::mem::take(&mut booking.vector);
             self.links.give(&booking.path, whole.runs().merged());
@@ -97,8 +97,8 @@ impl Book {
         let guarded = self.config.guard > 0;
         let (rate, cap) = if guarded { (last, last) } else { (rate, request.max_rate()) };
         let ranges = place::capped(&self.links.path(&booking.path), start, end, cap);
-        let whole = ranges.merged().iter().map(|r| r.end - r.start).sum::<u64>() == ticks;
-        if !whole || ranges.merged().iter().any(|r| r.rate < rate) {
+        let whole = ranges.merged().map(|r| r.end - r.start).sum::<u64>() == ticks;
+        if !whole || ranges.merged().any(|r| r.rate < rate) {
             return Err(PlanError::NoRoom.into());
         }
         self.put(id, ranges);
@@ -108,7 +108,7 @@ impl Book {
 
     /// Notes a changed request, and the promise that goes with the finish it now has.
     pub(super) fn enter_request(&mut self, id: BookingId, request: Request) {
-        let Some(finish) = self.bookings.get(&id).map(Booking::finish) else { return };
+        let Some(finish) = self.get(id).map(Booking::finish) else { return };
         let promise = self.promise(&request, finish);
         if let Some(booking) = self.bookings.get_mut(&id) {
             booking.request = request;

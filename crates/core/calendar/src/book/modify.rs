@@ -86,9 +86,9 @@ impl Book {
         let guarded = self.config.guard > 0 && (hold.min_rate..=hold.max_rate).contains(&rate);
         let cap = if guarded { rate } else { hold.max_rate };
         let ranges = place::capped(&self.links.path(&booking.path), self.now, end, cap);
-        let whole = ranges.merged().iter().map(|r| r.end - r.start).sum::<u64>() == end - self.now;
+        let whole = ranges.merged().map(|r| r.end - r.start).sum::<u64>() == end - self.now;
         let least = if self.config.guard > 0 { cap } else { hold.min_rate };
-        match whole && ranges.merged().iter().all(|r| r.rate >= least) {
+        match whole && ranges.merged().all(|r| r.rate >= least) {
             true => Ok(ranges),
             false => Err(PlanError::NoRoom),
         }

@@ -8,16 +8,21 @@ pub(super) const BLOCK: usize = if cfg!(test) { 8 } else { 128 };
 /// Neighbours that together hold no more than this are joined.
 pub(super) const JOIN: usize = BLOCK / 2;
 
-/// Ticks in a cache line.
-const LINE: usize = 8;
+/// Breakpoints whose halves fill a cache line.
+const LINE: usize = 16;
 
-/// Consecutive breakpoints, as many as the block's entry says: at `starts[i]` the free capacity
-/// becomes `free[i]` plus the lazy addend of the entry.
+/// Consecutive breakpoints, as many as the block's entry says: at the tick whose low half is
+/// `lows[i]` the free capacity becomes `free[i]` plus the lazy addend of the entry. The first and
+/// the last are no more than [`SPAN`] apart, so the first tells the rest of each; and half of it
+/// is half the memory to wait for.
 #[derive(Clone)]
 pub(super) struct Block {
-    starts: [u64; BLOCK],
+    lows: [u32; BLOCK],
     free: [u32; BLOCK],
 }
+
+/// How far the last breakpoint of a block can lie behind the first.
+pub(super) const SPAN: u64 = u32::MAX as u64;
 
 /// A block with its summary. Adding to a whole block touches only this.
 #[derive(Clone)]
@@ -39,12 +44,17 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A new entry of these breakpoints, no more than [`BLOCK`], which reaches to `end`.
-    pub(super) fn of(starts: &[u64], free: &[u32], add: u32, end: u64) -> Self {
-        let mut block = Block { starts: [0; BLOCK], free: [0; BLOCK] };
-        block.starts[..starts.len()].copy_from_slice(starts);
+    /// A new entry of one breakpoint, which reaches to `end`.
+    pub(super) fn single(first: u64, free: u32, end: u64) -> Self {
+        Self::of(first, &[first as u32], &[free], 0, end)
+    }
+
+    /// A new entry of these breakpoints, no more than [`BLOCK`], from `first` to `end`.
+    pub(super) fn of(first: u64, lows: &[u32], free: &[u32], add: u32, end: u64) -> Self {
+        let mut block = Block { lows: [0; BLOCK], free: [0; BLOCK] };
+        block.lows[..lows.len()].copy_from_slice(lows);
         block.free[..free.len()].copy_from_slice(free);
-        let (first, len, block) = (starts[0], starts.len() as u32, Arc::new(block));
+        let (len, block) = (lows.len() as u32, Arc::new(block));
         let mut entry = Self { first, len, add, min: 0, max: 0, area: 0, block };
         entry.area = entry.sum(end);
         entry.refresh();
@@ -55,8 +65,18 @@ impl Entry {
         self.len as usize
     }
 
-    pub(super) fn starts(&self) -> &[u64] {
-        &self.block.starts[..self.len()]
+    /// The low halves of the breakpoints.
+    pub(super) fn lows(&self) -> &[u32] {
+        &self.block.lows[..self.len()]
+    }
+
+    /// A breakpoint.
+    pub(super) fn start(&self, at: usize) -> u64 {
+        tick(self.first, self.lows()[at])
+    }
+
+    pub(super) fn last_start(&self) -> u64 {
+        self.start(self.len() - 1)
     }
 
     /// Free capacities without the addend.
@@ -77,10 +97,40 @@ impl Entry {
     /// Looks at every cache line and then into one, because the loads do not wait for each other:
     /// the block is probably in no near cache, and a binary search would miss several times in turn.
     pub(super) fn find(&self, tick: u64) -> usize {
-        let starts = self.starts();
-        let lines = starts.chunks(LINE).filter(|line| line[0] <= tick).count();
+        let (lows, ahead) = (self.lows(), self.ahead(tick));
+        let lines = lows.chunks(LINE).filter(|line| self.offset(line[0]) <= ahead).count();
         let line = (lines - 1) * LINE;
-        line + starts[line..].iter().take(LINE).filter(|start| **start <= tick).count() - 1
+        line + self.count(&lows[line..lows.len().min(line + LINE)], ahead) - 1
+    }
+
+    /// The first breakpoint from `from` on that is not before `tick`, which comes after the first
+    /// of all. It is probably near.
+    pub(super) fn next_from(&self, from: usize, tick: u64) -> usize {
+        let ahead = self.ahead(tick - 1);
+        let mut at = from;
+        for line in self.lows()[from..].chunks(LINE) {
+            let before = self.count(line, ahead);
+            at += before;
+            if before < LINE {
+                break;
+            }
+        }
+        at
+    }
+
+    /// How many of these breakpoints lie no more than `ahead` behind the first.
+    fn count(&self, lows: &[u32], ahead: u32) -> usize {
+        lows.iter().map(|low| u32::from(self.offset(*low) <= ahead)).sum::<u32>() as usize
+    }
+
+    /// How far a breakpoint lies behind the first.
+    fn offset(&self, low: u32) -> u32 {
+        low.wrapping_sub(self.first as u32)
+    }
+
+    /// The same for a tick that is not before the first, as far as breakpoints can lie.
+    fn ahead(&self, tick: u64) -> u32 {
+        u32::try_from(tick - self.first).unwrap_or(u32::MAX)
     }
 
     /// Least and most free capacity of some of the block's segments.
@@ -102,35 +152,38 @@ impl Entry {
         if roomy && end <= limit {
             return self.len();
         }
-        let (starts, free) = (&self.starts()[from..], &self.raw()[from..]);
+        let Some(before) = limit.checked_sub(self.first + 1) else { return from };
+        let ahead = u32::try_from(before).unwrap_or(u32::MAX);
+        let (lows, free) = (&self.lows()[from..], &self.raw()[from..]);
+        let early = |low: &u32| self.offset(*low) <= ahead;
         let below = |free: &u32| !roomy && free.wrapping_add(self.add) < rate;
         // Without a way out of the inner loop several are compared at once.
         let any = |free: &[u32]| free.iter().fold(false, |any, free| any | below(free));
-        let lines = starts.chunks_exact(LINE).zip(free.chunks_exact(LINE));
-        let passed = lines.take_while(|(starts, free)| starts[LINE - 1] < limit && !any(free));
+        let lines = lows.chunks_exact(LINE).zip(free.chunks_exact(LINE));
+        let passed = lines.take_while(|(lows, free)| early(&lows[LINE - 1]) && !any(free));
         let passed = passed.count() * LINE;
-        let rest = starts[passed..].iter().zip(&free[passed..]);
-        from + passed + rest.take_while(|(start, free)| **start < limit && !below(free)).count()
+        let rest = lows[passed..].iter().zip(&free[passed..]);
+        from + passed + rest.take_while(|(low, free)| early(low) && !below(free)).count()
     }
 
     /// Puts breakpoints in the place of some; there must be room. The area is left to the caller.
-    pub(super) fn replace(&mut self, old: Range<usize>, starts: &[u64], free: &[u32]) {
+    pub(super) fn replace(&mut self, old: Range<usize>, lows: &[u32], free: &[u32]) {
         let len = self.len();
-        let after = old.start + starts.len();
+        let after = old.start + lows.len();
         let block = Arc::make_mut(&mut self.block);
         if after != old.end {
-            block.starts.copy_within(old.end..len, after);
+            block.lows.copy_within(old.end..len, after);
             block.free.copy_within(old.end..len, after);
         }
-        block.starts[old.start..after].copy_from_slice(starts);
+        block.lows[old.start..after].copy_from_slice(lows);
         block.free[old.start..after].copy_from_slice(free);
-        self.len = (len - old.len() + starts.len()) as u32;
+        self.len = (len - old.len() + lows.len()) as u32;
         self.refresh();
     }
 
     /// Drops the first breakpoint of several, and with it that stretch, whose area is returned.
     pub(super) fn drop_first(&mut self) -> u128 {
-        let second = self.starts()[1];
+        let second = self.start(1);
         let area = u128::from(second - self.first) * u128::from(self.free(0));
         self.first = second;
         self.area -= area;
@@ -138,12 +191,12 @@ impl Entry {
         area
     }
 
-    /// Takes in the entry that follows; there must be room.
+    /// Takes in the entry that follows; there must be room, and no more than [`SPAN`] between.
     pub(super) fn absorb(&mut self, next: &Self) {
         let add = next.add.wrapping_sub(self.add);
         let (from, to) = (self.len(), self.len() + next.len());
         let block = Arc::make_mut(&mut self.block);
-        block.starts[from..to].copy_from_slice(next.starts());
+        block.lows[from..to].copy_from_slice(next.lows());
         for (to, from) in block.free[from..to].iter_mut().zip(next.raw()) {
             *to = from.wrapping_add(add);
         }
@@ -158,9 +211,14 @@ impl Entry {
     }
 
     fn sum(&self, end: u64) -> u128 {
-        let starts = self.starts();
-        let ends = starts[1..].iter().copied().chain([end]);
-        let lengths = starts.iter().zip(ends).map(|(start, end)| end - start);
+        let starts = (0..self.len()).map(|at| self.start(at));
+        let ends = starts.clone().skip(1).chain([end]);
+        let lengths = starts.zip(ends).map(|(start, end)| end - start);
         (0..).zip(lengths).map(|(i, length)| u128::from(length) * u128::from(self.free(i))).sum()
     }
+}
+
+/// The tick of this low half, no more than [`SPAN`] behind `first`.
+pub(super) fn tick(first: u64, low: u32) -> u64 {
+    first + u64::from(low.wrapping_sub(first as u32))
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::block::{BLOCK, Entry};
+use super::block::{self, BLOCK, Entry, SPAN};
 use super::{Profile, entry_end, join, locate, locate_from, remove_first_if_equal};
 use crate::capacity::FOREVER;
 use crate::vector::Allocation;
@@ -32,7 +32,7 @@ impl Profile {
         let mut fresh = Points::new();
         let mut index = locate(entries, ranges.now.start);
         loop {
-            let stop = entry_end(entries, index);
+            let mut stop = entry_end(entries, index);
             let entry = &mut entries[index];
             let begins = (ranges.now.start == entry.first).then_some(index);
             if ranges.now.start <= entry.first && ranges.now.end >= stop {
@@ -40,6 +40,11 @@ impl Profile {
                 ranges.pass(stop);
             } else {
                 let old = entry.merge(way, &mut ranges, stop, &mut fresh);
+                if let Some(far) = fresh.far {
+                    let rest = entry.cut_off(far, stop);
+                    entries.insert(index + 1, rest);
+                    stop = far;
+                }
                 index = replace(entries, index, old, &fresh, stop);
             }
             debug_assert!(entries[index].max <= self.capacity, "free, or booked, as was said");
@@ -90,11 +95,18 @@ impl Entry {
         self.add = self.add.wrapping_add(change);
         self.min = self.min.wrapping_add(change);
         self.max = self.max.wrapping_add(change);
-        self.count(way, area(rate, stop - self.first));
+        self.weigh(way, area(rate, stop - self.first));
     }
 
-    /// Merges ranges into the block up to `stop`, its end. Lists in `fresh` what comes instead of
-    /// the breakpoints that are returned.
+    /// Takes the end of the last segment off, from `at` to `stop`, the end of the block.
+    fn cut_off(&mut self, at: u64, stop: u64) -> Self {
+        let rest = Self::single(at, self.last_free(), stop);
+        self.area -= rest.area;
+        rest
+    }
+
+    /// Merges ranges into the block up to `stop`, its end, or to a breakpoint that is too far from
+    /// the first. Lists in `fresh` what comes instead of the breakpoints that are returned.
     fn merge<I: Iterator<Item = Allocation>>(
         &mut self,
         way: Way,
@@ -102,15 +114,19 @@ impl Entry {
         stop: u64,
         fresh: &mut Points,
     ) -> Range<usize> {
-        let (starts, free) = (self.starts(), self.raw());
+        let (lows, free) = (self.lows(), self.raw());
         let mut at = ranges.now.start.max(self.first);
         // The segment that holds `at`, of which nothing is replaced that lies before.
         let mut index = if at == self.first { 0 } else { self.find(at) };
-        let from = index + usize::from(starts[index] < at);
+        let from = index + usize::from(self.start(index) < at);
         fresh.clear();
         fresh.before = from.checked_sub(1).map(|before| free[before]);
         let mut changed = 0;
         while at < stop && ranges.now.start < stop {
+            if at - self.first > SPAN {
+                fresh.far = Some(at);
+                break;
+            }
             let Allocation { start, end, rate } = ranges.now;
             let (to, change) = if at < start {
                 (start, 0)
@@ -121,25 +137,28 @@ impl Entry {
                 (to, way.change(rate))
             };
             fresh.push(at, free[index].wrapping_add(change));
-            let next = index + 1 + starts[index + 1..].partition_point(|start| *start < to);
-            fresh.starts.extend_from_slice(&starts[index + 1..next]);
+            let next = self.next_from(index + 1, to);
+            fresh.lows.extend_from_slice(&lows[index + 1..next]);
             fresh.free.extend(free[index + 1..next].iter().map(|free| free.wrapping_add(change)));
-            index = next - usize::from(starts.get(next) != Some(&to));
+            index = if next < lows.len() && self.start(next) == to { next } else { next - 1 };
             at = to;
         }
-        let to = if at == stop {
-            starts.len()
-        } else if starts[index] < at || fresh.last() == Some(free[index]) {
-            fresh.push(at, free[index]);
+        let to = if at == stop || fresh.far.is_some() {
+            lows.len()
+        } else if self.start(index) < at || fresh.last() == Some(free[index]) {
+            match at - self.first {
+                ..=SPAN => fresh.push(at, free[index]),
+                _ => fresh.far = Some(at),
+            }
             index + 1
         } else {
             index
         };
-        self.count(way, changed);
+        self.weigh(way, changed);
         from..to
     }
 
-    fn count(&mut self, way: Way, area: u128) {
+    fn weigh(&mut self, way: Way, area: u128) {
         match way {
             Way::Take => self.area -= area,
             Way::Give => self.area += area,
@@ -167,19 +186,20 @@ fn replace(
     stop: u64,
 ) -> usize {
     let entry = &mut entries[index];
-    if entry.len() - old.len() + fresh.starts.len() <= BLOCK {
-        entry.replace(old, &fresh.starts, &fresh.free);
+    if entry.len() - old.len() + fresh.lows.len() <= BLOCK {
+        entry.replace(old, &fresh.lows, &fresh.free);
         return index;
     }
-    let mut starts = entry.starts().to_vec();
+    let mut lows = entry.lows().to_vec();
     let mut free = entry.raw().to_vec();
-    starts.splice(old.clone(), fresh.starts.iter().copied());
+    lows.splice(old.clone(), fresh.lows.iter().copied());
     free.splice(old, fresh.free.iter().copied());
-    let size = starts.len().div_ceil(starts.len().div_ceil(BLOCK * 3 / 4));
-    let add = entry.add;
-    let ends = starts.iter().copied().skip(size).step_by(size).chain([stop]);
-    let parts = starts.chunks(size).zip(free.chunks(size)).zip(ends);
-    let parts = parts.map(|((starts, free), end)| Entry::of(starts, free, add, end));
+    let size = lows.len().div_ceil(lows.len().div_ceil(BLOCK * 3 / 4));
+    let (first, add) = (entry.first, entry.add);
+    let firsts = lows.iter().step_by(size).map(|low| block::tick(first, *low));
+    let ends = firsts.clone().skip(1).chain([stop]);
+    let parts = lows.chunks(size).zip(free.chunks(size)).zip(firsts.zip(ends));
+    let parts = parts.map(|((lows, free), (first, end))| Entry::of(first, lows, free, add, end));
     let parts: Vec<Entry> = parts.collect();
     let last = index + parts.len() - 1;
     entries.splice(index..=index, parts);
@@ -194,19 +214,22 @@ fn area(rate: u32, ticks: u64) -> u128 {
 struct Points {
     /// The free capacity before the first.
     before: Option<u32>,
-    starts: Vec<u64>,
+    lows: Vec<u32>,
     free: Vec<u32>,
+    /// Where the next would be, if that is too far for this block.
+    far: Option<u64>,
 }
 
 impl Points {
     fn new() -> Self {
-        let (starts, free) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
-        Self { before: None, starts, free }
+        let (lows, free) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+        Self { before: None, lows, free, far: None }
     }
 
     fn clear(&mut self) {
-        self.starts.clear();
+        self.lows.clear();
         self.free.clear();
+        self.far = None;
     }
 
     fn last(&self) -> Option<u32> {
@@ -215,7 +238,7 @@ impl Points {
 
     fn push(&mut self, start: u64, free: u32) {
         if self.last() != Some(free) {
-            self.starts.push(start);
+            self.lows.push(start as u32);
             self.free.push(free);
         }
     }

@@ -33,6 +33,11 @@ fn backwards<C: Capacity>(capacity: &C) -> Vec<u64> {
     }
 }
 
+/// Puts what is noted into a list.
+fn noted(out: &mut Vec<u64>) -> impl FnMut(u64, &[u32]) + '_ {
+    |first, lows| out.extend(lows.iter().map(|low| block::tick(first, *low)))
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Reserve(u64, u64, u32),
@@ -50,6 +55,16 @@ fn steps(count: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..count)
 }
 
+/// The same with so much more time between that no block holds many breakpoints.
+fn far_apart(step: Step) -> Step {
+    let far = |tick: u64| (tick << 29) + tick % 3;
+    match step {
+        Step::Reserve(start, end, rate) => Step::Reserve(far(start), far(end), rate),
+        Step::Release(start, end, rate) => Step::Release(far(start), far(end), rate),
+        Step::Forget(tick) => Step::Forget(far(tick)),
+    }
+}
+
 fn apply<C: Calendar>(calendar: &mut C, step: &Step) -> Result<(), ReserveError> {
     match *step {
         Step::Reserve(start, end, rate) => calendar.reserve(start, end, rate),
@@ -64,14 +79,15 @@ fn apply<C: Calendar>(calendar: &mut C, step: &Step) -> Result<(), ReserveError>
 /// What the summaries say is what the breakpoints say, and the form is canonical.
 fn check_summaries(profile: &Profile) {
     for (index, entry) in profile.entries.iter().enumerate() {
-        assert_eq!(entry.first, entry.starts()[0]);
+        assert_eq!(entry.first, entry.start(0));
         assert_eq!((entry.min, entry.max), entry.extremes(0, entry.len()));
         let mut fresh = entry.clone();
         let end = profile.entry_end(index);
         fresh.area = 0;
-        for (i, start) in entry.starts().iter().enumerate() {
-            let stop = entry.starts().get(i + 1).copied().unwrap_or(end);
-            assert!(stop > *start);
+        for i in 0..entry.len() {
+            let start = entry.start(i);
+            let stop = if i + 1 < entry.len() { entry.start(i + 1) } else { end };
+            assert!(stop > start);
             fresh.area += u128::from(stop - start) * u128::from(entry.free(i));
         }
         assert_eq!(fresh.area, entry.area);
@@ -111,8 +127,8 @@ proptest! {
                     prop_assert_eq!(a.segment(), b.segment());
                     let (mut a, mut b) = (profile.walk(at), naive.walk(at));
                     let (mut passed, mut expected) = (Vec::new(), Vec::new());
-                    a.to_below_noting(rate, limit, &mut passed);
-                    b.to_below_noting(rate, limit, &mut expected);
+                    a.to_below_noting(rate, limit, &mut noted(&mut passed));
+                    b.to_below_noting(rate, limit, &mut noted(&mut expected));
                     prop_assert_eq!(passed, expected);
                     prop_assert_eq!(a.segment(), b.segment());
                 }
@@ -123,6 +139,31 @@ proptest! {
                     prop_assert_eq!(profile.min_free(at, end), least.unwrap_or(0));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn equals_the_naive_profile_where_breakpoints_are_far_apart(steps in steps(120)) {
+        let mut profile = Profile::new(12, 0);
+        let mut naive = NaiveProfile::new(12, 0);
+        for step in steps.into_iter().map(far_apart) {
+            prop_assert_eq!(apply(&mut profile, &step), apply(&mut naive, &step));
+            check_summaries(&profile);
+        }
+        prop_assert_eq!(all(&profile), all(&naive));
+        prop_assert_eq!(backwards(&profile), backwards(&naive));
+        for at in (0..380).step_by(7).map(|at| (at << 29) + 1) {
+            prop_assert_eq!(profile.free_at(at), naive.free_at(at));
+            for limit in [at + 5, at + (60 << 29), FOREVER] {
+                let (mut a, mut b) = (profile.walk(at), naive.walk(at));
+                let (mut passed, mut expected) = (Vec::new(), Vec::new());
+                a.to_below_noting(6, limit, &mut noted(&mut passed));
+                b.to_below_noting(6, limit, &mut noted(&mut expected));
+                prop_assert_eq!(passed, expected);
+                prop_assert_eq!(a.segment(), b.segment());
+            }
+            let least = naive.walk(at).segment().free;
+            prop_assert_eq!(profile.min_free(at, at + 1), if at < naive.floor() { 0 } else { least });
         }
     }
 
@@ -146,15 +187,17 @@ proptest! {
     fn many_ranges_at_once_are_the_same_as_one_by_one(
         before in steps(60),
         ranges in prop::collection::vec((0u64..6, 1u64..12, 1u32..4), 1..30),
+        far in any::<bool>(),
     ) {
         let mut profile = Profile::new(12, 0);
-        for step in &before {
-            let _ = apply(&mut profile, step);
+        for step in before {
+            let _ = apply(&mut profile, &if far { far_apart(step) } else { step });
         }
         let mut at = profile.floor();
         let mut vector: Vec<Allocation> = Vec::new();
         for (gap, len, rate) in ranges {
-            let (start, end) = (at + gap, at + gap + len);
+            let times = if far { 1 << 29 } else { 1 };
+            let (start, end) = (at + gap * times, at + (gap + len) * times);
             at = end;
             if profile.min_free(start, end) >= rate {
                 vector.push(Allocation { start, end, rate });

@@ -1,6 +1,4 @@
-use alloc::vec::Vec;
-
-use super::block::Entry;
+use super::block::{self, Entry};
 use crate::capacity::{Segment, Walk};
 
 /// A position on a [`crate::Profile`]; whole blocks are skipped by their summaries.
@@ -10,7 +8,8 @@ pub struct ProfileWalk<'a> {
     floor: u64,
     entry: usize,
     at: usize,
-    starts: &'a [u64],
+    first: u64,
+    lows: &'a [u32],
     free: &'a [u32],
     add: u32,
     segment: Segment,
@@ -20,11 +19,11 @@ impl<'a> ProfileWalk<'a> {
     pub(super) fn new(entries: &'a [Entry], floor: u64, tick: u64) -> Self {
         let tick = tick.max(floor);
         let entry = super::locate(entries, tick);
-        let Entry { add, .. } = entries[entry];
-        let (starts, free) = (entries[entry].starts(), entries[entry].raw());
+        let Entry { first, add, .. } = entries[entry];
+        let (lows, free) = (entries[entry].lows(), entries[entry].raw());
         let at = entries[entry].find(tick);
         let segment = Segment { start: 0, end: 0, free: 0 };
-        let mut walk = Self { entries, floor, entry, at, starts, free, add, segment };
+        let mut walk = Self { entries, floor, entry, at, first, lows, free, add, segment };
         walk.load();
         walk
     }
@@ -32,7 +31,7 @@ impl<'a> ProfileWalk<'a> {
     /// Reads the segment at `entry` and `at`.
     fn load(&mut self) {
         self.segment = Segment {
-            start: self.starts[self.at].max(self.floor),
+            start: block::tick(self.first, self.lows[self.at]).max(self.floor),
             end: self.end(),
             free: self.free[self.at].wrapping_add(self.add),
         };
@@ -41,8 +40,8 @@ impl<'a> ProfileWalk<'a> {
     /// Where the segment at `entry` and `at` ends.
     #[inline]
     fn end(&self) -> u64 {
-        match self.starts.get(self.at + 1) {
-            Some(end) => *end,
+        match self.lows.get(self.at + 1) {
+            Some(low) => block::tick(self.first, *low),
             None => super::entry_end(self.entries, self.entry),
         }
     }
@@ -67,7 +66,8 @@ impl<'a> ProfileWalk<'a> {
 
     fn enter(&mut self, entry: usize, at: usize) {
         self.entry = entry;
-        self.starts = self.entries[entry].starts();
+        self.first = self.entries[entry].first;
+        self.lows = self.entries[entry].lows();
         self.free = self.entries[entry].raw();
         self.add = self.entries[entry].add;
         self.at = at;
@@ -80,15 +80,15 @@ impl<'a> ProfileWalk<'a> {
     }
 
     /// The starts of the segments from `(entry, at)` on, up to this one or up to the end.
-    fn note(&self, entry: usize, at: usize, more: bool, cuts: &mut Vec<u64>) {
-        let all = &self.entries[entry..=self.entry];
+    fn note(&self, entry: usize, at: usize, more: bool, passed: &mut dyn FnMut(u64, &[u32])) {
         let to = if more { self.at } else { self.at + 1 };
-        let count: usize = all.iter().map(Entry::len).sum();
-        cuts.reserve(count - at - (all[all.len() - 1].len() - to));
         let mut from = at;
-        for (left, entry) in (0..all.len()).rev().zip(all) {
-            let to = if left == 0 { to } else { entry.len() };
-            cuts.extend_from_slice(&entry.starts()[from..to]);
+        for index in entry..=self.entry {
+            let entry = &self.entries[index];
+            let to = if index == self.entry { to } else { entry.len() };
+            if from < to {
+                passed(entry.start(from), &entry.lows()[from..to]);
+            }
             from = 0;
         }
     }
@@ -188,12 +188,17 @@ impl Walk for ProfileWalk<'_> {
         false
     }
 
-    fn to_below_noting(&mut self, rate: u32, limit: u64, cuts: &mut Vec<u64>) -> bool {
+    fn to_below_noting(
+        &mut self,
+        rate: u32,
+        limit: u64,
+        passed: &mut dyn FnMut(u64, &[u32]),
+    ) -> bool {
         let (entry, at) = (self.entry, self.at + 1);
         let more = self.to_below(rate, limit);
         // Not if this segment already was the end.
         if (entry, at) <= (self.entry, self.at) {
-            self.note(entry, at, more, cuts);
+            self.note(entry, at, more, passed);
         }
         more
     }
