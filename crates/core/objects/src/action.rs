@@ -15,8 +15,9 @@ use crate::{EntryId, TempName};
 /// answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make these directories, parents first; one that exists already is as good. Answer each
-    /// with [`crate::Sink::directory_made`]. Make them writable whatever their mode says:
+    /// Make these directories, parents first; one that exists already is as good. One that does not
+    /// may be made aside, out of sight, until [`Action::PlaceDirectories`]. Answer each with
+    /// [`crate::Sink::directory_made`]. Make them writable whatever their mode says:
     /// [`Action::FinishDirectories`] sets it.
     MakeDirectories(Vec<NamedEntry>),
     /// Open the unpublished file `temp` for a large file. Answer with [`crate::Sink::prepared`].
@@ -28,13 +29,18 @@ pub enum Action {
         /// What there should be already.
         existing: Existing,
     },
-    /// Say of each whether it is under its name with its size and modification time. Answer each
-    /// with [`crate::Sink::checked`].
+    /// Say of each whether it is under its name with its size and modification time, or give it
+    /// that name where it is so in a directory that an earlier run left aside. Answer each with
+    /// [`crate::Sink::checked`].
     CheckPublished(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answer each with
     /// [`crate::Sink::published`].
     Publish(Vec<Publication>),
+    /// Remove from these directories, which were made aside, what failed in them, and give them
+    /// their names, unless something has them: then what is in them is published one by one.
+    /// Answer each with [`crate::Sink::directory_placed`].
+    PlaceDirectories(Vec<FilledDirectory>),
     /// Make durable everything that was answered before this action was given. Answer with
     /// [`crate::Sink::checkpointed`]; a failure to sync ends the transfer.
     Checkpoint(Box<Checkpoint>),
@@ -76,6 +82,40 @@ pub struct Publication {
     pub entry: Arc<Entry>,
     /// The file that holds the contents; for links and empty files a name that is free to use.
     pub temp: TempName,
+    /// The contents are not there, but under the entry's own name in its directory, which was made
+    /// aside and could not be placed.
+    pub aside: bool,
+}
+
+/// A directory that was made aside and is to get its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilledDirectory {
+    /// The number, for the answer.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Files in it that failed: what lies under their names, if anything, is not whole.
+    pub spoiled: Vec<Arc<Entry>>,
+}
+
+/// Where a directory was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// Under its name, where it may have been before.
+    InPlace,
+    /// Out of sight, and empty: nothing has its name.
+    Aside,
+}
+
+/// What became of a file that an earlier run has recorded as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// It is not there.
+    Missing,
+    /// It is under its name, durable.
+    There,
+    /// It has just got its name.
+    Named,
 }
 
 /// What an earlier run left of a large file.
@@ -123,6 +163,8 @@ pub struct NamedFile {
     pub id: EntryId,
     /// Its name until it is published.
     pub temp: TempName,
+    /// The entry, where the file has its own name in its directory, which was made aside.
+    pub aside: Option<Arc<Entry>>,
 }
 
 /// What to do with a group that was received whole.
@@ -163,6 +205,9 @@ pub struct WritePiece {
     /// the first write to it, unless an earlier run left it: then it has the same size, and every
     /// byte is written anew before it is published.
     pub temp: TempName,
+    /// Not to that, but to a file of the entry's own name in its directory, which was made aside,
+    /// replacing what has that name. It is the whole file.
+    pub aside: bool,
     /// Offset within the file.
     pub file_offset: u64,
     /// Offset within the group.

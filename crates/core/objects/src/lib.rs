@@ -73,8 +73,8 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Checkpoint, Existing, Failure, NamedEntry, NamedFile, Prepared, Publication, Verdict,
-    WritePiece, WriteTask,
+    Action, Checked, Checkpoint, Existing, Failure, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};

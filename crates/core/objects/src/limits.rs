@@ -36,6 +36,11 @@ pub const REPAIRS_MAX: u8 = 3;
 pub const PREPARED_MAX: u32 = 512;
 /// Entries in one [`crate::Action`] that names several.
 pub const ACTION_ENTRIES_MAX: usize = 256;
+/// Files that are written straight into one new directory before it appears, and their bytes: more
+/// would keep what is whole from being seen for long.
+pub const ASIDE_FILES_MAX: u32 = 1 << 16;
+/// See [`ASIDE_FILES_MAX`].
+pub const ASIDE_BYTES_MAX: u64 = 1 << 30;
 /// Received and written bytes that may wait for their hashes before credit stops.
 pub const UNVERIFIED_MAX: u64 = 1 << 30;
 /// Hashes that may wait for their groups, beside two for each MiB of the sink's capacity.

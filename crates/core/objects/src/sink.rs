@@ -1,3 +1,4 @@
+mod aside;
 mod durable;
 mod groups;
 mod manifest;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
 
+use self::aside::Aside;
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
 use crate::record::{Claim, PartialFile, RecordWriter};
@@ -48,8 +50,8 @@ pub struct Sink {
     record: RecordWriter,
 
     slots: Window<Slot>,
-    /// Every path that was announced, and whether it is a directory.
-    paths: BTreeMap<[u8; 16], bool>,
+    /// Every path that was announced, and the number of what is there if it is a directory.
+    paths: BTreeMap<[u8; 16], Option<EntryId>>,
     /// The root of the copy is a file or link, so that nothing else can be.
     root_is_leaf: bool,
     /// Entries below have no contents or belong to an announced object.
@@ -70,6 +72,17 @@ pub struct Sink {
     unmade: u32,
     /// Directories that were made.
     directories: BTreeMap<EntryId, Arc<Entry>>,
+
+    /// Directories that are not in their places, perhaps.
+    asides: BTreeMap<EntryId, Aside>,
+    /// The one of them that files may be announced in.
+    open_directory: Option<EntryId>,
+    /// Those of them that are complete.
+    placeable: VecDeque<EntryId>,
+    /// Groups with parts that are written straight into some of them.
+    aside_writes: BTreeMap<(ObjectId, u32), Vec<EntryId>>,
+    /// Those that were placed since the last checkpoint.
+    placed: Vec<EntryId>,
 
     objects: Window<Object>,
     accepted: u32,
@@ -242,6 +255,12 @@ struct Slot {
     entry: Option<Arc<Entry>>,
     size: u64,
     temp: TempName,
+    /// The directory that holds it, if that is one of [`Sink::asides`].
+    directory: EntryId,
+    /// Written straight into it.
+    aside: bool,
+    /// Recorded as published, though its directory had to wait.
+    recorded: bool,
     object: u32,
     /// Groups not verified and written.
     left: u32,
@@ -264,6 +283,8 @@ enum State {
     Found,
     /// Received whole.
     Whole,
+    /// Durable in its directory, which is not in its place.
+    Aside,
     /// About to get its name.
     Publishing,
     /// Has its name.
@@ -294,6 +315,11 @@ impl Sink {
             prepared: 0,
             unmade: 0,
             directories: BTreeMap::new(),
+            asides: BTreeMap::new(),
+            open_directory: None,
+            placeable: VecDeque::new(),
+            aside_writes: BTreeMap::new(),
+            placed: Vec::new(),
             objects: Window::new(),
             accepted: 0,
             table: ObjectTable::default(),
@@ -413,6 +439,7 @@ impl Sink {
         slot.state = State::Settled;
         self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
         let (object, temp, large) = (slot.object, slot.temp, slot.is_large());
+        let aside = core::mem::take(&mut slot.aside).then_some(slot.directory);
         let Some(entry) = slot.entry.take() else {
             return;
         };
@@ -428,6 +455,9 @@ impl Sink {
             }
         }
         self.note_failure(id, &entry, reason, told);
+        if let Some(directory) = aside {
+            self.spoil(directory, &entry);
+        }
         if large {
             self.partials.remove(&id);
         }
@@ -469,6 +499,13 @@ impl Sink {
         self.slots.forget_while(|number, slot| number < bound && slot.state == State::Settled);
         let accepted = self.accepted;
         self.objects.forget_while(|number, object| number < accepted && object.is_over());
+    }
+}
+
+impl State {
+    /// Whether the file is settled no sooner than its groups.
+    fn awaits_groups(self) -> bool {
+        matches!(self, Self::Open | Self::Resumed | Self::Found)
     }
 }
 

@@ -7,15 +7,18 @@ use core::fmt;
 
 use longhaul_wire::Entry;
 
-use crate::{Action, Checkpoint, Existing, Prepared, Sink, TempName, WriteTask};
+use crate::{
+    Action, Checked, Checkpoint, Existing, FilledDirectory, Made, Prepared, Publication, Sink,
+    TempName, WritePiece, WriteTask,
+};
 
 /// Where a sink's files and its record are.
 pub trait Storage {
     /// Why something failed, for people.
     type Error: fmt::Display;
 
-    /// Makes a directory, if it is not there.
-    fn make_directory(&mut self, entry: &Entry) -> Result<(), Self::Error>;
+    /// See [`Action::MakeDirectories`].
+    fn make_directory(&mut self, entry: &Entry) -> Result<Made, Self::Error>;
 
     /// See [`Action::PrepareFile`].
     fn prepare(
@@ -25,20 +28,17 @@ pub trait Storage {
         existing: Existing,
     ) -> Result<Prepared, Self::Error>;
 
-    /// Whether the entry is under its name with its size and modification time.
-    fn is_published(&self, entry: &Entry) -> bool;
+    /// See [`Action::CheckPublished`].
+    fn check_published(&mut self, entry: &Entry) -> Checked;
 
-    /// Writes a part of an unpublished file; creates it if it is not there.
-    fn write(
-        &mut self,
-        entry: &Entry,
-        temp: TempName,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), Self::Error>;
+    /// Writes a part of an unpublished file; see [`WritePiece`].
+    fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), Self::Error>;
 
     /// See [`Action::Publish`].
-    fn publish(&mut self, entry: &Entry, temp: TempName) -> Result<(), Self::Error>;
+    fn publish(&mut self, file: &Publication) -> Result<(), Self::Error>;
+
+    /// See [`Action::PlaceDirectories`].
+    fn place_directory(&mut self, directory: &FilledDirectory) -> bool;
 
     /// Sets mode and modification time of a directory.
     fn finish_directory(&mut self, entry: &Entry) -> Result<(), Self::Error>;
@@ -81,13 +81,18 @@ pub fn perform<S: Storage>(
         }
         Action::CheckPublished(batch) => {
             for file in batch {
-                sink.checked(file.id, storage.is_published(&file.entry));
+                sink.checked(file.id, storage.check_published(&file.entry));
             }
         }
         Action::Publish(batch) => {
             for file in batch {
-                let result = storage.publish(&file.entry, file.temp);
+                let result = storage.publish(&file);
                 sink.published(file.id, result.map_err(|error| error.to_string()));
+            }
+        }
+        Action::PlaceDirectories(batch) => {
+            for directory in batch {
+                sink.directory_placed(directory.id, storage.place_directory(&directory));
             }
         }
         Action::Checkpoint(checkpoint) => {
@@ -117,7 +122,7 @@ pub fn perform<S: Storage>(
 pub fn write<S: Storage>(storage: &mut S, sink: &mut Sink, task: &WriteTask, data: &[u8]) {
     for piece in &task.pieces {
         let part = &data[piece.group_offset as usize..][..piece.len as usize];
-        if let Err(error) = storage.write(&piece.entry, piece.temp, piece.file_offset, part) {
+        if let Err(error) = storage.write(piece, part) {
             sink.write_failed(piece.id, &error.to_string());
         }
     }

@@ -195,8 +195,12 @@ impl SinkSide {
             Action::Publish(batch) => batch.clone(),
             _ => Vec::new(),
         };
+        let places = matches!(action, Action::PlaceDirectories(_));
         if let Err(error) = storage::perform(&mut env.disk.storage, &mut self.sink, action) {
             self.failed = Some(error.to_string());
+        }
+        if places && let Some(fault) = env.files.fault_of_names(&env.disk.storage) {
+            env.checks.require(false, || format!("placed: {fault}"));
         }
         for publication in published {
             let refused = || self.sink.failures().iter().any(|f| f.id == publication.id);

@@ -64,6 +64,7 @@ impl Sink {
         self.dirty_since = self.is_dirty().then(|| self.dirty_since.unwrap_or(now));
         self.setup_action()
             .or_else(|| self.publish_action())
+            .or_else(|| self.place_action())
             .or_else(|| self.append.take())
             .or_else(|| self.finish_action())
             .or_else(|| self.checkpoint_action(now))
@@ -146,6 +147,7 @@ impl Sink {
     fn name_is_durable(&mut self, id: EntryId) {
         if let Some(slot) = self.slots.get(id.0)
             && let Some(entry) = slot.entry.as_ref().filter(|entry| entry.size > 0)
+            && !slot.recorded
         {
             self.published.push(key(entry));
         }
@@ -169,13 +171,17 @@ impl Sink {
         while batch.len() < ACTION_ENTRIES_MAX
             && let Some(id) = self.publishable.pop_front()
         {
+            if self.waits_for_directory(id) {
+                continue;
+            }
             // It may have failed meanwhile.
             let slot = self.slots.get_mut(id.0).filter(|slot| slot.state == State::Whole);
             if let Some(slot) = slot
                 && let Some(entry) = &slot.entry
             {
                 slot.state = State::Publishing;
-                batch.push(Publication { id, entry: Arc::clone(entry), temp: slot.temp });
+                let (temp, aside) = (slot.temp, slot.aside);
+                batch.push(Publication { id, entry: Arc::clone(entry), temp, aside });
             }
         }
         self.publishing += batch.len() as u32;
@@ -213,7 +219,8 @@ impl Sink {
             }
         }
         let mut checkpoint = Checkpoint { id: covered.id, files, names: Vec::new() };
-        for id in &covered.names {
+        let placed = core::mem::take(&mut self.placed);
+        for id in placed.iter().chain(&covered.names) {
             if let Some(entry) = self.entry(*id) {
                 checkpoint.names.push(NamedEntry { id: *id, entry: Arc::clone(entry) });
             }
@@ -236,10 +243,11 @@ impl Sink {
         }
         let mut claims = covered.claims;
         claims.sort_unstable();
+        let whole = self.keep(covered.whole);
         if self.drops_record() || claims.is_empty() && self.published.is_empty() {
-            self.publishable.extend(covered.whole);
+            self.publishable.extend(whole);
         } else {
-            self.append_record(&claims, covered.whole);
+            self.append_record(&claims, whole);
         }
     }
 
@@ -260,6 +268,7 @@ impl Sink {
             && self.ended
             && self.unnamed == 0
             && self.unmade == 0
+            && self.asides.is_empty()
             && self.accepted == self.objects.end()
         {
             self.phase = Phase::Finishing(self.directories.len());

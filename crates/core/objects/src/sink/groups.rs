@@ -130,15 +130,20 @@ impl Sink {
             }
         }
         let slots = &self.slots;
+        let mut aside = Vec::new();
         let pieces: Vec<WritePiece> = object
             .layout
             .parts(group)
             .filter_map(|part| {
                 let slot = slots.get(part.entry.0).filter(|slot| slot.state == State::Open)?;
+                if slot.aside && !aside.contains(&slot.directory) {
+                    aside.push(slot.directory);
+                }
                 Some(WritePiece {
                     id: part.entry,
                     entry: slot.entry.clone()?,
                     temp: slot.temp,
+                    aside: slot.aside,
                     file_offset: part.file_offset,
                     group_offset: part.group_offset,
                     len: part.len,
@@ -155,6 +160,7 @@ impl Sink {
         if first {
             self.held.insert((id, group), len);
         }
+        self.begin_aside((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
     }
 
@@ -169,6 +175,7 @@ impl Sink {
     pub fn group_written(&mut self, id: ObjectId, group: u32) {
         let first = self.held.remove(&(id, group));
         self.consumed += first.map_or(0, u64::from);
+        self.end_aside((id, group));
         let Some(object) = self.objects.get_mut(id.0) else {
             return;
         };
@@ -184,7 +191,8 @@ impl Sink {
             let slot = self.slots.get_mut(part.entry.0);
             if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
                 slot.dirty = true;
-                self.dirty.push(NamedFile { id: part.entry, temp: slot.temp });
+                let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
+                self.dirty.push(NamedFile { id: part.entry, temp: slot.temp, aside });
             }
         }
         match (state.actual, state.expected) {
@@ -301,8 +309,7 @@ impl Sink {
         let mut ended = Vec::new();
         for part in object.layout.parts(group) {
             let slot = self.slots.get_mut(part.entry.0);
-            let Some(slot) = slot.filter(|slot| matches!(slot.state, State::Open | State::Resumed))
-            else {
+            let Some(slot) = slot.filter(|slot| slot.state.awaits_groups()) else {
                 continue;
             };
             if slot.is_large()
@@ -339,7 +346,10 @@ impl Sink {
         }
         match self.config.fsync {
             Fsync::End => self.whole.push(id),
-            Fsync::Never { .. } => self.publishable.push_back(id),
+            Fsync::Never { .. } => {
+                let others = self.keep(Vec::from([id]));
+                self.publishable.extend(others);
+            }
         }
     }
 
@@ -349,7 +359,7 @@ impl Sink {
         let slots = &self.slots;
         let awaits = |file: EntryId| {
             let slot = slots.get(file.0);
-            slot.is_some_and(|slot| matches!(slot.state, State::Open | State::Resumed))
+            slot.is_some_and(|slot| slot.state.awaits_groups())
         };
         let object = self.objects.get_mut(number).filter(|object| {
             number < self.accepted && !object.is_over() && !object.layout.files().any(awaits)
@@ -372,6 +382,6 @@ impl Sink {
     }
 
     pub(super) fn is_publishing(&self, id: EntryId) -> bool {
-        matches!(self.state(id), Some(State::Publishing | State::Named))
+        matches!(self.state(id), Some(State::Aside | State::Publishing | State::Named))
     }
 }

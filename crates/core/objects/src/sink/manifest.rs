@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryKind, ManifestObject};
 
+use super::aside::NOWHERE;
 use super::{Sink, SinkError, Slot, State};
 use crate::entry::{check, parent, path_key};
 use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
@@ -40,7 +41,7 @@ impl Sink {
             return Err(SinkError::TooMany);
         }
         let coverage = self.check_objects(first, &entries, objects)?;
-        self.take_paths(first, &entries)?;
+        let parents = self.take_paths(first, &entries)?;
 
         self.announced_bytes = bytes;
         self.directory_count += directories as u32;
@@ -50,12 +51,15 @@ impl Sink {
         self.unnamed += others as u32;
         self.stats.entries += entries.len() as u32;
         self.stats.bytes = bytes;
-        for (number, entry) in (first.0..).zip(entries) {
+        for ((number, entry), parent) in (first.0..).zip(entries).zip(parents) {
             let entry = Arc::new(entry);
             self.slots.push(Slot {
                 entry: Some(Arc::clone(&entry)),
                 size: entry.size,
                 temp: TempName([0; 16]),
+                directory: NOWHERE,
+                aside: false,
+                recorded: false,
                 object: u32::MAX,
                 left: 0,
                 state: State::Open,
@@ -63,6 +67,11 @@ impl Sink {
                 prepared: false,
             });
             self.set_up(EntryId(number), &entry);
+            if entry.kind == EntryKind::Directory {
+                self.begin_directory(EntryId(number), parent, &entry);
+            } else {
+                self.join_directory(EntryId(number), parent);
+            }
         }
         for spec in objects {
             let mut object = Object::new();
@@ -95,6 +104,7 @@ impl Sink {
             return Err(SinkError::Totals);
         }
         self.ended = true;
+        self.close_directory();
         self.stats.complete = true;
         Ok(())
     }
@@ -145,14 +155,22 @@ impl Sink {
         Ok(covered)
     }
 
-    /// Checks the entries and remembers their paths.
-    fn take_paths(&mut self, first: EntryId, entries: &[Entry]) -> Result<(), SinkError> {
+    /// Checks the entries and remembers their paths; returns the directory that holds each.
+    fn take_paths(
+        &mut self,
+        first: EntryId,
+        entries: &[Entry],
+    ) -> Result<Vec<Option<EntryId>>, SinkError> {
         let mut taken = Vec::with_capacity(entries.len());
+        let mut parents = Vec::with_capacity(entries.len());
         let root_is_leaf = self.root_is_leaf;
         for (number, entry) in (first.0..).zip(entries) {
             let result = self.take_path(EntryId(number), entry);
             match result {
-                Ok(key) => taken.push(key),
+                Ok((key, parent)) => {
+                    taken.push(key);
+                    parents.push(parent);
+                }
                 Err(error) => {
                     self.paths.retain(|key, _| !taken.contains(key));
                     self.root_is_leaf = root_is_leaf;
@@ -160,16 +178,21 @@ impl Sink {
                 }
             }
         }
-        Ok(())
+        Ok(parents)
     }
 
-    fn take_path(&mut self, id: EntryId, entry: &Entry) -> Result<[u8; 16], SinkError> {
+    fn take_path(
+        &mut self,
+        id: EntryId,
+        entry: &Entry,
+    ) -> Result<([u8; 16], Option<EntryId>), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
-        let in_directory =
-            parent(entry).is_none_or(|parent| self.paths.get(&path_key(parent)) == Some(&true));
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();
-        if !in_directory || self.root_is_leaf || is_root && id.0 > 0 {
+        let path = parent(entry);
+        let holder = self.paths.get(&path_key(path.unwrap_or_default())).copied().flatten();
+        let holder = holder.filter(|_| !is_root);
+        if path.is_some() && holder.is_none() || self.root_is_leaf || is_root && id.0 > 0 {
             return Err(SinkError::Orphan { entry: id });
         }
         let is_directory = entry.kind == EntryKind::Directory;
@@ -179,10 +202,10 @@ impl Sink {
                 return Err(SinkError::Duplicate { entry: id });
             }
             alloc::collections::btree_map::Entry::Vacant(vacant) => {
-                vacant.insert(is_directory);
+                vacant.insert(is_directory.then_some(id));
             }
         }
         self.root_is_leaf = is_root && !is_directory;
-        Ok(key)
+        Ok((key, holder))
     }
 }

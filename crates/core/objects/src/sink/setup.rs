@@ -12,14 +12,15 @@ use super::{Kept, Sink, State, Told};
 use crate::entry::key;
 use crate::hash::group_count;
 use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
-use crate::{Action, EntryId, Existing, NamedEntry, Prepared, TempName};
+use crate::{Action, Checked, EntryId, Existing, Made, NamedEntry, Prepared, TempName};
 
 impl Sink {
     /// Answers [`Action::MakeDirectories`] for one of its entries.
-    pub fn directory_made(&mut self, id: EntryId, result: Result<(), String>) {
+    pub fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
+        self.note_made(id, result.as_ref().ok().copied());
         match result {
             Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
-            Ok(()) => {
+            Ok(_) => {
                 let slot = self.slots.get_mut(id.0);
                 let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
                     return;
@@ -61,19 +62,20 @@ impl Sink {
         }
     }
 
-    /// Answers [`Action::CheckPublished`] for one of its entries: whether it is there.
-    pub fn checked(&mut self, id: EntryId, is_there: bool) {
+    /// Answers [`Action::CheckPublished`] for one of its entries.
+    pub fn checked(&mut self, id: EntryId, checked: Checked) {
         let slot = self.slots.get_mut(id.0);
         let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
             return;
         };
-        if is_there {
-            self.resumed(id, State::Resumed);
-        } else if slot.is_large() {
-            self.prepare_anew(id);
-        } else {
-            slot.state = State::Open;
-            self.advance();
+        match checked {
+            Checked::There => self.resumed(id, State::Resumed),
+            Checked::Named => self.resumed(id, State::Found),
+            Checked::Missing if slot.is_large() => self.prepare_anew(id),
+            Checked::Missing => {
+                slot.state = State::Open;
+                self.advance();
+            }
         }
     }
 
@@ -170,7 +172,15 @@ impl Sink {
             return;
         };
         let files: Vec<EntryId> = object.layout.files().collect();
+        let pieces: Vec<u32> =
+            (0..files.len()).map(|index| object.layout.groups_of(index).len() as u32).collect();
         self.table.push(object.layout.size());
+        for (id, groups) in files.iter().zip(pieces) {
+            self.settle_where(*id, groups);
+        }
+        let Some(object) = self.objects.get_mut(number) else {
+            return;
+        };
         let slots = &mut self.slots;
         // Groups that no open file has a part in need not be sent.
         let mut awaited = RangeSet::new();

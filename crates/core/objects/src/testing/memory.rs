@@ -1,5 +1,5 @@
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -8,7 +8,10 @@ use rand_core::Rng;
 
 use crate::entry::parent;
 use crate::storage::Storage;
-use crate::{Checkpoint, Existing, Prepared, TempName};
+use crate::{
+    Checked, Checkpoint, Existing, FilledDirectory, Made, Prepared, Publication, TempName,
+    WritePiece,
+};
 
 /// Files in memory, of which a power cut loses what was not synced.
 ///
@@ -72,6 +75,9 @@ pub enum MemoryError {
 struct Names {
     temps: BTreeMap<TempName, usize>,
     nodes: BTreeMap<Box<[u8]>, Node>,
+    /// Directories made aside, and the files in them.
+    asides: BTreeSet<Box<[u8]>>,
+    unseen: BTreeMap<Box<[u8]>, Node>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +86,14 @@ enum Change {
     Discard(TempName),
     Node(Box<[u8]>, Node),
     Publish(Box<[u8]>, Node, TempName),
+    Aside(Box<[u8]>),
+    Unseen(Box<[u8]>, Node),
+    RemoveUnseen(Box<[u8]>),
+    /// A file from a directory made aside gets its name.
+    Seen(Box<[u8]>),
+    /// A directory does, with all that is in it.
+    Place(Box<[u8]>),
+    RemoveAside(Box<[u8]>),
     RemoveRecord,
 }
 
@@ -147,9 +161,21 @@ impl MemoryStorage {
         self.visible.nodes.iter().map(|(path, node)| (&path[..], node))
     }
 
-    /// Number of unpublished files.
+    /// Number of unpublished files, and of directories that were made aside.
     pub fn temp_count(&self) -> usize {
-        self.visible.temps.len()
+        self.visible.temps.len() + self.visible.asides.len()
+    }
+
+    /// Makes directories of these paths, as somebody else might.
+    pub fn intrude<'p>(&mut self, paths: impl IntoIterator<Item = &'p [u8]>) {
+        for path in paths {
+            let parent = path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash]);
+            let has_parent =
+                parent.is_none_or(|path| matches!(self.node(path), Some(Node::Directory { .. })));
+            if has_parent && self.node(path).is_none() {
+                self.change(Change::Node(path.into(), NEW_DIRECTORY));
+            }
+        }
     }
 
     fn change(&mut self, change: Change) {
@@ -177,9 +203,26 @@ impl MemoryStorage {
     }
 
     fn check_parent(&self, entry: &Entry) -> Result<(), MemoryError> {
+        match parent(entry).map(|parent| (self.node(parent), parent)) {
+            None | Some((Some(Node::Directory { .. }), _)) => Ok(()),
+            Some((_, parent)) if self.visible.asides.contains(parent) => Ok(()),
+            Some(_) => Err(MemoryError::Missing),
+        }
+    }
+
+    fn check_parent_seen(&self, entry: &Entry) -> Result<(), MemoryError> {
         match parent(entry).map(|parent| self.node(parent)) {
             None | Some(Some(Node::Directory { .. })) => Ok(()),
             Some(_) => Err(MemoryError::Missing),
+        }
+    }
+
+    fn is(&self, node: Option<&Node>, entry: &Entry) -> bool {
+        match node {
+            Some(Node::File { modified, inode, .. }) => {
+                *modified == entry.modified && self.files[*inode].visible.len() as u64 == entry.size
+            }
+            _ => false,
         }
     }
 }
@@ -187,17 +230,24 @@ impl MemoryStorage {
 impl Storage for MemoryStorage {
     type Error = MemoryError;
 
-    fn make_directory(&mut self, entry: &Entry) -> Result<(), MemoryError> {
+    fn make_directory(&mut self, entry: &Entry) -> Result<Made, MemoryError> {
         self.check_parent(entry)?;
-        match self.node(entry.path.as_bytes()) {
-            Some(Node::Directory { .. }) => Ok(()),
-            Some(_) => Err(MemoryError::Exists),
-            None => {
-                let node = Node::Directory { mode: 0o700, modified: 0 };
-                self.change(Change::Node(entry.path.as_bytes().into(), node));
-                Ok(())
-            }
+        let path = entry.path.as_bytes();
+        match self.node(path) {
+            Some(Node::Directory { .. }) => return Ok(Made::InPlace),
+            Some(_) => return Err(MemoryError::Exists),
+            None => {}
         }
+        // What an earlier run has left is a store to take files from, as long as they can be named.
+        if self.visible.asides.contains(path) {
+            if self.check_parent_seen(entry).is_ok() {
+                self.change(Change::Node(path.into(), NEW_DIRECTORY));
+                return Ok(Made::InPlace);
+            }
+            self.change(Change::RemoveAside(path.into()));
+        }
+        self.change(Change::Aside(path.into()));
+        Ok(Made::Aside)
     }
 
     fn prepare(
@@ -214,56 +264,90 @@ impl Storage for MemoryStorage {
         }
         match self.visible.temps.get(&temp) {
             Some(inode) if self.files[*inode].visible.len() == size => Ok(Prepared::Ready),
-            _ if existing == Existing::Whole && self.is_published(entry) => Ok(Prepared::Published),
+            _ if existing == Existing::Whole
+                && self.is(self.node(entry.path.as_bytes()), entry) =>
+            {
+                Ok(Prepared::Published)
+            }
             _ => Ok(Prepared::Missing),
         }
     }
 
-    fn is_published(&self, entry: &Entry) -> bool {
-        match self.node(entry.path.as_bytes()) {
-            Some(Node::File { modified, inode, .. }) => {
-                *modified == entry.modified && self.files[*inode].visible.len() as u64 == entry.size
-            }
-            _ => false,
+    fn check_published(&mut self, entry: &Entry) -> Checked {
+        let path = entry.path.as_bytes();
+        if self.is(self.node(path), entry) {
+            return Checked::There;
         }
+        let is_unseen = self.is(self.visible.unseen.get(path), entry);
+        if !is_unseen || self.node(path).is_some() || self.check_parent_seen(entry).is_err() {
+            return Checked::Missing;
+        }
+        self.change(Change::Seen(path.into()));
+        Checked::Named
     }
 
-    fn write(
-        &mut self,
-        entry: &Entry,
-        temp: TempName,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), MemoryError> {
+    fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), MemoryError> {
+        let WritePiece { entry, temp, file_offset: offset, .. } = piece;
         self.check_parent(entry)?;
-        let inode = match self.visible.temps.get(&temp) {
+        if piece.aside {
+            self.allocate(data.len() as u64)?;
+            let mut file = File::default();
+            file.write(0, data);
+            self.files.push(file);
+            let inode = self.files.len() - 1;
+            let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+            self.change(Change::Unseen(entry.path.as_bytes().into(), node));
+            return Ok(());
+        }
+        let inode = match self.visible.temps.get(temp) {
             Some(inode) => *inode,
-            None => self.create(temp, 0)?,
+            None => self.create(*temp, 0)?,
         };
-        let end = offset as usize + data.len();
+        let end = *offset as usize + data.len();
         let more = end.saturating_sub(self.files[inode].visible.len());
         self.allocate(more as u64)?;
-        self.files[inode].write(offset as usize, data);
+        self.files[inode].write(*offset as usize, data);
         Ok(())
     }
 
-    fn publish(&mut self, entry: &Entry, temp: TempName) -> Result<(), MemoryError> {
-        self.check_parent(entry)?;
-        if matches!(self.node(entry.path.as_bytes()), Some(Node::Directory { .. })) {
+    fn place_directory(&mut self, directory: &FilledDirectory) -> bool {
+        for spoiled in &directory.spoiled {
+            self.change(Change::RemoveUnseen(spoiled.path.as_bytes().into()));
+        }
+        let path = directory.entry.path.as_bytes();
+        if self.check_parent_seen(&directory.entry).is_err() || self.node(path).is_some() {
+            return false;
+        }
+        self.change(Change::Place(path.into()));
+        true
+    }
+
+    fn publish(&mut self, file: &Publication) -> Result<(), MemoryError> {
+        let Publication { entry, temp, .. } = file;
+        self.check_parent_seen(entry)?;
+        let path = entry.path.as_bytes();
+        if matches!(self.node(path), Some(Node::Directory { .. })) {
             return Err(MemoryError::Exists);
+        }
+        if file.aside {
+            if !self.visible.unseen.contains_key(path) {
+                return Err(MemoryError::Missing);
+            }
+            self.change(Change::Seen(path.into()));
+            return Ok(());
         }
         let node = match &entry.kind {
             EntryKind::Link { target } => Node::Link { target: target[..].into() },
             _ => {
-                let inode = match self.visible.temps.get(&temp) {
+                let inode = match self.visible.temps.get(temp) {
                     Some(inode) => *inode,
-                    None if entry.size == 0 => self.create(temp, 0)?,
+                    None if entry.size == 0 => self.create(*temp, 0)?,
                     None => return Err(MemoryError::Missing),
                 };
                 Node::File { mode: entry.mode, modified: entry.modified, inode }
             }
         };
-        self.change(Change::Publish(entry.path.as_bytes().into(), node, temp));
+        self.change(Change::Publish(path.into(), node, *temp));
         Ok(())
     }
 
@@ -275,7 +359,14 @@ impl Storage for MemoryStorage {
 
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), MemoryError> {
         for file in &checkpoint.files {
-            if let Some(inode) = self.visible.temps.get(&file.temp) {
+            let inode = match &file.aside {
+                None => self.visible.temps.get(&file.temp),
+                Some(entry) => match self.visible.unseen.get(entry.path.as_bytes()) {
+                    Some(Node::File { inode, .. }) => Some(inode),
+                    _ => None,
+                },
+            };
+            if let Some(inode) = inode {
                 self.files[*inode].sync();
             }
         }
@@ -302,6 +393,8 @@ impl Storage for MemoryStorage {
         self.change(Change::RemoveRecord);
         let temps: Vec<TempName> = self.visible.temps.keys().copied().collect();
         temps.into_iter().for_each(|temp| self.discard(temp));
+        let asides = self.visible.asides.clone();
+        asides.into_iter().for_each(|path| self.change(Change::RemoveAside(path)));
         Ok(())
     }
 
@@ -320,8 +413,36 @@ impl Names {
                 self.temps.remove(&temp);
                 self.nodes.insert(path, node);
             }
+            Change::Aside(path) => drop(self.asides.insert(path)),
+            Change::Unseen(path, node) => drop(self.unseen.insert(path, node)),
+            Change::RemoveUnseen(path) => drop(self.unseen.remove(&path)),
+            Change::Seen(path) => {
+                if let Some(node) = self.unseen.remove(&path) {
+                    self.nodes.insert(path, node);
+                }
+            }
+            Change::Place(path) => {
+                self.asides.remove(&path);
+                for (file, node) in self.take_unseen(&path) {
+                    self.nodes.insert(file, node);
+                }
+                self.nodes.insert(path, NEW_DIRECTORY);
+            }
+            Change::RemoveAside(path) => {
+                self.asides.remove(&path);
+                drop(self.take_unseen(&path));
+            }
             Change::RemoveRecord => {}
         }
+    }
+
+    /// The files of a directory that was made aside.
+    fn take_unseen(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Node)> {
+        let is_in = |path: &[u8]| {
+            let slash = path.iter().rposition(|byte| *byte == b'/');
+            slash.map_or(&path[..0], |slash| &path[..slash]) == directory
+        };
+        self.unseen.extract_if(.., |path, _| is_in(path)).collect()
     }
 }
 
@@ -349,6 +470,9 @@ impl File {
         self.visible.clone_from(&self.durable);
     }
 }
+
+/// What a new directory is until it is finished.
+const NEW_DIRECTORY: Node = Node::Directory { mode: 0o700, modified: 0 };
 
 fn put(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
     let end = offset + data.len();

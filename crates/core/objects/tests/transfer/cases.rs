@@ -4,7 +4,7 @@ use longhaul_objects::Fsync;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::tree::{below, tree};
+use crate::tree::{below, small_files, tree};
 use crate::world::{Faults, World};
 
 fn transfers(seeds: core::ops::Range<u64>, faults: Faults) {
@@ -46,6 +46,22 @@ fn with_kills() {
 }
 
 #[test]
+fn with_many_small_files_kills_and_power_cuts() {
+    for seed in 900..960 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xabcd);
+        let items = small_files(&mut rng);
+        let faults = Faults { kill: 800, crash: 800, intruder: 2000, ..Faults::default() };
+        World::new(seed, items, faults).run();
+    }
+}
+
+#[test]
+fn with_directories_that_somebody_else_makes_meanwhile() {
+    transfers(560..590, Faults { intruder: 100, unreadable: 20, ..Faults::default() });
+    transfers(800..830, Faults { intruder: 100, kill: 900, crash: 900, ..Faults::default() });
+}
+
+#[test]
 fn with_everything() {
     let faults = Faults {
         corrupt: 20,
@@ -53,6 +69,7 @@ fn with_everything() {
         unreadable: 60,
         crash: 1500,
         kill: 1500,
+        intruder: 300,
         space: Some(60 << 20),
     };
     transfers(600..660, faults);

@@ -1,6 +1,7 @@
 //! Source and sink against each other, over a storage that loses power.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod asides;
 mod cases;
 mod hostile;
 mod resume;

@@ -103,17 +103,18 @@ fn after_failures_only_what_failed_is_copied_again() {
 }
 
 /// What is done, in order and at once: how many of each action and message.
-struct Costs {
-    checkpoints: u32,
-    records: u32,
-    publishes: u32,
+pub struct Costs {
+    pub checkpoints: u32,
+    pub records: u32,
+    pub publishes: u32,
+    pub placed: u32,
     to_sink: u32,
     to_source: u32,
     rounds: u32,
     groups: u32,
 }
 
-fn cost(entries: Vec<Entry>) -> Costs {
+pub fn cost(entries: Vec<Entry>) -> Costs {
     let mut source = Source::new();
     let mut sink = Sink::new(SinkConfig::default(), Default::default());
     let mut disk = MemoryStorage::new();
@@ -121,6 +122,7 @@ fn cost(entries: Vec<Entry>) -> Costs {
         checkpoints: 0,
         records: 0,
         publishes: 0,
+        placed: 0,
         to_sink: 0,
         to_source: 0,
         rounds: 0,
@@ -149,10 +151,11 @@ fn cost(entries: Vec<Entry>) -> Costs {
             }
         }
         while let Some(action) = sink.poll_action(Instant::ZERO) {
-            match action {
+            match &action {
                 Action::Checkpoint(_) => costs.checkpoints += 1,
                 Action::AppendRecord { .. } => costs.records += 1,
                 Action::Publish(_) => costs.publishes += 1,
+                Action::PlaceDirectories(batch) => costs.placed += batch.len() as u32,
                 _ => {}
             }
             storage::perform(&mut disk, &mut sink, action).unwrap();

@@ -41,7 +41,7 @@ pub fn contents(rng: &mut Xoshiro256PlusPlus, size: u64) -> Vec<u8> {
     data
 }
 
-/// At most `bytes` in at most `entries`, parents first.
+/// At most `bytes` in at most `entries`, parents first; in every other tree in the order of a scan.
 pub fn tree(rng: &mut Xoshiro256PlusPlus, entries: u64, bytes: u64) -> Vec<Item> {
     if below(rng, 12) == 0 {
         let size = below(rng, bytes);
@@ -69,5 +69,40 @@ pub fn tree(rng: &mut Xoshiro256PlusPlus, entries: u64, bytes: u64) -> Vec<Item>
         left -= size;
         items.push(item(&path, kind, contents(rng, size), number + 1));
     }
+    if below(rng, 2) == 0 {
+        items.sort_by(|a, b| scanned(a).cmp(&scanned(b)));
+    }
     items
+}
+
+/// Directories within each other, with many small files in each, in the order of a scan.
+pub fn small_files(rng: &mut Xoshiro256PlusPlus) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut path = String::new();
+    for directory in 0..below(rng, 5) + 1 {
+        let is_beside = path.is_empty() || below(rng, 2) == 0;
+        path = if is_beside { format!("d{directory}") } else { format!("{path}/d{directory}") };
+        items.push(item(&path, EntryKind::Directory, Vec::new(), items.len() as u64));
+        for number in 0..below(rng, 120) {
+            let size = below(rng, 60_000) + 1;
+            let data = contents(rng, size);
+            items.push(item(
+                &format!("{path}/{number}"),
+                EntryKind::File,
+                data,
+                items.len() as u64,
+            ));
+        }
+    }
+    items
+}
+
+/// Files and links come before the directories beside them, and a directory before what is in it.
+fn scanned(item: &Item) -> Vec<(bool, &[u8])> {
+    let path = item.entry.path.as_bytes();
+    let mut steps: Vec<_> = path.split(|byte| *byte == b'/').map(|name| (true, name)).collect();
+    if let Some(last) = steps.last_mut() {
+        last.0 = item.entry.kind == EntryKind::Directory;
+    }
+    steps
 }

@@ -25,6 +25,8 @@ pub struct Faults {
     pub unreadable: u64,
     pub crash: u64,
     pub kill: u64,
+    /// Somebody else makes a directory that is to be copied.
+    pub intruder: u64,
     pub space: Option<u64>,
 }
 
@@ -141,6 +143,9 @@ impl World {
             } else if self.chance(self.faults.kill) && self.runs < 6 {
                 self.start();
             } else {
+                if self.chance(self.faults.intruder) {
+                    self.intrude();
+                }
                 self.step();
             }
         }
@@ -208,6 +213,14 @@ impl World {
             _ => self.now += Duration::from_micros(below(&mut self.rng, 30_000)),
         }
         assert!(self.first_sent_bytes() <= self.capacity, "seed {}: more than promised", self.seed);
+    }
+
+    fn intrude(&mut self) {
+        let index = below(&mut self.rng, self.items.len() as u64) as usize;
+        let entry = &self.items[index].entry;
+        if entry.kind == EntryKind::Directory {
+            self.disk.intrude([entry.path.as_bytes()]);
+        }
     }
 
     fn scan(&mut self) {

@@ -12,8 +12,9 @@ use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
+use super::aside::remove_aside;
 use super::explain;
-use super::identify::{as_path, hidden_name};
+use super::identify::{as_path, hidden_name, is_aside_name};
 use super::place::{beneath, split};
 
 /// Where a copy goes: as the user wrote it.
@@ -275,10 +276,18 @@ pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
 /// Removes the hidden directory with all that is in it.
 pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
     for temp in temps(&hidden)? {
-        gone(unlinkat(&hidden, &temp, AtFlags::empty()))?;
+        remove_temp(&hidden, &temp)?;
     }
     gone(unlinkat(&hidden, RECORD, AtFlags::empty()))?;
     gone(unlinkat(root, name, AtFlags::REMOVEDIR))
+}
+
+/// Removes one of the names in the hidden directory.
+pub(super) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
+    if is_aside_name(temp.as_os_str().as_bytes()) {
+        return remove_aside(hidden, temp.as_os_str().as_bytes());
+    }
+    gone(unlinkat(hidden, temp, AtFlags::empty()))
 }
 
 /// Nothing is to be removed where nothing is.

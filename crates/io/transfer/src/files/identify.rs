@@ -55,6 +55,19 @@ pub(super) fn is_hidden_name(name: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
+/// Name, in the hidden directory, of the new directory `place` while it is filled.
+pub(super) fn aside_name(place: &[u8]) -> [u8; 36] {
+    let mut name = [0; 36];
+    name[..4].copy_from_slice(ASIDE_PREFIX);
+    name[4..].copy_from_slice(&hex(&digest(ASIDE_CONTEXT, [place].into_iter())));
+    name
+}
+
+/// Whether a name is that of such a directory.
+pub(super) fn is_aside_name(name: &[u8]) -> bool {
+    name.starts_with(ASIDE_PREFIX)
+}
+
 /// 32 hexadecimal digits, as [`longhaul_objects::TempName`] shows itself.
 pub(super) fn hex(bytes: &[u8; 16]) -> [u8; 32] {
     let mut digits = [0; 32];
@@ -82,6 +95,8 @@ fn digest<'a>(context: &str, parts: impl Iterator<Item = &'a [u8]>) -> [u8; 16] 
 }
 
 const HIDDEN_PREFIX: &[u8] = b".longhaul-";
+const ASIDE_PREFIX: &[u8] = b"new-";
+const ASIDE_CONTEXT: &str = "longhaul 2026 directory that is filled";
 const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
 const LABEL_CONTEXT: &str = "longhaul 2026 label of sources";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -1,21 +1,27 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use longhaul_objects::{Action, EntryId, Fsync, NamedEntry, ResumeState, Sink, TempName, record};
+use longhaul_objects::{
+    Action, Checked, EntryId, Fsync, Made, NamedEntry, ResumeState, Sink, TempName, record,
+};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fsync, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
+use super::aside::Asides;
 use super::cache::HandleCache;
-use super::destination::{Destination, DestinationError, gone, read_record, remove_hidden, temps};
+use super::destination::{
+    Destination, DestinationError, read_record, remove_hidden, remove_temp, temps,
+};
 use super::explain;
-use super::identify::{as_path, hex};
+use super::identify::{as_path, hex, is_aside_name};
 use super::place::{beneath, split};
 use super::record::Record;
 use super::source::nanoseconds;
@@ -26,9 +32,9 @@ use super::write::{Unpublished, set_attributes};
 /// ([`SinkTree::write`]), both from any number of threads.
 ///
 /// Files grow in a hidden directory in the destination directory and get their names by `rename`,
-/// so that what is under a name is whole, and what was there before is replaced in one step. No
-/// link at the destination is ever followed, and nothing leads out of the destination directory.
-/// docs/files.md tells the rules.
+/// small ones of a new directory together with it, so that what is under a name is whole, and what
+/// was there before is replaced in one step. No link at the destination is ever followed, and
+/// nothing leads out of the destination directory. docs/files.md tells the rules.
 ///
 /// Dropped before its end it leaves what a later run resumes from, and nothing where there is
 /// nothing to resume.
@@ -46,9 +52,11 @@ pub struct SinkTree {
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
     /// Entries whose directories this run has made.
-    made: Mutex<RangeSet>,
+    pub(super) made: Mutex<RangeSet>,
     /// A directory of the destination is on another file system than the hidden one.
     pub(super) elsewhere: AtomicBool,
+    /// New directories that are filled in the hidden one.
+    pub(super) asides: Mutex<Asides>,
 }
 
 /// What a destination is told at its start.
@@ -105,9 +113,15 @@ impl SinkTree {
         let bytes = read_record(&hidden.record).map_err(explain)?;
         let resume = record::replay(&bytes, &options.transfer, options.fsync);
         let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
+        let mut left = BTreeSet::new();
         for temp in temps(&hidden.directory).map_err(explain)? {
-            if !kept.iter().any(|name| as_path(name) == temp) {
-                gone(unlinkat(&hidden.directory, &temp, AtFlags::empty())).map_err(explain)?;
+            match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
+                // Files that the record vouches for may lie in it.
+                Ok(name) if resume.published() > 0 && is_aside_name(&name) => {
+                    left.insert(name);
+                }
+                _ if kept.iter().any(|name| as_path(name) == temp) => {}
+                _ => remove_temp(&hidden.directory, &temp).map_err(explain)?,
             }
         }
         let tree = Self {
@@ -123,6 +137,7 @@ impl SinkTree {
             rough: Mutex::new(BTreeSet::new()),
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
+            asides: Mutex::new(Asides::new(left)),
         };
         Ok((tree, resume))
     }
@@ -145,18 +160,25 @@ impl SinkTree {
                 lock(sink).prepared(file.id, result);
             }
             Action::CheckPublished(batch) => {
-                let answers = self.each(batch, |entry, _, last| self.is_published(entry, last));
+                let answers = self.each(batch, |entry, _, last| self.check_published(entry, last));
                 let mut sink = lock(sink);
-                answers.into_iter().for_each(|(id, is_there)| sink.checked(id, is_there));
+                answers.into_iter().for_each(|(id, found)| sink.checked(id, found));
             }
             Action::Publish(batch) => {
                 let mut last = None;
-                let publish = |file: longhaul_objects::Publication| {
-                    (file.id, self.publish(&file.entry, file.temp, &mut last))
-                };
+                let publish =
+                    |file: longhaul_objects::Publication| (file.id, self.publish(&file, &mut last));
                 let answers: Vec<_> = batch.into_iter().map(publish).collect();
                 let mut sink = lock(sink);
                 answers.into_iter().for_each(|(id, result)| sink.published(id, result));
+            }
+            Action::PlaceDirectories(batch) => {
+                let answers: Vec<_> =
+                    batch.iter().map(|filled| (filled.id, self.place_directory(filled))).collect();
+                let mut sink = lock(sink);
+                answers
+                    .into_iter()
+                    .for_each(|(id, is_placed)| sink.directory_placed(id, is_placed));
             }
             Action::Checkpoint(checkpoint) => {
                 self.sync(&checkpoint).map_err(StorageError::Sync)?;
@@ -229,23 +251,29 @@ impl SinkTree {
         entry: &Entry,
         id: EntryId,
         last: &mut Option<LastDirectory>,
-    ) -> Result<(), String> {
+    ) -> Result<Made, String> {
         let place = self.place(entry)?;
         if place.is_empty() {
-            return Ok(());
+            return Ok(Made::InPlace);
         }
         let explain = |error| explain::at_destination("cannot make the directory", &error);
+        let mode = self.provisional_mode(entry);
+        if let Some(made) = self.make_aside(&place, mode) {
+            lock(&self.made).insert_one(id.as_wire());
+            return made.map_err(explain);
+        }
         let (parent, name) = split(&place);
         let parent = self.parent(parent, last).map_err(explain)?;
-        match mkdirat(parent, name, Mode::from_raw_mode(self.provisional_mode(entry))) {
+        match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
             Ok(()) => {
                 lock(&self.made).insert_one(id.as_wire());
-                Ok(())
+                self.note_made_in_place(&place);
+                Ok(Made::InPlace)
             }
             Err(Errno::EXIST) => {
                 let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
                 match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-                    Ok(FileType::Directory) => Ok(()),
+                    Ok(FileType::Directory) => Ok(Made::InPlace),
                     Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; \
                         links at the destination are not followed"
                         .into()),
@@ -291,14 +319,11 @@ impl SinkTree {
             return false;
         };
         let (parent, name) = split(&place);
-        let stat = self
-            .parent(parent, last)
-            .and_then(|parent| Ok(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?));
-        stat.is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-                && stat.st_size as u64 == entry.size
-                && nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
-        })
+        self.parent(parent, last).is_ok_and(|parent| is_whole(parent, name, entry))
+    }
+
+    fn check_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Checked {
+        if self.is_published(entry, last) { Checked::There } else { self.take_left(entry, last) }
     }
 
     fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
@@ -325,7 +350,7 @@ impl SinkTree {
     }
 
     /// Of a directory while files are put in it.
-    fn provisional_mode(&self, entry: &Entry) -> u32 {
+    pub(super) fn provisional_mode(&self, entry: &Entry) -> u32 {
         u32::from(entry.mode) & 0o777 | 0o700
     }
 
@@ -365,11 +390,20 @@ impl Rename {
     }
 }
 
+/// Whether a file of that name has the size and the modification time of `entry`.
+pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_size as u64 == entry.size
+            && nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
+    })
+}
+
 /// The directory that was needed last: neighbours need it again.
 #[derive(Debug)]
 pub(super) struct LastDirectory {
-    path: Vec<u8>,
-    handle: OwnedFd,
+    pub(super) path: Vec<u8>,
+    pub(super) handle: OwnedFd,
 }
 
 /// Permission bits that the user does not want new files to have. Reading them by `umask` would

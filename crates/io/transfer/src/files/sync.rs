@@ -34,11 +34,14 @@ impl SinkTree {
             syncfs(&self.hidden)?;
         } else {
             for file in &checkpoint.files {
-                match self.open_file(file.temp) {
-                    Ok(open) => open.file.sync_data()?,
+                let synced = match &file.aside {
+                    None => self.open_file(file.temp).and_then(|open| open.file.sync_data()),
+                    Some(entry) => self.sync_aside(entry),
+                };
+                match synced {
                     // It failed meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    Err(error) => return Err(error),
+                    synced => synced?,
                 }
             }
             if !checkpoint.files.is_empty() {

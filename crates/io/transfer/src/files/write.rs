@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
-use longhaul_objects::{EntryId, Existing, Fsync, Prepared, TempName, WritePiece, WriteTask};
+use longhaul_objects::{
+    EntryId, Existing, Fsync, Prepared, Publication, TempName, WritePiece, WriteTask,
+};
 use longhaul_sys::files::preallocate;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
@@ -52,19 +54,28 @@ impl SinkTree {
     /// When `data` is shorter than the group.
     pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
         let mut failed = Vec::new();
+        let mut last = None;
         for piece in &task.pieces {
             let part = &data[piece.group_offset as usize..][..piece.len as usize];
-            if let Err(error) = self.write_piece(piece, part) {
+            if let Err(error) = self.write_piece(piece, part, &mut last) {
                 failed.push((piece.id, explain::at_destination("cannot write", &error)));
             }
         }
         failed
     }
 
-    fn write_piece(&self, piece: &WritePiece, data: &[u8]) -> io::Result<()> {
+    fn write_piece(
+        &self,
+        piece: &WritePiece,
+        data: &[u8],
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<()> {
         let entry = &piece.entry;
         #[cfg(test)]
         super::hindrance::hinder(entry, "write");
+        if piece.aside {
+            return self.write_aside(entry, data, last);
+        }
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }
@@ -115,21 +126,28 @@ impl SinkTree {
     /// See [`longhaul_objects::Action::Publish`].
     pub(super) fn publish(
         &self,
-        entry: &Entry,
-        temp: TempName,
+        file: &Publication,
         last: &mut Option<LastDirectory>,
     ) -> Result<(), String> {
+        let Publication { entry, temp, .. } = file;
         let place = self.place(entry)?;
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let (parent, name) = split(&place);
         let parent = self.parent(parent, last).map_err(explain)?;
-        self.finish(entry, temp).map_err(explain)?;
-        let from = hex(&temp.0);
-        match renameat(&self.hidden, &from[..], parent, name) {
+        let aside;
+        let temp = hex(&temp.0);
+        let (directory, from) = if file.aside {
+            aside = self.open_aside_of(entry, OFlags::PATH).map_err(explain)?;
+            (&aside, name)
+        } else {
+            self.finish(entry, file.temp).map_err(explain)?;
+            (&self.hidden, &temp[..])
+        };
+        match renameat(directory, from, parent, name) {
             Ok(()) => Ok(()),
             Err(Errno::XDEV) => {
                 self.elsewhere.store(true, Ordering::Relaxed);
-                self.move_across(entry, temp, parent, name).map_err(explain)
+                self.move_across(file, (directory, from), parent, name).map_err(explain)
             }
             Err(error) => Err(explain(error.into())),
         }
@@ -159,27 +177,28 @@ impl SinkTree {
     /// copied into it and renamed there.
     fn move_across(
         &self,
-        entry: &Entry,
-        temp: TempName,
+        file: &Publication,
+        (directory, from): (&OwnedFd, &[u8]),
         parent: &OwnedFd,
         name: &[u8],
     ) -> io::Result<()> {
-        let hidden = [b".longhaul-", &hex(&temp.0)[..]].concat();
+        let entry = &*file.entry;
+        let hidden = [b".longhaul-", &hex(&file.temp.0)[..]].concat();
         gone(unlinkat(parent, &hidden[..], AtFlags::empty()))?;
         if let EntryKind::Link { target } = &entry.kind {
             symlinkat(&target[..], parent, &hidden[..])?;
             let times = timestamps(entry.modified);
             utimensat(parent, &hidden[..], &times, AtFlags::SYMLINK_NOFOLLOW)?;
         } else {
-            let mut from = File::from(openat(
-                &self.hidden,
-                &hex(&temp.0)[..],
+            let mut contents = File::from(openat(
+                directory,
+                from,
                 OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                 Mode::empty(),
             )?);
             let mut to =
                 File::from(openat(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
-            let copied = io::copy(&mut from, &mut to)
+            let copied = io::copy(&mut contents, &mut to)
                 .and_then(|_| set_attributes(&to, Some(self.mode(entry)), entry.modified))
                 .and_then(|()| if self.fsync == Fsync::End { to.sync_all() } else { Ok(()) });
             if let Err(error) = copied {
@@ -188,7 +207,7 @@ impl SinkTree {
             }
         }
         renameat(parent, &hidden[..], parent, name)?;
-        gone(unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty()))
+        gone(unlinkat(directory, from, AtFlags::empty()))
     }
 
     /// Makes a new unpublished file, instead of one that is there.
@@ -276,7 +295,7 @@ fn timestamps(modified: i64) -> Timestamps {
     }
 }
 
-const NEW: OFlags = OFlags::WRONLY
+pub(super) const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)

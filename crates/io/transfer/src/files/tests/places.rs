@@ -203,10 +203,11 @@ fn no_link_at_the_destination_is_followed() {
 fn a_link_planted_while_files_arrive_is_not_followed() {
     let scratch = prepared();
     scratch.directory("elsewhere");
+    scratch.directory("new/tree/sub");
     let copy = Copy::new(SourceTree::local(&[scratch.at("tree")], false), &scratch.at("new"));
     copy.run_until(|sink| sink.stats().received_bytes > 0);
-    std::fs::rename(scratch.at("new/sub"), scratch.at("moved")).unwrap();
-    symlink(scratch.at("elsewhere"), scratch.at("new/sub")).unwrap();
+    std::fs::rename(scratch.at("new/tree/sub"), scratch.at("moved")).unwrap();
+    symlink(scratch.at("elsewhere"), scratch.at("new/tree/sub")).unwrap();
     copy.run();
     let failures = copy.failures();
     assert!(failures.iter().any(|(path, _)| path == "tree/sub/leaf"), "{failures:?}");

@@ -1,0 +1,229 @@
+//! New directories, filled out of sight and placed by one `rename` (docs/files.md).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use longhaul_objects::{Checked, FilledDirectory, Fsync, Made};
+use longhaul_wire::Entry;
+use rustix::fs::{
+    AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::destination::gone;
+use super::identify::{as_path, aside_name};
+use super::place::{beneath, split};
+use super::sink::{LastDirectory, SinkTree, is_whole};
+use super::sync::lock;
+use super::write::{NEW, set_attributes};
+
+/// Which directories are where.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    /// Directories that this run has made where nothing but the destination directory gives them
+    /// group, access list or quota: one made in the hidden directory is then the same.
+    plain: BTreeSet<Vec<u8>>,
+    /// Those of them that are not in their places.
+    unplaced: BTreeSet<Vec<u8>>,
+    /// Names in the hidden directory that an earlier run has left.
+    left: BTreeSet<[u8; 36]>,
+}
+
+impl Asides {
+    /// `left` are names in the hidden directory.
+    pub(super) fn new(left: BTreeSet<[u8; 36]>) -> Self {
+        Self { left, ..Self::default() }
+    }
+}
+
+impl SinkTree {
+    /// Makes the new directory `place` in the hidden directory, if that is as good: `None` where it
+    /// is not.
+    ///
+    /// What an earlier run has left is not filled further: it may hold files that are not whole.
+    /// Those that are get their names when they are looked for ([`Self::take_left`]).
+    pub(super) fn make_aside(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
+        let (parent, _) = split(place);
+        let name = aside_name(place);
+        let mut asides = lock(&self.asides);
+        let is_unplaced = asides.unplaced.contains(parent);
+        if !parent.is_empty() && !asides.plain.contains(parent) {
+            return None;
+        }
+        if asides.left.contains(&name) {
+            if !is_unplaced {
+                return None;
+            }
+            // What would hold its files is new again: somebody has removed it.
+            asides.left.remove(&name);
+            if let Err(error) = remove_aside(&self.hidden, &name) {
+                return Some(Err(error));
+            }
+        }
+        if !is_unplaced && self.is_there(place) {
+            return None;
+        }
+        if let Err(error) = mkdirat(&self.hidden, &name[..], Mode::from_raw_mode(mode)) {
+            return Some(Err(error.into()));
+        }
+        asides.plain.insert(place.to_vec());
+        asides.unplaced.insert(place.to_vec());
+        Some(Ok(Made::Aside))
+    }
+
+    /// A new directory was made in its place: those in it may be made aside all the same.
+    pub(super) fn note_made_in_place(&self, place: &[u8]) {
+        let mut asides = lock(&self.asides);
+        let (parent, _) = split(place);
+        if parent.is_empty() || asides.plain.contains(parent) {
+            asides.plain.insert(place.to_vec());
+        }
+    }
+
+    /// See [`longhaul_objects::Action::PlaceDirectories`]. Whatever stands in the way is told
+    /// of the files, when they are published one by one.
+    pub(super) fn place_directory(&self, directory: &FilledDirectory) -> bool {
+        let Ok(place) = self.place(&directory.entry) else {
+            return false;
+        };
+        let mut last = None;
+        let result = self.try_to_place(&place, directory, &mut last);
+        let (parent, name) = split(&place);
+        if result.is_err()
+            && let Ok(parent) = self.parent(parent, &mut last)
+        {
+            // Where somebody has made it, it is as good, and keeps its mode.
+            let mode = Mode::from_raw_mode(self.provisional_mode(&directory.entry));
+            if mkdirat(parent, name, mode).is_err() && beneath(parent, name, OFlags::PATH).is_ok() {
+                let id = directory.id.as_wire();
+                lock(&self.made).remove(id..id + 1);
+            }
+        }
+        lock(&self.asides).unplaced.remove(&place[..]);
+        result.is_ok()
+    }
+
+    fn try_to_place(
+        &self,
+        place: &[u8],
+        directory: &FilledDirectory,
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<()> {
+        let aside = aside_name(place);
+        if !directory.spoiled.is_empty() {
+            let inside = open_aside(&self.hidden, &aside, OFlags::RDONLY)?;
+            for file in &directory.spoiled {
+                let (_, name) = split(file.path.as_bytes());
+                gone(unlinkat(&inside, name, AtFlags::empty()))?;
+            }
+            // What is not whole must not come back behind the name.
+            if self.fsync == Fsync::End {
+                fsync(inside)?;
+            }
+        }
+        let (parent, name) = split(place);
+        let parent = self.parent(parent, last)?;
+        Ok(renameat_with(&self.hidden, &aside[..], parent, name, RenameFlags::NOREPLACE)?)
+    }
+
+    /// Writes a whole file straight into its directory, which is aside.
+    pub(super) fn write_aside(
+        &self,
+        entry: &Entry,
+        data: &[u8],
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<()> {
+        let (parent, name) = split(entry.path.as_bytes());
+        let directory = match last.take() {
+            Some(open) if open.path == parent => open,
+            _ => {
+                let handle = self.open_aside_of(entry, OFlags::PATH)?;
+                LastDirectory { path: parent.to_vec(), handle }
+            }
+        };
+        let directory = &last.insert(directory).handle;
+        let mode = Mode::from_raw_mode(u32::from(entry.mode) & 0o777);
+        let file = match openat(directory, name, NEW, mode) {
+            // From an earlier write of the same group, which did not verify.
+            Err(Errno::EXIST) => {
+                unlinkat(directory, name, AtFlags::empty())?;
+                openat(directory, name, NEW, mode)?
+            }
+            result => result?,
+        };
+        let file = File::from(file);
+        file.write_all_at(data, 0)?;
+        set_attributes(&file, None, entry.modified)
+    }
+
+    /// The directory that holds `entry` and is, or was, aside.
+    pub(super) fn open_aside_of(&self, entry: &Entry, flags: OFlags) -> io::Result<OwnedFd> {
+        let place = self.place(entry).map_err(io::Error::other)?;
+        open_aside(&self.hidden, &aside_name(split(&place).0), flags)
+    }
+
+    /// Makes durable a file that was written straight into its directory.
+    pub(super) fn sync_aside(&self, entry: &Entry) -> io::Result<()> {
+        let directory = self.open_aside_of(entry, OFlags::RDONLY)?;
+        let (_, name) = split(entry.path.as_bytes());
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fsync(openat(&directory, name, flags, Mode::empty())?)?;
+        Ok(fsync(directory)?)
+    }
+
+    /// A file that was recorded as published and is not there lies, perhaps, in what an earlier run
+    /// has left: then it gets its name.
+    pub(super) fn take_left(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Checked {
+        let mut take = || {
+            let place = self.place(entry).ok()?;
+            let (parent, name) = split(&place);
+            let aside = aside_name(parent);
+            if !lock(&self.asides).left.contains(&aside) {
+                return None;
+            }
+            let left = open_aside(&self.hidden, &aside, OFlags::PATH).ok()?;
+            let parent = self.parent(parent, last).ok()?;
+            if !is_whole(&left, name, entry) || self.is_there(&place) {
+                return None;
+            }
+            renameat(&left, name, parent, name).ok()
+        };
+        take().map_or(Checked::Missing, |()| Checked::Named)
+    }
+
+    /// Whether something has the name.
+    fn is_there(&self, place: &[u8]) -> bool {
+        let (parent, name) = split(place);
+        let parent = beneath(&self.root, parent, OFlags::PATH);
+        parent.is_ok_and(|parent| {
+            !matches!(statat(parent, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+        })
+    }
+}
+
+/// Opens a directory of the hidden directory.
+fn open_aside(hidden: impl AsFd, name: &[u8; 36], flags: OFlags) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(hidden, &name[..], flags, Mode::empty())?)
+}
+
+/// Removes a directory of the hidden directory, with the files in it.
+pub(super) fn remove_aside(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = match openat(&hidden, name, flags, Mode::empty()) {
+        Ok(directory) => directory,
+        Err(error) => return gone(Err(error)),
+    };
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            gone(unlinkat(&directory, as_path(name), AtFlags::empty()))?;
+        }
+    }
+    gone(unlinkat(hidden, name, AtFlags::REMOVEDIR))
+}
