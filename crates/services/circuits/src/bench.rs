@@ -4,7 +4,10 @@
 //! Then requests are planned and booked one at a time at random instants of that future, with old
 //! bookings released (and timed apart) so that the load stays what it is. The long path is a chain
 //! of links whose load are files between any two of its nodes; it is the busiest link that has
-//! the wanted load and breakpoints. Latencies come from the
+//! the wanted load and breakpoints. Previews are timed in turn while nobody books, while another
+//! thread books in another book, and while it books in the one that they look at: the second is
+//! what processors and memory that are shared cost, the third what the calendar adds. Latencies
+//! come from the
 //! monotonic clock around each operation, which is some 25 ns of each; on a machine with other
 //! work they include waiting for a processor. Rates come from the thread's processor time over
 //! batches of operations, which do not.
@@ -94,7 +97,9 @@ pub struct BenchReport {
     pub path: Latency,
     /// Previews on a snapshot, which is taken anew for each, nobody booking.
     pub preview_idle: Latency,
-    /// The same while another thread books as fast as it can.
+    /// The same while another thread books as fast as it can in a book of its own, which is as large.
+    pub preview_elsewhere: Latency,
+    /// The same while that thread books in the book that is looked at.
     pub preview_loaded: Latency,
     /// What that thread reached meanwhile, decisions and releases, with snapshots handed out.
     pub bookings_beside_previews: Latency,
@@ -109,12 +114,13 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchRepor
     let breakpoints = bed.breakpoints();
     progress("FBLS decisions");
     let (fbls, _, _) = bed.decide(options.decisions / 4, Policy::Fixed);
-    progress("previews, nobody booking");
-    let preview_idle = bed.previews(options);
-    progress("previews under booking load");
-    let (preview_loaded, bookings_beside_previews) = bed.previews_under_load(options);
+    progress("filling another link");
+    let mut other = Bed::new(&BenchOptions { seed: options.seed + 1, ..options.clone() }, 1);
+    progress("previews");
+    let [preview_idle, preview_elsewhere, preview_loaded, bookings_beside_previews] =
+        bed.previews(&mut other, options);
     let load = bed.load();
-    drop(bed);
+    drop((bed, other));
     progress("filling the path");
     let mut long = Bed::new(options, options.links);
     progress("decisions on the path");
@@ -129,6 +135,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchRepor
         links: options.links,
         path,
         preview_idle,
+        preview_elsewhere,
         preview_loaded,
         bookings_beside_previews,
     }
@@ -149,6 +156,7 @@ pub fn table(report: &BenchReport) -> String {
         ("release", report.release),
         (path.as_str(), report.path),
         ("preview, nobody booking", report.preview_idle),
+        ("preview beside bookings elsewhere", report.preview_elsewhere),
         ("preview under booking load", report.preview_loaded),
         ("VBLS and booking beside previews", report.bookings_beside_previews),
     ] {
@@ -300,35 +308,43 @@ impl Bed {
         times.latency()
     }
 
-    fn previews(&mut self, options: &BenchOptions) -> Latency {
-        let shared = Mutex::new(self.book.links().clone());
-        let end = Instant::now() + options.preview_time;
-        preview_until(&shared, self.span, options, || Instant::now() < end)
+    /// Previews while nobody books, beside bookings in the other book, and beside bookings in this
+    /// one; and the decisions of the last. In turn, because what else the machine does changes.
+    fn previews(&mut self, other: &mut Self, options: &BenchOptions) -> [Latency; 4] {
+        let (own, others) = (Mutex::new(self.snapshot()), Mutex::new(other.snapshot()));
+        let span = self.span;
+        let mut draw = Draw::new(options.seed ^ 0x9e37_79b9);
+        let [mut idle, mut elsewhere, mut loaded, mut decisions, mut unused] =
+            std::array::from_fn(|_| Times::new());
+        for _ in 0..TURNS {
+            let mut previews = |times: &mut Times, meanwhile: &mut dyn FnMut()| {
+                previews_while(meanwhile, options.preview_time / TURNS, |stop| {
+                    preview_until(&own, span, &mut draw, times, stop);
+                });
+            };
+            previews(&mut idle, &mut || std::thread::sleep(Duration::from_millis(1)));
+            previews(&mut elsewhere, &mut || {
+                other.book_and_show(&others, options.snapshot_every, &mut unused);
+            });
+            previews(&mut loaded, &mut || {
+                self.book_and_show(&own, options.snapshot_every, &mut decisions);
+            });
+        }
+        [idle, elsewhere, loaded, decisions].map(|times| times.latency())
     }
 
-    /// Previews on one thread while this one books and hands out snapshots.
-    fn previews_under_load(&mut self, options: &BenchOptions) -> (Latency, Latency) {
-        let shared = Mutex::new(self.book.links().clone());
-        let stop = AtomicBool::new(false);
-        let span = self.span;
-        std::thread::scope(|scope| {
-            let previews = scope
-                .spawn(|| preview_until(&shared, span, options, || !stop.load(Ordering::Relaxed)));
-            let end = Instant::now() + options.preview_time;
-            let path = [Path::single(self.ids[0])];
-            let (mut decisions, mut releases) = (Times::new(), Times::new());
-            while Instant::now() < end {
-                let times = [&mut decisions, &mut releases];
-                self.batches(options.snapshot_every, Policy::Earliest, &path, times);
-                let snapshot = self.book.links().clone();
-                if let Ok(mut shared) = shared.lock() {
-                    *shared = snapshot;
-                }
-            }
-            stop.store(true, Ordering::Relaxed);
-            let previews = previews.join().unwrap_or_else(|_| Times::new().latency());
-            (previews, decisions.latency())
-        })
+    /// Books `count` requests and hands out a snapshot.
+    fn book_and_show(&mut self, shown: &Mutex<LinkSet>, count: usize, decisions: &mut Times) {
+        let path = [Path::single(self.ids[0])];
+        self.batches(count, Policy::Earliest, &path, [decisions, &mut Times::new()]);
+        let snapshot = self.snapshot();
+        if let Ok(mut shown) = shown.lock() {
+            *shown = snapshot;
+        }
+    }
+
+    fn snapshot(&self) -> LinkSet {
+        self.book.links().clone()
     }
 
     fn breakpoints(&self) -> usize {
@@ -342,30 +358,45 @@ impl Bed {
     }
 }
 
-/// Plans on fresh snapshots while `go` holds.
+/// Previews on a thread of their own for so long, with something done over and over on this one.
+fn previews_while(
+    meanwhile: &mut dyn FnMut(),
+    time: Duration,
+    previews: impl FnOnce(&AtomicBool) + Send,
+) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| previews(&stop));
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            meanwhile();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Plans on fresh snapshots until told to stop.
 fn preview_until(
-    shared: &Mutex<LinkSet>,
+    shown: &Mutex<LinkSet>,
     span: u64,
-    options: &BenchOptions,
-    go: impl Fn() -> bool,
-) -> Latency {
+    draw: &mut Draw,
+    times: &mut Times,
+    stop: &AtomicBool,
+) {
     let grid = Scheme::new(Policy::Earliest).grid();
-    let mut draw = Draw::new(options.seed ^ 0x9e37_79b9);
     let path = [Path::single(LinkId(0))];
-    let mut times = Times::new();
-    while go() {
+    while !stop.load(Ordering::Relaxed) {
         let bytes = Bytes::new(draw.file_bytes() as u64);
         let volume = grid.volume(bytes, Margin::NONE).unwrap_or(u64::MAX);
         let earliest = (draw.unit() * span as f64) as u64;
         let request = Request::File(FileRequest::new(volume, draw.max_rate(), earliest));
         times.batch(|times| {
             times.time(|| {
-                let snapshot = shared.lock().map(|links| links.clone());
+                let snapshot = shown.lock().map(|links| links.clone());
                 snapshot.map(|links| links.plan(&request, &path).is_ok()).unwrap_or(false)
             })
         });
     }
-    times.latency()
 }
 
 /// A histogram of nanoseconds, and the processor time spent.
@@ -418,6 +449,8 @@ impl Times {
     }
 }
 
+/// How often previews without bookings and beside them take turns.
+const TURNS: u32 = 5;
 /// Decisions between two readings of the processor time.
 const BATCH: usize = 64;
 /// The same for releases.
@@ -444,7 +477,7 @@ mod tests {
         assert!((0.7..0.85).contains(&report.load), "{}", report.load);
         assert!(report.breakpoints > 1_000);
         assert_eq!((report.vbls.count, report.path.count), (2_000, 104));
-        assert!(table(&report).lines().count() == 11);
+        assert!(table(&report).lines().count() == 12);
         let mut bed = Bed::new(&options, 2);
         bed.decide(500, Policy::Earliest);
         for id in std::mem::take(&mut bed.live) {
