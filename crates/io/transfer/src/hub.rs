@@ -14,6 +14,7 @@ use longhaul_wire::{
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Hub, Mailbox};
+use crate::control::ControlEnd;
 use crate::side::{SinkSide, SourceSide};
 
 /// Which side of the transfer this host plays.
@@ -59,6 +60,21 @@ pub(crate) struct State {
     pub closed: Option<Closed>,
     /// This host failed as a whole.
     pub failed: Option<String>,
+}
+
+impl State {
+    /// The control connection ended: so does the transfer.
+    pub fn note_end(&mut self, end: &ControlEnd) {
+        let closed = match end {
+            ControlEnd::Closed { code, reason, by_peer } => {
+                Closed { code: *code, reason: reason.clone(), by_peer: *by_peer }
+            }
+            ControlEnd::Lost(reason) => {
+                Closed { code: CloseCode::TIMEOUT, reason: reason.clone(), by_peer: false }
+            }
+        };
+        self.closed.get_or_insert(closed);
+    }
 }
 
 impl TransferHub {

@@ -1,6 +1,6 @@
 //! Drivers that bind the pure core to sockets, files and threads.
 //!
-//! [`copy`] is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`.
+//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`.
 //! Below them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
@@ -13,6 +13,7 @@ mod circuit;
 mod client;
 mod connection;
 pub mod control;
+mod copy;
 mod crew;
 pub mod files;
 mod hub;
@@ -36,7 +37,7 @@ pub use api::{
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
-pub use client::{CopyError, copy};
+pub use copy::{CopyError, copy};
 pub use pipe::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use server::{ServeError, serve};

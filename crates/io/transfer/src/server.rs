@@ -25,9 +25,10 @@ use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
-use crate::client::{note_end, path, sink_config, socket_notices, tcp_options};
+use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
+use crate::copy::sink_config;
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, Wish, refuse};
 use crate::lane::LaneSocket;
@@ -252,7 +253,7 @@ impl Server<'_> {
         };
         let hub = Arc::new(TransferHub::server(Box::new(opener), boxes.clone()));
         let watched = hub.clone();
-        control.on_end(move |end| watched.change(|state| note_end(state, end)));
+        control.on_end(move |end| watched.change(|state| state.note_end(end)));
         let idle = self.options.idle_timeout;
         let lanes = if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(rate, idle);

@@ -10,7 +10,7 @@ use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 
 use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
-use crate::client::LinkError;
+use crate::client::Failure;
 use crate::control::ConnectError;
 use crate::tcp::JoinError;
 
@@ -116,12 +116,18 @@ pub enum PipeError {
     Stopped,
 }
 
-impl From<LinkError> for PipeError {
-    fn from(error: LinkError) -> Self {
-        match error {
-            LinkError::Usage(reason) => Self::Usage(reason),
-            LinkError::Join(error) => Self::Join(error),
-            LinkError::Local(reason) => Self::Local(reason),
+impl From<Failure> for PipeError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Usage(reason) => Self::Usage(reason),
+            Failure::Connect(error) => Self::Connect(error),
+            Failure::Join(error) => Self::Join(error),
+            Failure::Refused { server, reason } => Self::Refused { server, reason },
+            Failure::UdpBlocked { server } => Self::UdpBlocked { server },
+            Failure::Closed { reason, .. } => Self::Broken { reason },
+            Failure::Destination(error) => Self::Local(error.to_string()),
+            Failure::Local(reason) => Self::Local(reason),
+            Failure::Stopped => Self::Stopped,
         }
     }
 }

@@ -1,0 +1,156 @@
+//! The lanes of a client, or its TCP connections.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use longhaul_engine::Path;
+use longhaul_rate_control::{Bound, Governor, Profile, Start};
+use longhaul_session::Session;
+use longhaul_sys::clock;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_units::{Duration, Instant, LaneId, Rate};
+use longhaul_wire::Carrier;
+
+use super::Failure;
+use crate::api::Stop;
+use crate::carrier::{Hub, Mailbox};
+use crate::circuit::{CircuitOptions, Errand, Follower};
+use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes};
+use crate::control::ServerIdentity;
+use crate::hub::TransferHub;
+use crate::lane::LaneSocket;
+use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
+
+/// What a client's lanes are made of.
+pub(super) struct Link<'a> {
+    pub session: &'a Arc<Session>,
+    pub identity: &'a ServerIdentity,
+    pub server: SocketAddr,
+    /// This host's address towards it.
+    pub local: IpAddr,
+    pub rtt: Duration,
+    pub profile: &'static Profile,
+    pub rate: Option<Rate>,
+    pub idle_timeout: Duration,
+}
+
+impl Link<'_> {
+    /// Where the server's UDP lanes are.
+    pub fn udp_address(&self) -> SocketAddr {
+        SocketAddr::new(self.server.ip(), self.session.udp_port.unwrap_or(self.server.port()))
+    }
+
+    /// What books a circuit for `errand`, and takes all lanes but the first to it.
+    pub fn follower(
+        &self,
+        options: &CircuitOptions,
+        errand: Errand,
+        hub: &Arc<TransferHub>,
+        mailboxes: &[Arc<Mailbox>],
+        lanes: &UdpLanes,
+        started: Instant,
+    ) -> Follower {
+        Follower {
+            options: options.clone(),
+            session: self.session.clone(),
+            hub: hub.clone(),
+            errand,
+            mailboxes: mailboxes[1..].to_vec(),
+            ip: lanes.path().clone(),
+            place: lanes.circuit().clone(),
+            server: self.udp_address(),
+            local: self.local,
+            idle_timeout: self.idle_timeout,
+            started,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Starts the carrier that was agreed on: of UDP lanes the first `count`.
+    pub fn start(
+        &self,
+        count: u16,
+        hub: &Arc<TransferHub>,
+        mailboxes: &[Arc<Mailbox>],
+        notices: &mut Vec<String>,
+        stop: &Stop,
+    ) -> Result<Lanes, Failure> {
+        let Self { session, identity, server, rtt, profile, rate, idle_timeout, .. } = *self;
+        if session.carrier == Carrier::Tcp {
+            let tcp = tcp_options(rate, idle_timeout);
+            let joined = tcp::join(server, identity, session, &tcp, stop);
+            let hub: Arc<dyn Hub> = hub.clone();
+            let lanes =
+                TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &hub, mailboxes.to_vec());
+            return Ok(Lanes::Tcp(lanes?));
+        }
+        let sockets = sockets(self.local, self.udp_address(), count)?;
+        if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
+            notices.extend(socket_notices(socket));
+        }
+        let path = path(profile, rate, rtt).map_err(Failure::Usage)?;
+        let rules = LaneRules { repair: profile.repair, idle_timeout, punctual: false };
+        let mailboxes = mailboxes[..count.into()].to_vec();
+        let lanes = UdpLanes::start(session, sockets, path, rules, hub.clone(), mailboxes)?;
+        Ok(Lanes::Udp(Box::new(lanes)))
+    }
+}
+
+fn sockets(local: IpAddr, to: SocketAddr, count: u16) -> std::io::Result<Vec<LaneEnd>> {
+    (0..count)
+        .map(|lane| {
+            let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
+            socket.connect(to)?;
+            Ok((LaneId(lane), LaneSocket::Own(socket, to), Some(to)))
+        })
+        .collect()
+}
+
+/// How this program uses the TCP carrier.
+pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarrierOptions {
+    TcpCarrierOptions { congestion_control: None, rate, join_timeout: JOIN_TIMEOUT, idle_timeout }
+}
+
+/// The profile of that name, if `rate` is what it needs.
+pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile, Failure> {
+    let profile = Profile::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = Profile::names().collect();
+        let names = names.join(", ");
+        Failure::Usage(format!("no profile {name:?}; there are {names}"))
+    })?;
+    if profile.needs_rate && rate.is_none() {
+        return Err(Failure::Usage(format!("profile {name} needs --rate")));
+    }
+    Ok(profile)
+}
+
+/// Rate control for a connection of this host.
+pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Result<Path, String> {
+    let now = clock::now();
+    let start = Start { now, packet: 1500, rate };
+    let controller = profile.controller(&start).map_err(|error| error.to_string())?;
+    let mut governor = Governor::new(now);
+    if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
+        governor.set(Bound::UserLimit, rate);
+    }
+    Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
+}
+
+/// What the user should know of a socket.
+pub(crate) fn socket_notices(socket: &UdpSocket) -> Vec<String> {
+    let mut notices = Vec::new();
+    let buffer = socket.receive_buffer();
+    if let Some(sysctl) = buffer.sysctl_to_raise() {
+        notices.push(format!(
+            "the socket buffer is {} bytes instead of {}: raise sysctl {sysctl} to {}",
+            buffer.obtained,
+            buffer.asked,
+            buffer.asked * 2
+        ));
+    }
+    notices.extend(socket.capabilities().missing().map(str::to_string));
+    notices
+}
+
+/// How long the connections of the TCP carrier may take.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
