@@ -44,6 +44,38 @@ fn tcp_copies_that_were_killed_go_on_too() {
 }
 
 #[test]
+fn small_files_of_a_directory_that_was_not_seen_yet_go_on_after_a_kill() {
+    limited(|test| {
+        fs::create_dir(test.here("tree")).unwrap();
+        for number in 0..3000 {
+            let file = test.here("tree").join(format!("f{number}"));
+            fs::write(file, noise(number, 10_000)).unwrap();
+        }
+        let root = test.path("there");
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let there = format!("lh://{at}/");
+        let words = [RATE, &["here/tree", &there]].concat();
+        let client = Program::cp(test, &words);
+        let first = until("a record", || record_len(&root).filter(|len| *len > 0));
+        until("something durable", || record_len(&root).filter(|len| *len > first));
+        server.signal(Signal::KILL);
+        server.end();
+        client.end().assert_failed("run the same command again");
+        assert!(!test.there("tree").exists(), "it is not whole");
+
+        let (server, _) = Program::serve(test, &at.to_string(), &[]);
+        let again = Program::cp(test, &words).end();
+        again.assert_succeeded();
+        let json = again.json();
+        assert!(json["resumed_bytes"].as_u64().unwrap() > 0, "{json}");
+        assert_same(&test.here("tree"), &test.there("tree"));
+        assert_eq!(names(&root), ["tree"]);
+        server.signal(Signal::TERM);
+        server.end().assert_succeeded();
+    });
+}
+
+#[test]
 fn a_client_killed_while_it_knocks_leaves_nothing() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 2_000_000)).unwrap();
