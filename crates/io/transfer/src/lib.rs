@@ -15,6 +15,7 @@ mod connection;
 pub mod control;
 mod copy;
 mod crew;
+mod deal;
 pub mod files;
 mod hub;
 mod lane;

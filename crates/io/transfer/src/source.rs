@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent};
@@ -14,8 +13,9 @@ use longhaul_wire::{SinkMessage, SourceReport, Summary};
 use crate::bottleneck::{Stage, Stages};
 use crate::budget::{SOURCE_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox, Outgoing};
+use crate::carrier::Mailbox;
 use crate::crew::{Crew, Spent};
+use crate::deal::Dealer;
 use crate::files::{ScanFailure, Scanned, SourceTree};
 
 /// Drives a [`Source`] over a file tree.
@@ -33,15 +33,11 @@ pub(crate) struct SourceDriver {
     /// Nothing can be dealt until the sink says more.
     drained: AtomicBool,
     stopped: AtomicBool,
-    /// Nothing is dealt yet.
-    held: AtomicBool,
     /// Groups that workers have and the lanes have not.
     reading: AtomicUsize,
-    mailboxes: Vec<Arc<Mailbox>>,
+    dealer: Dealer,
     stages: Mutex<Stages>,
     readers: Crew,
-    /// The lanes that carry groups.
-    lanes: Mutex<Range<usize>>,
     cpu_at_start: Duration,
 }
 
@@ -56,9 +52,6 @@ pub(crate) enum Wanted {
     NotLess(u64),
 }
 
-/// Bytes that wait in the lanes before reading pauses: enough for the time that reading and
-/// hashing the next groups take, little enough to be in the cache still.
-const LANES_FULL: u64 = 4 * GROUP_SIZE;
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
 const ENTRIES_TOLD: u32 = 256;
 /// Workers look again after this long, whatever they missed.
@@ -77,10 +70,8 @@ impl SourceDriver {
             lanes_full: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            held: AtomicBool::new(false),
             reading: AtomicUsize::new(0),
-            lanes: Mutex::new(0..mailboxes.len()),
-            mailboxes,
+            dealer: Dealer::new(mailboxes),
             stages: Mutex::new(Stages::new(clock::now())),
             readers: Crew::default(),
             cpu_at_start: clock::process_cpu_time(),
@@ -89,18 +80,12 @@ impl SourceDriver {
 
     /// Nothing is dealt before [`Self::deal_to`].
     pub fn hold(&self) {
-        self.held.store(true, Ordering::Relaxed);
+        self.dealer.hold();
     }
 
-    /// Deals to these lanes only.
-    ///
-    /// # Panics
-    /// If there is none, or one of them does not exist: groups dealt there would be lost.
+    /// See [`Dealer::deal_to`].
     pub fn deal_to(&self, lanes: Range<u16>) {
-        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
-        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
-        *lock(&self.lanes) = lanes;
-        self.held.store(false, Ordering::Relaxed);
+        self.dealer.deal_to(lanes);
         self.notify();
     }
 
@@ -131,7 +116,7 @@ impl SourceDriver {
     pub fn is_sent(&self) -> bool {
         lock(&self.source).is_dealt()
             && self.reading.load(Ordering::Relaxed) == 0
-            && self.mailboxes.iter().all(|mailbox| mailbox.backlog() == 0)
+            && self.dealer.backlog() == 0
     }
 
     /// Finds the entries. Runs on a thread of its own.
@@ -158,11 +143,11 @@ impl SourceDriver {
             let now = self.stats();
             if now.objects > told.objects || now.entries >= told.entries + ENTRIES_TOLD {
                 told = now;
-                self.wake_messages();
+                self.dealer.wake_messages();
             }
         }
         lock(&self.source).finish_entries();
-        self.wake_messages();
+        self.dealer.wake_messages();
     }
 
     fn note_scan_failure(&self, failure: ScanFailure) {
@@ -191,11 +176,8 @@ impl SourceDriver {
             source.group_hashed(task.object, task.group, value);
             drop(source);
             let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
-            self.wake_messages();
-            let lanes = lock(&self.lanes).clone();
-            let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
-            let least = least.expect("there is a lane to deal to");
-            least.post(Command::Offer(Outgoing { extent, bytes: Arc::new(buffer) }));
+            self.dealer.wake_messages();
+            self.dealer.deal(extent, Arc::new(buffer));
             self.reading.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -207,8 +189,8 @@ impl SourceDriver {
             if self.is_stopped() {
                 return None;
             }
-            let full = self.waiting() >= LANES_FULL * self.mailboxes.len() as u64;
-            let held = self.held.load(Ordering::Relaxed);
+            let full = self.dealer.is_full();
+            let held = self.dealer.is_held();
             let buffer = if full || held { None } else { self.pool.try_take() };
             self.lanes_full.store(buffer.is_none() && !held, Ordering::Relaxed);
             let task = buffer.as_ref().and_then(|_| {
@@ -223,30 +205,17 @@ impl SourceDriver {
                 Some(_) if task.is_none() && !listing => Stage::Answer,
                 _ => Stage::Reading,
             };
-            lock(&self.stages).enter(clock::now(), stage, self.hungry());
+            lock(&self.stages).enter(clock::now(), stage, self.dealer.hungry());
             if let (Some(task), Some(buffer)) = (task, buffer) {
                 self.drained.store(false, Ordering::Relaxed);
                 self.reading.fetch_add(1, Ordering::Relaxed);
                 return Some((task, buffer));
             }
             if !full && !held && !self.drained.swap(true, Ordering::Relaxed) {
-                self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+                self.dealer.wake_all();
             }
             source = self.wait(source);
         }
-    }
-
-    /// Bytes that the lanes have not sent yet.
-    fn waiting(&self) -> u64 {
-        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
-    }
-
-    /// How long a lane has had nothing to send: the mean of those that carry groups.
-    fn hungry(&self) -> Duration {
-        let lanes = lock(&self.lanes).clone();
-        let lanes = &self.mailboxes[lanes];
-        let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
-        all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
     }
 
     fn wait<'s>(
@@ -260,7 +229,7 @@ impl SourceDriver {
     /// How long it was at each stage, and what its threads have spent.
     pub fn seen(&self) -> (Stages, Spent) {
         let mut stages = lock(&self.stages);
-        stages.update(clock::now(), self.hungry());
+        stages.update(clock::now(), self.dealer.hungry());
         (*stages, self.readers.spent())
     }
 
@@ -269,12 +238,6 @@ impl SourceDriver {
         // Whoever has looked and is about to wait holds the lock.
         drop(lock(&self.source));
         self.work.notify_all();
-    }
-
-    fn wake_messages(&self) {
-        if let Some(first) = self.mailboxes.first() {
-            first.wake();
-        }
     }
 
     /// The sink said something.
@@ -288,7 +251,7 @@ impl SourceDriver {
     pub fn report(&self, sending: SourceReport) {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         lock(&self.source).report(SourceReport { cpu_time, ..sending });
-        self.wake_messages();
+        self.dealer.wake_messages();
     }
 
     /// The next message for the sink.
@@ -307,12 +270,10 @@ impl SourceDriver {
 
     /// A lane has sent some of what it had.
     pub fn on_room(&self) {
-        if self.lanes_full.load(Ordering::Relaxed) {
-            let few = self.waiting() < LANES_FULL / 2 * self.mailboxes.len() as u64;
-            if few && self.pool.has_free() {
-                self.lanes_full.store(false, Ordering::Relaxed);
-                self.notify();
-            }
+        let full = self.lanes_full.load(Ordering::Relaxed);
+        if full && self.dealer.has_room() && self.pool.has_free() {
+            self.lanes_full.store(false, Ordering::Relaxed);
+            self.notify();
         }
     }
 

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{ChainingValue, Piece, PipeSource, PipeSourceEvent, hash};
+use longhaul_objects::{ChainingValue, PipeSource, PipeSourceEvent, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::{Bytes, Duration};
@@ -20,8 +19,9 @@ use super::drain::Drain;
 use crate::bottleneck::{Stage, Stages};
 use crate::budget::{SOURCE_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox, Outgoing};
+use crate::carrier::Mailbox;
 use crate::crew::{Crew, Spent};
+use crate::deal::Dealer;
 use crate::hub::TransferHub;
 use crate::side::{SourceSide, named};
 
@@ -34,9 +34,7 @@ pub(crate) struct Feed {
     /// Pieces wait for room in the lanes, or the reader does.
     lanes_full: AtomicBool,
     stopped: AtomicBool,
-    mailboxes: Vec<Arc<Mailbox>>,
-    /// The lanes that carry pieces: none yet, where a circuit is to be had first.
-    lanes: Mutex<Range<usize>>,
+    dealer: Dealer,
     /// Where the data is read from; a server's is given its pieces.
     input: Option<File>,
     pool: Pool,
@@ -58,9 +56,6 @@ struct State {
     ended: bool,
 }
 
-/// Bytes that wait in the lanes before dealing pauses: enough for the time that the next pieces take
-/// to be read.
-const LANES_FULL: u64 = 4 * GROUP_SIZE;
 /// A piece that is not full goes when nothing more has come for so long.
 const LINGER: Duration = Duration::from_millis(1);
 /// The reader looks again after this long, whatever it missed.
@@ -86,8 +81,7 @@ impl Feed {
             credit: AtomicU64::new(0),
             lanes_full: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
-            lanes: Mutex::new(0..mailboxes.len()),
-            mailboxes,
+            dealer: Dealer::new(mailboxes),
             input,
             pool: Pool::new(buffers, Reuse::Warm),
             stages: Mutex::new(Stages::new(clock::now())),
@@ -105,24 +99,19 @@ impl Feed {
 
     /// Nothing is dealt before [`Self::deal_to`].
     pub fn hold(&self) {
-        *lock(&self.lanes) = 0..0;
+        self.dealer.hold();
     }
 
-    /// Deals to these lanes only.
-    ///
-    /// # Panics
-    /// If there is none, or one of them does not exist: pieces dealt there would be lost.
+    /// See [`Dealer::deal_to`].
     pub fn deal_to(&self, lanes: Range<u16>) {
-        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
-        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
-        *lock(&self.lanes) = lanes;
+        self.dealer.deal_to(lanes);
         self.go_on();
     }
 
     /// Whether the input is at its end, and the lanes have sent all of it.
     pub fn is_sent(&self) -> bool {
         let state = lock(&self.state);
-        state.ended && state.waiting.is_empty() && self.backlog() == 0
+        state.ended && state.waiting.is_empty() && self.dealer.backlog() == 0
     }
 
     /// Takes the next piece.
@@ -145,7 +134,7 @@ impl Feed {
             let Some((bytes, len, value)) = state.waiting.pop_front() else { break };
             let piece = state.source.push(len, value);
             state.kept.insert(piece.number, bytes.clone());
-            self.send(piece, bytes);
+            self.dealer.deal(piece.extent(), bytes);
         }
         if state.ended && state.waiting.is_empty() {
             state.source.finish();
@@ -157,39 +146,19 @@ impl Feed {
                 false => Stage::Credit,
             });
         }
-        self.wake_messages();
+        self.dealer.wake_messages();
     }
 
     fn may_deal(&self, state: &State) -> bool {
-        let full = self.backlog() >= LANES_FULL * self.mailboxes.len() as u64;
+        let full = self.dealer.is_full();
         self.lanes_full.store(full, Ordering::Relaxed);
-        let held = lock(&self.lanes).is_empty();
-        !full && !held && state.source.may_send(self.credit.load(Ordering::Relaxed))
-    }
-
-    fn send(&self, piece: Piece, bytes: Arc<Buffer>) {
-        let lanes = lock(&self.lanes).clone();
-        let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
-        if let Some(mailbox) = least {
-            mailbox.post(Command::Offer(Outgoing { extent: piece.extent(), bytes }));
-        }
-    }
-
-    /// Bytes that the lanes have not sent yet.
-    fn backlog(&self) -> u64 {
-        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
-    }
-
-    /// How long a lane has had nothing to send: the mean of those that carry pieces.
-    fn hungry(&self) -> Duration {
-        let lanes = lock(&self.lanes).clone();
-        let lanes = &self.mailboxes[lanes];
-        let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
-        all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
+        !full
+            && !self.dealer.is_held()
+            && state.source.may_send(self.credit.load(Ordering::Relaxed))
     }
 
     fn enter(&self, stage: Stage) {
-        lock(&self.stages).enter(clock::now(), stage, self.hungry());
+        lock(&self.stages).enter(clock::now(), stage, self.dealer.hungry());
     }
 
     /// Reads, hashes and deals pieces until the file or the pipe ends.
@@ -228,7 +197,7 @@ impl Feed {
             let may = state.waiting.is_empty() && self.may_deal(&state);
             let buffer = if may { self.pool.try_take() } else { None };
             let stage = match &buffer {
-                _ if !state.source.is_accepted() || lock(&self.lanes).is_empty() => Stage::Answer,
+                _ if !state.source.is_accepted() || self.dealer.is_held() => Stage::Answer,
                 Some(_) => Stage::Input,
                 None if may => Stage::Memory,
                 None if self.lanes_full.load(Ordering::Relaxed) => Stage::Reading,
@@ -284,12 +253,6 @@ impl Feed {
         self.work.notify_all();
     }
 
-    fn wake_messages(&self) {
-        if let Some(first) = self.mailboxes.first() {
-            first.wake();
-        }
-    }
-
     /// Whether the other end is there.
     pub fn is_joined(&self) -> bool {
         lock(&self.state).source.is_accepted()
@@ -332,7 +295,7 @@ impl SourceSide for Feed {
                 PipeSourceEvent::Forget(piece) => drop(state.kept.remove(&piece.number)),
                 PipeSourceEvent::Resend(piece) => {
                     if let Some(bytes) = state.kept.get(&piece.number) {
-                        self.send(piece, bytes.clone());
+                        self.dealer.deal(piece.extent(), bytes.clone());
                     }
                 }
             }
@@ -362,9 +325,7 @@ impl SourceSide for Feed {
     }
 
     fn on_room(&self) {
-        if self.lanes_full.load(Ordering::Relaxed)
-            && self.backlog() < LANES_FULL / 2 * self.mailboxes.len() as u64
-        {
+        if self.lanes_full.load(Ordering::Relaxed) && self.dealer.has_room() {
             self.lanes_full.store(false, Ordering::Relaxed);
             self.go_on();
         }
@@ -384,7 +345,7 @@ impl SourceSide for Feed {
 
     fn seen(&self) -> (Stages, Spent) {
         let mut stages = lock(&self.stages);
-        stages.update(clock::now(), self.hungry());
+        stages.update(clock::now(), self.dealer.hungry());
         (*stages, self.readers.spent())
     }
 
@@ -397,7 +358,7 @@ impl SourceSide for Feed {
     fn report(&self, sending: SourceReport) {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         lock(&self.state).source.report(SourceReport { cpu_time, ..sending });
-        self.wake_messages();
+        self.dealer.wake_messages();
     }
 
     fn done(&self) -> Option<u64> {

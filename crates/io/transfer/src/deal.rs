@@ -1,0 +1,95 @@
+//! Dealing groups and pieces to the lanes.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_units::{Duration, Extent};
+
+use crate::buffer::{Buffer, lock};
+use crate::carrier::{Command, Mailbox, Outgoing};
+
+/// The lanes of a connection, as whoever has data for them sees them.
+pub(crate) struct Dealer {
+    mailboxes: Vec<Arc<Mailbox>>,
+    /// Those that carry data.
+    lanes: Mutex<Range<usize>>,
+    /// None does yet.
+    held: AtomicBool,
+}
+
+impl Dealer {
+    /// Deals to all of `mailboxes`.
+    pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let lanes = Mutex::new(0..mailboxes.len());
+        Self { mailboxes, lanes, held: AtomicBool::new(false) }
+    }
+
+    /// Nothing is to be dealt before [`Self::deal_to`].
+    pub fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Deals to these lanes only.
+    ///
+    /// # Panics
+    /// If there is none, or one of them does not exist: what is dealt there would be lost.
+    pub fn deal_to(&self, lanes: Range<u16>) {
+        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
+        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
+        *lock(&self.lanes) = lanes;
+        self.held.store(false, Ordering::Relaxed);
+    }
+
+    /// Gives `bytes` to the lane that has least to send.
+    pub fn deal(&self, extent: Extent, bytes: Arc<Buffer>) {
+        let lanes = lock(&self.lanes).clone();
+        let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
+        let least = least.expect("there is a lane to deal to");
+        least.post(Command::Offer(Outgoing { extent, bytes }));
+    }
+
+    /// Bytes that the lanes have not sent yet.
+    pub fn backlog(&self) -> u64 {
+        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
+    }
+
+    /// Whether the lanes have enough for now.
+    pub fn is_full(&self) -> bool {
+        self.backlog() >= LANES_FULL * self.mailboxes.len() as u64
+    }
+
+    /// Whether they have sent so much of that that more is worth a wake-up.
+    pub fn has_room(&self) -> bool {
+        self.backlog() < LANES_FULL / 2 * self.mailboxes.len() as u64
+    }
+
+    /// How long a lane has had nothing to send: the mean of those that carry data.
+    pub fn hungry(&self) -> Duration {
+        let lanes = lock(&self.lanes).clone();
+        let lanes = &self.mailboxes[lanes];
+        let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
+        all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// There is something to tell the peer: the first lane carries messages.
+    pub fn wake_messages(&self) {
+        if let Some(first) = self.mailboxes.first() {
+            first.wake();
+        }
+    }
+
+    /// No lane gets more for now.
+    pub fn wake_all(&self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+    }
+}
+
+/// Bytes that wait in a lane before dealing pauses: enough for the time that reading and hashing the
+/// next groups take, little enough to be in the cache still.
+const LANES_FULL: u64 = 4 * GROUP_SIZE;
