@@ -136,6 +136,14 @@ pub struct Delivery {
     pub application_limited: bool,
 }
 
+impl Delivery {
+    /// Whether the bytes took at least a third longer to arrive than to leave: then the path set
+    /// their rate, not the sender.
+    pub fn is_spread(&self) -> bool {
+        self.sent_over * 4 <= self.interval * 3
+    }
+}
+
 /// What the receiver says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverState {

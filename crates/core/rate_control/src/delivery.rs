@@ -46,7 +46,7 @@ impl DeliveryMeter {
     /// Frames out of order say nothing and are ignored.
     pub fn on_feedback(&mut self, report: DeliveryReport) -> Option<Delivery> {
         let Some(last) = self.last else {
-            *self = Self { last: Some(report), ..Self::default() };
+            *self = Self::from(report);
             return None;
         };
         let arrived = report.bytes.checked_sub(last.bytes).filter(|arrived| *arrived > 0)?;
@@ -55,7 +55,7 @@ impl DeliveryMeter {
         let elapsed = report.received.wrapping_sub(last.received);
         if elapsed > u32::MAX / 2 {
             // More bytes but an earlier clock: silent for over half an hour. Start anew.
-            *self = Self { last: Some(report), ..Self::default() };
+            *self = Self::from(report);
             return None;
         }
         let interval = Duration::from_micros(u64::from(elapsed));
@@ -63,17 +63,22 @@ impl DeliveryMeter {
             return None;
         }
         let Self { application_limited, late, .. } = *self;
-        *self = Self { last: Some(report), ..Self::default() };
+        *self = Self::from(report);
         let sent_over = Duration::from_micros(u64::from(report.sent.wrapping_sub(last.sent)));
         // Longer than any path's round trip: of two lives of the sender's clock.
         let sent_over = if sent_over > MAX_SENT_OVER { Duration::ZERO } else { sent_over };
-        let lasted = interval.max(sent_over.saturating_sub(BATCH_TIME));
-        Some(Delivery {
-            rate: Rate::from_bytes_over(arrived, lasted),
-            interval: lasted,
-            sent_over,
-            application_limited: application_limited || (late && sent_over * 4 > interval * 3),
-        })
+        let interval = interval.max(sent_over.saturating_sub(BATCH_TIME));
+        let rate = Rate::from_bytes_over(arrived, interval);
+        let sample = Delivery { rate, interval, sent_over, application_limited };
+        let application_limited = application_limited || (late && !sample.is_spread());
+        Some(Delivery { application_limited, ..sample })
+    }
+}
+
+/// A meter whose next sample begins with `report`.
+impl From<DeliveryReport> for DeliveryMeter {
+    fn from(report: DeliveryReport) -> Self {
+        Self { last: Some(report), ..Self::default() }
     }
 }
 

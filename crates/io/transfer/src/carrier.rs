@@ -230,6 +230,13 @@ pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &st
     }
 }
 
+/// There is something to tell the peer: the first lane carries messages.
+pub(crate) fn wake_messages(mailboxes: &[Arc<Mailbox>]) {
+    if let Some(first) = mailboxes.first() {
+        first.wake();
+    }
+}
+
 /// Waits for threads to end.
 pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
     for thread in threads.drain(..) {

@@ -8,7 +8,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Duration, Extent};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Mailbox, Outgoing};
+use crate::carrier::{Command, Mailbox, Outgoing, wake_messages};
 
 /// The lanes of a connection, as whoever has data for them sees them.
 pub(crate) struct Dealer {
@@ -77,11 +77,9 @@ impl Dealer {
         all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// There is something to tell the peer: the first lane carries messages.
+    /// See [`wake_messages`].
     pub fn wake_messages(&self) {
-        if let Some(first) = self.mailboxes.first() {
-            first.wake();
-        }
+        wake_messages(&self.mailboxes);
     }
 
     /// No lane gets more for now.

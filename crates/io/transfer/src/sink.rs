@@ -12,7 +12,7 @@ use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::budget::{SINK_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox};
+use crate::carrier::{Command, Mailbox, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::files::SinkTree;
 
@@ -211,9 +211,7 @@ impl SinkDriver {
             *lock(&self.table) = sink.objects().clone();
         }
         drop(sink);
-        if let Some(first) = self.mailboxes.first() {
-            first.wake();
-        }
+        wake_messages(&self.mailboxes);
     }
 
     fn look(&self) {

@@ -172,7 +172,7 @@ impl Startup {
     /// than to leave. The rest tells how fast this host sends, pauses included.
     fn train_rate(&mut self, feedback: &Feedback) -> Option<Rate> {
         let sample = feedback.delivery.filter(|sample| !sample.application_limited)?;
-        if sample.sent_over * 4 > sample.interval * 3 {
+        if !sample.is_spread() {
             self.unspread = self.unspread.max(sample.rate);
             return None;
         }

@@ -19,7 +19,7 @@ use super::identify::{as_path, aside_name};
 use super::place::{beneath, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::sync::lock;
-use super::write::{NEW, set_attributes};
+use super::write::{create_anew, set_attributes};
 
 /// Which directories are where.
 #[derive(Debug, Default)]
@@ -138,24 +138,9 @@ impl SinkTree {
         last: &mut Option<LastDirectory>,
     ) -> io::Result<()> {
         let (parent, name) = split(entry.path.as_bytes());
-        let directory = match last.take() {
-            Some(open) if open.path == parent => open,
-            _ => {
-                let handle = self.open_aside_of(entry, OFlags::PATH)?;
-                LastDirectory { path: parent.to_vec(), handle }
-            }
-        };
-        let directory = &last.insert(directory).handle;
-        let mode = Mode::from_raw_mode(u32::from(entry.mode) & 0o777);
-        let file = match openat(directory, name, NEW, mode) {
-            // From an earlier write of the same group, which did not verify.
-            Err(Errno::EXIST) => {
-                unlinkat(directory, name, AtFlags::empty())?;
-                openat(directory, name, NEW, mode)?
-            }
-            result => result?,
-        };
-        let file = File::from(file);
+        let open = || self.open_aside_of(entry, OFlags::PATH);
+        let directory = LastDirectory::or_open(last, parent, open)?;
+        let file = File::from(create_anew(directory, name, u32::from(entry.mode) & 0o777)?);
         file.write_all_at(data, 0)?;
         set_attributes(&file, None, entry.modified)
     }

@@ -236,14 +236,7 @@ impl SinkTree {
         path: &[u8],
         last: &'a mut Option<LastDirectory>,
     ) -> io::Result<&'a OwnedFd> {
-        let open = match last.take() {
-            Some(open) if open.path == path => open,
-            _ => {
-                let handle = beneath(&self.root, path, OFlags::PATH)?;
-                LastDirectory { path: path.to_vec(), handle }
-            }
-        };
-        Ok(&last.insert(open).handle)
+        LastDirectory::or_open(last, path, || Ok(beneath(&self.root, path, OFlags::PATH)?))
     }
 
     fn make_directory(
@@ -402,8 +395,23 @@ pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool
 /// The directory that was needed last: neighbours need it again.
 #[derive(Debug)]
 pub(super) struct LastDirectory {
-    pub(super) path: Vec<u8>,
-    pub(super) handle: OwnedFd,
+    path: Vec<u8>,
+    handle: OwnedFd,
+}
+
+impl LastDirectory {
+    /// The one called `path`: the last, or what `open` gives.
+    pub(super) fn or_open<'a>(
+        last: &'a mut Option<Self>,
+        path: &[u8],
+        open: impl FnOnce() -> io::Result<OwnedFd>,
+    ) -> io::Result<&'a OwnedFd> {
+        let open = match last.take() {
+            Some(open) if open.path == path => open,
+            _ => Self { path: path.to_vec(), handle: open()? },
+        };
+        Ok(&last.insert(open).handle)
+    }
 }
 
 /// Permission bits that the user does not want new files to have. Reading them by `umask` would

@@ -212,16 +212,7 @@ impl SinkTree {
 
     /// Makes a new unpublished file, instead of one that is there.
     fn create(&self, temp: TempName, mode: u32) -> io::Result<OwnedFd> {
-        let name = hex(&temp.0);
-        let mode = Mode::from_raw_mode(mode);
-        match openat(&self.hidden, &name[..], NEW, mode) {
-            // From an earlier write of the same group, which did not verify.
-            Err(Errno::EXIST) => {
-                unlinkat(&self.hidden, &name[..], AtFlags::empty())?;
-                Ok(openat(&self.hidden, &name[..], NEW, mode)?)
-            }
-            result => Ok(result?),
-        }
+        create_anew(&self.hidden, &hex(&temp.0), mode)
     }
 
     /// An unpublished file that is there.
@@ -277,6 +268,19 @@ fn reserve(file: &File, len: u64) -> io::Result<()> {
     file.set_len(len)
 }
 
+/// Makes a new file, instead of one that is there.
+pub(super) fn create_anew(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
+    let mode = Mode::from_raw_mode(mode);
+    match openat(&directory, name, NEW, mode) {
+        // From an earlier write of the same group, which did not verify.
+        Err(Errno::EXIST) => {
+            unlinkat(&directory, name, AtFlags::empty())?;
+            Ok(openat(&directory, name, NEW, mode)?)
+        }
+        result => Ok(result?),
+    }
+}
+
 /// Sets the mode, where one is given, and the modification time in nanoseconds since 1970.
 pub(super) fn set_attributes(file: impl AsFd, mode: Option<u32>, modified: i64) -> io::Result<()> {
     if let Some(mode) = mode {
@@ -295,7 +299,7 @@ fn timestamps(modified: i64) -> Timestamps {
     }
 }
 
-pub(super) const NEW: OFlags = OFlags::WRONLY
+const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)

@@ -19,7 +19,7 @@ use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 use super::feed::Feed;
 use crate::budget::{SINK_MEMORY, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox};
+use crate::carrier::{Command, Mailbox, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
@@ -217,9 +217,7 @@ impl Drain {
     }
 
     pub fn wake_messages(&self) {
-        if let Some(first) = self.mailboxes.first() {
-            first.wake();
-        }
+        wake_messages(&self.mailboxes);
     }
 
     /// Whether all was passed on.
