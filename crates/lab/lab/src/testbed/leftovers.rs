@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::netns::Namespace;
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use super::processes::kill_marked;
 use super::quota;
 
 /// The mark of a testbed: its owner and a number.
@@ -242,29 +242,6 @@ fn unescaped(text: &str) -> Vec<u8> {
     path
 }
 
-fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
-    let mut killed = 0;
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        let Some(pid) = pid.filter(|pid| *pid != std::process::id() as i32) else { continue };
-        // Not readable: another user's, or gone.
-        let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
-        let marked = environment.split(|byte| *byte == 0).any(|variable| {
-            let text = std::str::from_utf8(variable).unwrap_or_default();
-            text.strip_prefix(TAG).and_then(|rest| rest.strip_prefix('=')).is_some_and(&wanted)
-        });
-        if marked
-            && let Some(pid) = Pid::from_raw(pid)
-            && kill_process(pid, Signal::KILL).is_ok()
-        {
-            killed += 1;
-        }
-    }
-    Ok(killed)
-}
-
-/// The variable that marks commands.
-pub(super) const TAG: &str = "LONGHAUL_LAB";
 /// Where `ip netns` looks.
 const NAMES: &str = "/run/netns";
 const PREFIX: &str = "longhaul-";
