@@ -76,6 +76,8 @@ pub struct Lane {
     path_since: u64,
     /// Smoothed RTT of that path.
     earlier_round: Duration,
+    /// When the last of those that arrived was sent.
+    earlier_acked_sent_at: Instant,
     starved: bool,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
@@ -185,6 +187,7 @@ impl Lane {
             limited_below: 0,
             path_since: 0,
             earlier_round: Duration::ZERO,
+            earlier_acked_sent_at: Instant::ZERO,
             // Until the first object byte everything is limited by the application.
             starved: true,
             meter: DeliveryMeter::default(),
@@ -316,6 +319,7 @@ impl Lane {
         path.on_settled(self.ledger.unsettled_bytes());
         self.path_since = self.next_number;
         self.earlier_round = path.rtt().smoothed();
+        self.earlier_acked_sent_at = self.newest_acked_sent_at;
         self.limited_below = self.next_number;
         self.addresses.move_to(now, remote);
         self.config.datagram_max = datagram_max;

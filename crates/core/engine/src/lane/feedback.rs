@@ -116,6 +116,11 @@ impl Lane {
         if let Some(sent_at) = self.ledger.sent_at(largest) {
             self.newest_acked_sent_at = self.newest_acked_sent_at.max(sent_at);
         }
+        let earlier = ranges.iter().filter(|range| range.start < self.path_since);
+        let last = earlier.map(|range| range.end.min(self.path_since) - 1).max();
+        if let Some(sent_at) = last.and_then(|last| self.ledger.sent_at(last)) {
+            self.earlier_acked_sent_at = self.earlier_acked_sent_at.max(sent_at);
+        }
         let newest = self.newest_acked_sent_at;
         let reordering = self.reordering.max(path.rtt().smoothed() / 16);
         let blast = self.is_blast();
@@ -125,6 +130,7 @@ impl Lane {
             .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
             .map(|ending| ending.end);
         let (mut sample, mut late, mut earlier) = (Sample::default(), false, 0);
+        let earlier_newest = self.earlier_acked_sent_at;
         let earlier_extent = reordering.max(self.earlier_round);
         let Self { ledger, outbox, streams, mtu, events, path_since, .. } = self;
         ledger.apply(
@@ -132,8 +138,11 @@ impl Lane {
             |entry| match entry.content {
                 // A blast finds out what is missing only when all of it was sent.
                 Content::Object { .. } if blast => round_over.is_some_and(|end| entry.end() <= end),
-                // What is sent now may overtake what went another way.
-                _ if entry.first < *path_since => entry.sent_at + earlier_extent <= newest,
+                // What is sent now may overtake what went another way; there, order was kept as here.
+                _ if entry.first < *path_since => {
+                    entry.sent_at + reordering <= earlier_newest
+                        || entry.sent_at + earlier_extent <= newest
+                }
                 _ => entry.sent_at + reordering <= newest,
             },
             |outcome| {

@@ -776,3 +776,26 @@ fn a_lane_takes_its_load_to_another_path() {
     let stats = pair.client.lane.stats();
     assert!(stats.lost.total() > 0 && stats.spurious < stats.lost.total() / 2, "{stats:?}");
 }
+
+#[test]
+fn what_an_earlier_path_lost_is_repaired_at_once() {
+    let round = Duration::from_millis(60);
+    let mut pair = Pair::new(&gigabit(60).loss(1).fixed("trc", Rate::from_mbps(300)));
+    pair.offer(1, 10_000_000);
+    let sent = 10_000_000 / 1440;
+    pair.run_until(5, |pair| pair.client.lane.stats().packets_sent >= sent);
+    let now = pair.now;
+    let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(100)) };
+    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    let mut path = Path::new(now, controller, Governor::new(now), round, 3);
+    core::mem::swap(&mut path, &mut pair.client.path);
+    pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
+    let lost = |pair: &Pair| pair.client.lane.stats().lost.total();
+    let before = lost(&pair);
+    pair.run_for(round * 5 / 4);
+    let soon = lost(&pair) - before;
+    pair.run_until(5, |pair| pair.client.delivered() == 10_000_000);
+    // The rest are packets that were sent since.
+    let all = lost(&pair) - before;
+    assert!(soon > 10 && soon * 4 >= all * 3, "{soon} of {all} after a round trip");
+}
