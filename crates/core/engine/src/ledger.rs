@@ -132,10 +132,10 @@ impl Ledger {
         self.entries.len()
     }
 
-    /// When the packet `number` was sent, while it is tracked.
-    pub fn sent_at(&self, number: u64) -> Option<Instant> {
-        let i = self.entries.partition_point(|entry| entry.end() <= number);
-        self.entries.get(i).filter(|entry| entry.first <= number).map(|entry| entry.sent_at)
+    /// When the packet `number` was sent, or the last before it that is tracked.
+    pub fn sent_by(&self, number: u64) -> Option<Instant> {
+        let after = self.entries.partition_point(|entry| entry.first <= number);
+        self.entries.get(after.checked_sub(1)?).map(|entry| entry.sent_at)
     }
 
     /// Applies `report`: packets received are acked, and packets missing are lost where
@@ -273,6 +273,17 @@ mod tests {
         assert!(lost.is_empty());
         ledger.forget(Instant::ZERO);
         assert_eq!(ledger.len(), 0);
+    }
+
+    #[test]
+    fn numbers_that_are_not_tracked_were_sent_behind_those_before() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.sent_by(5), None);
+        ledger.push(object_entry(2, 3, 7));
+        ledger.push(object_entry(8, 2, 9));
+        let times = [1, 2, 4, 7, 8, 20].map(|number| ledger.sent_by(number));
+        let at = |ms| Some(Instant::ZERO + Duration::from_millis(ms));
+        assert_eq!(times, [None, at(7), at(7), at(7), at(9), at(9)]);
     }
 
     #[test]

@@ -113,12 +113,12 @@ impl Lane {
     fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool, u64) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
-        if let Some(sent_at) = self.ledger.sent_at(largest) {
+        if let Some(sent_at) = self.ledger.sent_by(largest) {
             self.newest_acked_sent_at = self.newest_acked_sent_at.max(sent_at);
         }
         let earlier = ranges.iter().filter(|range| range.start < self.path_since);
         let last = earlier.map(|range| range.end.min(self.path_since) - 1).max();
-        if let Some(sent_at) = last.and_then(|last| self.ledger.sent_at(last)) {
+        if let Some(sent_at) = last.and_then(|last| self.ledger.sent_by(last)) {
             self.earlier_acked_sent_at = self.earlier_acked_sent_at.max(sent_at);
         }
         let newest = self.newest_acked_sent_at;
