@@ -4,6 +4,7 @@
 
 mod devices;
 mod machine;
+mod processors;
 mod switches;
 mod threads;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use self::devices::DeviceDropsSampler;
 pub use self::machine::Machine;
+pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};
 pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first, take_short_turns};
 

@@ -80,6 +80,8 @@ pub struct Record {
     pub queue_max_ms: f64,
     /// One delivery in a hundred came later than the emulation meant by this: the machine's fault.
     pub late_p99_ms: f64,
+    /// Percent of the processors' time that the hypervisor gave to other guests meanwhile.
+    pub stolen_percent: f64,
     /// Standard deviation of what arrived in tenths of a second, in percent of the mean.
     pub jitter_percent: Option<f64>,
     /// Jain's index of the transfer and the crossing connections.

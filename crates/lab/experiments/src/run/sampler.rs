@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_lab::{DirectionStats, Testbed};
 use longhaul_sys::clock;
+use longhaul_sys::host::ProcessorTicks;
 use longhaul_units::Instant;
 
 use super::INTERVAL;
@@ -35,6 +36,7 @@ pub(super) struct Sampled {
     queue_lost_late: u64,
     queue_ms: [f64; 2],
     late_p99_ms: f64,
+    stolen_percent: f64,
     arrived: u64,
     /// Bytes of each crossing connection at the end of each interval, and when that was.
     crossed: Vec<(Instant, Vec<u64>)>,
@@ -55,6 +57,7 @@ impl<'a> Sampler<'a> {
 
     /// Until the contender is done.
     pub(super) fn run(self) -> io::Result<Sampled> {
+        let processors = ProcessorTicks::now()?;
         let before = self.all()?;
         let first = self.state()?;
         let mut previous = first.clone();
@@ -97,6 +100,7 @@ impl<'a> Sampler<'a> {
             queue_lost_late: 0,
             queue_ms: [0.0; 2],
             late_p99_ms: 0.0,
+            stolen_percent: round(ProcessorTicks::now()?.stolen_percent_since(processors)),
             arrived,
             crossed,
         };
@@ -170,6 +174,7 @@ impl Sampled {
         record.queue_lost_late = self.queue_lost_late;
         [record.queue_mean_ms, record.queue_max_ms] = self.queue_ms;
         record.late_p99_ms = self.late_p99_ms;
+        record.stolen_percent = self.stolen_percent;
         record.series = self.series;
     }
 }
