@@ -24,7 +24,7 @@ pub struct Sqlite {
     /// Ends before the lock is given up.
     _checkpoints: Checkpoints,
     /// Held while the store is open.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Sqlite {
@@ -154,8 +154,19 @@ impl Drop for Checkpoints {
     }
 }
 
-/// Keeps other processes out as long as the file is open.
-fn lock(path: &Path) -> Result<File, StoreError> {
+/// Keeps other processes out as long as it lives. Closing the file would not be enough to end it: a
+/// command that another thread starts has the open file too, until it is the command's program.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // What cannot be unlocked is so once it is closed everywhere.
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(path: &Path) -> Result<Lock, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let shown = Path::new(&name).display();
@@ -168,7 +179,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         _ => StoreError::Failed(format!("{shown}: {error}")),
     })?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Led {
             node: format!("another process, which uses {},", path.display()),
             url: String::new(),
@@ -253,5 +264,16 @@ mod tests {
         set_read_only(&mut store, "off");
         store.append(&[record(2)]).unwrap();
         assert_eq!(store.read(1, 9).unwrap(), [record(2)]);
+    }
+
+    #[test]
+    fn a_closed_store_is_free_though_a_command_has_just_been_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("book.db");
+        let store = Sqlite::open(&path, None).unwrap();
+        // As a process has it between fork and exec.
+        let _inherited = store._lock.0.try_clone().unwrap();
+        drop(store);
+        Sqlite::open(&path, None).unwrap();
     }
 }
