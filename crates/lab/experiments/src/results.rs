@@ -141,6 +141,14 @@ impl Appender {
     }
 }
 
+impl Drop for Appender {
+    fn drop(&mut self) {
+        // Closing it would not be enough: a command that another thread starts has the open file too,
+        // until it is the command's program.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 fn parse(path: &Path, text: &str) -> Result<Vec<Record>, ResultsError> {
     let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
     let lines = whole.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -191,6 +199,8 @@ mod tests {
         let (mut appender, _) = results.open("x", false).unwrap();
         assert!(matches!(results.open("x", false), Err(ResultsError::Busy(_))));
         appender.append(&record("a", 0)).unwrap();
+        // As a process has it between fork and exec.
+        let _inherited = appender.file.try_clone().unwrap();
         drop(appender);
         let (_appender, before) = results.open("x", true).unwrap();
         assert!(before.is_empty());
