@@ -49,13 +49,20 @@ impl WallTime {
 pub struct WallOffset(i128);
 
 impl WallOffset {
-    /// Reads both clocks, as close together as two reads allow.
+    /// Reads both clocks, as close together as two reads allow: of a few readings the one that took
+    /// least, for in between another thread may have had the processor for milliseconds.
     pub fn sample() -> Self {
-        let before = now();
-        let wall = WallTime::now();
-        let after = now();
-        let middle = before.as_nanos() + after.since(before).as_nanos() as u64 / 2;
-        Self(i128::from(wall.0) - i128::from(middle))
+        let mut best = (Duration::MAX, Self(0));
+        for _ in 0..READINGS {
+            let before = now();
+            let wall = WallTime::now();
+            let took = now().since(before);
+            if took < best.0 {
+                let middle = before.as_nanos() + took.as_nanos() as u64 / 2;
+                best = (took, Self(i128::from(wall.0) - i128::from(middle)));
+            }
+        }
+        best.1
     }
 
     /// Where `stamp` lies on the monotonic clock, limited to what an [`Instant`] can hold.
@@ -172,6 +179,9 @@ pub(crate) fn timespec(nanos: u64) -> Timespec {
 fn nanos(time: Timespec) -> u64 {
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
+
+/// Of both clocks, of which the closest counts.
+const READINGS: usize = 3;
 
 #[cfg(test)]
 mod tests {
