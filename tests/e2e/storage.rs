@@ -253,7 +253,9 @@ fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, S
     fs::set_permissions(test.folder(), Permissions::from_mode(0o755)).unwrap();
     chown(test.path("token"), Some(NOBODY), Some(NOBODY)).unwrap();
     let copy = test.path("program");
-    fs::copy(PROGRAM, &copy).unwrap();
+    // By another process: a file that this one has open for writing, a command that it is just
+    // starting has too, and then nobody can run it.
+    assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
     let mut program = Program::spawn(test, Command::new(&copy).args(words).uid(NOBODY).gid(NOBODY));
     let line = program.says("listening on ");
     chown(test.path("token"), Some(0), Some(0)).unwrap();

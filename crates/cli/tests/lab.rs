@@ -1,7 +1,6 @@
 //! `longhaul lab` as scripts see it. What needs namespaces says so and passes where there are none.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -71,8 +70,12 @@ fn what_is_missing_is_installed_by_root() {
     let folder = tempfile::tempdir().unwrap();
     let tool = |name: &str, script: &str| {
         let file = folder.path().join(name);
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let written = folder.path().join(format!("{name}.written"));
+        std::fs::write(&written, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // By another process: a file that this one has open for writing, a command that it is just
+        // starting has too, and then nobody can run it.
+        let mut install = Command::new("install");
+        assert!(install.args(["-m", "755"]).args([&written, &file]).status().unwrap().success());
         file
     };
     let tar = tool("package", "echo 'tar (GNU tar) 9.9'");

@@ -2,7 +2,6 @@
 //! machines without testbeds, are said and passed over.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -184,7 +183,7 @@ fn a_run_ends_when_its_time_is_up() {
     let Some(testbed) = testbed() else { return };
     // Too little for that much at 1 Gb/s, enough to get going.
     for name in ["cubic x1", "iperf3 cubic x1"] {
-        let job = Job::new("host", "peer", 1 << 40, Duration::from_secs(1));
+        let job = Job::new("host", "peer", 1 << 40, Duration::from_secs(3));
         match find(name).unwrap().run(&testbed, &job) {
             Err(Failure::TimedOut { .. } | Failure::Absent(_)) => {}
             other => panic!("{name}: {other:?}"),
@@ -241,8 +240,12 @@ fn with_tar(test: &str, script: &str, checks: impl Fn(&Testbed)) {
     let folder = tempfile::tempdir().unwrap();
     let tar = folder.path().join("tar");
     let version = "case \"$*\" in *--version*) echo 'tar (GNU tar) 0.1'; exit;; esac";
-    std::fs::write(&tar, format!("#!/bin/sh\n{version}\n{script}\n")).unwrap();
-    std::fs::set_permissions(&tar, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let written = folder.path().join("written");
+    std::fs::write(&written, format!("#!/bin/sh\n{version}\n{script}\n")).unwrap();
+    // By another process: a file that this one has open for writing, a command that it is just
+    // starting has too, and then nobody can run it.
+    let mut install = Command::new("install");
+    assert!(install.args(["-m", "755"]).args([&written, &tar]).status().unwrap().success());
     let path = std::env::var_os("PATH").unwrap();
     let path = std::iter::once(folder.path().to_owned()).chain(std::env::split_paths(&path));
     let output = Command::new(std::env::current_exe().unwrap())
