@@ -53,9 +53,10 @@ fn inside() {
     let folder = tempfile::tempdir().unwrap();
     let service = start(&folder.path().join("book.db"));
     let now = service.view().now();
-    // 100 channels for 400 ms; beside it what is left, then twice as much.
-    let first = book(&service, now + 300, 40_000, 100);
-    let second = book(&service, now + 500, 300_000, 1000);
+    // 100 channels for four seconds; beside it for two what is left, and then all for two. So long,
+    // for each state to be seen however busy this machine is.
+    let first = book(&service, now + 2_000, 400_000, 100);
+    let second = book(&service, now + 4_000, 3_800_000, 1000);
     let mut seen = Vec::new();
     loop {
         let classes = run("tc class show dev lo").unwrap();

@@ -7,7 +7,6 @@ mod postgres;
 #[path = "support/site.rs"]
 mod site;
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -189,14 +188,19 @@ fn a_program_is_told_of_every_boundary() {
     let folder = tempfile::tempdir().unwrap();
     let (script, heard) = (folder.path().join("switch"), folder.path().join("heard"));
     let text = format!("#!/bin/sh\ncat >> {}\n", heard.display());
-    std::fs::write(&script, text).unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let written = folder.path().join("written");
+    std::fs::write(&written, text).unwrap();
+    // By another process: a file that this one has open for writing, a command that it is just
+    // starting has too, and then nobody can run it.
+    let mut install = std::process::Command::new("install");
+    assert!(install.args(["-m", "755"]).args([&written, &script]).status().unwrap().success());
     let mut config = site::config(&folder.path().join("book.db").display().to_string());
     config.drivers.insert("a-b".into(), DriverSpec::Command { program: script });
     let site = Site::start(config);
     let mut request = file("run 17");
     request.start = None;
-    request.file.as_mut().unwrap().bytes = 125_000_000;
+    // Five seconds: a machine that stalls for less tells of both boundaries.
+    request.file.as_mut().unwrap().bytes = 625_000_000;
     let made = site.client(ASTRO).book(&request, None).unwrap().bookings.remove(0);
     let lines = until(|| {
         let text = std::fs::read_to_string(&heard).unwrap_or_default();
@@ -226,8 +230,12 @@ fn two_nodes_share_a_database_and_one_leads() {
     let node = |name: &str| {
         let mut config = site::config(&server.url());
         (config.node, config.url) = (name.into(), format!("http://{name}.example"));
+        // So long that a busy machine does not end it: it is ended when nobody renews it.
+        config.store = Location::Postgres { url: server.url(), lease: Duration::from_secs(20) };
         Site::start(config)
     };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let connect = || runtime.block_on(sqlx::PgConnection::connect(&server.url())).unwrap();
     let first = node("first");
     let second = node("second");
     let kept = file("kept");
@@ -247,8 +255,14 @@ fn two_nodes_share_a_database_and_one_leads() {
     assert!(waits.contains("longhaul_circuits_standby 1\n"), "{waits}");
     assert!(leads.contains("open_bookings 1\n") && leads.contains("link_booked_ratio{"));
     assert!(!waits.contains("open_bookings") && !waits.contains("link_booked_ratio"));
-    // Longer than the lease: a leader with nothing to do goes on leading.
-    std::thread::sleep(Duration::from_millis(1500));
+    // A leader with nothing to do goes on leading.
+    let mut connection = connect();
+    let mut lease = || -> String {
+        let asked = sqlx::query_scalar("SELECT expires::text FROM leader");
+        runtime.block_on(asked.fetch_one(&mut connection)).unwrap()
+    };
+    let before = lease();
+    until(|| (lease() != before).then_some(()));
     assert!(first.client(ASTRO).health().unwrap().ready);
     drop(first);
     let again = until(|| second.client(ASTRO).book(&kept, Some("key")).ok());
@@ -256,9 +270,8 @@ fn two_nodes_share_a_database_and_one_leads() {
 
     // A database that takes no more writes, and then does.
     let read_only = |on: bool| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut connection = connect();
         runtime.block_on(async {
-            let mut connection = sqlx::PgConnection::connect(&server.url()).await.unwrap();
             let set = match on {
                 true => "ALTER SYSTEM SET default_transaction_read_only = on",
                 false => "ALTER SYSTEM RESET default_transaction_read_only",
