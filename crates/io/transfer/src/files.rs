@@ -9,7 +9,7 @@ mod cache;
 mod destination;
 mod explain;
 #[cfg(test)]
-mod hindrance;
+pub(crate) mod hindrance;
 mod identify;
 mod place;
 mod record;

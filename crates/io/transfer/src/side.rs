@@ -227,4 +227,4 @@ pub(crate) fn named(name: &str) -> std::thread::Builder {
 }
 
 /// Threads that read and hash, or hash and write.
-const WORKERS: usize = 2;
+pub(crate) const WORKERS: u32 = 2;

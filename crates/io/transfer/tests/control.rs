@@ -57,14 +57,13 @@ fn a_bit_changed_on_the_way_makes_no_session() {
                 // What may change without being seen are the versions in the heads of records,
                 // which TLS 1.3 tells receivers to ignore.
                 Ok(dialed) => {
-                    let (session, _control) = served.recv_timeout(PATIENCE).unwrap();
-                    let same = session.verify_join(&dialed.session.join(LaneId(0)));
+                    // A server may have welcomed clients that did not hear it.
+                    let same = std::iter::from_fn(|| served.recv_timeout(PATIENCE).ok())
+                        .any(|(session, _)| session.verify_join(&dialed.session.join(LaneId(0))));
                     assert!(same, "{way} {place}: two secrets");
                     unseen += 1;
                 }
             }
-            // A server may have welcomed a client that did not hear it.
-            while served.try_recv().is_ok() {}
         }
     }
     assert!(unseen < 5, "{unseen}");

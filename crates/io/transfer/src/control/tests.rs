@@ -222,15 +222,16 @@ fn tls_without_our_protocol_is_turned_away() {
 
 #[test]
 fn silence_is_cut_off_at_every_step() {
-    let impatient = || ServerConfig { timeout: Duration::from_millis(150), ..server_config() };
+    let impatient = |ms| ServerConfig { timeout: Duration::from_millis(ms), ..server_config() };
     for said in [&b""[..], b"\x16\x03\x01\x02\x00", b"LHD1\x00"] {
-        let server = Server::start(impatient());
+        let server = Server::start(impatient(150));
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.write_all(said).unwrap();
         let error = server.error();
         assert!(matches!(error, AcceptError::TimedOut), "{said:?}: {error:?}");
     }
-    let server = Server::start(impatient());
+    // Time enough for the part of the handshake that is not kept from it.
+    let server = Server::start(impatient(5000));
     let mut pipe = server.tls_client();
     pipe.write_all(&[1, 0, 0x40], soon(&Stop::default())).unwrap();
     let answer = read_message(&mut pipe).unwrap();
@@ -356,8 +357,7 @@ fn ping_is_asked_and_answered() {
 #[test]
 fn a_vanished_peer_is_given_up_unless_it_is_heard_elsewhere() {
     let server = Server::start_with(server_config(), |client| {
-        let (session, control) =
-            client.welcome(NonZeroU32::MIN, Duration::from_millis(300)).unwrap();
+        let (session, control) = client.welcome(NonZeroU32::MIN, Duration::from_secs(3)).unwrap();
         control.heard(clock::now() + Duration::from_secs(3600));
         Outcome::Welcomed(session, control)
     });
@@ -368,14 +368,13 @@ fn a_vanished_peer_is_given_up_unless_it_is_heard_elsewhere() {
 
     // The other end of the pipe says nothing any more.
     let lone = Server::start_with(server_config(), |client| {
-        let (session, control) =
-            client.welcome(NonZeroU32::MIN, Duration::from_millis(300)).unwrap();
+        let (session, control) = client.welcome(NonZeroU32::MIN, Duration::from_secs(3)).unwrap();
         Outcome::Welcomed(session, control)
     });
     let mut silent = lone.tls_client();
     hello_and_welcome(&mut silent);
     let (_, control) = lone.welcomed();
-    let reason = "nothing was heard from the peer for 0.3 s";
+    let reason = "nothing was heard from the peer for 3 s";
     assert_eq!(wait_end(&control), ControlEnd::Lost(reason.into()));
     assert_eq!(kept.ended(), None);
 }

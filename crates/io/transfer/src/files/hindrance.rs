@@ -18,5 +18,5 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
     }
 }
 
-const SLOW: Duration = Duration::from_millis(100);
+pub(crate) const SLOW: Duration = Duration::from_secs(1);
 const HARD: Duration = Duration::from_millis(50);
