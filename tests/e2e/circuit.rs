@@ -44,7 +44,7 @@ fn copy(test: &Test, url: &str, server: SocketAddr, words: &[&str]) -> Ended {
 fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
     limited(|test| {
         fs::write(test.here("file"), noise(5, 8_000_000)).unwrap();
-        let (_service, url) = book_keeper(test, "20Mbps");
+        let (_service, url) = book_keeper(test, "10Mbps");
         let (_server, at) = Program::serve(test, "[::]:0", &[]);
         // Twice the time is booked: however busy this machine is, some of it is left.
         let ended = copy(test, &url, at, &["--margin", "100"]);
@@ -188,7 +188,7 @@ fn a_pipe_that_outlives_its_booking_goes_on_over_ip() {
         let (_service, url) = book_keeper(test, "40Mbps");
         let (_server, at) = Program::serve(test, "[::]:0", &[]);
         let words = ["--max-rate", "20Mbps"];
-        let (sender, receiver, mut writer, mut reader) = pipe(test, &url, at, "1s", &words);
+        let (sender, receiver, mut writer, mut reader) = pipe(test, &url, at, "5s", &words);
         let piece = noise(12, 100_000);
         let mut got = vec![0; piece.len()];
         let service = client(&url);
@@ -202,8 +202,8 @@ fn a_pipe_that_outlives_its_booking_goes_on_over_ip() {
             once();
             service.list(false, None).unwrap().bookings.is_empty().then_some(())
         });
-        // More than the second had room for: the end cannot be seen before the lanes went on.
-        (0..30).for_each(|_| once());
+        // More than the booking had room for: the end cannot be seen before the lanes went on.
+        (0..150).for_each(|_| once());
         drop(writer);
         let sender = sender.end();
         sender.assert_succeeded();

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use longhaul_transfer::{CarrierChoice, CopyOptions, ServeEvent};
 use longhaul_wire::Protect;
 
+use crate::relay::Relay;
 use crate::server::{Copying, Server, pull, push, run, slowly};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, names, noise};
@@ -140,8 +141,8 @@ fn names_are_bytes() {
 fn two_copies_at_once_do_not_mix() {
     limited(|test| {
         for (i, name) in ["a", "b"].iter().enumerate() {
-            fs::write(test.here(name), noise(i as u64, 8_000_000)).unwrap();
-            fs::write(test.there(&format!("from-{name}")), noise(9 + i as u64, 8_000_000)).unwrap();
+            fs::write(test.here(name), noise(i as u64, 2_000_000)).unwrap();
+            fs::write(test.there(&format!("from-{name}")), noise(9 + i as u64, 2_000_000)).unwrap();
         }
         let server = Server::start(test);
         let mut copies = Vec::new();
@@ -168,12 +169,15 @@ fn two_copies_at_once_do_not_mix() {
 #[test]
 fn the_same_copy_twice_at_once_is_refused() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 60_000_000)).unwrap();
+        fs::write(test.here("f"), noise(1, 10_000_000)).unwrap();
         let server = Server::start(test);
-        let first = Copying::start(test, slowly(push(&test.here("f"), server.address, b"f")));
-        first.moved(500_000);
-        let error = run(test, &push(&test.here("f"), server.address, b"f")).unwrap_err();
+        // The first is under way until the second has been refused, and not longer.
+        let relay = Relay::paced(server.address, 2_000_000);
+        let first = Copying::start(test, push(&test.here("f"), relay.address, b"f"));
+        first.moved(300_000);
+        let error = run(test, &push(&test.here("f"), relay.address, b"f")).unwrap_err();
         assert!(error.to_string().contains("under way already"), "{error}");
+        relay.hurry();
         first.end().unwrap();
         assert_same(&test.here("f"), &test.there("f"));
     });

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_transfer::{CarrierChoice, CopyOptions};
+use longhaul_units::Rate;
 use longhaul_wire::Protect;
 
 use crate::relay::{Relay, Way};
@@ -50,7 +51,7 @@ fn without_protection_hashes_find_what_was_changed() {
 #[test]
 fn a_stranger_receives_nothing() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 10_000_000)).unwrap();
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let server = Server::start(test);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let copied = seen.clone();
@@ -94,12 +95,12 @@ fn a_stranger_receives_nothing() {
 #[test]
 fn an_outage_shorter_than_patience_is_survived() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 16_000_000)).unwrap();
+        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
         let server = Server::start(test);
         let relay = Relay::start(server.address);
         let options = slowly(push(&test.here("f"), relay.address, b"f"));
         let copying = Copying::start(test, options);
-        for moved in [1_000_000, 5_000_000] {
+        for moved in [1_000_000, 3_000_000] {
             copying.moved(moved);
             relay.block_udp();
             thread::sleep(OUTAGE);
@@ -115,7 +116,8 @@ fn an_outage_shorter_than_patience_is_survived() {
 
 /// A copy that has to succeed, over UDP.
 fn tampered(test: &Test, options: CopyOptions) {
-    let options = CopyOptions { carrier: CarrierChoice::Udp, ..slowly(options) };
+    let (carrier, rate) = (CarrierChoice::Udp, Some(Rate::from_mbps(60)));
+    let options = CopyOptions { carrier, rate, ..options };
     let report = Copying::start(test, options).end().unwrap();
     assert!(report.verified, "{report:?}");
     assert_eq!(report.link.carrier, "udp");

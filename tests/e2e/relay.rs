@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -32,27 +32,27 @@ struct Switches {
     /// Nothing passes, and nobody is told.
     silent: AtomicBool,
     over: AtomicBool,
-    /// Bits per second towards each side.
-    pace: Option<u64>,
+    /// Bits per second towards each side; none is as fast as it goes.
+    pace: AtomicU64,
     tap: Mutex<Tap>,
 }
 
 impl Relay {
     pub fn start(server: SocketAddr) -> Self {
-        Self::with(server, None, Box::new(|_, datagram| vec![datagram.to_vec()]))
+        Self::with(server, 0, Box::new(|_, datagram| vec![datagram.to_vec()]))
     }
 
     /// A path of this rate.
     pub fn paced(server: SocketAddr, bits_per_second: u64) -> Self {
-        Self::with(server, Some(bits_per_second), Box::new(|_, bytes| vec![bytes.to_vec()]))
+        Self::with(server, bits_per_second, Box::new(|_, bytes| vec![bytes.to_vec()]))
     }
 
     /// A path that does this to datagrams.
     pub fn tapped(server: SocketAddr, tap: Tap) -> Self {
-        Self::with(server, None, tap)
+        Self::with(server, 0, tap)
     }
 
-    fn with(server: SocketAddr, pace: Option<u64>, tap: Tap) -> Self {
+    fn with(server: SocketAddr, pace: u64, tap: Tap) -> Self {
         // The port is the server's, for the server tells clients that of its datagrams.
         let (listener, datagrams) = (2..=250)
             .find_map(|last| {
@@ -65,7 +65,7 @@ impl Relay {
             no_udp: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            pace,
+            pace: AtomicU64::new(pace),
             tap: Mutex::new(tap),
         });
         let (tcp, udp) = (switches.clone(), switches.clone());
@@ -84,6 +84,11 @@ impl Relay {
     /// From now on datagrams are passed on again.
     pub fn pass_udp(&self) {
         self.switches.no_udp.store(false, Ordering::Relaxed);
+    }
+
+    /// From now on the path is as fast as it goes.
+    pub fn hurry(&self) {
+        self.switches.pace.store(0, Ordering::Relaxed);
     }
 
     /// From now on everything is swallowed, as when a cable is cut.
@@ -123,8 +128,10 @@ impl Switches {
     }
 
     fn take_time(&self, len: usize) {
-        if let Some(pace) = self.pace {
-            thread::sleep(Duration::from_nanos(len as u64 * 8_000_000_000 / pace));
+        if let Some(time) =
+            (len as u64 * 8_000_000_000).checked_div(self.pace.load(Ordering::Relaxed))
+        {
+            thread::sleep(Duration::from_nanos(time));
         }
     }
 }

@@ -91,7 +91,7 @@ fn a_pull_shows_while_it_runs_how_the_server_sends() {
             (under_way && shown.packets_sent > 0 && shown.bound == Bottleneck::UserLimit)
                 .then_some(())
         });
-        copying.end().unwrap();
+        copying.stop();
     });
 }
 

@@ -137,14 +137,16 @@ pub fn run(test: &Test, options: &CopyOptions) -> Result<CopyReport, CopyError> 
 pub struct Copying {
     thread: JoinHandle<Result<CopyReport, CopyError>>,
     pub progress: Arc<Progress>,
+    stop: Stop,
 }
 
 impl Copying {
     pub fn start(test: &Test, options: CopyOptions) -> Self {
         let progress = Arc::new(Progress::default());
         let (shown, stop) = (progress.clone(), test.stop());
-        let thread = thread::spawn(move || copy(&options, &shown, &stop));
-        Self { thread, progress }
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || copy(&options, &shown, &stopped));
+        Self { thread, progress, stop }
     }
 
     /// Waits until `bytes` are on their way.
@@ -158,11 +160,17 @@ impl Copying {
     pub fn end(self) -> Result<CopyReport, CopyError> {
         self.thread.join().unwrap()
     }
+
+    /// Ends it on the way.
+    pub fn stop(self) {
+        self.stop.request();
+        assert!(matches!(self.end(), Err(CopyError::Stopped)));
+    }
 }
 
-/// So slow that a test can interfere.
+/// So slow that a test can interfere: a megabyte takes most of a second.
 pub fn slowly(options: CopyOptions) -> CopyOptions {
-    CopyOptions { rate: Some(Rate::from_mbps(60)), ..options }
+    CopyOptions { rate: Some(Rate::from_mbps(10)), ..options }
 }
 
 /// Long enough for a busy machine; where waiting for it is the test, there is a shorter one.

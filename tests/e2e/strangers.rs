@@ -124,7 +124,7 @@ fn once_ends_with_the_status_of_the_transfer() {
         }
         fs::write(test.here("large"), noise(2, 40_000_000)).unwrap();
         let (server, at) = Program::serve(test, "127.0.0.1:0", &["--once"]);
-        let client = Program::cp(test, &["--rate", "60Mbps", "here/large", &format!("lh://{at}/")]);
+        let client = Program::cp(test, &["--rate", "8Mbps", "here/large", &format!("lh://{at}/")]);
         until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
         client.signal(Signal::KILL);
         client.end();

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -79,6 +80,15 @@ impl Test {
     /// Below the server's root.
     pub fn there(&self, name: &str) -> PathBuf {
         self.path("there").join(name)
+    }
+
+    /// An address of its own to listen at, at any port, and to listen at again: at that of all others
+    /// somebody else might take the port meanwhile.
+    pub fn own_address(&self) -> String {
+        static TESTS: AtomicU16 = AtomicU16::new(0);
+        let number = TESTS.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let process = std::process::id() % 64;
+        format!("127.{}.{}.{}:0", 128 + process, number[0], number[1].max(1))
     }
 
     /// A process that is killed when the test takes too long.
