@@ -182,8 +182,8 @@ pub struct FileArgs {
     /// When it must be there, like +2h or 2027-03-01T22:00Z: else nothing is booked
     #[arg(long, value_name = "WHEN", requires = "circuit")]
     pub deadline: Option<When>,
-    /// Extra capacity for what is lost and sent again, in percent of the bytes
-    /// [default: by what earlier copies to that host lost, 2 at first]
+    /// Extra capacity for what is lost and sent again or sent too late, in percent of the bytes
+    /// [default: by what earlier circuits to that host lost and missed, 2 at first]
     #[arg(long, value_name = "PERCENT", requires = "circuit")]
     pub margin: Option<f64>,
 }

@@ -66,6 +66,7 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
         rate: options.rate,
         by: args.file.deadline,
         margin: args.file.margin,
+        bytes_wait: true,
     };
     circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
 }

@@ -124,6 +124,7 @@ fn circuit(
         rate: None,
         by: args.hold.latest_start,
         margin: None,
+        bytes_wait: false,
     };
     let wanted = circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())?;
     Ok(wanted.map(|wanted| {

@@ -36,12 +36,15 @@ pub(crate) struct Errand<'a> {
     pub by: Option<When>,
     /// Extra capacity, in percent.
     pub margin: Option<f64>,
+    /// Whether there is something to send whenever it may be sent.
+    pub bytes_wait: bool,
 }
 
 /// The circuit, and the host whose experience it is.
 pub(crate) struct Wanted {
     pub options: CircuitOptions,
     host: String,
+    bytes_wait: bool,
 }
 
 /// What `args` ask for.
@@ -82,16 +85,16 @@ pub(crate) fn wanted(
         local: args.circuit_from,
         or_ip: args.circuit_or_ip,
     };
-    Ok(Some(Wanted { options, host: errand.host.to_owned() }))
+    Ok(Some(Wanted { options, host: errand.host.to_owned(), bytes_wait: errand.bytes_wait }))
 }
 
 impl Wanted {
     /// Learns from how it went.
     pub fn remember(&self, circuit: &CircuitReport, output: &Output) {
         let mut history = History::read();
-        history.learn(&self.host, &Experience::of(circuit));
+        history.learn(&self.host, &Experience::of(circuit, self.bytes_wait));
         if let Err(why) = history.write() {
-            output.detail(format!("note: what this circuit lost is not remembered: {why}"));
+            output.detail(format!("note: what this circuit taught is not remembered: {why}"));
         }
     }
 }

@@ -19,8 +19,9 @@ pub(super) struct History(BTreeMap<String, Known>);
 pub(super) struct Known {
     /// Circuits that ended.
     circuits: u32,
-    /// Lost, in parts per million of the packets: smoothed, a quarter for the newest.
-    lost_ppm: u32,
+    /// What brought nothing, in parts per million of what they allowed: smoothed, a quarter for the
+    /// newest.
+    wasted_ppm: u32,
     /// Mean deviation from that, likewise.
     deviation_ppm: u32,
     /// The rate to ask for, where a higher one lost much: a little above what arrived.
@@ -32,36 +33,50 @@ pub(super) struct Known {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Experience {
     lost_ppm: u32,
+    /// Of what the vector allowed: lost, or not used.
+    wasted_ppm: u32,
     arrived: Rate,
 }
 
 impl Experience {
-    pub fn of(circuit: &CircuitReport) -> Self {
-        let sent = u128::from(circuit.packets_sent.max(1));
-        let ppm = u128::from(circuit.packets_lost.min(circuit.packets_sent)) * 1_000_000 / sent;
-        let lost_ppm = u32::try_from(ppm).unwrap_or(u32::MAX);
+    /// `bytes_wait`: there was something to send all the time, so a sender that was late is what left
+    /// the circuit idle.
+    pub fn of(circuit: &CircuitReport, bytes_wait: bool) -> Self {
+        let ppm = |part: u64, all: u64| {
+            let ppm = u128::from(part.min(all)) * 1_000_000 / u128::from(all.max(1));
+            u32::try_from(ppm).unwrap_or(u32::MAX)
+        };
+        let lost_ppm = ppm(circuit.packets_lost, circuit.packets_sent);
+        let idle = circuit.allowed_bytes.saturating_sub(circuit.sent_bytes);
+        let idle_ppm = match ppm(idle, circuit.allowed_bytes) {
+            idle @ 0..MUCH_IDLE_PPM if bytes_wait => idle,
+            _ => 0,
+        };
+        let useful_ppm =
+            u64::from(1_000_000 - idle_ppm) * u64::from(1_000_000 - lost_ppm) / 1_000_000;
+        let wasted_ppm = 1_000_000 - u32::try_from(useful_ppm).unwrap_or(0);
         let open = circuit.left.saturating_sub(circuit.opened);
         let sent = Rate::from_bytes_over(circuit.sent_bytes, open);
-        Self { lost_ppm, arrived: sent.scale(1_000_000 - lost_ppm, 1_000_000) }
+        Self { lost_ppm, wasted_ppm, arrived: sent.scale(1_000_000 - lost_ppm, 1_000_000) }
     }
 }
 
 impl Known {
-    /// Extra capacity for what will be lost.
+    /// Extra capacity for what will be lost or missed.
     pub fn margin_ppm(&self) -> u32 {
         if self.circuits == 0 {
             return FIRST_MARGIN_PPM;
         }
-        (self.lost_ppm + 2 * self.deviation_ppm + LEAST_MARGIN_PPM).min(MOST_MARGIN_PPM)
+        (self.wasted_ppm + 2 * self.deviation_ppm).clamp(LEAST_MARGIN_PPM, MOST_MARGIN_PPM)
     }
 
     fn learn(&mut self, new: &Experience) {
-        let (lost, deviation) = match self.circuits {
-            0 => (new.lost_ppm, new.lost_ppm / 2),
+        let (wasted, deviation) = match self.circuits {
+            0 => (new.wasted_ppm, new.wasted_ppm / 2),
             _ => {
-                let off = self.lost_ppm.abs_diff(new.lost_ppm);
+                let off = self.wasted_ppm.abs_diff(new.wasted_ppm);
                 let smooth = |old: u32, new: u32| old - old / 4 + new / 4;
-                (smooth(self.lost_ppm, new.lost_ppm), smooth(self.deviation_ppm, off))
+                (smooth(self.wasted_ppm, new.wasted_ppm), smooth(self.deviation_ppm, off))
             }
         };
         // The best rate loses a little (VBLS paper, section 4.1); one that loses much is too high.
@@ -70,7 +85,7 @@ impl Known {
             _ => Some(new.arrived.scale(11, 10).as_bps()).filter(|rate| *rate > 0),
         };
         self.circuits = self.circuits.saturating_add(1);
-        (self.lost_ppm, self.deviation_ppm) = (lost, deviation);
+        (self.wasted_ppm, self.deviation_ppm) = (wasted, deviation);
     }
 }
 
@@ -113,10 +128,12 @@ fn file() -> Option<PathBuf> {
     Some(state?.join("longhaul/circuits.json"))
 }
 
-/// Before anything is known: more than healthy circuits lose.
+/// Before anything is known: more than healthy circuits waste.
 const FIRST_MARGIN_PPM: u32 = 20_000;
-/// For a sender that is a little late now and then.
+/// What a sender leaves unused that is never late (`Trc`).
 const LEAST_MARGIN_PPM: u32 = 5_000;
+/// More is left idle by a source that is slower than the circuit: more time would not help.
+const MUCH_IDLE_PPM: u32 = 100_000;
 const MOST_MARGIN_PPM: u32 = 500_000;
 /// More is lost by a rate that the hosts cannot take, not by chance.
 const TOO_MUCH_PPM: u32 = 50_000;
@@ -125,10 +142,12 @@ const HOSTS_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
+    use longhaul_units::Duration;
+
     use super::*;
 
     fn lost(lost_ppm: u32) -> Experience {
-        Experience { lost_ppm, arrived: Rate::from_mbps(440) }
+        Experience { lost_ppm, wasted_ppm: lost_ppm, arrived: Rate::from_mbps(440) }
     }
 
     #[test]
@@ -138,11 +157,34 @@ mod tests {
         known.learn(&lost(0));
         assert_eq!(known.margin_ppm(), LEAST_MARGIN_PPM);
         known.learn(&lost(40_000));
-        assert_eq!(known.margin_ppm(), 10_000 + 2 * 10_000 + LEAST_MARGIN_PPM);
+        assert_eq!(known.margin_ppm(), 10_000 + 2 * 10_000);
         for _ in 0..40 {
-            known.learn(&lost(1_000));
+            known.learn(&lost(8_000));
         }
-        assert!((6_000..8_000).contains(&known.margin_ppm()), "{known:?}");
+        assert!((8_000..10_000).contains(&known.margin_ppm()), "{known:?}");
+    }
+
+    #[test]
+    fn what_a_late_sender_missed_counts_and_what_a_slow_source_did_not_have_does_not() {
+        let circuit = |sent_bytes| CircuitReport {
+            booking: 1,
+            booked_bytes: 1_200_000,
+            allowed_bytes: 1_000_000,
+            sent_bytes,
+            packets_sent: 1_000,
+            packets_lost: 100,
+            ip_bytes: 0,
+            opened: Duration::from_secs(1),
+            left: Duration::from_secs(2),
+            released: None,
+            planned: Duration::from_secs(2),
+        };
+        let wasted = |sent, bytes_wait| Experience::of(&circuit(sent), bytes_wait).wasted_ppm;
+        assert_eq!(wasted(1_000_000, true), 100_000);
+        assert_eq!(wasted(950_000, true), 145_000);
+        assert_eq!(wasted(950_000, false), 100_000);
+        assert_eq!(wasted(500_000, true), 100_000);
+        assert_eq!(Experience::of(&circuit(950_000), true).arrived, Rate::from_bps(6_840_000));
     }
 
     #[test]
