@@ -145,6 +145,19 @@ impl LinkSet {
         Some(left)
     }
 
+    /// What would be free without a vector that is booked on every link of a path; `None` if it is
+    /// not. What of it has passed is ignored.
+    pub fn without(&self, path: &Path, vector: &TrcVector) -> Option<Self> {
+        let mut left = self.clone();
+        for link in path.links() {
+            let profile = left.profiles.get_mut(link.0 as usize)?;
+            for r in vector.merged() {
+                profile.release(r.start, r.end, r.rate).ok()?;
+            }
+        }
+        Some(left)
+    }
+
     /// Takes ranges that are known to be free on every link of the path.
     pub(crate) fn take(&mut self, path: &Path, ranges: impl Iterator<Item = Allocation> + Clone) {
         self.change(Way::Take, path, ranges);

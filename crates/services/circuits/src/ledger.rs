@@ -148,6 +148,12 @@ impl Ledger {
         self.entries.is_empty()
     }
 
+    /// The fingerprint of the order that came under a project's idempotency key, and the bookings
+    /// that it made or changed.
+    pub fn known(&self, project: &str, key: &str) -> Option<&(String, Vec<Id>)> {
+        self.keys.get(&(project.to_owned(), key.to_owned()))
+    }
+
     /// A booking that ended, if it is among the last [`CLOSED_MAX`].
     pub fn closed(&self, id: Id) -> Option<&Closed> {
         self.closed.get(&id)

@@ -90,8 +90,12 @@ pub struct Decided {
     pub repeated: bool,
 }
 
+/// An idempotency key, and the fingerprint of what came under it.
+type Key = (String, String);
+
 pub(crate) enum Message {
     Decide(Box<Order>, oneshot::Sender<Result<Decided, ServiceError>>),
+    Known { project: String, key: Key, reply: oneshot::Sender<Option<Vec<Id>>> },
     Read { after: u64, limit: u32, reply: oneshot::Sender<Result<Vec<Record>, StoreError>> },
     Stop,
 }
@@ -189,6 +193,14 @@ impl Service {
         let (reply, decided) = oneshot::channel();
         self.send(Message::Decide(Box::new(order), reply))?;
         decided.blocking_recv().map_err(|_| ServiceError::Stopping)?
+    }
+
+    /// The bookings that the same request of a project made or changed under its key, if it came
+    /// before.
+    pub(crate) async fn known(&self, project: &str, key: Key) -> Option<Vec<Id>> {
+        let (reply, known) = oneshot::channel();
+        self.send(Message::Known { project: project.to_owned(), key, reply }).ok()?;
+        known.await.ok()?
     }
 
     /// Records of the log after position `after`.

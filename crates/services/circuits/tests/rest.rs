@@ -78,6 +78,7 @@ on_every_store! {
     bad_input_is_told_and_changes_nothing,
     tokens_roles_and_quotas,
     a_key_books_once_even_over_a_restart,
+    a_key_tells_what_it_led_to_when_that_could_not_be_asked_any_more,
     least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates,
     the_description_is_openapi_3_1_and_metrics_are_counted,
 }
@@ -151,7 +152,9 @@ fn a_booking_is_made_changed_extended_and_released(store: &Kept) {
     let again = one(client.extend(made.id, &more, Some("k")).unwrap());
     assert_eq!(again, extended, "the same key extends once");
 
-    assert!(client.explain(made.id).unwrap().summary.contains("finishes"));
+    let why = client.explain(made.id).unwrap();
+    assert!(why.summary.ends_with("Planned now: it finishes as if the links were idle"), "{why:?}");
+    assert_eq!((why.finish, why.binding), (Some(extended.finish), None));
     let released = one(client.release(made.id).unwrap());
     assert_eq!((released.state, released.ranges.len()), (State::Released, 0));
     assert!(client.list(false, None).unwrap().bookings.is_empty());
@@ -333,13 +336,18 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept
 
 fn bad_input_is_told_and_changes_nothing(store: &Kept) {
     let site = store.open();
+    let (client, bio) = (site.client(ASTRO), site.client(BIO));
+    // Ahead, so that time changes nothing of them either.
+    let mut ahead = file(GB, 10 * GBPS);
+    ahead.start = Some(after(3600));
+    let quote = client.plan(&ahead).unwrap().quote.unwrap().id;
+    for id in 0..2 {
+        assert_eq!(one(client.book(&ahead, None).unwrap()).id, id);
+    }
+    client.cancel(1).unwrap();
+    let state = || (site.client(OPERATOR).list(true, None).unwrap(), capacity(&site));
+    let before = state();
     let good = json!({ "from": "a", "to": "b", "file": { "bytes": GB, "max_rate_bps": GBPS } });
-    let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
-    assert_eq!(status, 201);
-    let (status, _, _) = send(&site, "POST", "/v1/bookings", ASTRO, &good.to_string());
-    assert_eq!(status, 201);
-    assert_eq!(send(&site, "DELETE", "/v1/bookings/1", ASTRO, "").0, 200);
-    let before = (site.client(OPERATOR).list(true, None).unwrap(), capacity(&site));
     let with = |pointer: &str, value: Value| {
         let mut bad = good.clone();
         let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -372,6 +380,8 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
         (hold(json!(1000), json!(0), json!(GBPS)), 422, "rate of zero"),
         (hold(json!(1000), json!(2 * GBPS), json!(GBPS)), 422, "above max_rate_bps"),
         (hold(json!(1000), json!(20 * GBPS), json!(20 * GBPS)), 409, "not enough"),
+        (hold(json!(1000), json!(u64::MAX), json!(u64::MAX)), 422, "petabit"),
+        (hold(json!(-1), json!(GBPS), json!(GBPS)), 400, "expected u64"),
         // Times.
         (with("/start", json!("2020-01-01T00:00:00Z")), 422, "has passed"),
         (with("/start", json!("1950-01-01T00:00:00Z")), 422, "not a time"),
@@ -409,7 +419,16 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
         let problem: Problem = serde_json::from_str(&text).unwrap();
         assert!(problem.detail.contains(expected), "{body} gave {text}");
         assert_eq!(problem.status, status);
+        // A plan, which holds nothing, is refused likewise; a lack of room it explains.
+        if status != 409 && expected != "hold_for_seconds" {
+            assert_eq!(
+                send(&site, "POST", "/v1/plan", ASTRO, &body.to_string()).0,
+                status,
+                "{body}"
+            );
+        }
     }
+    assert_eq!(state(), before);
     for text in [
         "{",
         "{\"from\":",
@@ -435,7 +454,16 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
     assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"bytes\":0}").0, 422);
     let (status, _, text) = send(&site, "DELETE", "/v1/bookings/1", ASTRO, "");
     assert_eq!((status, text.contains("booking 1 is cancelled already")), (409, true), "{text}");
-    assert_eq!((site.client(OPERATOR).list(true, None).unwrap(), capacity(&site)), before);
+    // What the project may not have: rate, time, share (108 GB); and a quote of what is taken now.
+    let day = after(2 * 86_400);
+    let far = BookRequest { start: Some(day), ..file(GB, GBPS) };
+    for request in [&file(GB, 6 * GBPS), &far, &file(109 * GB, 5 * GBPS)] {
+        let refused = problem(bio.book(request, None));
+        assert_eq!((refused.status, refused.kind.as_str()), (403, "urn:longhaul:circuits:quota"));
+    }
+    let stale = problem(client.take(&quote, None));
+    assert_eq!((stale.status, stale.kind.as_str()), (409, "urn:longhaul:circuits:stale-quote"));
+    assert_eq!(state(), before);
     drop(site);
     checked(store);
 }
@@ -476,6 +504,8 @@ fn tokens_roles_and_quotas(store: &Kept) {
     assert_eq!(send(&site, "POST", "/v1/links", ASTRO, &link).0, 403);
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 201);
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 409);
+    let circle = json!({ "name": "d-d", "from": "d", "to": "d", "capacity_bps": GBPS }).to_string();
+    assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &circle).0, 422);
     assert_eq!(site.client(ASTRO).topology().unwrap().nodes, ["a", "b", "c", "d"]);
     assert_eq!(send(&site, "DELETE", &format!("/v1/bookings/{}", booked.id), OPERATOR, "").0, 200);
     let (_, _, log) = send(&site, "GET", "/v1/audit?limit=1000", OPERATOR, "");
@@ -497,6 +527,41 @@ fn a_key_books_once_even_over_a_restart(store: &Kept) {
     // Another project's key is another key.
     site.client(BIO).book(&file(GB, GBPS), Some("key")).unwrap();
     assert_eq!(site.client(OPERATOR).list(true, None).unwrap().bookings.len(), 2);
+}
+
+/// What made sense when it came first need not when it comes again.
+fn a_key_tells_what_it_led_to_when_that_could_not_be_asked_any_more(store: &Kept) {
+    let same = |first: Booking, again: Booking| assert_eq!(first.id, again.id);
+    // A quote that is no longer known.
+    let mut config = site::config(&store.place);
+    config.quote = Duration::from_secs(60);
+    let site = Site::start(config);
+    let client = site.client(ASTRO);
+    let mut late = file(GB, GBPS);
+    late.start = Some(after(3600));
+    let quote = client.plan(&late).unwrap().quote.unwrap().id;
+    let taken = one(client.take(&quote, Some("quote")).unwrap());
+    drop(site);
+    let site = store.open();
+    let client = site.client(ASTRO);
+    assert_eq!(problem(client.take(&quote, None)).status, 409);
+    same(taken, one(client.take(&quote, Some("quote")).unwrap()));
+    // A booking that has ended.
+    let booked = one(client.book(&late, None).unwrap());
+    let more = ExtendRequest { bytes: Some(GB), ..ExtendRequest::default() };
+    let extended = one(client.extend(booked.id, &more, Some("more")).unwrap());
+    client.cancel(booked.id).unwrap();
+    assert_eq!(problem(client.extend(booked.id, &more, Some("else"))).status, 409);
+    same(extended, one(client.extend(booked.id, &more, Some("more")).unwrap()));
+    // A start that has passed; where this machine is so slow that it had at first, none was booked.
+    let soon = BookRequest { start: Some(after(2)), ..late };
+    if let Ok(first) = client.book(&soon, Some("soon")) {
+        std::thread::sleep(Duration::from_millis(2100));
+        assert_eq!(problem(client.book(&soon, Some("none"))).status, 422);
+        same(one(first), one(client.book(&soon, Some("soon")).unwrap()));
+        let other = BookRequest { label: "another".into(), ..soon };
+        assert_eq!(problem(client.book(&other, Some("soon"))).status, 422);
+    }
 }
 
 fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates(store: &Kept) {
@@ -522,7 +587,14 @@ fn least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates(store: &Kept) {
 
 fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
     let site = store.open();
-    site.client(ASTRO).book(&file(GB, GBPS), None).unwrap();
+    let client = site.client(ASTRO);
+    let mut done_early = file(GB, 10 * GBPS);
+    done_early.start = Some(after(3600));
+    done_early.file.as_mut().unwrap().margin_ppm = 250_000;
+    client.release(one(client.book(&done_early, None).unwrap()).id).unwrap();
+    done_early.file.as_mut().unwrap().margin_ppm = 500_000;
+    client.cancel(one(client.book(&done_early, None).unwrap()).id).unwrap();
+    client.book(&file(GB, GBPS), None).unwrap();
     let (_, _, text) = send(&site, "GET", "/openapi.json", ASTRO, "");
     let document: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
@@ -534,21 +606,25 @@ fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
         "longhaul_circuits_open_bookings 1",
         "longhaul_circuits_link_booked_ratio{link=\"a-b\"} ",
         "longhaul_circuits_request_seconds_bucket{le=\"+Inf\"} ",
-        "longhaul_circuits_planned_seconds_total 8",
+        "longhaul_circuits_planned_seconds_total 10.2",
+        "longhaul_circuits_margin_bytes_total 250000000\n",
+        "longhaul_circuits_margin_held_bytes_total 0\n",
     ] {
         assert!(metrics.contains(expected), "{expected} in {metrics}");
     }
     assert!(site.client(ASTRO).health().unwrap().ready);
 }
 
-/// What is free of every link.
-fn capacity(site: &Site) -> Vec<Value> {
+/// What is free of every link: rates, and when they end.
+fn capacity(site: &Site) -> Vec<Vec<(Option<jiff::Timestamp>, u64)>> {
     let client = site.client(OPERATOR);
     let names = client.topology().unwrap().links.into_iter().map(|link| link.name);
     let free = |name: String| {
-        // The first range begins now, which moves.
         let free = client.availability(&name).unwrap().free;
-        serde_json::to_value(free.iter().map(|r| (r.end, r.rate_bps)).next().map(|r| r.1)).unwrap()
+        let last = free.len() - 1;
+        // What is shown ends so much later than now.
+        let end = |at, range: &longhaul_circuits::api::Range| (at < last).then_some(range.end);
+        free.iter().enumerate().map(|(at, r)| (end(at, r), r.rate_bps)).collect()
     };
     names.map(free).collect()
 }

@@ -309,6 +309,20 @@ fn a_quote_is_good_while_it_is_free() {
 }
 
 #[test]
+fn without_a_booking_is_what_is_free_when_it_is_released() {
+    let (mut book, links) = book_of(2, BookConfig::default());
+    let path = Path::new(&links).unwrap();
+    book.book(&earliest(100, 4, 0), &[Path::single(links[0])]).unwrap();
+    let id = book.book(&earliest(90, 10, 3), core::slice::from_ref(&path)).unwrap();
+    book.advance(5);
+    let booking = book.get(id).unwrap().clone();
+    let without = book.links().without(&path, &booking.vector).unwrap();
+    assert!(without.without(&path, &booking.vector).is_none(), "it is not booked there");
+    book.release(id).unwrap();
+    assert_eq!(without.profiles(), book.links().profiles());
+}
+
+#[test]
 fn a_fixed_rate_is_extended_at_that_rate() {
     let (mut book, links) = book_of(1, BookConfig::default());
     let path = [Path::single(links[0])];

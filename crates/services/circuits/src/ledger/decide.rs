@@ -28,7 +28,7 @@ impl Ledger {
         let tick = tick.max(self.now());
         let ended = self.advance(tick);
         if let Some((key, fingerprint)) = &order.key
-            && let Some((known, ids)) = self.keys.get(&(order.project.clone(), key.clone()))
+            && let Some((known, ids)) = self.known(&order.project, key)
         {
             if known == fingerprint {
                 return (Decision::Repeated(ids.clone()), ended);

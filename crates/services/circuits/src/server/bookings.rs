@@ -32,20 +32,12 @@ pub(super) async fn book(
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
     let key = key(&headers, &fingerprint)?;
-    let asked = translate::request(&site.service.view(), &value)?;
-    let held_until = match value.hold_for_seconds {
-        None => None,
-        Some(seconds) if (1..=HOLD_MAX).contains(&seconds) => {
-            let view = site.service.view();
-            let ticks = view.grid.ticks(std::time::Duration::from_secs(seconds.into()));
-            Some(view.now().saturating_add(ticks))
-        }
-        Some(_) => {
-            return Err(Failure::invalid(format!("hold_for_seconds: expected 1 to {HOLD_MAX}")));
+    let (asked, command) = match wanted(&site, &value) {
+        Ok(wanted) => wanted,
+        Err(failure) => {
+            return Ok((StatusCode::OK, before(&site, &caller, key, failure).await?));
         }
     };
-    let translate::Asked { requests, paths, note } = asked.clone();
-    let command = Command::Book { requests, paths, held_until, note };
     match site.service.decide(order(&caller, key, command)).await {
         Ok(decided) => Ok((created(decided.repeated), Json(made(&site, &decided.ids)))),
         Err(error) => {
@@ -61,6 +53,24 @@ pub(super) async fn book(
     }
 }
 
+/// What is asked for, and the command that books it.
+fn wanted(site: &Site, value: &BookRequest) -> Answer<(translate::Asked, Command)> {
+    let view = site.service.view();
+    let asked = translate::request(&view, value)?;
+    let held_until = match value.hold_for_seconds {
+        None => None,
+        Some(seconds) if (1..=HOLD_MAX).contains(&seconds) => {
+            let ticks = view.grid.ticks(std::time::Duration::from_secs(seconds.into()));
+            Some(view.now().saturating_add(ticks))
+        }
+        Some(_) => {
+            return Err(Failure::invalid(format!("hold_for_seconds: expected 1 to {HOLD_MAX}")));
+        }
+    };
+    let translate::Asked { requests, paths, note } = asked.clone();
+    Ok((asked, Command::Book { requests, paths, held_until, note }))
+}
+
 /// Books a plan as it was quoted; of a recurring request, all of its times or none.
 #[utoipa::path(post, path = "/v1/quotes/take", request_body = TakeQuote, responses(
     (status = 201, body = Bookings),
@@ -73,7 +83,12 @@ pub(super) async fn take(
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
     let key = key(&headers, &fingerprint)?;
-    let command = quotes::command(&site, &caller, &value.quote)?;
+    let command = match quotes::command(&site, &caller, &value.quote) {
+        Ok(command) => command,
+        Err(failure) => {
+            return Ok((StatusCode::OK, before(&site, &caller, key, failure).await?));
+        }
+    };
     let decided = site.service.decide(order(&caller, key, command)).await;
     let decided = decided.map_err(|error| match &error {
         // It was good when it was given: the time to take it has passed.
@@ -182,14 +197,17 @@ pub(super) async fn modify(
         return Err(Failure::invalid("nothing to change"));
     }
     let key = key(&headers, &fingerprint)?;
-    let command = {
+    let command = || {
         let view = site.service.view();
         let open = own(&view, &caller, id)?;
         let (request, bytes) = translate::modified(&view, open, &value)?;
         let paths = vec![crate::ledger::Route::of(&open.booking.path)];
-        Command::Modify { id, request, paths, bytes }
+        Ok(Command::Modify { id, request, paths, bytes })
     };
-    change(&site, order(&caller, key, command)).await
+    match command() {
+        Ok(command) => change(&site, order(&caller, key, command)).await,
+        Err(failure) => before(&site, &caller, key, failure).await,
+    }
 }
 
 /// Adds bytes to a file, or time to a hold.
@@ -205,7 +223,7 @@ pub(super) async fn extend(
 ) -> Answer<Json<Bookings>> {
     caller.must_be(Role::User)?;
     let key = key(&headers, &fingerprint)?;
-    let command = {
+    let command = || {
         let view = site.service.view();
         let open = own(&view, &caller, id)?;
         let by = match (open.booking.request, value.bytes, value.duration_ms) {
@@ -220,9 +238,12 @@ pub(super) async fn extend(
                 return Err(Failure::invalid(detail));
             }
         };
-        Command::Extend { id, by, bytes: value.bytes }
+        Ok(Command::Extend { id, by, bytes: value.bytes })
     };
-    change(&site, order(&caller, key, command)).await
+    match command() {
+        Ok(command) => change(&site, order(&caller, key, command)).await,
+        Err(failure) => before(&site, &caller, key, failure).await,
+    }
 }
 
 /// Commits a booking that is held.
@@ -305,6 +326,19 @@ async fn change(site: &Site, order: Order) -> Answer<Json<Bookings>> {
     let decided = site.service.decide(order).await;
     let decided = decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
     Ok(Json(made(site, &decided.ids)))
+}
+
+/// What came of the same request when it came before under this key; else the failure. What made
+/// sense then need not any more: its start has passed, its quote is old, its booking has ended.
+async fn before(
+    site: &Site,
+    caller: &Caller,
+    key: Option<(String, String)>,
+    failure: Failure,
+) -> Answer<Json<Bookings>> {
+    let Some(key) = key else { return Err(failure) };
+    let ids = site.service.known(&caller.project, key).await.ok_or(failure)?;
+    Ok(Json(made(site, &ids)))
 }
 
 fn order(caller: &Caller, key: Option<(String, String)>, command: Command) -> Order {

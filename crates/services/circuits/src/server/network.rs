@@ -15,7 +15,7 @@ use super::problem::Failure;
 use super::{Site, planning, translate};
 use crate::api::{Availability, Health, Link, Problem, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
-use crate::service::config::{Role, name_is_sound};
+use crate::service::config::{Role, link_is_sound};
 
 /// How the service is; needs no token.
 #[utoipa::path(get, path = "/v1/health", responses(
@@ -73,9 +73,7 @@ pub(super) async fn add_link(
     Body { value, .. }: Body<Link>,
 ) -> Result<(StatusCode, Json<Link>), Failure> {
     caller.must_be(Role::Operator)?;
-    for name in [&value.name, &value.from, &value.to] {
-        name_is_sound(name).map_err(Failure::invalid)?;
-    }
+    link_is_sound(&value.name, &value.from, &value.to).map_err(Failure::invalid)?;
     let capacity = site.service.view().grid.channels_within(Rate::from_bps(value.capacity_bps));
     if capacity == 0 {
         return Err(Failure::invalid("capacity_bps: less than the smallest step of rate"));

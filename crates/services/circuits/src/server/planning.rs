@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use longhaul_calendar::{
-    Alternative, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
+    Alternative, Booking, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
 };
 
 use super::auth::Caller;
@@ -144,18 +144,36 @@ pub(super) async fn explain(
         (view.without_bookings(), open)
     };
     let open = open.ok_or_else(|| unknown(&view, id))?;
-    // As if it were asked for now, with what it holds counted as taken by others.
-    let ask = Ask::from(open.booking.request).not_before(view.now());
-    let paths = [open.booking.path.clone()];
-    let mut found = explanation(&view, &view.capacity, &ask.into(), &paths)
+    let booking = &open.booking;
+    // The capacity and the booking are of one moment.
+    let capacity = view.capacity.without(&booking.path, &booking.vector);
+    let capacity = capacity.unwrap_or_else(|| view.capacity.clone());
+    let ask = rest(booking, view.now());
+    let paths = [booking.path.clone()];
+    let mut found = explanation(&view, &capacity, &ask.into(), &paths)
         .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
-    found.finish = Some(translate::timestamp(&view, open.booking.finish()));
-    found.summary = format!(
-        "Booking {id} finishes at {}. Asked for again beside itself: {}",
-        translate::timestamp(&view, open.booking.finish()),
-        found.summary
-    );
+    let finish = translate::timestamp(&view, booking.finish());
+    found.summary = format!("Booking {id} finishes at {finish}. Planned now: {}", found.summary);
+    found.finish = Some(finish);
     Ok(Json(found))
+}
+
+/// What is left of a booking now.
+fn rest(booking: &Booking, now: u64) -> Ask {
+    let ask = Ask::from(booking.request).not_before(now);
+    let begun = booking.vector.start().is_some_and(|start| start < now);
+    match ask {
+        Ask::File { volume, max_rate, earliest, deadline, policy } => {
+            let left = volume.saturating_sub(booking.vector.delivered_before(now)).max(1);
+            Ask::File { volume: left, max_rate, earliest, deadline, policy }
+        }
+        Ask::Hold { min_rate, max_rate, .. } if begun => {
+            let duration = booking.finish().saturating_sub(now).max(1);
+            let latest_start = Some(now);
+            Ask::Hold { duration, min_rate, max_rate, earliest: now, latest_start }
+        }
+        hold => hold,
+    }
 }
 
 /// Why a request was refused for lack of room.

@@ -326,9 +326,7 @@ impl FileLink {
         }
         let price_micros = (self.price_per_tb * 1e6).round() as u64;
         let Self { name, from, to, .. } = self;
-        for text in [&name, &from, &to] {
-            name_is_sound(text)?;
-        }
+        link_is_sound(&name, &from, &to)?;
         Ok(LinkSpec { name, from, to, capacity, price_micros })
     }
 }
@@ -351,8 +349,17 @@ impl FileProject {
     }
 }
 
+/// Whether a link has sound names and leads somewhere.
+pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), String> {
+    [name, from, to].into_iter().try_for_each(name_is_sound)?;
+    match from == to {
+        true => Err(format!("link {name}: it leads from {from} to {from}")),
+        false => Ok(()),
+    }
+}
+
 /// Whether a name can stand in a URL, a log and a table.
-pub(crate) fn name_is_sound(name: &str) -> Result<(), String> {
+fn name_is_sound(name: &str) -> Result<(), String> {
     let sound = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/>".contains(&b));
     if name.is_empty() || name.len() > 64 || !sound {
         return Err(format!("{name:?} is no name: expected letters, digits and - _ . : / >"));
@@ -486,6 +493,7 @@ mod tests {
             ("share = 0.5", "share = -1", "share"),
             ("share", "shore", "shore"),
             ("\"gva-chi\"", "\"gva chi\"", "no name"),
+            ("to = \"chi\"", "to = \"gva\"", "from gva to gva"),
             ("\"user\"", "\"root\"", "root"),
         ] {
             let error = Config::parse(&TEXT.replacen(from, to, 1)).unwrap_err();

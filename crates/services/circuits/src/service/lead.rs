@@ -133,10 +133,14 @@ fn settle(
             Some(known) if known == wanted => {}
             Some(known) => {
                 return Err(Failure::Config(format!(
-                    "link {} is in {} as {known:?}: a link does not change. Give the changed one \
-                     another name",
+                    "link {} leads in {} from {} to {} with {} channels, for {} millionths a TB: a \
+                     link does not change. Give the changed one another name",
                     wanted.name,
-                    config.place()
+                    config.place(),
+                    known.from,
+                    known.to,
+                    known.capacity,
+                    known.price_micros
                 )));
             }
         }

@@ -8,7 +8,7 @@ use longhaul_calendar::{Capacity, Request};
 
 use super::Status;
 use super::view::View;
-use crate::ledger::{Event, Ledger, Outcome, Record};
+use crate::ledger::{Ending, Event, Id, Ledger, Outcome, Record};
 
 /// Counters since the service started.
 #[derive(Debug, Default)]
@@ -25,6 +25,10 @@ pub struct Metrics {
     planned: AtomicU64,
     /// The same if links had been idle.
     ideal: AtomicU64,
+    /// Bytes by which the bookings of files that are done exceeded them.
+    margin: AtomicU64,
+    /// Those of them that were not given back.
+    margin_held: AtomicU64,
 }
 
 /// Times by exponential buckets.
@@ -88,18 +92,38 @@ impl Metrics {
         self.driver_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts how long files are to take, and how long they would on idle links.
-    pub(super) fn booked(&self, ledger: &Ledger, events: &[Event]) {
+    /// Counts what files that were booked or released tell.
+    pub(super) fn happened(&self, ledger: &Ledger, events: &[Event]) {
         for event in events {
-            let Event::Booked { id, .. } = event else { continue };
-            let Some((_, booking)) = ledger.get(*id) else { continue };
-            let Request::File(file) = booking.request else { continue };
-            let widest = ledger.capacity().path(&booking.path).capacity();
-            let ideal = file.volume.div_ceil(u64::from(file.max_rate.min(widest).max(1)));
-            let planned = booking.finish().saturating_sub(file.earliest);
-            let nanos = ledger.rules().tick_nanos;
-            self.ideal.fetch_add(ideal.saturating_mul(nanos), Ordering::Relaxed);
-            self.planned.fetch_add(planned.saturating_mul(nanos), Ordering::Relaxed);
+            match event {
+                Event::Booked { id, .. } => self.booked(ledger, *id),
+                Event::Released { id } => self.ended(ledger, &[*id]),
+                _ => {}
+            }
+        }
+    }
+
+    /// Counts how long a file is to take, and how long it would on idle links.
+    fn booked(&self, ledger: &Ledger, id: Id) {
+        let Some((_, booking)) = ledger.get(id) else { return };
+        let Request::File(file) = booking.request else { return };
+        let widest = ledger.capacity().path(&booking.path).capacity();
+        let ideal = file.volume.div_ceil(u64::from(file.max_rate.min(widest).max(1)));
+        let planned = booking.finish().saturating_sub(file.earliest);
+        let nanos = ledger.rules().tick_nanos;
+        self.ideal.fetch_add(ideal.saturating_mul(nanos), Ordering::Relaxed);
+        self.planned.fetch_add(planned.saturating_mul(nanos), Ordering::Relaxed);
+    }
+
+    /// Counts the margins of files that are done.
+    pub(super) fn ended(&self, ledger: &Ledger, ids: &[Id]) {
+        for closed in ids.iter().filter_map(|id| ledger.closed(*id)) {
+            let done = matches!(closed.ending, Ending::Finished | Ending::Released);
+            let Some(bytes) = closed.entry.note.bytes.filter(|_| done) else { continue };
+            let booked = closed.used_bytes.saturating_add(closed.returned_bytes);
+            let beyond = |held: u64| held.saturating_sub(bytes);
+            self.margin.fetch_add(beyond(booked), Ordering::Relaxed);
+            self.margin_held.fetch_add(beyond(closed.used_bytes), Ordering::Relaxed);
         }
     }
 
@@ -149,6 +173,18 @@ impl Metrics {
                 "The same on idle links; the gap to the ideal is the difference.",
                 seconds(&self.ideal),
             ),
+            (
+                "margin_bytes_total",
+                "counter",
+                "Bytes that files which are done were booked beyond their size.",
+                count(&self.margin),
+            ),
+            (
+                "margin_held_bytes_total",
+                "counter",
+                "Those of them not given back: used for what was sent again, or wasted.",
+                count(&self.margin_held),
+            ),
         ] {
             one(out, name, kind, help, value);
         }
@@ -171,7 +207,7 @@ fn of_book(out: &mut String, view: &View) {
         (
             "returned_bytes_total",
             "counter",
-            "Bytes that ended bookings gave back: margin that was not needed.",
+            "Bytes that ended bookings gave back: they were done early, or cancelled.",
             returned as f64,
         ),
         ("clock_ahead_seconds", "gauge", "Service time less wall time.", ahead),

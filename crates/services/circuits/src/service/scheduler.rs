@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::drive::Drive;
-use super::{Decided, Message, ServiceError, Shared, StartError, Status, lead};
+use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::clock::Clock;
 use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Outcome, Record};
 use crate::store::{Store, StoreError};
@@ -72,11 +72,12 @@ impl Scheduler {
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            let mut batch = Vec::new();
+            let (mut batch, mut known) = (Vec::new(), Vec::new());
             let mut stop = false;
             while let Some(message) = next {
                 match message {
                     Message::Decide(order, reply) => batch.push((order, reply)),
+                    Message::Known { project, key, reply } => known.push((project, key, reply)),
                     Message::Read { after, limit, reply } => {
                         // Whoever asked may have gone.
                         let _ = reply.send(self.store.read(after, limit));
@@ -90,6 +91,11 @@ impl Scheduler {
                 };
             }
             self.turn(batch);
+            // What is asked for may have come in this turn.
+            for (project, key, reply) in known {
+                // Whoever asked may have gone.
+                let _ = reply.send(self.known(&project, &key));
+            }
             if stop {
                 break;
             }
@@ -153,6 +159,12 @@ impl Scheduler {
         }
     }
 
+    /// What came of an order under a key, if it was the same.
+    fn known(&self, project: &str, (key, fingerprint): &Key) -> Option<Vec<Id>> {
+        let (same, ids) = self.leading.as_ref()?.ledger.known(project, key)?;
+        (same == fingerprint).then(|| ids.clone())
+    }
+
     /// Shows what is durable now.
     fn publish(&mut self, records: &[Record], ended: &[Id]) {
         let Some(leading) = &self.leading else { return };
@@ -174,10 +186,11 @@ impl Scheduler {
         });
         for record in records {
             if let Outcome::Done(events) = &record.outcome {
-                self.shared.metrics.booked(ledger, events);
+                self.shared.metrics.happened(ledger, events);
                 self.drive.changed(ledger, events);
             }
         }
+        self.shared.metrics.ended(ledger, ended);
         self.drive.ended(ended);
     }
 
