@@ -237,10 +237,14 @@ impl Switcher {
                 self.due.insert((0, id));
             }
             Task::End(id) => {
+                let now = self.clock.map_or(0, |clock| clock.nanos() / self.tick_nanos());
                 if let Some(carried) = self.carried.get_mut(&id) {
                     carried.ranges.clear();
-                    self.due.retain(|(_, other)| *other != id);
-                    self.due.insert((0, id));
+                    // If its time has come, that is when this was due; else it is due at once.
+                    self.due.retain(|(tick, other)| *other != id || *tick <= now);
+                    if !self.due.iter().any(|(_, other)| *other == id) {
+                        self.due.insert((0, id));
+                    }
                 }
             }
         }
