@@ -1,5 +1,6 @@
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -49,7 +50,7 @@ impl Sqlite {
             Ok(connection)
         });
         let connection = connection.map_err(failed)?;
-        let checkpoints = Checkpoints::start(options)?;
+        let checkpoints = Checkpoints::start(options, ahead_of(path))?;
         Ok(Self { runtime, connection, epoch: 0, _checkpoints: checkpoints, _lock: lock })
     }
 }
@@ -120,18 +121,24 @@ struct Checkpoints {
 }
 
 impl Checkpoints {
-    fn start(options: SqliteConnectOptions) -> Result<Self, StoreError> {
+    fn start(options: SqliteConnectOptions, ahead: PathBuf) -> Result<Self, StoreError> {
         let (stop, stopped) = channel::<()>();
         let runtime = runtime()?;
         let opened = runtime.block_on(SqliteConnection::connect_with(&options));
         let mut connection = opened.map_err(failed)?;
         let thread = std::thread::Builder::new().name("checkpoints".into());
         let thread = thread.spawn(move || {
+            let mut lengthened = false;
             while stopped.recv_timeout(CHECKPOINT_EVERY) == Err(RecvTimeoutError::Timeout) {
                 // What fails now is done later; a full disk is told by the next append.
                 let passive = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
                 let done: Result<(i64, i64, i64), _> =
                     runtime.block_on(passive.fetch_one(&mut connection));
+                if !lengthened && done.as_ref().is_ok_and(|(_, pages, _)| *pages > PAGES_BUSY) {
+                    lengthened = true;
+                    // Without room for it, bookings are kept as before, only slower.
+                    let _ = lengthen(&ahead, LENGTH_AHEAD);
+                }
                 // With little left to carry over, the writer waits for moments only.
                 if done.is_ok_and(|(_, pages, _)| pages > PAGES_AHEAD) {
                     let restart = sqlx::query("PRAGMA wal_checkpoint(RESTART)");
@@ -152,6 +159,27 @@ impl Drop for Checkpoints {
             let _ = thread.join();
         }
     }
+}
+
+/// The log written ahead.
+fn ahead_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+/// Makes the log written ahead `to` bytes long, at which it begins anew. Writing over what is there takes
+/// the file system one write to sync, a longer file its journal as well, which waits for others'.
+/// What is appended lies behind whatever SQLite has written, and makes no sense to it.
+fn lengthen(path: &Path, to: u64) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    let zeros = vec![0; PIECE];
+    while file.metadata()?.len() < to {
+        file.write_all(&zeros)?;
+        // The writer's next sync should find little to do.
+        file.sync_data()?;
+    }
+    Ok(())
 }
 
 /// Keeps other processes out as long as it lives. Closing the file would not be enough to end it: a
@@ -229,6 +257,12 @@ const PAGE_BYTES: u64 = 4096;
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
 /// Pages of the log written ahead above which it begins anew: 64 MiB.
 const PAGES_AHEAD: i64 = 16_384;
+/// So many tell of a store that much is written to.
+const PAGES_BUSY: i64 = 512;
+/// Bytes of all pages ahead, each with a header of 24.
+const LENGTH_AHEAD: u64 = PAGES_AHEAD.unsigned_abs() * (PAGE_BYTES + 24);
+/// Bytes by which it is lengthened at a time.
+const PIECE: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -275,5 +309,29 @@ mod tests {
         let _inherited = store._lock.0.try_clone().unwrap();
         drop(store);
         Sqlite::open(&path, None).unwrap();
+    }
+
+    #[test]
+    fn what_follows_in_a_lengthened_log_survives_a_crash() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("book.db");
+        let mut store = Sqlite::open(&path, None).unwrap();
+        store.lead().unwrap();
+        let records: Vec<Record> = (1..=60).map(record).collect();
+        let append = |store: &mut Sqlite, records: &[Record]| {
+            records.iter().for_each(|one| store.append(std::slice::from_ref(one)).unwrap());
+        };
+        append(&mut store, &records[..20]);
+        lengthen(&ahead_of(&path), 2 << 20).unwrap();
+        append(&mut store, &records[20..40]);
+        // As it lies on the disk when the process is killed.
+        let found = folder.path().join("found.db");
+        std::fs::copy(&path, &found).unwrap();
+        std::fs::copy(ahead_of(&path), ahead_of(&found)).unwrap();
+        let mut found = Sqlite::open(&found, None).unwrap();
+        assert_eq!(found.read(0, 99).unwrap(), records[..40]);
+        append(&mut store, &records[40..]);
+        assert_eq!(store.read(0, 99).unwrap(), records);
+        assert!(std::fs::metadata(ahead_of(&path)).unwrap().len() >= 2 << 20);
     }
 }
