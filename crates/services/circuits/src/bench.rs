@@ -5,12 +5,12 @@
 //! bookings released (and timed apart) so that the load stays what it is. The long path is a chain
 //! of links whose load are files between any two of its nodes; it is the busiest link that has
 //! the wanted load and breakpoints. Previews are timed in turn while nobody books, while another
-//! thread books in another book, and while it books in the one that they look at: the second is
-//! what processors and memory that are shared cost, the third what the calendar adds. Latencies
-//! come from the
-//! monotonic clock around each operation, which is some 25 ns of each; on a machine with other
-//! work they include waiting for a processor. Rates come from the thread's processor time over
-//! batches of operations, which do not.
+//! thread books in another book, while it books in the one that they look at, and while it does so
+//! only as fast as the service does at its full load: the second is what processors and memory that
+//! are shared cost, the others what the calendar adds. Turns are short, since what else the machine
+//! does changes. Latencies come from the monotonic clock around each operation, which is some 25 ns
+//! of each; on a machine with other work they include waiting for a processor. Rates come from the
+//! thread's processor time over batches of operations, which do not.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,6 +101,9 @@ pub struct BenchReport {
     pub preview_elsewhere: Latency,
     /// The same while that thread books in the book that is looked at.
     pub preview_loaded: Latency,
+    /// The same while it books there as the service does at its full load: in groups of
+    /// [`SERVICE_GROUP`], [`SERVICE_GROUPS`] a second.
+    pub preview_served: Latency,
     /// What that thread reached meanwhile, decisions and releases, with snapshots handed out.
     pub bookings_beside_previews: Latency,
 }
@@ -117,7 +120,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchRepor
     progress("filling another link");
     let mut other = Bed::new(&BenchOptions { seed: options.seed + 1, ..options.clone() }, 1);
     progress("previews");
-    let [preview_idle, preview_elsewhere, preview_loaded, bookings_beside_previews] =
+    let [preview_idle, preview_elsewhere, preview_loaded, preview_served, beside_previews] =
         bed.previews(&mut other, options);
     let load = bed.load();
     drop((bed, other));
@@ -137,7 +140,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchRepor
         preview_idle,
         preview_elsewhere,
         preview_loaded,
-        bookings_beside_previews,
+        preview_served,
+        bookings_beside_previews: beside_previews,
     }
 }
 
@@ -158,6 +162,7 @@ pub fn table(report: &BenchReport) -> String {
         ("preview, nobody booking", report.preview_idle),
         ("preview beside bookings elsewhere", report.preview_elsewhere),
         ("preview under booking load", report.preview_loaded),
+        ("preview under the service's load", report.preview_served),
         ("VBLS and booking beside previews", report.bookings_beside_previews),
     ] {
         let micros = |nanos: u64| nanos as f64 / 1_000.0;
@@ -308,13 +313,13 @@ impl Bed {
         times.latency()
     }
 
-    /// Previews while nobody books, beside bookings in the other book, and beside bookings in this
-    /// one; and the decisions of the last. In turn, because what else the machine does changes.
-    fn previews(&mut self, other: &mut Self, options: &BenchOptions) -> [Latency; 4] {
+    /// Previews while nobody books, beside bookings in the other book, beside bookings in this one
+    /// as fast as can be and as fast as the service; and the decisions of the third.
+    fn previews(&mut self, other: &mut Self, options: &BenchOptions) -> [Latency; 5] {
         let (own, others) = (Mutex::new(self.snapshot()), Mutex::new(other.snapshot()));
         let span = self.span;
         let mut draw = Draw::new(options.seed ^ 0x9e37_79b9);
-        let [mut idle, mut elsewhere, mut loaded, mut decisions, mut unused] =
+        let [mut idle, mut elsewhere, mut loaded, mut served, mut decisions, mut unused] =
             std::array::from_fn(|_| Times::new());
         for _ in 0..TURNS {
             let mut previews = |times: &mut Times, meanwhile: &mut dyn FnMut()| {
@@ -329,8 +334,13 @@ impl Bed {
             previews(&mut loaded, &mut || {
                 self.book_and_show(&own, options.snapshot_every, &mut decisions);
             });
+            previews(&mut served, &mut || {
+                let next = Instant::now() + Duration::from_secs(1) / SERVICE_GROUPS;
+                self.book_and_show(&own, SERVICE_GROUP, &mut unused);
+                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            });
         }
-        [idle, elsewhere, loaded, decisions].map(|times| times.latency())
+        [idle, elsewhere, loaded, served, decisions].map(|times| times.latency())
     }
 
     /// Books `count` requests and hands out a snapshot.
@@ -449,8 +459,13 @@ impl Times {
     }
 }
 
+/// Bookings that the service makes durable at a time when 16 clients ask as fast as it answers, and
+/// such groups a second (`--example load`, the store in memory).
+pub const SERVICE_GROUP: usize = 8;
+/// See [`SERVICE_GROUP`].
+pub const SERVICE_GROUPS: u32 = 1300;
 /// How often previews without bookings and beside them take turns.
-const TURNS: u32 = 5;
+const TURNS: u32 = 50;
 /// Decisions between two readings of the processor time.
 const BATCH: usize = 64;
 /// The same for releases.
@@ -477,7 +492,7 @@ mod tests {
         assert!((0.7..0.85).contains(&report.load), "{}", report.load);
         assert!(report.breakpoints > 1_000);
         assert_eq!((report.vbls.count, report.path.count), (2_000, 104));
-        assert!(table(&report).lines().count() == 12);
+        assert!(table(&report).lines().count() == 13);
         let mut bed = Bed::new(&options, 2);
         bed.decide(500, Policy::Earliest);
         for id in std::mem::take(&mut bed.live) {
