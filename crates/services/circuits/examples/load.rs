@@ -5,11 +5,14 @@
 //! A service in this process, clients on connections of their own: first as fast as the service
 //! answers, then RATE a second on a schedule, where a late answer makes nobody ask later. STORE is
 //! a folder for the SQLite file (default: the current one, not a memory file system) or a
-//! `postgres://` URL of an empty database.
+//! `postgres://` URL of an empty database. Of a folder it is measured before and after what a sync
+//! takes there that does nothing else.
 #![allow(clippy::unwrap_used, reason = "a benchmark: anything unexpected ends it")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -28,6 +31,8 @@ fn main() {
         true => store,
         false => folder.path().join("book.db").display().to_string(),
     };
+    let disk = (!store.contains("://")).then(|| folder.path().join("bare"));
+    disk.as_deref().inspect(|file| bare_syncs(file));
     let config = Config::parse(&format!("store = \"{store}\"\n{NETWORK}")).unwrap();
     let service = Service::start(config, Box::new(|text| eprintln!("{text}"))).unwrap();
     let token = Token::from_random([7; 16]);
@@ -38,10 +43,11 @@ fn main() {
     let address = server.address();
     let begun = Instant::now();
     let times = run(address, &token, requests, None);
-    show("as fast as answered", &times, begun.elapsed());
-    let begun = Instant::now();
+    show("as fast as answered", &times, begun.elapsed(), groups(&service));
+    let (begun, before) = (Instant::now(), groups(&service));
     let times = run(address, &token, requests, Some(rate));
-    show(&format!("{rate} a second asked"), &times, begun.elapsed());
+    let asked = format!("{rate} a second asked");
+    show(&asked, &times, begun.elapsed(), groups(&service) - before);
     println!(
         "{} bookings are open, {} records kept",
         service.view().open.len(),
@@ -49,18 +55,46 @@ fn main() {
     );
     server.stop().unwrap();
     service.stop();
+    disk.as_deref().inspect(|file| bare_syncs(file));
 }
 
-fn show(what: &str, times: &Histogram<u64>, elapsed: Duration) {
-    let ms = |part| times.value_at_quantile(part) as f64 / 1e3;
-    let rate = times.len() as f64 / elapsed.as_secs_f64();
+fn show(what: &str, times: &Histogram<u64>, elapsed: Duration, groups: u64) {
+    let seconds = elapsed.as_secs_f64();
     println!(
-        "{what}: {rate:.0} durable bookings/s, p50 {:.2} ms, p99 {:.2} ms, p99.9 {:.2} ms, max {:.2} ms",
-        ms(0.5),
-        ms(0.99),
-        ms(0.999),
-        times.max() as f64 / 1e3
+        "{what}: {:.0} durable bookings/s in {:.0} groups/s, {}",
+        times.len() as f64 / seconds,
+        groups as f64 / seconds,
+        quantiles(times)
     );
+}
+
+fn quantiles(times: &Histogram<u64>) -> String {
+    let ms = |part| times.value_at_quantile(part) as f64 / 1e3;
+    let [p50, p99, p999, max] = [0.5, 0.99, 0.999, 1.0].map(ms);
+    format!("p50 {p50:.2} ms, p99 {p99:.2} ms, p99.9 {p999:.2} ms, max {max:.2} ms")
+}
+
+/// Groups that were made durable.
+fn groups(service: &Service) -> u64 {
+    let text = service.metrics().text(&service.view(), &service.status());
+    let name = "longhaul_circuits_commit_seconds_count ";
+    text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
+}
+
+/// What it takes to append 16 KiB to a file and sync it, and to write over what is there.
+fn bare_syncs(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    for what in ["appended", "written over"] {
+        let mut times = Histogram::<u64>::new(3).unwrap();
+        file.rewind().unwrap();
+        for _ in 0..1000 {
+            file.write_all(&[1; 16384]).unwrap();
+            let begun = Instant::now();
+            file.sync_all().unwrap();
+            times.record(begun.elapsed().as_micros() as u64).unwrap();
+        }
+        println!("a bare sync of 16 KiB {what}: {}", quantiles(&times));
+    }
 }
 
 /// Books on all connections; latencies in microseconds.
