@@ -5,7 +5,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use longhaul_circuits::api::State;
+use longhaul_circuits::api::{BookRequest, HoldWant, State};
 use longhaul_circuits::client::Client;
 
 use crate::program::{Ended, Program};
@@ -94,6 +94,54 @@ fn a_circuit_that_carries_nothing_is_left() {
         assert!(json["notices"].to_string().contains("nothing came through"), "{json}");
         let booking = json["circuit"]["booking"].as_u64().unwrap();
         assert_eq!(client(&url).show(booking).unwrap().state, State::Released);
+    });
+}
+
+/// The link is taken for so long.
+fn take(url: &str, milliseconds: u64) {
+    let hold = HoldWant {
+        duration_ms: milliseconds,
+        min_rate_bps: 50_000_000,
+        max_rate_bps: 50_000_000,
+        latest_start: None,
+    };
+    let ends = (Some("a".into()), Some("b".into()));
+    let request =
+        BookRequest { from: ends.0, to: ends.1, hold: Some(hold), ..BookRequest::default() };
+    client(url).book(&request, None).unwrap();
+}
+
+#[test]
+fn a_copy_that_need_not_wait_for_its_circuit_is_done_before() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(13, 6_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        take(&url, 3_600_000);
+        let ended = copy(test, &url, at, &["--circuit-and-ip"]);
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let json = ended.json();
+        assert!(json.get("circuit").is_none(), "{json}");
+        assert!(json["notices"].to_string().contains("before the circuit began"), "{json}");
+        let bookings = client(&url).list(true, None).unwrap().bookings;
+        assert_eq!(bookings.last().unwrap().state, State::Released);
+    });
+}
+
+#[test]
+fn a_copy_goes_from_ip_to_its_circuit_when_that_begins() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(14, 20_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        take(&url, 3_000);
+        // Over IP it would take 16 s.
+        let ended = copy(test, &url, at, &["--circuit-and-ip", "--rate", "10Mbps"]);
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let circuit = &ended.json()["circuit"];
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 0, "{ended:?}");
     });
 }
 

@@ -173,6 +173,9 @@ pub struct CircuitArgs {
     /// Go over IP where no circuit is to be had, instead of failing
     #[arg(long, requires = "circuit")]
     pub circuit_or_ip: bool,
+    /// Begin over IP, and go over to the circuit when it begins, instead of waiting for it
+    #[arg(long, requires = "circuit")]
+    pub circuit_and_ip: bool,
 }
 
 /// What a copy asks of its circuit.

@@ -84,6 +84,7 @@ pub(crate) fn wanted(
         remote: args.circuit_to,
         local: args.circuit_from,
         or_ip: args.circuit_or_ip,
+        and_ip: args.circuit_and_ip,
     };
     Ok(Some(Wanted { options, host: errand.host.to_owned(), bytes_wait: errand.bytes_wait }))
 }

@@ -92,6 +92,8 @@ pub struct CircuitOptions {
     pub local: Option<IpAddr>,
     /// Where no circuit is to be had data goes over IP; else the copy or pipe fails.
     pub or_ip: bool,
+    /// Until the circuit begins data goes over IP; else it waits.
+    pub and_ip: bool,
 }
 
 /// What became of a circuit.

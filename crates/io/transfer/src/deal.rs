@@ -54,19 +54,28 @@ impl Dealer {
         least.post(Command::Offer(Outgoing { extent, bytes }));
     }
 
-    /// Bytes that the lanes have not sent yet.
+    /// Bytes that the lanes that carry data have not sent yet.
     pub fn backlog(&self) -> u64 {
-        self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum()
+        self.waiting().0
     }
 
-    /// Whether the lanes have enough for now.
+    /// Whether these lanes have enough for now.
     pub fn is_full(&self) -> bool {
-        self.backlog() >= LANES_FULL * self.mailboxes.len() as u64
+        let (backlog, lanes) = self.waiting();
+        backlog >= LANES_FULL * lanes
     }
 
     /// Whether they have sent so much of that that more is worth a wake-up.
     pub fn has_room(&self) -> bool {
-        self.backlog() < LANES_FULL / 2 * self.mailboxes.len() as u64
+        let (backlog, lanes) = self.waiting();
+        backlog < LANES_FULL / 2 * lanes
+    }
+
+    /// Their backlog, and how many they are. What lanes still have that carried data before keeps
+    /// nobody from dealing.
+    fn waiting(&self) -> (u64, u64) {
+        let lanes = &self.mailboxes[lock(&self.lanes).clone()];
+        (lanes.iter().map(|mailbox| mailbox.backlog()).sum(), lanes.len() as u64)
     }
 
     /// How long a lane has had nothing to send: the mean of those that carry data.

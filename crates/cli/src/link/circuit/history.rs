@@ -80,10 +80,14 @@ impl Known {
             }
         };
         // The best rate loses a little (VBLS paper, section 4.1); one that loses much is too high.
-        self.max_rate_bps = match new.lost_ppm {
-            0..TOO_MUCH_PPM => None,
-            _ => Some(new.arrived.scale(11, 10).as_bps()).filter(|rate| *rate > 0),
+        // One that does not is tried a little higher, until it binds no more.
+        let tried = self.max_rate_bps.map(Rate::from_bps);
+        let next = match new.lost_ppm {
+            0..TOO_MUCH_PPM => tried.filter(|rate| *rate < new.arrived.scale(2, 1)),
+            _ => Some(new.arrived),
         };
+        let next = next.map(|rate| rate.scale(11, 10).as_bps());
+        self.max_rate_bps = next.filter(|rate| *rate > 0);
         self.circuits = self.circuits.saturating_add(1);
         (self.wasted_ppm, self.deviation_ppm) = (wasted, deviation);
     }
@@ -192,7 +196,10 @@ mod tests {
         let mut known = Known::default();
         known.learn(&lost(200_000));
         assert_eq!(known.max_rate_bps, Some(484_000_000));
+        // What loses little is tried a little higher, and forgotten when it is not used up.
         known.learn(&lost(10_000));
+        assert_eq!(known.max_rate_bps, Some(532_400_000));
+        known.learn(&Experience { arrived: Rate::from_mbps(200), ..lost(0) });
         assert_eq!(known.max_rate_bps, None);
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_engine::Path;
-use longhaul_rate_control::{Governor, Repair, Trc};
+use longhaul_rate_control::{Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
@@ -190,20 +190,20 @@ impl Follower {
 
     fn follow(&self, sockets: Vec<LaneEnd>, booking: &CircuitBooking) {
         let mut vector = booking.vector.clone();
-        // Groups are read and hashed by the time that the circuit opens.
-        self.errand.deal_to(1..self.session.lanes);
         let mut renewed = clock::now();
-        while let Some(start) = vector.start().filter(|start| *start > clock::now()) {
-            let wait = (start - clock::now()).min(RENEWAL);
-            if self.shared.pause(wait) {
-                self.release(booking);
+        if self.options.and_ip && vector.start().is_some_and(|start| start > renewed + LEAD) {
+            self.errand.deal_to(0..1);
+            if !self.await_start(LEAD, booking, &mut vector, &mut renewed) {
+                if self.errand.is_sent() {
+                    self.shared.note("everything went over IP before the circuit began".into());
+                }
                 return;
             }
-            if start > clock::now()
-                && let Ok(newer) = self.options.circuits.renew(booking.id)
-            {
-                (vector, renewed) = (newer, clock::now());
-            }
+        }
+        // Groups are read and hashed by the time that the circuit opens.
+        self.errand.deal_to(1..self.session.lanes);
+        if !self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed) {
+            return;
         }
         let opened = clock::now();
         let rtt = lock(&self.ip).rtt().smoothed();
@@ -263,12 +263,37 @@ impl Follower {
         });
     }
 
+    /// Until so long before the vector begins; `false` if the copy or pipe ended before, and the
+    /// circuit was given back.
+    fn await_start(
+        &self,
+        before: Duration,
+        booking: &CircuitBooking,
+        vector: &mut Vector,
+        renewed: &mut Instant,
+    ) -> bool {
+        while let Some(left) = vector.start().map(|start| start - (clock::now() + before))
+            && left > Duration::ZERO
+        {
+            if self.shared.pause(left.min(RENEWAL)) {
+                self.release(booking);
+                return false;
+            }
+            if left > RENEWAL
+                && let Ok(newer) = self.options.circuits.renew(booking.id)
+            {
+                (*vector, *renewed) = (newer, clock::now());
+            }
+        }
+        true
+    }
+
     /// Until the circuit is of no more use.
     fn watch(
         &self,
         lanes: &UdpLanes,
         booking: &CircuitBooking,
-        vector: &mut longhaul_rate_control::Vector,
+        vector: &mut Vector,
         mut renewed: Instant,
     ) -> Left {
         let mut heard = (0, clock::now());
@@ -342,6 +367,9 @@ const SIZE_PATIENCE: Duration = Duration::from_millis(500);
 const RENEWAL: Duration = Duration::from_secs(20);
 /// A circuit that brings no answer for so long carries nothing: set up late, or not at all.
 const DEAD: Duration = Duration::from_secs(3);
+/// So long before the circuit begins groups are no longer dealt to the lane over IP: reading and
+/// hashing the first of the circuit takes less.
+const LEAD: Duration = Duration::from_millis(200);
 /// Largest packet on most circuits, for bursts.
 const PACKET: u64 = 1500;
 /// The largest size that the search for the path MTU tries.
