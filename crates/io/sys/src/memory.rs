@@ -38,6 +38,9 @@ impl Pages {
         // SAFETY: the range is the mapping just made; this advice changes no contents. It may
         // fail on kernels without huge pages, which costs speed only.
         let _ = unsafe { madvise(start.as_ptr().cast(), total, Advice::LinuxHugepage) };
+        // SAFETY: the same range; only a child that is about to become another program lacks it. With
+        // it, to start one would take as much memory again, which the kernel may refuse.
+        unsafe { madvise(start.as_ptr().cast(), total, Advice::LinuxDontFork)? };
         // SAFETY: the pieces divide the `total` bytes that are mapped from `start` on.
         let piece = |index| unsafe { start.add(index * len) };
         Ok((0..count).map(|index| Self { start: piece(index), len }).collect())
@@ -164,6 +167,20 @@ mod tests {
         for (piece, value) in pieces.iter().zip([0, 2, 3]) {
             assert!(piece.iter().all(|byte| *byte == value));
         }
+    }
+
+    #[test]
+    fn much_of_it_does_not_keep_commands_from_being_started() {
+        let machine = rustix::system::sysinfo();
+        let memory = (machine.totalram as usize).saturating_mul(machine.mem_unit as usize);
+        let most = memory / 4 * 3 / HUGE_PAGE * HUGE_PAGE;
+        // Side by side they are one mapping to the kernel, of more than there is.
+        let (Ok(_one), Ok(_other)) = (Pages::new(most), Pages::new(most)) else {
+            return println!("skipped: no address space for {most} bytes");
+        };
+        let mut command = std::process::Command::new("true");
+        crate::netns::die_with_starter(&mut command);
+        assert!(command.status().unwrap().success());
     }
 
     #[test]
