@@ -46,6 +46,7 @@ impl Scheduling {
 #[derive(Debug)]
 pub struct SchedulingSampler {
     file: File,
+    state: File,
 }
 
 impl SchedulingSampler {
@@ -54,7 +55,8 @@ impl SchedulingSampler {
     /// # Errors
     /// Where `/proc` is not mounted or the kernel keeps no such accounts.
     pub fn of_this_thread() -> io::Result<Self> {
-        Ok(Self { file: File::open("/proc/thread-self/schedstat")? })
+        let open = |name| File::open(format!("/proc/thread-self/{name}"));
+        Ok(Self { file: open("schedstat")?, state: open("stat")? })
     }
 
     /// The figures now; an error once the thread has ended.
@@ -70,6 +72,16 @@ impl SchedulingSampler {
             }),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// Whether it has a CPU, or waits for one, now; an error once the thread has ended.
+    pub fn is_ready(&self) -> io::Result<bool> {
+        let mut buffer = [0; LINE];
+        let len = self.state.read_at(&mut buffer, 0)?;
+        // proc_pid_stat(5): behind the number and, in parentheses, the name.
+        let name_end = buffer[..len].iter().rposition(|byte| *byte == b')');
+        let state = name_end.and_then(|at| buffer[..len].get(at + 2));
+        state.map(|state| *state == b'R').ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
@@ -206,6 +218,7 @@ mod tests {
     #[test]
     fn running_shows() {
         let sampler = SchedulingSampler::of_this_thread().unwrap();
+        assert!(sampler.is_ready().unwrap());
         let before = sampler.sample().unwrap();
         let start = clock::thread_cpu_time();
         while clock::thread_cpu_time() < start + Duration::from_millis(10) {}
@@ -219,7 +232,8 @@ mod tests {
     #[test]
     fn another_thread_can_be_sampled_until_it_ends() {
         let sampler = std::thread::spawn(SchedulingSampler::of_this_thread).join();
-        assert!(sampler.unwrap().unwrap().sample().is_err());
+        let sampler = sampler.unwrap().unwrap();
+        assert!(sampler.sample().is_err() && sampler.is_ready().is_err());
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let (done, wait) = std::sync::mpsc::channel::<()>();
@@ -227,7 +241,12 @@ mod tests {
                 send.send(SchedulingSampler::of_this_thread().unwrap()).unwrap();
                 let _ = wait.recv();
             });
-            assert!(receive.recv().unwrap().sample().is_ok());
+            let sampler = receive.recv().unwrap();
+            assert!(sampler.sample().is_ok());
+            // It waits for the channel, soon.
+            while sampler.is_ready().unwrap() {
+                std::thread::yield_now();
+            }
             drop(done);
         });
     }

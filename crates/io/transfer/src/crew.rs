@@ -31,6 +31,8 @@ struct Member {
     sampler: SchedulingSampler,
     begin: Scheduling,
     since: Instant,
+    /// What the kernel told last, and when that was new.
+    told: (Scheduling, Instant),
 }
 
 /// Time of all threads of a kind together, since the start.
@@ -52,8 +54,8 @@ impl Crew {
     pub fn join(&self) -> Membership<'_> {
         let sampler = SchedulingSampler::of_this_thread();
         let member = sampler.and_then(|sampler| {
-            let begin = sampler.sample()?;
-            Ok(Member { sampler, begin, since: clock::now() })
+            let (begin, since) = (sampler.sample()?, clock::now());
+            Ok(Member { sampler, begin, since, told: (begin, since) })
         });
         let mut members = lock(&self.members);
         members.joined += 1;
@@ -76,9 +78,9 @@ impl Crew {
     /// What it has spent so far.
     pub fn spent(&self) -> Spent {
         let now = clock::now();
-        let members = lock(&self.members);
+        let mut members = lock(&self.members);
         let mut spent = members.left;
-        for member in members.present.values() {
+        for member in members.present.values_mut() {
             spent += member.spent(now);
         }
         spent.idle = Duration::from_nanos(self.idle_ns.load(Ordering::Relaxed));
@@ -87,10 +89,20 @@ impl Crew {
 }
 
 impl Member {
-    fn spent(&self, now: Instant) -> Spent {
+    fn spent(&mut self, now: Instant) -> Spent {
         // One that cannot be asked any more is about to leave.
-        let used = self.sampler.sample().unwrap_or(self.begin).since(self.begin);
-        Spent { alive: now - self.since, run: used.run, ready: used.wait, idle: Duration::ZERO }
+        let told = self.sampler.sample().unwrap_or(self.told.0);
+        if told != self.told.0 {
+            self.told = (told, now);
+        }
+        // Of the time that it waits for a processor the kernel tells when it has got one.
+        let waits = match self.sampler.is_ready() {
+            Ok(true) => now - self.told.1,
+            Ok(false) | Err(_) => Duration::ZERO,
+        };
+        let used = told.since(self.begin);
+        let ready = used.wait + waits;
+        Spent { alive: now - self.since, run: used.run, ready, idle: Duration::ZERO }
     }
 }
 
@@ -104,7 +116,7 @@ pub(crate) struct Membership<'c> {
 impl Drop for Membership<'_> {
     fn drop(&mut self) {
         let mut members = lock(&self.crew.members);
-        if let Some(member) = members.present.remove(&self.number) {
+        if let Some(mut member) = members.present.remove(&self.number) {
             members.left += member.spent(clock::now());
         }
     }
