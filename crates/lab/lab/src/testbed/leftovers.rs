@@ -97,7 +97,7 @@ impl Registration {
         Ok(Self { owner: Owner::this()?, number: TESTBEDS.fetch_add(1, Ordering::Relaxed) })
     }
 
-    /// What the environment of commands bears under [`TAG`].
+    /// What the environment of commands bears under [`super::processes::TAG`].
     pub(super) fn tag(&self) -> String {
         format!("{}-{}-{}", self.owner.pid, self.owner.started, self.number)
     }
