@@ -116,10 +116,12 @@ impl Lane {
         if let Some(sent_at) = self.ledger.sent_by(largest) {
             self.newest_acked_sent_at = self.newest_acked_sent_at.max(sent_at);
         }
-        let earlier = ranges.iter().filter(|range| range.start < self.path_since);
-        let last = earlier.map(|range| range.end.min(self.path_since) - 1).max();
-        if let Some(sent_at) = last.and_then(|last| self.ledger.sent_by(last)) {
-            self.earlier_acked_sent_at = self.earlier_acked_sent_at.max(sent_at);
+        if self.ledger.floor().is_some_and(|floor| floor < self.path_since) {
+            let earlier = ranges.iter().filter(|range| range.start < self.path_since);
+            let last = earlier.map(|range| range.end.min(self.path_since) - 1).max();
+            if let Some(sent_at) = last.and_then(|last| self.ledger.sent_by(last)) {
+                self.earlier_acked_sent_at = self.earlier_acked_sent_at.max(sent_at);
+            }
         }
         let newest = self.newest_acked_sent_at;
         let reordering = self.reordering.max(path.rtt().smoothed() / 16);
