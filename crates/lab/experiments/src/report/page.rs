@@ -163,14 +163,11 @@ fn account(part: &Part) -> String {
             .any(|reason| record.path_lost.contains_key(*reason))
     });
     let spoiled = spoiled.count();
-    let stolen = part.records.iter().map(|record| record.stolen_percent);
-    let (most, disturbed) = stolen.fold((0.0f64, 0), |(most, runs), percent| {
-        (most.max(percent), runs + usize::from(percent > 1.0))
-    });
-    if disturbed > 0 {
+    let stolen = part.records.iter().map(|record| record.stolen_percent).fold(0.0, f64::max);
+    if stolen > 1.0 {
         text += &format!(
-            "In {disturbed} runs other guests of the machine's host had more than 1 % of its processors' time, up to {} %. ",
-            number(most)
+            "Other guests of the machine's host had up to {} % of its processors' time (worst run). ",
+            number(stolen)
         );
     }
     let latest = part.records.iter().map(|record| record.late_p99_ms).fold(0.0, f64::max);

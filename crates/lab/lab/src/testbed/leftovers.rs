@@ -13,7 +13,7 @@ use longhaul_sys::netns::Namespace;
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 
-use super::processes::kill_marked;
+use super::processes::{kill_marked, stat_field};
 use super::quota;
 
 /// The mark of a testbed: its owner and a number.
@@ -187,13 +187,10 @@ fn parse(mark: &str) -> Option<(Owner, &str)> {
     Some((owner, parts.next()?))
 }
 
-/// Field 22 of /proc/PID/stat, `starttime` (proc(5)). The second field, in parentheses, is the name
-/// of the program and may hold anything.
 fn started(pid: u32) -> io::Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    let started = field.and_then(|field| field.parse().ok());
-    started.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // `starttime`.
+    stat_field(&stat, 22).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Where folders of files may be.

@@ -66,18 +66,20 @@ fn environment(process: &Path) -> Environment {
         return Environment::Of(variables);
     }
     let Ok(stat) = fs::read_to_string(process.join("stat")) else { return Environment::None };
-    // proc_pid_stat(5): fields 23, `vsize`, 50, `env_start`, and 51, `env_end`; those behind the name
-    // in parentheses begin with the third.
-    let field = |number: usize| {
-        let (_, fields) = stat.rsplit_once(')')?;
-        fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok()
-    };
-    match (field(23), field(50), field(51)) {
-        (Some(memory), Some(start), Some(end)) if memory > 0 && (end == 0 || start < end) => {
+    // `vsize`, `env_start` and `env_end`.
+    match [23, 50, 51].map(|number| stat_field(&stat, number)) {
+        [Some(memory), Some(start), Some(end)] if memory > 0 && (end == 0 || start < end) => {
             Environment::NotYet
         }
         _ => Environment::None,
     }
+}
+
+/// A field of /proc/PID/stat by its number in proc_pid_stat(5), from the third on: the second, in
+/// parentheses, is the name of the program and may hold anything.
+pub(super) fn stat_field(stat: &str, number: usize) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 fn is_marked(variables: &[u8], wanted: impl Fn(&str) -> bool) -> bool {
