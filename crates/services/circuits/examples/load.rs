@@ -5,8 +5,9 @@
 //! A service in this process, clients on connections of their own: first as fast as the service
 //! answers, then RATE a second on a schedule, where a late answer makes nobody ask later. STORE is
 //! a folder for the SQLite file (default: the current one, not a memory file system) or a
-//! `postgres://` URL of an empty database. Of a folder it is measured before and after what a sync
-//! takes there that does nothing else.
+//! `postgres://` URL of an empty database. Of a folder it is measured, before and after, what a sync
+//! takes there that does nothing else: as many a second as the service made on the schedule, for as
+//! long. What the disk itself is late by shows there too.
 #![allow(clippy::unwrap_used, reason = "a benchmark: anything unexpected ends it")]
 
 use std::fs::File;
@@ -32,7 +33,13 @@ fn main() {
         false => folder.path().join("book.db").display().to_string(),
     };
     let disk = (!store.contains("://")).then(|| folder.path().join("bare"));
-    disk.as_deref().inspect(|file| bare_syncs(file));
+    let scheduled = Duration::from_secs_f64(requests as f64 / rate);
+    let bare = |pace: f64| {
+        if let Some(file) = &disk {
+            bare_syncs(file, pace, scheduled);
+        }
+    };
+    bare(GROUPS);
     let config = Config::parse(&format!("store = \"{store}\"\n{NETWORK}")).unwrap();
     let service = Service::start(config, Box::new(|text| eprintln!("{text}"))).unwrap();
     let token = Token::from_random([7; 16]);
@@ -47,7 +54,8 @@ fn main() {
     let (begun, before) = (Instant::now(), groups(&service));
     let times = run(address, &token, requests, Some(rate));
     let asked = format!("{rate} a second asked");
-    show(&asked, &times, begun.elapsed(), groups(&service) - before);
+    let (elapsed, made) = (begun.elapsed(), groups(&service) - before);
+    show(&asked, &times, elapsed, made);
     println!(
         "{} bookings are open, {} records kept",
         service.view().open.len(),
@@ -55,7 +63,7 @@ fn main() {
     );
     server.stop().unwrap();
     service.stop();
-    disk.as_deref().inspect(|file| bare_syncs(file));
+    bare(made as f64 / elapsed.as_secs_f64());
 }
 
 fn show(what: &str, times: &Histogram<u64>, elapsed: Duration, groups: u64) {
@@ -81,20 +89,26 @@ fn groups(service: &Service) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 
-/// What it takes to append 16 KiB to a file and sync it, and to write over what is there.
-fn bare_syncs(path: &Path) {
+/// What it takes to write 16 KiB over what is there and sync it, so many times a second.
+fn bare_syncs(path: &Path, pace: f64, length: Duration) {
     let mut file = File::create(path).unwrap();
-    for what in ["appended", "written over"] {
-        let mut times = Histogram::<u64>::new(3).unwrap();
-        file.rewind().unwrap();
-        for _ in 0..1000 {
-            file.write_all(&[1; 16384]).unwrap();
-            let begun = Instant::now();
-            file.sync_all().unwrap();
-            times.record(begun.elapsed().as_micros() as u64).unwrap();
+    let piece = [1; 16384];
+    (0..PIECES).for_each(|_| file.write_all(&piece).unwrap());
+    file.sync_all().unwrap();
+    let mut times = Histogram::<u64>::new(3).unwrap();
+    let begin = Instant::now();
+    for turn in 0..(pace * length.as_secs_f64()) as u64 {
+        if turn % PIECES == 0 {
+            file.rewind().unwrap();
         }
-        println!("a bare sync of 16 KiB {what}: {}", quantiles(&times));
+        let due = begin + Duration::from_secs_f64(turn as f64 / pace);
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let begun = Instant::now();
+        file.write_all(&piece).unwrap();
+        file.sync_data().unwrap();
+        times.record(begun.elapsed().as_micros() as u64).unwrap();
     }
+    println!("{pace:.0} bare syncs of 16 KiB a second: {}", quantiles(&times));
 }
 
 /// Books on all connections; latencies in microseconds.
@@ -163,6 +177,10 @@ fn book(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, token: &str, 
 }
 
 const CONNECTIONS: usize = 16;
+/// Groups a second that the service makes at 2,000 bookings a second on a quiet disk.
+const GROUPS: f64 = 800.0;
+/// Of 16 KiB that a bare file has: as much as the log written ahead.
+const PIECES: u64 = 4096;
 const NETWORK: &str = r#"
 [[link]]
 name = "l0"

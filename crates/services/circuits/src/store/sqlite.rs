@@ -1,6 +1,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -23,7 +25,7 @@ pub struct Sqlite {
     connection: SqliteConnection,
     epoch: i64,
     /// Ends before the lock is given up.
-    _checkpoints: Checkpoints,
+    checkpoints: Checkpoints,
     /// Held while the store is open.
     _lock: Lock,
 }
@@ -51,7 +53,18 @@ impl Sqlite {
         });
         let connection = connection.map_err(failed)?;
         let checkpoints = Checkpoints::start(options, ahead_of(path))?;
-        Ok(Self { runtime, connection, epoch: 0, _checkpoints: checkpoints, _lock: lock })
+        Ok(Self { runtime, connection, epoch: 0, checkpoints, _lock: lock })
+    }
+
+    /// Lets the log written ahead begin anew once it is long. That takes turns with writers: from
+    /// another connection it would make them wait as SQLite does, by sleeping up to 100 ms at a time.
+    fn begin_log_anew(&mut self) {
+        if self.checkpoints.log_is_long.load(Ordering::Acquire) {
+            // Nearly all was carried over just now. What fails is done later.
+            let restart = sqlx::query("PRAGMA wal_checkpoint(RESTART)");
+            let _ = self.runtime.block_on(restart.execute(&mut self.connection));
+            self.checkpoints.log_is_long.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -75,6 +88,7 @@ impl Store for Sqlite {
 
     fn append(&mut self, records: &[Record]) -> Result<(), StoreError> {
         let rows = encode(records)?;
+        self.begin_log_anew();
         let (connection, epoch) = (&mut self.connection, self.epoch);
         let written = self.runtime.block_on(async {
             // One statement is one transaction: all rows or none, one sync.
@@ -115,6 +129,8 @@ impl Store for Sqlite {
 /// the writer's way, each of its syncs would be a pause that bookings notice.
 #[derive(Debug)]
 struct Checkpoints {
+    /// Until the writer has let the log begin anew, the thread leaves it alone.
+    log_is_long: Arc<AtomicBool>,
     /// Closed to end the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -126,10 +142,15 @@ impl Checkpoints {
         let runtime = runtime()?;
         let opened = runtime.block_on(SqliteConnection::connect_with(&options));
         let mut connection = opened.map_err(failed)?;
+        let log_is_long = Arc::new(AtomicBool::new(false));
+        let long = log_is_long.clone();
         let thread = std::thread::Builder::new().name("checkpoints".into());
         let thread = thread.spawn(move || {
             let mut lengthened = false;
             while stopped.recv_timeout(CHECKPOINT_EVERY) == Err(RecvTimeoutError::Timeout) {
+                if long.load(Ordering::Acquire) {
+                    continue;
+                }
                 // What fails now is done later; a full disk is told by the next append.
                 let passive = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
                 let done: Result<(i64, i64, i64), _> =
@@ -139,15 +160,13 @@ impl Checkpoints {
                     // Without room for it, bookings are kept as before, only slower.
                     let _ = lengthen(&ahead, LENGTH_AHEAD);
                 }
-                // With little left to carry over, the writer waits for moments only.
                 if done.is_ok_and(|(_, pages, _)| pages > PAGES_AHEAD) {
-                    let restart = sqlx::query("PRAGMA wal_checkpoint(RESTART)");
-                    let _ = runtime.block_on(restart.execute(&mut connection));
+                    long.store(true, Ordering::Release);
                 }
             }
         });
         let thread = thread.map_err(|error| StoreError::Failed(error.to_string()))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { log_is_long, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -254,7 +273,8 @@ SELECT value ->> 'seq', ?1, value ->> 'tick', value ->> 'project', value ->> 'ac
 FROM json_each(?2) WHERE (SELECT epoch FROM leader) = ?1";
 /// SQLite's own default.
 const PAGE_BYTES: u64 = 4096;
-const CHECKPOINT_EVERY: Duration = Duration::from_millis(500);
+/// Often, so that little is left when the log begins anew: the writer waits for that.
+const CHECKPOINT_EVERY: Duration = Duration::from_millis(100);
 /// Pages of the log written ahead above which it begins anew: 64 MiB.
 const PAGES_AHEAD: i64 = 16_384;
 /// So many tell of a store that much is written to.
@@ -309,6 +329,30 @@ mod tests {
         let _inherited = store._lock.0.try_clone().unwrap();
         drop(store);
         Sqlite::open(&path, None).unwrap();
+    }
+
+    #[test]
+    fn a_long_log_begins_anew_with_the_next_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Sqlite::open(&folder.path().join("book.db"), None).unwrap();
+        store.lead().unwrap();
+        let records: Vec<Record> = (1..=60).map(record).collect();
+        for record in &records[..50] {
+            store.append(std::slice::from_ref(record)).unwrap();
+        }
+        let pages = |store: &mut Sqlite| {
+            let told = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
+            let told: (i64, i64, i64) =
+                store.runtime.block_on(told.fetch_one(&mut store.connection)).unwrap();
+            told.1
+        };
+        let before = pages(&mut store);
+        store.checkpoints.log_is_long.store(true, Ordering::Release);
+        store.append(&records[50..]).unwrap();
+        assert!(!store.checkpoints.log_is_long.load(Ordering::Acquire));
+        let after = pages(&mut store);
+        assert!(after < before, "{before} pages before, {after} after");
+        assert_eq!(store.read(0, 99).unwrap(), records);
     }
 
     #[test]
