@@ -148,13 +148,14 @@ impl LinkSet {
     /// What would be free without a vector that is booked on every link of a path; `None` if it is
     /// not. What of it has passed is ignored.
     pub fn without(&self, path: &Path, vector: &TrcVector) -> Option<Self> {
-        let mut left = self.clone();
-        for link in path.links() {
-            let profile = left.profiles.get_mut(link.0 as usize)?;
-            for r in vector.merged() {
-                profile.release(r.start, r.end, r.rate).ok()?;
-            }
+        let is_booked = |link: &LinkId| {
+            self.profile(*link).is_some_and(|own| vector.merged().all(|r| own.is_booked(&r)))
+        };
+        if !path.links().iter().all(is_booked) {
+            return None;
         }
+        let mut left = self.clone();
+        left.give(path, vector.runs().merged());
         Some(left)
     }
 

@@ -93,6 +93,17 @@ impl Profile {
         self.extremes(start, end, locate(&self.entries, start), locate(&self.entries, end - 1)).0
     }
 
+    /// Whether a range is booked, by whomever, as far as it does not lie before the floor.
+    pub(crate) fn is_booked(&self, range: &Allocation) -> bool {
+        let (start, end) = (range.start.max(self.floor), range.end);
+        if start >= end {
+            return true;
+        }
+        let first = locate(&self.entries, start);
+        let last = locate_from(&self.entries, first, end - 1);
+        self.capacity - self.extremes(start, end, first, last).1 >= range.rate
+    }
+
     /// Approximate memory of the profile alone, in bytes.
     pub fn memory(&self) -> usize {
         self.entries.len() * (size_of::<Entry>() + size_of::<Block>())
@@ -162,18 +173,12 @@ impl Calendar for Profile {
         if start >= end || end == FOREVER {
             return Err(ReserveError::BadInterval);
         }
-        let start = start.max(self.floor);
-        if start >= end {
-            return Ok(());
-        }
-        let first = locate(&self.entries, start);
-        let last = locate_from(&self.entries, first, end - 1);
-        let (_, free) = self.extremes(start, end, first, last);
-        if self.capacity - free < rate {
+        let range = Allocation { start, end, rate };
+        if !self.is_booked(&range) {
             return Err(ReserveError::NotReserved);
         }
         if rate > 0 {
-            self.change(Way::Give, core::iter::once(Allocation { start, end, rate }));
+            self.change(Way::Give, core::iter::once(range));
         }
         Ok(())
     }
