@@ -506,6 +506,11 @@ fn tokens_roles_and_quotas(store: &Kept) {
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 409);
     let circle = json!({ "name": "d-d", "from": "d", "to": "d", "capacity_bps": GBPS }).to_string();
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &circle).0, 422);
+    for (name, from) in [("d/e", "d"), ("d-e", "d/"), ("..", "d"), ("-l", "d"), ("d-e", "d,e")] {
+        let link = json!({ "name": name, "from": from, "to": "e", "capacity_bps": GBPS });
+        let (status, _, text) = send(&site, "POST", "/v1/links", OPERATOR, &link.to_string());
+        assert_eq!((status, text.contains("letter")), (422, true), "{link}: {text}");
+    }
     assert_eq!(site.client(ASTRO).topology().unwrap().nodes, ["a", "b", "c", "d"]);
     assert_eq!(send(&site, "DELETE", &format!("/v1/bookings/{}", booked.id), OPERATOR, "").0, 200);
     let (_, _, log) = send(&site, "GET", "/v1/audit?limit=1000", OPERATOR, "");
@@ -600,6 +605,8 @@ fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() >= 17 && paths.contains_key("/v1/bookings/{id}/extend"), "{paths:?}");
+    let names = paths["/v1/links"]["post"]["description"].as_str().unwrap();
+    assert!(names.contains("the first is a letter or digit"), "{names}");
     let (_, _, metrics) = send(&site, "GET", "/metrics", ASTRO, "");
     for expected in [
         "longhaul_circuits_ready 1",

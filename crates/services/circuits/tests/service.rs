@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, Problem};
 use longhaul_circuits::client::{Client, ClientError};
-use longhaul_circuits::ledger::{Command, Order, Outcome, Record, audit};
+use longhaul_circuits::ledger::{Command, Event, Order, Outcome, Record, audit};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Archive, Config, DriverSpec};
 use longhaul_circuits::store::{self, Location};
@@ -141,7 +141,7 @@ fn a_clock_that_was_set_back_does_not_undo_what_has_passed() {
             key: None,
             command: Command::Replan,
         },
-        outcome: Outcome::Done(vec![longhaul_circuits::ledger::Event::Replanned { moved: vec![] }]),
+        outcome: Outcome::Done(vec![Event::Replanned { moved: vec![] }]),
     };
     store.append(&[record]).unwrap();
     drop(store);
@@ -169,7 +169,7 @@ fn a_store_of_other_rules_or_links_is_refused() {
     let path = folder.path().join("book.db");
     drop(Site::of_file(&path));
     let start = |config: Config| {
-        let started = longhaul_circuits::service::Service::start(config, Box::new(|_| {}));
+        let started = Service::start(config, Box::new(|_| {}));
         started.err().unwrap().to_string()
     };
     let mut rules = site::config(&path.display().to_string());
@@ -181,6 +181,42 @@ fn a_store_of_other_rules_or_links_is_refused() {
     let site = Site::of_file(&path);
     assert!(start(site::config(&path.display().to_string())).contains("leads"));
     drop(site);
+}
+
+#[test]
+fn new_links_have_names_for_urls_and_commands_and_old_ones_keep_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    let config = |name: &str, from: &str| {
+        let mut config = site::config(&path.display().to_string());
+        (config.links[0].name, config.links[0].from) = (name.into(), from.into());
+        config
+    };
+    for (name, from) in [("a/b", "a"), ("..", "a"), ("-l", "a"), ("a-b", "x/y"), ("a-b", "-a")] {
+        let started = Service::start(config(name, from), Box::new(|_| {}));
+        let refused = started.err().unwrap().to_string();
+        assert!(refused.contains("no /") && refused.contains(name), "{refused}");
+    }
+    drop(Site::of_file(&path));
+    // Founded when such names were taken.
+    let mut store = store::open(&sqlite(&path, None), "n", "").unwrap();
+    store.lead().unwrap();
+    let last = store::read_all(store.as_mut()).unwrap().pop().unwrap();
+    let link = config("x/y", "x/").links.remove(0);
+    let command = Command::AddLink(link);
+    let (actor, project) = ("op".into(), "net".into());
+    let record = Record {
+        seq: last.seq + 1,
+        tick: last.tick,
+        order: Order { actor, project, operator: true, key: None, command },
+        outcome: Outcome::Done(vec![Event::LinkAdded { link: 3 }]),
+    };
+    store.append(&[record]).unwrap();
+    drop(store);
+    let site = Site::start(config("x/y", "x/"));
+    let request = BookRequest { links: Some(vec!["x/y".into()]), ..file("kept") };
+    site.client(ASTRO).book(&request, None).unwrap();
+    assert!(!site.client(ASTRO).availability("x/y").unwrap().free.is_empty());
 }
 
 #[test]

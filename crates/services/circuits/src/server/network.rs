@@ -15,7 +15,7 @@ use super::problem::Failure;
 use super::{Site, planning, translate};
 use crate::api::{Availability, Health, Link, Problem, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
-use crate::service::config::{Role, link_is_sound};
+use crate::service::config::{Role, link_can_be_named, link_is_sound};
 
 /// How the service is; needs no token.
 #[utoipa::path(get, path = "/v1/health", responses(
@@ -64,6 +64,9 @@ pub(super) async fn topology(State(site): State<Site>, _: Caller) -> Json<Topolo
 }
 
 /// Adds a link. For operators.
+///
+/// Its name and those of its nodes have up to 64 letters, digits and - _ . : >, and
+/// the first is a letter or digit.
 #[utoipa::path(post, path = "/v1/links", request_body = Link, responses(
     (status = 201, body = Link),
     (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -73,7 +76,9 @@ pub(super) async fn add_link(
     Body { value, .. }: Body<Link>,
 ) -> Result<(StatusCode, Json<Link>), Failure> {
     caller.must_be(Role::Operator)?;
-    link_is_sound(&value.name, &value.from, &value.to).map_err(Failure::invalid)?;
+    let Link { name, from, to, .. } = &value;
+    link_is_sound(name, from, to).map_err(Failure::invalid)?;
+    link_can_be_named(name, from, to).map_err(Failure::invalid)?;
     let capacity = site.service.view().grid.channels_within(Rate::from_bps(value.capacity_bps));
     if capacity == 0 {
         return Err(Failure::invalid("capacity_bps: less than the smallest step of rate"));

@@ -358,11 +358,30 @@ pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), Stri
     }
 }
 
-/// Whether a name can stand in a URL, a log and a table.
+/// Whether the names of a new link and its nodes can be given wherever one names them: as a word of
+/// a command, in a list with commas, in a URL as `--circuit` takes it. A link that a store has keeps
+/// its names.
+pub(crate) fn link_can_be_named(name: &str, from: &str, to: &str) -> Result<(), String> {
+    let good = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphanumeric()) && !name.contains('/')
+    };
+    match [name, from, to].into_iter().find(|name| !good(name)) {
+        None => Ok(()),
+        Some(bad) => Err(format!(
+            "link {name}: {bad} could not be named in URLs and commands: names of links and nodes \
+             begin with a letter or digit and have no /"
+        )),
+    }
+}
+
+/// Whether a name can stand in a log and a table.
 fn name_is_sound(name: &str) -> Result<(), String> {
     let sound = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/>".contains(&b));
     if name.is_empty() || name.len() > 64 || !sound {
-        return Err(format!("{name:?} is no name: expected letters, digits and - _ . : / >"));
+        return Err(format!(
+            "{name:?} is no name: expected up to 64 letters, digits and - _ . : > (a project's has / \
+             too)"
+        ));
     }
     Ok(())
 }

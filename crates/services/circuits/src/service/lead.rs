@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Notice;
 use super::clock_from;
-use super::config::{Archive, Config};
+use super::config::{Archive, Config, link_can_be_named};
 use super::scheduler::{Leading, own};
 use crate::archive;
 use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Outcome, Record, Refusal};
@@ -60,6 +60,10 @@ pub(super) fn take(
                 None => ledger = Ledger::replay([record])?,
             }
         }
+    }
+    let known = ledger.as_ref().map_or(&[][..], Ledger::links);
+    for new in config.links.iter().filter(|link| known.iter().all(|one| one.name != link.name)) {
+        link_can_be_named(&new.name, &new.from, &new.to).map_err(Failure::Config)?;
     }
     let mut ledger = match ledger {
         Some(ledger) => ledger,
