@@ -4,6 +4,7 @@
 //! already do the right thing about short and interrupted calls. Here is what it lacks.
 
 mod confined;
+mod lock;
 mod publish;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 pub use self::confined::{
     Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions,
 };
+pub use self::lock::FileLock;
 pub use self::publish::{Replace, temporary_name};
 pub use rustix::fs::FileType;
 

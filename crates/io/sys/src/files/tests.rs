@@ -33,6 +33,20 @@ fn writes_scattered_slices_in_order() {
 }
 
 #[test]
+fn a_lock_is_one_s_until_it_is_dropped_though_a_command_has_just_been_started() {
+    let scratch = Scratch::new();
+    let file = scratch.root().open("file", &NEW).unwrap();
+    let lock = FileLock::try_take(&file).unwrap();
+    let another =
+        scratch.root().open("file", &FileOptions { create: Create::Never, ..NEW }).unwrap();
+    assert_eq!(FileLock::try_take(&another).unwrap_err().kind(), ErrorKind::WouldBlock);
+    // As a process has it between fork and exec.
+    let _inherited = file.try_clone().unwrap();
+    drop((lock, file));
+    FileLock::try_take(&another).unwrap();
+}
+
+#[test]
 fn preallocation_gives_the_length() {
     let scratch = Scratch::new();
     let file = scratch.root().open("file", &NEW).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use longhaul_sys::files::{ConfinedDir, ConfinedError};
+use longhaul_sys::files::{ConfinedDir, ConfinedError, FileLock};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
 use rustix::io::Errno;
 
@@ -54,10 +54,11 @@ pub enum DestinationError {
         /// The destination.
         path: String,
     },
-    /// Another run of the same transfer is under way.
+    /// Another run of the same transfer is under way, or is ending.
     #[error(
-        "{path}: the same copy is under way already; if its connection was lost, it ends by itself \
-         after its idle timeout"
+        "{path}: the same copy is under way already, or its last run still writes what it has \
+         received; when that has ended (after a lost connection, once its idle timeout is over), \
+         run the same command again: it goes on from there"
     )]
     Busy {
         /// The destination.
@@ -109,6 +110,8 @@ pub(super) struct Hidden {
     pub(super) name: Vec<u8>,
     pub(super) directory: OwnedFd,
     pub(super) record: File,
+    /// `None` where files cannot be locked.
+    pub(super) lock: Option<FileLock>,
 }
 
 impl Destination<'_> {
@@ -177,19 +180,19 @@ impl Destination<'_> {
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(self.error(error.into())),
             };
-            match record.try_lock() {
-                Ok(()) => {}
+            let lock = match FileLock::try_take(&record) {
+                Ok(lock) => Some(lock),
                 // An earlier run that was stopped a moment ago lets go when its last sync is over.
-                Err(std::fs::TryLockError::WouldBlock) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(RACE_INTERVAL);
                     continue;
                 }
                 // Some network file systems cannot lock; then nobody can.
-                Err(std::fs::TryLockError::Error(_)) => {}
-            }
+                Err(_) => None,
+            };
             // The run that held the lock may have removed it all meanwhile.
             if record.metadata().map_err(|error| self.error(error))?.nlink() > 0 {
-                return Ok(Hidden { name, directory, record });
+                return Ok(Hidden { name, directory, record, lock });
             }
         }
         Err(DestinationError::Busy { path: self.shown() })
@@ -328,5 +331,6 @@ const RECORD: &str = "record";
 
 /// Runs of the same transfer that may end while this one begins.
 const RACES_MAX: u32 = 100;
-/// Between looks at the lock of such a run: together, they make two seconds.
+/// Between looks at the lock of such a run: together, they make two seconds. A server's first lane
+/// is silent for so long, and a client takes more silence for a path without UDP.
 const RACE_INTERVAL: Duration = Duration::from_millis(20);

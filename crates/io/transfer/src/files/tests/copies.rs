@@ -5,6 +5,8 @@ use std::fs::{FileTimes, Permissions};
 use std::os::unix::fs::symlink;
 use std::time::{Duration as StdDuration, SystemTime};
 
+use longhaul_sys::files::ConfinedDir;
+
 use super::*;
 
 #[test]
@@ -171,4 +173,16 @@ fn a_copy_does_not_run_twice_at_a_time() {
     assert!(matches!(second.err(), Some(DestinationError::Busy { .. })));
     drop(first);
     copy(&from, &scratch.at("to"));
+}
+
+#[test]
+fn a_copy_that_has_ended_is_out_of_the_way_though_a_command_has_just_been_started() {
+    let scratch = Scratch::new();
+    let to = scratch.directory("to");
+    let (destination, root) = (Destination::Local(&to), ConfinedDir::open_root(&to).unwrap());
+    let hidden = destination.hide(&root, &[7; 16]).unwrap();
+    // As a process has it between fork and exec.
+    let _inherited = hidden.record.try_clone().unwrap();
+    drop(hidden);
+    destination.hide(&root, &[7; 16]).unwrap();
 }
