@@ -7,7 +7,8 @@ mod postgres;
 #[path = "support/site.rs"]
 mod site;
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use longhaul_circuits::ledger::{Command, Event, Order, Outcome, Record, audit};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Archive, Config, DriverSpec};
 use longhaul_circuits::store::{self, Location};
+use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use site::{ASTRO, OPERATOR, Site};
 use sqlx::Connection;
 
@@ -90,6 +92,83 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
     let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
     assert_eq!(found.booked as usize, kept.len() + 1);
+}
+
+/// Whoever mounts its file system anew, or the kernel after a fault, does the like.
+#[test]
+fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("book.db");
+    let site = Site::of_file(&path);
+    let client = site.client(ASTRO);
+    client.book(&file("kept"), None).unwrap();
+    let state = || {
+        let free = ["a-b", "b-c", "a-c"].map(|link| {
+            let free = client.availability(link).unwrap().free;
+            // The first begins now, and what is shown ends so much later.
+            let begin = free.iter().skip(1).map(|range| range.start);
+            (begin.collect::<Vec<_>>(), free.iter().map(|r| r.rate_bps).collect::<Vec<_>>())
+        });
+        (all(&client), free, site.service.view().seq)
+    };
+    let before = state();
+    let frozen = match Frozen::new(&[path.clone(), folder.path().join("book.db-wal")]) {
+        Ok(frozen) => frozen,
+        Err(why) => return println!("skipped: {why}"),
+    };
+    for _ in 0..3 {
+        let refused = problem(client.book(&file("more"), None));
+        let kind = "urn:longhaul:circuits:store-read-only";
+        assert_eq!((refused.status, refused.kind.as_str()), (503, kind), "{refused:?}");
+        assert!(refused.detail.contains("nothing was booked"), "{refused:?}");
+        assert_eq!(state(), before);
+        assert!(client.plan(&file("shown")).unwrap().plan.is_some());
+    }
+    let health = client.health().unwrap();
+    assert!(!health.ready && health.status.contains("read-only"), "{health:?}");
+    drop(frozen);
+    until(|| client.book(&file("more"), None).ok());
+    drop(site);
+    let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
+    let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
+    assert_eq!(found.booked, 2);
+}
+
+/// Files to which nobody can write, not even who has them open, until it is dropped.
+struct Frozen(Vec<std::fs::File>);
+
+impl Frozen {
+    /// Freezes files, or says why it cannot.
+    fn new(paths: &[PathBuf]) -> Result<Self, String> {
+        let trial = tempfile::NamedTempFile::new_in(paths[0].parent().unwrap()).unwrap();
+        let frozen = Self::freeze(&[trial.path().to_owned()])?;
+        if trial.as_file().write_all(b"x").is_ok() {
+            return Err("here what is open can be written to although it is immutable".into());
+        }
+        drop(frozen);
+        Self::freeze(paths)
+    }
+
+    fn freeze(paths: &[PathBuf]) -> Result<Self, String> {
+        let mut frozen = Self(Vec::new());
+        for path in paths {
+            let file = std::fs::File::open(path).unwrap();
+            let flags = ioctl_getflags(&file);
+            let set = flags.and_then(|flags| ioctl_setflags(&file, flags | IFlags::IMMUTABLE));
+            set.map_err(|error| format!("a file cannot be made immutable: {error}"))?;
+            frozen.0.push(file);
+        }
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            let flags = ioctl_getflags(file).unwrap();
+            ioctl_setflags(file, flags - IFlags::IMMUTABLE).unwrap();
+        }
+    }
 }
 
 /// With its records the store is as good: the service says so, and goes on.

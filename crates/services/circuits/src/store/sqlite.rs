@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_sys::files::FileLock;
+use sqlx::error::DatabaseError;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
 };
@@ -25,6 +26,8 @@ pub struct Sqlite {
     runtime: Runtime,
     connection: SqliteConnection,
     epoch: i64,
+    /// The log written ahead.
+    ahead: PathBuf,
     /// Ends before the lock is given up.
     checkpoints: Checkpoints,
     /// Held while the store is open.
@@ -53,8 +56,9 @@ impl Sqlite {
             Ok(connection)
         });
         let connection = connection.map_err(failed)?;
-        let checkpoints = Checkpoints::start(options, ahead_of(path))?;
-        Ok(Self { runtime, connection, epoch: 0, checkpoints, _lock: lock })
+        let ahead = ahead_of(path);
+        let checkpoints = Checkpoints::start(options, ahead.clone())?;
+        Ok(Self { runtime, connection, epoch: 0, ahead, checkpoints, _lock: lock })
     }
 
     /// Lets the log written ahead begin anew once it is long. That takes turns with writers: from
@@ -72,7 +76,8 @@ impl Sqlite {
 impl Store for Sqlite {
     fn lead(&mut self) -> Result<u64, StoreError> {
         let next = sqlx::query_scalar("UPDATE leader SET epoch = epoch + 1 RETURNING epoch");
-        self.epoch = self.runtime.block_on(next.fetch_one(&mut self.connection)).map_err(failed)?;
+        let led = self.runtime.block_on(next.fetch_one(&mut self.connection));
+        self.epoch = led.map_err(|error| unwritten(&self.ahead, error))?;
         Ok(self.epoch.unsigned_abs())
     }
 
@@ -96,7 +101,7 @@ impl Store for Sqlite {
             let insert = sqlx::query(APPEND).bind(epoch).bind(rows);
             insert.execute(connection).await.map(|done| done.rows_affected())
         });
-        match written.map_err(failed)? {
+        match written.map_err(|error| unwritten(&self.ahead, error))? {
             0 if !records.is_empty() => Err(StoreError::Fenced),
             _ => Ok(()),
         }
@@ -120,7 +125,8 @@ impl Store for Sqlite {
             }
             Ok(kept)
         });
-        if kept.map_err(failed)? > 0 { Ok(()) } else { Err(StoreError::Fenced) }
+        let kept = kept.map_err(|error| unwritten(&self.ahead, error))?;
+        if kept > 0 { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
     fn resign(&mut self) {}
@@ -209,9 +215,7 @@ fn lock(path: &Path) -> Result<FileLock, StoreError> {
     let shown = Path::new(&name).display();
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
     let file = file.map_err(|error| match error.kind() {
-        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-            StoreError::ReadOnly
-        }
+        _ if is_read_only(&error) => StoreError::ReadOnly,
         std::io::ErrorKind::StorageFull => StoreError::Full,
         _ => StoreError::Failed(format!("{shown}: {error}")),
     })?;
@@ -222,6 +226,24 @@ fn lock(path: &Path) -> Result<FileLock, StoreError> {
         },
         _ => StoreError::Failed(format!("{shown}: {error}")),
     })
+}
+
+/// What a write's error means. Of a file that became read-only while it was open SQLite tells as of
+/// a disk that fails (SQLITE_IOERR_WRITE); it has written no whole transaction then.
+fn unwritten(ahead: &Path, error: sqlx::Error) -> StoreError {
+    let code = error.as_database_error().and_then(DatabaseError::code);
+    if code.as_deref() == Some("778")
+        && let Err(why) = OpenOptions::new().append(true).open(ahead)
+        && is_read_only(&why)
+    {
+        return StoreError::ReadOnly;
+    }
+    failed(error)
+}
+
+fn is_read_only(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), ReadOnlyFilesystem | PermissionDenied)
 }
 
 fn failed(error: sqlx::Error) -> StoreError {
