@@ -26,6 +26,7 @@ mod progress;
 mod protection;
 mod server;
 mod side;
+mod silence;
 mod sink;
 mod source;
 pub mod tcp;

@@ -20,6 +20,7 @@ use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
 use crate::pipe::Feed;
 use crate::protection::object_tag_len;
+use crate::silence::Silence;
 use crate::source::{SourceDriver, Wanted};
 
 /// What the thread works with.
@@ -296,7 +297,7 @@ impl Follower {
         vector: &mut Vector,
         mut renewed: Instant,
     ) -> Left {
-        let mut heard = (0, clock::now());
+        let (mut heard, mut silence) = (0, Silence::since(clock::now()));
         let mut sent_before = false;
         loop {
             if self.shared.pause(GLANCE) {
@@ -315,9 +316,9 @@ impl Follower {
             // Nothing is answered where nothing is under way: between ranges, or when the sink has no
             // room.
             let (received, idle) = (lanes.received(), lock(lanes.path()).in_flight() == 0);
-            if received != heard.0 || idle {
-                heard = (received, now);
-            } else if now - heard.1 > DEAD {
+            if received != heard || idle {
+                (heard, silence) = (received, Silence::since(now));
+            } else if silence.look(now) > DEAD {
                 return Left::Dead;
             }
             if now - renewed > RENEWAL {

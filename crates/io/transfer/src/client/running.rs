@@ -19,6 +19,7 @@ use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
 use crate::hub::{Side, State, TransferHub};
 use crate::progress::Progress;
+use crate::silence::Silence;
 use crate::watch::Watch;
 
 pub(super) struct Running<T> {
@@ -33,8 +34,8 @@ pub(super) struct Running<T> {
     workers: Vec<JoinHandle<()>>,
     profile: &'static str,
     started: Instant,
-    /// Since when packets could come.
-    connected: Instant,
+    /// Of UDP, since packets could come.
+    silence: Silence,
     notices: Vec<String>,
     rates: RateMeter,
     watch: Watch,
@@ -89,7 +90,7 @@ impl<T: Task> Running<T> {
             workers,
             profile: profile.name,
             started,
-            connected: clock::now(),
+            silence: Silence::since(clock::now()),
             notices,
             rates: RateMeter::new(started),
             watch: Watch::new(),
@@ -111,7 +112,7 @@ impl<T: Task> Running<T> {
             if stop.is_requested() {
                 return Err(Failure::Stopped);
             }
-            if state.validated.is_none() && clock::now() - self.connected > UDP_PATIENCE {
+            if state.validated.is_none() && self.silence.look(clock::now()) > UDP_PATIENCE {
                 return Err(Failure::UdpBlocked { server: self.server });
             }
         }

@@ -1,0 +1,50 @@
+//! A peer's silence, as far as this process was there to hear something.
+
+use longhaul_units::{Duration, Instant};
+
+/// How long nothing has been heard, by one who looks again and again. What passes between two looks
+/// beyond a look's time does not count: then this process had no processor, or was stopped, and
+/// could have heard nobody.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    lasted: Duration,
+    looked: Instant,
+}
+
+impl Silence {
+    /// Something was heard, or could first be heard, at `now`.
+    pub fn since(now: Instant) -> Self {
+        Self { lasted: Duration::ZERO, looked: now }
+    }
+
+    /// Still nothing: how long it has lasted.
+    pub fn look(&mut self, now: Instant) -> Duration {
+        self.lasted += (now - self.looked).min(LOOK_MAX);
+        self.looked = now;
+        self.lasted
+    }
+}
+
+/// Most that counts between two looks: they are made every few milliseconds up to 100 ms.
+const LOOK_MAX: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_of_this_process_are_no_silence_of_the_peer() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut silence = Silence::since(at(1000));
+        assert_eq!(silence.look(at(1100)), Duration::from_millis(100));
+        // Stopped for a minute.
+        assert_eq!(silence.look(at(61_100)), Duration::from_millis(300));
+        let mut now = 61_100;
+        let mut looks = 0;
+        while silence.look(at(now)) < Duration::from_secs(5) {
+            now += 100;
+            looks += 1;
+        }
+        assert_eq!(looks, 47, "with looks in time silence counts in full");
+    }
+}
