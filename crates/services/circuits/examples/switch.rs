@@ -19,6 +19,7 @@ use jiff::tz::TimeZone;
 use longhaul_circuits::ledger::{self, Ask, Note, Order, Placing, Route};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::Config;
+use longhaul_sys::host;
 
 fn main() {
     if std::env::var_os(INSIDE).is_some() {
@@ -110,6 +111,8 @@ fn listen() -> (Child, Receiver<String>) {
     let mut monitor = Command::new("tc");
     monitor.args(["-tshort", "monitor"]).env("TZ", "UTC").stdout(Stdio::piped());
     let mut monitor = monitor.spawn().unwrap();
+    // It writes the time that it has when it hears, and is not to be late itself.
+    host::run_child_first(&monitor).unwrap();
     let output = monitor.stdout.take().unwrap();
     let (tell, told) = channel();
     std::thread::spawn(move || {

@@ -18,8 +18,16 @@ use crate::ledger::Id;
 
 /// Switches the bookings of one link.
 pub trait Driver: Send {
-    /// The link carries no bookings: whatever was left behind is taken away. Called before all
-    /// else, and when another node takes over.
+    /// Called once, before all else, by the thread that makes all other calls.
+    ///
+    /// # Errors
+    /// In words, for the operator: what will be worse than it could be.
+    fn begin(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The link carries no bookings: whatever was left behind is taken away. Called before any
+    /// rate is set, and when another node takes over.
     ///
     /// # Errors
     /// In words, for the operator.

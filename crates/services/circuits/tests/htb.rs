@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use longhaul_circuits::ledger::{self, Ask, Note, Order, Placing, Route};
 use longhaul_circuits::service::Service;
@@ -51,7 +52,7 @@ fn inside() {
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let service = start(&folder.path().join("book.db"));
+    let (service, notices) = start(&folder.path().join("book.db"));
     let now = service.view().now();
     // 100 channels for four seconds; beside it for two what is left, and then all for two. So long,
     // for each state to be seen however busy this machine is.
@@ -81,16 +82,25 @@ fn inside() {
     assert!(metrics.contains("longhaul_circuits_driver_failures_total 0"), "{metrics}");
     let switches = metrics.lines().filter(|line| line.contains("switch_seconds"));
     println!("{}", switches.collect::<Vec<_>>().join("\n"));
+    let (policies, notices) = (policies(), notices.try_iter().collect::<Vec<_>>());
+    match notices.as_slice() {
+        [] => assert_eq!(policies, [FIRST, FIRST], "thread and tc run before others"),
+        [notice] => {
+            assert!(notice.contains("link l: rates may change late"), "{notice}");
+            println!("skipped: scheduling: {notice}");
+        }
+        more => panic!("it is told once: {more:?}"),
+    }
     service.stop();
 
     // A booking that is running is carried out again after a restart, and what was left behind is
     // taken away.
-    let service = start(&folder.path().join("book.db"));
+    let (service, _) = start(&folder.path().join("book.db"));
     let id = book(&service, 0, 60_000_000, 10);
     while rate(&run("tc class show dev lo").unwrap(), "1:10") != m(10) {}
     service.stop();
     run("tc class add dev lo parent 1: classid 1:99 htb rate 5mbit").unwrap();
-    let service = start(&folder.path().join("book.db"));
+    let (service, _) = start(&folder.path().join("book.db"));
     loop {
         let classes = run("tc class show dev lo").unwrap();
         if [rate(&classes, "1:99"), rate(&classes, "1:10")] == [None, m(10)] {
@@ -103,14 +113,38 @@ fn inside() {
     service.stop();
 }
 
-fn start(store: &Path) -> Service {
+/// How the thread that switches and the `tc` that it has are scheduled (proc(5)).
+fn policies() -> [String; 2] {
+    let policy = |stat: &str| {
+        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
+    };
+    let own = std::process::id().to_string();
+    let stats = |folder: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter_map(|entry| std::fs::read_to_string(entry.join("stat")).ok()).collect()
+    };
+    let threads = stats("/proc/self/task").into_iter().find(|stat| stat.contains("(drive l)"));
+    let children = stats("/proc").into_iter().find(|stat| {
+        let (name, fields) = stat.rsplit_once(')').unwrap();
+        name.ends_with("(tc") && fields.split_whitespace().nth(1) == Some(&own)
+    });
+    [policy(&threads.unwrap()), policy(&children.unwrap())]
+}
+
+/// `SCHED_FIFO`.
+const FIRST: &str = "1";
+
+/// A service, and what it tells the operator.
+fn start(store: &Path) -> (Service, Receiver<String>) {
     let config = format!(
         "store = \"{}\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"1Gbps\"\n\
          driver = \"htb\"\ninterface = \"lo\"\n[[project]]\nname = \"p\"",
         store.display()
     );
-    let config = Config::parse(&config).unwrap();
-    Service::start(config, Box::new(|text| println!("notice: {text}"))).unwrap()
+    let (tell, told) = channel();
+    // Who does not listen need not be told.
+    let notice = move |text: &str| drop(tell.send(text.to_owned()));
+    (Service::start(Config::parse(&config).unwrap(), Box::new(notice)).unwrap(), told)
 }
 
 fn order(command: ledger::Command) -> Order {

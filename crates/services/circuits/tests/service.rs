@@ -301,8 +301,13 @@ fn new_links_have_names_for_urls_and_commands_and_old_ones_keep_theirs() {
 #[test]
 fn a_program_is_told_of_every_boundary() {
     let folder = tempfile::tempdir().unwrap();
-    let (script, heard) = (folder.path().join("switch"), folder.path().join("heard"));
-    let text = format!("#!/bin/sh\ncat >> {}\n", heard.display());
+    let at = |name| folder.path().join(name);
+    let (script, heard, policies) = (at("switch"), at("heard"), at("policies"));
+    let text = format!(
+        "#!/bin/sh\ncut -d ' ' -f 41 /proc/self/stat >> {}\ncat >> {}\n",
+        policies.display(),
+        heard.display()
+    );
     let written = folder.path().join("written");
     std::fs::write(&written, text).unwrap();
     // By another process: a file that this one has open for writing, a command that it is just
@@ -334,6 +339,11 @@ fn a_program_is_told_of_every_boundary() {
     let finish = made.finish.as_nanosecond() as u64;
     assert_eq!(lines[1]["until_nanos"].as_u64(), Some(finish));
     assert_eq!(lines[2]["due_nanos"].as_u64(), Some(finish));
+    // It is scheduled like anything that this machine runs (the 41st field, proc(5)).
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let own = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap();
+    let policies = std::fs::read_to_string(policies).unwrap();
+    assert!(policies.lines().all(|policy| policy == own), "{policies}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::ffi::CString;
 use std::io;
+use std::process::Child;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_name};
@@ -40,16 +41,29 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 
 /// Lets the calling thread run before all that are scheduled normally (`SCHED_FIFO`, the lowest of
 /// its priorities): for threads that stand for something outside the host, like a network. Such a
-/// thread that never sleeps leaves others the twentieth part of its CPU.
+/// thread that never sleeps leaves others the twentieth part of its CPU. What it starts from then
+/// on, threads and processes, runs first too.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE` and with a limit of zero for real-time priorities.
 pub fn run_first() -> io::Result<()> {
+    schedule_first(0)
+}
+
+/// The same for a child that has one thread.
+///
+/// # Errors
+/// Those of [`run_first`].
+pub fn run_child_first(child: &Child) -> io::Result<()> {
+    schedule_first(child.id() as libc::pid_t)
+}
+
+fn schedule_first(thread: libc::pid_t) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sched_param`, which is a number.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
     // SAFETY: the kernel reads one `sched_param`, which lives through the call.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
+    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -106,18 +120,36 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_run_first() {
+    fn a_thread_may_run_first_and_what_it_starts_does_too() {
         std::thread::spawn(|| match run_first() {
             Ok(()) => {
-                let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-                // The 41st field is the policy (proc(5)).
-                let policy = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38);
-                assert_eq!(policy, Some("1"));
+                assert_eq!(policy("thread-self"), FIRST);
+                std::thread::spawn(|| assert_eq!(policy("thread-self"), FIRST)).join().unwrap();
             }
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_child_may_run_first() {
+        let mut child = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+        match run_child_first(&child) {
+            Ok(()) => assert_eq!(policy(&child.id().to_string()), FIRST),
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+        }
+        assert_ne!(policy("thread-self"), FIRST);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    const FIRST: &str = "1";
+
+    /// The 41st field of its `stat` (proc(5)).
+    fn policy(of: &str) -> String {
+        let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
+        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().into()
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use longhaul_sys::host;
+
 use super::{Driver, Switch};
 use crate::ledger::Id;
 
@@ -39,6 +41,18 @@ impl Htb {
 }
 
 impl Driver for Htb {
+    /// A rate that comes late has been another booking's, so thread and `tc` run before others. A
+    /// `tc` that is started later inherits it.
+    fn begin(&mut self) -> Result<(), String> {
+        let both = host::run_first().and_then(|()| host::run_child_first(&self.tc.child));
+        both.map_err(|error| {
+            format!(
+                "rates may change late while this machine is busy: what changes them may not run \
+                 before others ({error}); CAP_SYS_NICE would allow it"
+            )
+        })
+    }
+
     fn reset(&mut self) -> Result<(), String> {
         self.classes.clear();
         let (dev, capacity) = (&self.interface, self.capacity_bps);

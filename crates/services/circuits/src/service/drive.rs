@@ -1,13 +1,15 @@
 //! Carrying bookings out: one thread per driven link, which sleeps until the next boundary.
 
+mod inbox;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_calendar::{Allocation, Booking};
 
+use self::inbox::{Heard, Inbox, Sender, inbox};
 use super::config::DriverSpec;
 use super::{Shared, StartError};
 use crate::clock::Clock;
@@ -47,6 +49,14 @@ struct Carried {
     told: u32,
 }
 
+impl Carried {
+    /// Ticks at which its rate may change: now, for what it holds may have changed, and wherever a
+    /// range begins or ends.
+    fn boundaries(&self) -> impl Iterator<Item = u64> {
+        [0].into_iter().chain(self.ranges.iter().flat_map(|range| [range.start, range.end]))
+    }
+}
+
 impl Drive {
     pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StartError> {
         let mut links = Vec::new();
@@ -62,7 +72,7 @@ impl Drive {
                     Box::new(Command::new(link, program).map_err(StartError::Driver)?)
                 }
             };
-            let (tasks, inbox) = channel();
+            let (tasks, inbox) = inbox();
             let switcher = Switcher {
                 link: link.clone(),
                 driver,
@@ -150,21 +160,20 @@ impl Drive {
                     ranges: booking.vector.merged().collect(),
                     told: 0,
                 };
-                // A thread that is gone has said so.
-                let _ = lane.tasks.send(Task::Hold(id, carried));
+                lane.tasks.send(Task::Hold(id, carried));
             }
         }
     }
 
     fn tell_others(&self, ledger: &Ledger, booking: &Booking, id: Id) {
         for lane in self.links.iter().filter(|lane| !on(ledger, booking, &lane.link)) {
-            let _ = lane.tasks.send(Task::End(id));
+            lane.tasks.send(Task::End(id));
         }
     }
 
     fn tell_all(&self, task: impl Fn() -> Task) {
         for lane in &self.links {
-            let _ = lane.tasks.send(task());
+            lane.tasks.send(task());
         }
     }
 }
@@ -187,13 +196,16 @@ struct Switcher {
 }
 
 impl Switcher {
-    fn run(mut self, inbox: &Receiver<Task>) {
+    fn run(mut self, inbox: &Inbox<Task>) {
+        if let Err(why) = self.driver.begin() {
+            self.notice(&why);
+        }
         loop {
             let wait = self.wait();
-            match inbox.recv_timeout(wait) {
-                Ok(task) => self.take(task),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            match inbox.hear(wait) {
+                Heard::Message(task) => self.take(task),
+                Heard::Nothing => {}
+                Heard::End => return,
             }
             self.switch();
         }
@@ -225,26 +237,28 @@ impl Switcher {
                 self.due.clear();
             }
             Task::Hold(id, mut carried) => {
-                let ranges = std::mem::take(&mut carried.ranges);
-                carried.told = self.carried.remove(&id).map_or(0, |old| old.told);
-                self.due.retain(|(_, other)| *other != id);
-                for range in &ranges {
-                    self.due.extend([(range.start, id), (range.end, id)]);
+                if let Some(old) = self.carried.remove(&id) {
+                    for tick in old.boundaries() {
+                        self.due.remove(&(tick, id));
+                    }
+                    carried.told = old.told;
                 }
-                carried.ranges = ranges;
+                self.due.extend(carried.boundaries().map(|tick| (tick, id)));
                 self.carried.insert(id, carried);
-                // What it holds now may have changed too.
-                self.due.insert((0, id));
             }
             Task::End(id) => {
                 let now = self.clock.map_or(0, |clock| clock.nanos() / self.tick_nanos());
                 if let Some(carried) = self.carried.get_mut(&id) {
-                    carried.ranges.clear();
+                    let (come, ahead): (Vec<_>, Vec<_>) =
+                        carried.boundaries().map(|tick| (tick, id)).partition(|(at, _)| *at <= now);
+                    for boundary in ahead {
+                        self.due.remove(&boundary);
+                    }
                     // If its time has come, that is when this was due; else it is due at once.
-                    self.due.retain(|(tick, other)| *other != id || *tick <= now);
-                    if !self.due.iter().any(|(_, other)| *other == id) {
+                    if !come.iter().any(|boundary| self.due.contains(boundary)) {
                         self.due.insert((0, id));
                     }
+                    carried.ranges.clear();
                 }
             }
         }
@@ -297,8 +311,12 @@ impl Switcher {
     fn report(&self, done: Result<(), String>) {
         if let Err(why) = done {
             self.shared.metrics.driver_failed();
-            (self.shared.notice)(&format!("link {}: {why}", self.link));
+            self.notice(&why);
         }
+    }
+
+    fn notice(&self, why: &str) {
+        (self.shared.notice)(&format!("link {}: {why}", self.link));
     }
 }
 

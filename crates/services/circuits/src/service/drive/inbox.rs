@@ -1,0 +1,104 @@
+//! What a thread that runs before others is told by those that do not.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The end that is told to; dropping it ends the inbox. Not the standard library's channel: its
+/// receiver spins while a message is half-way in, and one that runs before the sender would keep the
+/// processor from it.
+pub(super) struct Sender<T>(Arc<Shared<T>>);
+
+/// The end that hears.
+pub(super) struct Inbox<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    waiting: VecDeque<T>,
+    ended: bool,
+}
+
+/// What came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Heard<T> {
+    Message(T),
+    /// Nothing, in all the time.
+    Nothing,
+    /// Nothing will come any more.
+    End,
+}
+
+pub(super) fn inbox<T>() -> (Sender<T>, Inbox<T>) {
+    let state = Mutex::new(State { waiting: VecDeque::new(), ended: false });
+    let shared = Arc::new(Shared { state, changed: Condvar::new() });
+    (Sender(shared.clone()), Inbox(shared))
+}
+
+impl<T> Sender<T> {
+    pub(super) fn send(&self, message: T) {
+        self.0.change(|state| {
+            if !state.ended {
+                state.waiting.push_back(message);
+            }
+        });
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.ended = true);
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Waits for a message, for so long at most.
+    pub(super) fn hear(&self, most: Duration) -> Heard<T> {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |state: &mut State<T>| state.waiting.is_empty() && !state.ended;
+        let waited = self.0.changed.wait_timeout_while(state, most, idle);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match state.waiting.pop_front() {
+            Some(message) => Heard::Message(message),
+            None if state.ended => Heard::End,
+            None => Heard::Nothing,
+        }
+    }
+}
+
+impl<T> Drop for Inbox<T> {
+    /// A thread that panicked hears nothing more, and has said so.
+    fn drop(&mut self) {
+        self.0.change(|state| {
+            state.ended = true;
+            state.waiting.clear();
+        });
+    }
+}
+
+impl<T> Shared<T> {
+    fn change(&self, change: impl FnOnce(&mut State<T>)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_was_told_is_heard_in_order_and_then_the_end() {
+        let (sender, inbox) = inbox();
+        assert_eq!(inbox.hear(Duration::ZERO), Heard::Nothing);
+        let teller = std::thread::spawn(move || (0..1000).for_each(|number| sender.send(number)));
+        for number in 0..1000 {
+            assert_eq!(inbox.hear(Duration::MAX), Heard::Message(number));
+        }
+        assert_eq!(inbox.hear(Duration::MAX), Heard::End);
+        teller.join().unwrap();
+    }
+}
