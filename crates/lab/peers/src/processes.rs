@@ -1,31 +1,30 @@
 //! Processes of this machine: who descends from whom, and what they have used.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
+use longhaul_sys::processes::{self, stat_field};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The processes that descend from `roots`, without these, and those whose environment has the
 /// variable with that value.
 pub(crate) fn family(roots: &[u32], mark: Option<(&str, &str)>) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let all: Vec<(u32, u32)> = names.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
+    let all = processes::all().unwrap_or_default().into_iter();
+    let all: Vec<(u32, u32)> = all.filter_map(|pid| Some((pid, Stat::of(pid)?.parent))).collect();
     let parent = |pid| all.iter().find(|entry| entry.0 == pid).map(|entry| entry.1);
     let descends = |pid| {
         let line = std::iter::successors(parent(pid), |&pid| parent(pid));
         line.take(GENERATIONS).any(|ancestor| roots.contains(&ancestor))
     };
-    let wanted = mark.map(|(variable, value)| format!("{variable}={value}"));
-    let marked = |pid| {
-        wanted.as_ref().is_some_and(|wanted| {
-            // Not readable: another user's, or gone.
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
-        })
-    };
-    let pids = all.iter().map(|entry| entry.0).filter(|pid| !roots.contains(pid));
-    pids.filter(|&pid| descends(pid) || marked(pid)).collect()
+    let mut found: BTreeSet<u32> =
+        all.iter().map(|entry| entry.0).filter(|pid| descends(*pid)).collect();
+    if let Some((variable, value)) = mark {
+        let marked = processes::with_variable(variable, |found| found == value);
+        found.extend(marked.unwrap_or_default());
+    }
+    found.retain(|pid| !roots.contains(pid));
+    found.into_iter().collect()
 }
 
 /// CPU time of a process and of those of its children that it has waited for, to a hundredth of a
@@ -58,17 +57,15 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// proc(5). The second field, in parentheses, is the name of the program and may hold anything.
+    /// proc(5).
     fn parse(text: &str) -> Option<Self> {
-        let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok());
-        let ticks: u64 = ticks.sum::<Option<u64>>()?;
+        let number = |field| stat_field(text, field)?.parse::<u64>().ok();
+        let ticks: u64 = (14..18).map(number).sum::<Option<u64>>()?;
         let rate = rustix::param::clock_ticks_per_second().max(1);
         Some(Self {
-            parent: fields[1].parse().ok()?,
+            parent: u32::try_from(number(4)?).ok()?,
             cpu: Duration::from_nanos(ticks.saturating_mul(1_000_000_000 / rate)),
-            ended: matches!(fields[0], "Z" | "X"),
+            ended: matches!(stat_field(text, 3)?, "Z" | "X"),
         })
     }
 }
@@ -90,6 +87,21 @@ mod tests {
         assert!((stat.cpu.as_secs_f64() - 100.0 / second).abs() < 1e-6);
         assert!(Stat::parse("7 (a) Z 5 7").is_none());
         assert!(Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn one_that_is_becoming_another_program_is_found() {
+        for round in 0..50 {
+            let mark = format!("{}-becoming-{round}", std::process::id());
+            let again = r#"exec sh -c "$0" "$0""#;
+            let mut command = Command::new("sh");
+            let mut process =
+                command.args(["-c", again, again]).env("LONGHAUL_TEST", &mark).spawn().unwrap();
+            let found = family(&[], Some(("LONGHAUL_TEST", &mark)));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            assert_eq!(found, [process.id()]);
+        }
     }
 
     #[test]

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::netns::Namespace;
+use longhaul_sys::processes::stat_field;
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 
-use super::processes::{kill_marked, stat_field};
+use super::processes::kill_marked;
 use super::quota;
 
 /// The mark of a testbed: its owner and a number.
@@ -189,8 +190,8 @@ fn parse(mark: &str) -> Option<(Owner, &str)> {
 
 fn started(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // `starttime`.
-    stat_field(&stat, 22).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let start_time = stat_field(&stat, 22).and_then(|field| field.parse().ok());
+    start_time.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Where folders of files may be.

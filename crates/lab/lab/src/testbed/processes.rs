@@ -1,11 +1,10 @@
 //! Processes known by a variable of their environment, which their children inherit.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
+use longhaul_sys::processes::with_variable;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The variable that marks commands.
@@ -16,8 +15,7 @@ const LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Kills the processes that bear a mark that is wanted, and tells how many there were. It looks until
-/// there is none twice in a row: between a look and a kill a process may have begun another, and one
-/// that is becoming another program has for a moment an environment that is empty.
+/// there is none twice in a row: between a look and a kill a process may have begun another.
 ///
 /// # Errors
 /// Those of listing processes. Other users' processes are not seen.
@@ -26,20 +24,13 @@ pub(super) fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
     let mut quiet = 0;
     for _ in 0..LOOKS {
         quiet += 1;
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            let Some(pid) = pid.filter(|pid| *pid != std::process::id() as i32) else { continue };
-            match environment(&entry.path()) {
-                Environment::Of(variables) if is_marked(&variables, &wanted) => {
-                    if let Some(pid) = Pid::from_raw(pid)
-                        && kill_process(pid, Signal::KILL).is_ok()
-                    {
-                        killed.insert(pid);
-                        quiet = 0;
-                    }
-                }
-                Environment::NotYet => quiet = 0,
-                Environment::Of(_) | Environment::None => {}
+        let others = with_variable(TAG, &wanted)?.into_iter();
+        for pid in others.filter(|pid| *pid != std::process::id()) {
+            if let Some(pid) = Pid::from_raw(pid as i32)
+                && kill_process(pid, Signal::KILL).is_ok()
+            {
+                killed.insert(pid);
+                quiet = 0;
             }
         }
         if quiet == 2 {
@@ -48,45 +39,6 @@ pub(super) fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
         std::thread::sleep(BETWEEN_LOOKS);
     }
     Ok(killed.len())
-}
-
-/// What is known of a process's environment.
-enum Environment {
-    Of(Vec<u8>),
-    /// It is becoming another program, whose environment is not in place yet.
-    NotYet,
-    /// It has none; or it is another user's, a thread of the kernel, or gone.
-    None,
-}
-
-/// Reading nothing does not say which: so does a process with a new program since its file was opened.
-fn environment(process: &Path) -> Environment {
-    let Ok(variables) = fs::read(process.join("environ")) else { return Environment::None };
-    if !variables.is_empty() {
-        return Environment::Of(variables);
-    }
-    let Ok(stat) = fs::read_to_string(process.join("stat")) else { return Environment::None };
-    // `vsize`, `env_start` and `env_end`.
-    match [23, 50, 51].map(|number| stat_field(&stat, number)) {
-        [Some(memory), Some(start), Some(end)] if memory > 0 && (end == 0 || start < end) => {
-            Environment::NotYet
-        }
-        _ => Environment::None,
-    }
-}
-
-/// A field of /proc/PID/stat by its number in proc_pid_stat(5), from the third on: the second, in
-/// parentheses, is the name of the program and may hold anything.
-pub(super) fn stat_field(stat: &str, number: usize) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(number - 3)?.parse().ok()
-}
-
-fn is_marked(variables: &[u8], wanted: impl Fn(&str) -> bool) -> bool {
-    variables.split(|byte| *byte == 0).any(|variable| {
-        let text = std::str::from_utf8(variable).unwrap_or_default();
-        text.strip_prefix(TAG).and_then(|rest| rest.strip_prefix('=')).is_some_and(&wanted)
-    })
 }
 
 #[cfg(test)]
