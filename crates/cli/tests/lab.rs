@@ -52,6 +52,20 @@ fn impossible_paths_are_usage_errors() {
 }
 
 #[test]
+fn single_losses_of_a_line_of_the_kernel_are_not_promised() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let (topology, losses) = (file("t.toml"), file("losses"));
+    let text = "name = \"t\"\nnode = [{ name = \"host\" }, { name = \"peer\" }]\n[[link]]\nname = \"l\"\n\
+                between = [\"host\", \"peer\"]\nline = \"htb\"\nboth = { rate = \"1Gbps\" }\n";
+    std::fs::write(&topology, text).unwrap();
+    let output = lab(&["path", "--topology", &topology, "--losses", &losses, "--", "true"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("losses of link l as one number"), "{}", stderr(&output));
+    assert!(!std::path::Path::new(&losses).exists());
+}
+
+#[test]
 fn peers_are_listed_with_version_or_reason() {
     let output = lab(&["peers", "--json", "auto", "cubic x8", "nosuch x1"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

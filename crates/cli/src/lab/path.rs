@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use longhaul_lab::disk::SlowDisk;
 use longhaul_lab::{
-    Builtin, Conditions, Duplicate, Host, JitterSpec, LinkSpec, Marking, Testbed, TestbedOptions,
-    Topology,
+    Builtin, Conditions, Duplicate, Host, JitterSpec, LineKind, LinkSpec, Marking, Testbed,
+    TestbedOptions, Topology,
 };
 use longhaul_pathsim::Direction;
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,6 +35,12 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         topology.node(node).ok_or_else(|| {
             Failure::usage(format!("topology {} has no node {node}", topology.name))
         })?;
+    }
+    let by_kernel = |link: &&LinkSpec| link.line == LineKind::Htb;
+    if let (Some(_), Some(link)) = (&args.losses, topology.links.iter().find(by_kernel)) {
+        let name = &link.name;
+        let why = format!("--losses: HTB tells the losses of link {name} as one number");
+        return Err(Failure::usage(why));
     }
     let mut records = Records::open(args)?;
     prepare(output)?;

@@ -86,6 +86,13 @@ impl PathStats {
         self.dropped.iter().sum()
     }
 
+    /// Counts packets that something in front of the path has dropped, as offered and dropped.
+    /// [`PathStats::offered_bytes`] stays without theirs.
+    pub fn add_dropped_before(&mut self, reason: DropReason, packets: u64) {
+        self.offered += packets;
+        self.dropped[reason as usize] += packets;
+    }
+
     pub(crate) fn count_drop(&mut self, reason: DropReason) {
         self.dropped[reason as usize] += 1;
     }
@@ -117,6 +124,8 @@ mod tests {
         stats.count_drop(DropReason::Random);
         stats.count_drop(DropReason::Queue);
         assert_eq!(stats.to_string(), "5 offered, 2 delivered, 3 dropped (queue 1, random 2)");
+        stats.add_dropped_before(DropReason::Queue, 7);
+        assert_eq!((stats.offered, stats.dropped(DropReason::Queue)), (12, 8));
         let none = PathStats::default().to_string();
         assert_eq!(none, "0 offered, 0 delivered, 0 dropped");
     }

@@ -6,6 +6,7 @@
 
 mod command;
 mod device;
+mod htb;
 mod netlink;
 
 use std::fs::File;
@@ -19,6 +20,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 pub use self::command::{become_root_of_own, die_with_starter, start_in_group};
 pub use self::device::{DeviceCount, DeviceCounters, Way};
+pub use self::htb::{Htb, QueueCount, QueueCounters};
 use self::netlink::{Link, Netlink};
 
 /// A network stack of its own: devices, addresses, routes, ports.

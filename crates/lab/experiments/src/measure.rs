@@ -118,7 +118,7 @@ impl Measure {
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
             Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
             Self::Fairness => record.fairness?,
-            Self::QueueDelay => record.queue_mean_ms,
+            Self::QueueDelay => record.queue_mean_ms?,
             Self::Jitter => record.jitter_percent?,
             Self::BookingUsed => {
                 let followed = record.bookings.iter().filter_map(|one| one.followed.as_ref());

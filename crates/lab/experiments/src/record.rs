@@ -74,10 +74,13 @@ pub struct Record {
     /// Packets that were lost at the receiver's sockets and queues, as its kernel counts them:
     /// super-packets as one.
     pub host_lost: u64,
-    /// Mean time in the observed queue.
-    pub queue_mean_ms: f64,
-    /// Longest time in the observed queue.
-    pub queue_max_ms: f64,
+    /// Mean time in the observed queue; a line of the kernel's does not tell.
+    pub queue_mean_ms: Option<f64>,
+    /// Longest time in the observed queue, likewise.
+    pub queue_max_ms: Option<f64>,
+    /// By how much the latest change of the observed link's rate was late, where the line is the
+    /// kernel's: the machine's fault.
+    pub changes_late_ms: Option<f64>,
     /// One delivery in a hundred came later than the emulation meant by this: the machine's fault.
     pub late_p99_ms: f64,
     /// Percent of the processors' time that the hypervisor gave to other guests meanwhile.

@@ -146,12 +146,13 @@ impl Report<'_> {
 
 type Check = fn(&mut Report<'_>) -> Result<(), CheckError>;
 
-const CHECKS: [(&str, Check); 16] = [
+const CHECKS: [(&str, Check); 17] = [
     ("rtt", times::rtt),
     ("chain", times::chain),
     ("jitter", times::jitter),
     ("rate", times::rate),
     ("schedule", times::schedule),
+    ("htb", times::htb),
     ("queue", times::queue),
     ("outage", times::outage),
     ("loss", losses::random),

@@ -1,9 +1,12 @@
 //! Links between pairs of devices: a thread moves packets, `longhaul-pathsim` says when and which.
+//! Rate and queue may be the kernel's: then another thread changes the rate.
 
 mod arrivals;
+mod kernel_line;
 mod lateness;
 mod line;
 mod log;
+mod rates;
 mod record;
 mod stats;
 mod store;
@@ -15,13 +18,15 @@ use std::thread::JoinHandle;
 
 use longhaul_pathsim::DuplexConfig;
 use longhaul_sys::clock;
-use longhaul_sys::netns::DeviceCounters;
+use longhaul_sys::netns::{DeviceCounters, Namespace};
 use longhaul_sys::tun::Tun;
 use longhaul_units::Instant;
 
+pub(crate) use self::kernel_line::{KernelLine, burst};
 pub use self::lateness::LatenessSummary;
 use self::line::{Line, LineConfig, LineError};
 pub use self::log::Loss;
+use self::rates::Rates;
 pub use self::record::{DirectionRecord, LinkRecord};
 pub use self::stats::{DirectionStats, LinkStats};
 use self::worker::{Stop, Worker};
@@ -46,14 +51,16 @@ pub(crate) struct End {
     /// Of the namespace of the device, and the name that it has there.
     pub(crate) counters: DeviceCounters,
     pub(crate) device: String,
+    /// What is sent from here has passed this; the path of the direction then has no rate.
+    pub(crate) line: Option<KernelLine>,
 }
 
-/// A thread that carries the packets of some links until it is dropped.
+/// Threads that carry the packets of some links until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Emulator {
     links: Vec<Arc<Link>>,
     stop: Arc<Stop>,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
     began: Instant,
 }
 
@@ -66,10 +73,11 @@ struct Link {
 }
 
 impl Emulator {
-    /// Starts the thread. Schedules of all paths begin now.
+    /// Starts the threads. Schedules of all paths begin now.
     pub(crate) fn start(setups: Vec<LinkSetup>, log: usize) -> io::Result<Self> {
         let start = clock::now();
         let link = |setup: LinkSetup| {
+            let together = [0, 1].map(|end: usize| setup.ends[end].line.is_some());
             let line = |path, direction: usize| {
                 let config = LineConfig {
                     path,
@@ -77,6 +85,7 @@ impl Emulator {
                     answers: setup.answers,
                     memory: setup.memory[direction],
                     log,
+                    together: together[direction],
                 };
                 Line::new(&config, start).map(Mutex::new).map_err(|error| match error {
                     LineError::Path(error) => io::Error::new(io::ErrorKind::InvalidInput, error),
@@ -88,9 +97,25 @@ impl Emulator {
         };
         let links = setups.into_iter().map(link).collect::<io::Result<Vec<_>>>()?;
         let stop = Arc::new(Stop::new()?);
+        let mut emulator = Self { links, stop, threads: Vec::new(), began: start };
+        let (links, stop) = (&emulator.links, &emulator.stop);
         let worker = Worker::new(links.clone(), stop.clone());
-        let thread = std::thread::Builder::new().name("path".into()).spawn(|| worker.run())?;
-        Ok(Self { links, stop, thread: Some(thread), began: start })
+        let rates = Rates::new(links.clone(), start, stop.clone());
+        let has_lines = links.iter().flat_map(|link| &link.ends).any(|end| end.line.is_some());
+        emulator.spawn("path", || worker.run())?;
+        if has_lines {
+            emulator.spawn("rates", || rates.run())?;
+        }
+        Ok(emulator)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        self.threads.push(std::thread::Builder::new().name(name.into()).spawn(work)?);
+        Ok(())
     }
 
     /// When the schedules of all paths began.
@@ -107,6 +132,12 @@ impl Emulator {
             let received = &link.ends[1 - index];
             stats.device_full = sent.count()?.send_dropped;
             stats.refused += received.count()?.receive_dropped;
+            if let Some(line) = &received.line {
+                stats.refused += line.refused()?;
+            }
+            if let Some(line) = &sent.line {
+                line.complete(&mut stats)?;
+            }
             Ok::<_, io::Error>(stats)
         };
         Ok(LinkStats { forward: direction(0)?, backward: direction(1)? })
@@ -117,16 +148,30 @@ impl Emulator {
         lock(&self.links[link].lines[direction]).take_log()
     }
 
-    /// Whether the thread still carries packets; it ends early only when a device fails.
-    pub(crate) fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    /// The names of the directions with lines of the kernel's, and their switches: forward and
+    /// backward, by the order in which links were given.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = (usize, &'static str, &Namespace)> {
+        self.links.iter().enumerate().flat_map(|(number, link)| {
+            let ends = link.ends.iter().zip(["forward", "backward"]);
+            ends.filter_map(move |(end, way)| Some((number, way, &end.line.as_ref()?.switch)))
+        })
     }
 
-    /// Stops the thread and tells what ended it, if it was not this call.
+    /// Whether packets are still carried at the rates they should be; that ends early only when a
+    /// device fails.
+    pub(crate) fn is_running(&self) -> bool {
+        !self.threads.is_empty() && !self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Stops the threads and tells what ended one, if it was not this call.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
-        let Some(thread) = self.thread.take() else { return Ok(()) };
         self.stop.request();
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let mut ended = Ok(());
+        for thread in self.threads.drain(..) {
+            let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended = ended.and(result);
+        }
+        ended
     }
 }
 

@@ -45,6 +45,7 @@ pub use testbed::{
     shared_folder,
 };
 pub use topology::{
-    Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LinkSpec, Marking, Node, Outage,
-    PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time, parse_time_up_to,
+    Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LineKind, LinkSpec, Marking, Node,
+    Outage, PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time,
+    parse_time_up_to,
 };

@@ -3,12 +3,14 @@
 
 mod checksum;
 mod cut;
+mod join;
 mod too_big;
 
 use longhaul_pathsim::Ecn;
 use longhaul_sys::tun::{GsoKind, VNET_LEN, VnetHeader};
 
 pub(crate) use self::cut::{Cut, Part, corrupted};
+pub(crate) use self::join::Joined;
 pub(crate) use self::too_big::too_big;
 
 /// A packet or super-packet, understood as far as the emulator must.

@@ -5,17 +5,18 @@ mod error;
 mod keeper;
 mod kernel;
 mod leftovers;
+mod links;
 mod listeners;
 mod processes;
 mod quota;
 mod routes;
+mod switch;
 
 use std::io;
 use std::net::IpAddr;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use longhaul_pathsim::Direction;
 use longhaul_sys::netns::{Namespace, NetnsPair};
@@ -29,8 +30,8 @@ pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
 use self::processes::TAG;
 use self::quota::Quota;
-use crate::emulator::{Emulator, End, LinkSetup, LinkStats, Loss};
-use crate::topology::{LinkSpec, Topology};
+use crate::emulator::{Emulator, LinkSetup, LinkStats, Loss};
+use crate::topology::Topology;
 
 /// A network stack per node, an emulated path per link, until it is dropped.
 ///
@@ -97,7 +98,8 @@ impl Testbed {
         let mut setups = Vec::new();
         for (number, link) in topology.links.iter().enumerate() {
             let nodes = topology.ends(number);
-            let setup = make_link(link, number, nodes, &namespaces, options.seed, ipv6)?;
+            let ends = nodes.map(|node| &namespaces[node]);
+            let setup = links::make(link, number, ends, options.seed, ipv6)?;
             for node in nodes {
                 if let Some(core) = topology.nodes[node].receive_core {
                     let steered = namespaces[node].steer(&routes::device(number), core);
@@ -154,6 +156,11 @@ impl Testbed {
             let quota = quota.map_err(step("limit CPU time"))?;
             let interrupted = interrupted.clone();
             hosts.push(Host { name, number, ipv6, cores, quota, keeper, namespace, interrupted });
+        }
+        for (link, way, switch) in emulator.switches() {
+            // No node has a dot in its name.
+            let name = format!("{}.{way}", topology.links[link].name);
+            registration.name(&name, switch).map_err(step("name a network namespace"))?;
         }
         Ok(Self { registration, hosts, emulator, topology: topology.clone(), interrupted })
     }
@@ -231,7 +238,8 @@ impl Testbed {
     }
 
     /// Packets lost in one direction of a link since the last call, and how many more the log had
-    /// no room for. See [`TestbedOptions::log`].
+    /// no room for. See [`TestbedOptions::log`]. What lines of the kernel's drop is in
+    /// [`Testbed::stats`] only.
     ///
     /// # Panics
     /// When there is no such link.
@@ -344,60 +352,10 @@ fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: Option<u64>) -> io::
     Ok(())
 }
 
-fn make_link(
-    link: &LinkSpec,
-    number: usize,
-    nodes: [usize; 2],
-    namespaces: &[Namespace],
-    seed: u64,
-    ipv6: bool,
-) -> Result<LinkSetup, TestbedError> {
-    let path = link.paths()?;
-    let end = |end: usize| {
-        let (namespace, device) = (&namespaces[nodes[end]], routes::device(number));
-        let tun = namespace
-            .add_tun(&device, link.mtu, DEVICE_QUEUE)
-            .map_err(step("make a TUN device"))?;
-        let address = |address, prefix| namespace.add_address(&device, address, prefix);
-        address(addresses::link_v4(number, end), addresses::LINK_V4)
-            .map_err(step("give a device an address"))?;
-        if ipv6 {
-            address(addresses::link_v6(number, end), addresses::LINK_V6)
-                .map_err(step("give a device an address"))?;
-        }
-        let counters = namespace.counters().map_err(step("read the devices' counters"))?;
-        Ok::<_, TestbedError>(End { tun, counters, device })
-    };
-    let ends = [end(0)?, end(1)?];
-    let memory = [&path.forward, &path.backward].map(memory);
-    // Links differ in what is random, also with equal conditions.
-    let seed = seed.wrapping_add((number as u64) << 32);
-    Ok(LinkSetup { path, answers: !link.black_hole, seed, memory, ends })
-}
-
-/// Bytes that a direction may have under way: what its rate puts on the line in its delay, what may
-/// be held back, and its queue.
-fn memory(path: &longhaul_pathsim::PathConfig) -> usize {
-    let Some(bottleneck) = &path.bottleneck else { return MEMORY_MAX };
-    let changes = bottleneck.rate.changes.iter().map(|change| change.1);
-    let fastest = changes.chain([bottleneck.rate.initial]).max().unwrap_or_default();
-    let held_back = path.reordering.map_or(Duration::ZERO, |late| late.extra)
-        + path.duplication.map_or(Duration::ZERO, |copy| copy.lag);
-    let under_way = fastest.bytes_in(path.delay + held_back + SLACK);
-    let bytes = under_way.saturating_add(bottleneck.queue.get()).saturating_mul(2);
-    usize::try_from(bytes).unwrap_or(MEMORY_MAX).min(MEMORY_MAX)
-}
-
 /// 256 MiB; see [`crate::topology::Node::tcp_buffer`].
 const TCP_BUFFER: u64 = 256 << 20;
 /// What a connection begins with.
 const TCP_BUFFER_START: u64 = 128 << 10;
-/// Super-packets that may wait for the emulator: its longest stalls at 10 Gb/s.
-const DEVICE_QUEUE: u32 = 8192;
-/// For jitter, and for deliveries that are late.
-const SLACK: Duration = Duration::from_millis(200);
-/// Address space that is taken only as far as it is used.
-const MEMORY_MAX: usize = 4 << 30;
 
 #[cfg(test)]
 mod tests;

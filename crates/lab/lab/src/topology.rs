@@ -3,6 +3,7 @@
 mod builtin;
 mod conditions;
 mod describe;
+mod line;
 pub mod quantity;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ pub use self::builtin::Builtin;
 pub use self::conditions::{
     BurstLoss, Conditions, Duplicate, JitterSpec, Marking, Outage, PolicerSpec, RateChange, Reorder,
 };
+pub use self::line::LineKind;
 pub use self::quantity::{parse_time, parse_time_up_to};
 
 /// Nodes and links. Read from TOML, or put together in code.
@@ -108,6 +110,9 @@ pub struct LinkSpec {
     /// Packets above `path_mtu` vanish without an answer, as behind a firewall that drops ICMP.
     #[serde(default)]
     pub black_hole: bool,
+    /// What has the rates and queues of its directions.
+    #[serde(default)]
+    pub line: LineKind,
     /// Both directions alike.
     #[serde(default)]
     pub both: Conditions,
@@ -127,6 +132,7 @@ impl LinkSpec {
             between: [HOST.into(), PEER.into()],
             mtu: mtu(),
             black_hole: false,
+            line: LineKind::Emulated,
             both,
             forward: Conditions::default(),
             backward: Conditions::default(),
@@ -195,6 +201,14 @@ pub enum TopologyError {
         /// The link.
         link: String,
         /// What does.
+        what: &'static str,
+    },
+    /// A line of the kernel's cannot have this.
+    #[error("link {link:?}: {what} is not for a line by HTB")]
+    NotForHtb {
+        /// The link.
+        link: String,
+        /// What.
         what: &'static str,
     },
     /// What the emulation itself refuses.
@@ -342,7 +356,12 @@ impl LinkSpec {
                 _ => Ok(config),
             }
         };
-        Ok(DuplexConfig { forward: path(&forward)?, backward: path(&backward)? })
+        let paths = DuplexConfig { forward: path(&forward)?, backward: path(&backward)? };
+        self.line.check(&paths, self.mtu).map_err(|fault| match fault {
+            line::Fault::NoRate => TopologyError::NeedsRate { link: link(), what: "a line by HTB" },
+            line::Fault::NotFor(what) => TopologyError::NotForHtb { link: link(), what },
+        })?;
+        Ok(paths)
     }
 
     /// Both ways together, without queues and jitter.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::netlink::Netlink;
+use super::netlink::{Netlink, family};
 use super::{Namespace, Side};
 use crate::tun::Tun;
 
@@ -79,10 +79,29 @@ impl Namespace {
             Side::A => (addresses[0], addresses[1]),
             Side::B => (addresses[1], addresses[0]),
         };
+        self.add_address(device, here, prefix)?;
+        self.add_neighbour(device, side, there)
+    }
+
+    /// Tells the `side` of a veth pair, A where [`Namespace::join`] was called, that an address is
+    /// the other side's or behind it, so that nobody has to ask.
+    pub fn add_neighbour(&self, device: &str, side: Side, address: IpAddr) -> io::Result<()> {
+        self.run(|| Netlink::open()?.add_neighbour(device, address, side.other().link()))?
+    }
+
+    /// Has everything of an address family that comes in through device `from` leave through device
+    /// `to`, to the neighbour `via`, whatever it is addressed to.
+    pub fn pass_on(&self, from: &str, to: &str, via: IpAddr) -> io::Result<()> {
+        let all = if via.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let way =
+            Way { to: all, prefix: 0, via: Some(via), source: None, congestion_control: None };
         self.run(|| {
             let mut netlink = Netlink::open()?;
-            netlink.add_address(device, here, prefix)?;
-            netlink.add_neighbour(device, there, side.other().link())
+            // A table of routes of its own: a namespace has few devices, and 252 such tables.
+            let table = u8::try_from(netlink.index(from)?).ok().filter(|table| *table <= 252);
+            let table = table.ok_or(io::ErrorKind::InvalidInput)?;
+            netlink.add_route(to, &way, table)?;
+            netlink.add_rule(from, family(via), table)
         })?
     }
 
@@ -98,7 +117,7 @@ impl Namespace {
 
     /// Sends packets out through a device, in place of what was said of these addresses before.
     pub fn add_route(&self, device: &str, way: &Way) -> io::Result<()> {
-        self.run(|| Netlink::open()?.add_route(device, way))?
+        self.run(|| Netlink::open()?.add_route(device, way, libc::RT_TABLE_MAIN))?
     }
 
     /// Sets a kernel parameter by its path below /proc/sys, like `net/ipv4/ip_forward`.

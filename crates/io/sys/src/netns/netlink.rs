@@ -12,6 +12,7 @@ use rustix::net::{
 use super::device::Way;
 
 /// A conversation with the kernel about the devices of the namespace that it was opened in.
+#[derive(Debug)]
 pub(super) struct Netlink {
     socket: OwnedFd,
 }
@@ -34,8 +35,27 @@ impl Netlink {
         links: [Link; 2],
         other: BorrowedFd<'_>,
     ) -> io::Result<()> {
+        let mut numbers = (FIRST_INDEX..=LAST_INDEX).step_by(2);
+        loop {
+            let number = numbers.next().ok_or(io::ErrorKind::ResourceBusy)?;
+            match self.add_numbered_veth(name, mtu, links, other, number) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// `ResourceBusy` where a device has that number, or the next one there.
+    fn add_numbered_veth(
+        &mut self,
+        name: &str,
+        mtu: u32,
+        links: [Link; 2],
+        other: BorrowedFd<'_>,
+        number: u32,
+    ) -> io::Result<()> {
         let mut request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL);
-        request.link_header(FIRST_INDEX, 0);
+        request.link_header(number, 0);
         request.text(libc::IFLA_IFNAME, name);
         request.number(libc::IFLA_MTU, mtu);
         request.attribute(libc::IFLA_ADDRESS, &links[0]);
@@ -43,7 +63,7 @@ impl Netlink {
             info.text(libc::IFLA_INFO_KIND, "veth");
             info.nested(libc::IFLA_INFO_DATA, |data| {
                 data.nested(VETH_INFO_PEER, |peer| {
-                    peer.link_header(FIRST_INDEX + 1, 0);
+                    peer.link_header(number + 1, 0);
                     peer.text(libc::IFLA_IFNAME, name);
                     peer.number(libc::IFLA_MTU, mtu);
                     peer.attribute(libc::IFLA_ADDRESS, &links[1]);
@@ -119,14 +139,14 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Sends packets out through the device.
-    pub(super) fn add_route(&mut self, name: &str, way: &Way) -> io::Result<()> {
+    /// Sends packets out through the device, as table `table` says.
+    pub(super) fn add_route(&mut self, name: &str, way: &Way, table: u8) -> io::Result<()> {
         let index = self.index(name)?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWROUTE, flags);
         let scope = if way.via.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
         // struct rtmsg: family, bits of destination and source, TOS, table, origin, scope, type.
-        request.bytes.extend([family(way.to), way.prefix, 0, 0, libc::RT_TABLE_MAIN]);
+        request.bytes.extend([family(way.to), way.prefix, 0, 0, table]);
         request.bytes.extend([libc::RTPROT_STATIC, scope, libc::RTN_UNICAST]);
         // Neighbours are there for sure, whatever the addresses of the device say.
         let flags = if way.via.is_some() { RTNH_F_ONLINK } else { 0 };
@@ -145,17 +165,51 @@ impl Netlink {
         self.ask(request)
     }
 
+    /// Has table `table` decide about what comes in through the device.
+    pub(super) fn add_rule(&mut self, name: &str, family: u8, table: u8) -> io::Result<()> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut request = Request::new(libc::RTM_NEWRULE, flags);
+        // struct fib_rule_hdr: family, bits of destination and source, TOS, table, two unused,
+        // action, flags.
+        request.bytes.extend([family, 0, 0, 0, table, 0, 0, FR_ACT_TO_TBL]);
+        request.bytes.extend([0; 4]);
+        request.text(FRA_IIFNAME, name);
+        self.ask(request)
+    }
+
     /// Sends a request and waits for the kernel's verdict.
-    fn ask(&mut self, mut request: Request) -> io::Result<()> {
-        let length = request.bytes.len() as u32;
-        request.bytes[..4].copy_from_slice(&length.to_ne_bytes());
-        send(&self.socket, &request.bytes, SendFlags::empty())?;
+    pub(super) fn ask(&mut self, request: Request) -> io::Result<()> {
+        self.send(request)?;
         let mut answer = [0; ANSWER_MAX];
         let (length, _) = recv(&self.socket, &mut answer, RecvFlags::empty())?;
         verdict(&answer[..length])
     }
 
-    fn index(&self, name: &str) -> io::Result<u32> {
+    /// Sends a request for a list, and shows each entry to `seen`: what follows its header.
+    pub(super) fn list(&mut self, request: Request, seen: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        self.send(request)?;
+        let mut answer = vec![0; LIST_MAX];
+        loop {
+            let (length, _) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            let mut rest = &answer[..length];
+            while let Some((kind, message)) = next_message(&mut rest) {
+                match i32::from(kind) {
+                    libc::NLMSG_DONE => return Ok(()),
+                    libc::NLMSG_ERROR => return verdict(message),
+                    _ => seen(&message[HEADER..]),
+                }
+            }
+        }
+    }
+
+    fn send(&self, mut request: Request) -> io::Result<()> {
+        let length = request.bytes.len() as u32;
+        request.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        send(&self.socket, &request.bytes, SendFlags::empty())?;
+        Ok(())
+    }
+
+    pub(super) fn index(&self, name: &str) -> io::Result<u32> {
         // Any socket of the namespace will do.
         let socket =
             socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
@@ -166,7 +220,7 @@ impl Netlink {
 /// The address of a device on its link (Ethernet).
 pub(super) type Link = [u8; 6];
 
-fn family(address: IpAddr) -> u8 {
+pub(super) fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 
@@ -183,13 +237,34 @@ fn verdict(answer: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Takes the first of several messages: its type, and all of it.
+fn next_message<'a>(rest: &mut &'a [u8]) -> Option<(u16, &'a [u8])> {
+    let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+    let message = rest.get(..length).filter(|message| message.len() >= HEADER)?;
+    *rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    Some((u16::from_ne_bytes([message[4], message[5]]), message))
+}
+
+/// What an attribute of that kind holds, of a row of attributes.
+pub(super) fn attribute(mut row: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let [a, b, c, d] = *row.first_chunk()?;
+        let (length, kind) = (u16::from_ne_bytes([a, b]).into(), u16::from_ne_bytes([c, d]));
+        let held = row.get(4..length)?;
+        if kind & NLA_TYPE_MASK == wanted {
+            return Some(held);
+        }
+        row = row.get(usize::next_multiple_of(length, 4)..)?;
+    }
+}
+
 /// A message under construction; its length is filled in when it is sent.
-struct Request {
-    bytes: Vec<u8>,
+pub(super) struct Request {
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Request {
-    fn new(kind: u16, flags: libc::c_int) -> Self {
+    pub(super) fn new(kind: u16, flags: libc::c_int) -> Self {
         let flags = (flags | libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -205,7 +280,7 @@ impl Request {
         self.bytes.extend(flags.to_ne_bytes());
     }
 
-    fn attribute(&mut self, kind: u16, data: &[u8]) {
+    pub(super) fn attribute(&mut self, kind: u16, data: &[u8]) {
         self.nested(kind, |request| request.bytes.extend(data));
     }
 
@@ -216,18 +291,18 @@ impl Request {
         }
     }
 
-    fn number(&mut self, kind: u16, value: u32) {
+    pub(super) fn number(&mut self, kind: u16, value: u32) {
         self.attribute(kind, &value.to_ne_bytes());
     }
 
-    fn text(&mut self, kind: u16, text: &str) {
+    pub(super) fn text(&mut self, kind: u16, text: &str) {
         self.nested(kind, |request| {
             request.bytes.extend(text.as_bytes());
             request.bytes.push(0);
         });
     }
 
-    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
+    pub(super) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         self.bytes.extend([0; 2]);
         self.bytes.extend(kind.to_ne_bytes());
@@ -245,10 +320,18 @@ const VETH_INFO_PEER: u16 = 1;
 /// Of include/uapi/linux/rtnetlink.h, these two.
 const RTNH_F_ONLINK: u32 = 4;
 const RTAX_CC_ALGO: u16 = 16;
+/// Of include/uapi/linux/fib_rules.h, these two.
+const FRA_IIFNAME: u16 = 3;
+const FR_ACT_TO_TBL: u8 = 1;
+/// Without the flags of nesting and byte order.
+const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Of the veth devices, past that of loopback.
 const FIRST_INDEX: u32 = 2;
+const LAST_INDEX: u32 = 200;
 /// An error repeats the request, which is shorter than this.
 const ANSWER_MAX: usize = 4096;
+/// As much of a list as the kernel tells at once.
+const LIST_MAX: usize = 32 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -261,6 +344,26 @@ mod tests {
         let bytes = &request.bytes[HEADER..];
         assert_eq!(bytes[..8], [16, 0, 18, 0, 9, 0, 1, 0]);
         assert_eq!(&bytes[8..], b"veth\0\0\0\0");
+    }
+
+    #[test]
+    fn lists_and_attributes_are_taken_apart() {
+        let mut message = Request::new(libc::RTM_NEWQDISC, 0);
+        message.text(1, "htb");
+        message.nested(7 | 0x8000, |inner| inner.number(3, 42));
+        message.bytes[0] = message.bytes.len() as u8;
+        let two = [&message.bytes[..], &message.bytes[..]].concat();
+        let mut rest = &two[..];
+        for _ in 0..2 {
+            let (kind, message) = next_message(&mut rest).unwrap();
+            assert_eq!(kind, libc::RTM_NEWQDISC);
+            let row = &message[HEADER..];
+            assert_eq!(attribute(row, 1), Some(&b"htb\0"[..]));
+            assert_eq!(attribute(attribute(row, 7).unwrap(), 3), Some(&42u32.to_ne_bytes()[..]));
+            assert_eq!(attribute(row, 2), None);
+        }
+        assert!(next_message(&mut rest).is_none());
+        assert!(next_message(&mut &two[..10]).is_none());
     }
 
     #[test]

@@ -2,6 +2,8 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
+use longhaul_units::{Bytes, Rate};
+
 use super::*;
 use crate::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
 
@@ -93,6 +95,68 @@ fn full_send_buffer_would_block() {
 }
 
 #[test]
+fn an_htb_holds_its_queue_and_counts_what_it_drops() {
+    let (Some(near), Some(host)) = (quiet_stack(), quiet_stack()) else { return };
+    let addresses = Side::ALL.map(Side::ipv4);
+    near.join(&host, DEVICE, 1500, &[(addresses, 24)]).unwrap();
+    wait_for_path([&near, &host], addresses).unwrap();
+    // A packet a second, and one more after a pause.
+    let packet = 1000 + 28 + 14;
+    let (rate, burst) = (Rate::from_bps(8 * packet), Bytes::new(packet));
+    let queue = Bytes::new(10 * packet);
+    let mut htb = match near.add_htb(DEVICE, rate, burst, queue) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            return println!("skipped: {error}");
+        }
+        htb => htb.unwrap(),
+    };
+    assert!(near.add_htb(DEVICE, rate, burst, queue).is_err(), "there is one");
+    let counters = near.queue_counters(DEVICE).unwrap();
+    assert_eq!(counters.read().unwrap(), QueueCount::default());
+    let socket = |stack: &Namespace, address| {
+        let local = SocketAddr::new(address, 0);
+        stack.run(|| UdpSocket::bind(local, &UdpOptions::default())).unwrap().unwrap()
+    };
+    let (sender, far) = (socket(&near, addresses[0]), socket(&host, addresses[1]));
+    let to = Route::to(far.local_addr());
+    for _ in 0..1000 {
+        // What finds the queue full is gone, or refused: it was sent in any case.
+        let _ = sender.send(&to, &[IoSlice::new(&[0; 1000])], None, Wait::No);
+    }
+    let QueueCount { dropped, waiting } = counters.read().unwrap();
+    assert!(dropped > 0 && waiting > Bytes::ZERO && waiting <= queue, "{dropped} {waiting}");
+    assert!(htb.set_rate(Rate::from_bps(7), burst).is_err());
+    htb.set_rate(Rate::from_gbps(40), Bytes::from_mib(1)).unwrap();
+    // All that was taken arrives, and nothing else.
+    let mut buffer = [0; 2000];
+    for _ in dropped..1000 {
+        far.recv(&mut [IoSliceMut::new(&mut buffer)], Wait::UntilReady).unwrap().unwrap();
+    }
+    assert_eq!(counters.read().unwrap(), QueueCount { dropped, waiting: Bytes::ZERO });
+    assert!(far.recv(&mut [IoSliceMut::new(&mut buffer)], Wait::No).unwrap().is_none());
+    assert!(near.queue_counters("no such").is_err());
+}
+
+#[test]
+fn what_comes_in_is_passed_on() {
+    let (Some(near), Some(switch), Some(far)) = (quiet_stack(), quiet_stack(), quiet_stack())
+    else {
+        return;
+    };
+    let [a, b] = Side::ALL.map(Side::ipv4);
+    switch.set("net/ipv4/ip_forward", "1").unwrap();
+    for (host, device, own, other) in [(&near, "near", a, b), (&far, "far", b, a)] {
+        host.join(&switch, device, 1500, &[]).unwrap();
+        host.add_address(device, own, 24).unwrap();
+        host.add_neighbour(device, Side::A, other).unwrap();
+        switch.add_neighbour(device, Side::B, own).unwrap();
+    }
+    switch.pass_on("near", "far", b).unwrap();
+    switch.pass_on("far", "near", a).unwrap();
+    wait_for_path([&near, &far], [a, b]).unwrap();
+}
+
+#[test]
 fn commands_run_inside() {
     let Some(pair) = pair(1500) else { return };
     let mut command = Command::new("cat");
@@ -142,6 +206,22 @@ fn panics_and_results_pass_through() {
     assert_eq!(pair.run_in(Side::A, || 42).unwrap(), 42);
     let caught = std::panic::catch_unwind(|| pair.run_in(Side::A, || panic!("inside")));
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
+}
+
+/// One that sends nothing by itself.
+fn quiet_stack() -> Option<Namespace> {
+    match Namespace::new() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            println!("skipped: {error}");
+            None
+        }
+        stack => {
+            let stack = stack.unwrap();
+            // Where there is no IPv6, that is as well.
+            let _ = stack.set("net/ipv6/conf/default/disable_ipv6", "1");
+            Some(stack)
+        }
+    }
 }
 
 fn pair(mtu: u32) -> Option<NetnsPair> {

@@ -34,7 +34,8 @@ pub(super) struct Sampled {
     lost: BTreeMap<String, u64>,
     lost_back: BTreeMap<String, u64>,
     queue_lost_late: u64,
-    queue_ms: [f64; 2],
+    queue_ms: [Option<f64>; 2],
+    changes_late_ms: Option<f64>,
     late_p99_ms: f64,
     stolen_percent: f64,
     arrived: u64,
@@ -98,7 +99,8 @@ impl<'a> Sampler<'a> {
             lost: BTreeMap::new(),
             lost_back: BTreeMap::new(),
             queue_lost_late: 0,
-            queue_ms: [0.0; 2],
+            queue_ms: [None; 2],
+            changes_late_ms: None,
             late_p99_ms: 0.0,
             stolen_percent: round(ProcessorTicks::now()?.stolen_percent_since(processors)),
             arrived,
@@ -111,7 +113,10 @@ impl<'a> Sampler<'a> {
                 let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
                 seen.sent = after[0].path.offered - before[0].path.offered;
                 seen.queue_lost_late = after[0].queue_while_late - before[0].queue_while_late;
-                seen.queue_ms = [after[0].queue.mean_delay, after[0].queue.max_delay].map(ms);
+                let delays =
+                    after[0].queue.map(|queue| [queue.mean_delay, queue.max_delay].map(ms));
+                seen.queue_ms = delays.map_or([None; 2], |delays| delays.map(Some));
+                seen.changes_late_ms = after[0].changes_late.map(ms);
                 seen.late_p99_ms = ms(after[0].lateness.p99);
             }
         }
@@ -173,6 +178,7 @@ impl Sampled {
         record.path_lost_back = self.lost_back;
         record.queue_lost_late = self.queue_lost_late;
         [record.queue_mean_ms, record.queue_max_ms] = self.queue_ms;
+        record.changes_late_ms = self.changes_late_ms;
         record.late_p99_ms = self.late_p99_ms;
         record.stolen_percent = self.stolen_percent;
         record.series = self.series;

@@ -74,33 +74,58 @@ pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
 /// What comes through a path that is offered more is its rate, within 1 %.
 pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
     for (mbps, ipv6) in [(20, false), (100, true), (1_000, false), (2_500, false)] {
-        // 50 ms, in which a sender may be late.
-        let queue = mbps * 1_000_000 / 8 / 20;
-        let conditions = format!("delay = \"5ms\", rate = \"{mbps}Mbps\", queue = \"{queue}B\"");
-        let testbed = report.testbed(&format!("both = {{ {conditions} }}"))?;
-        if ipv6 && testbed.hosts()[0].ipv6().is_none() {
-            continue;
-        }
-        let offered = Rate::from_mbps(mbps).scale(13, 10);
-        // A second, in trains of about 0.2 ms.
-        let count = offered.bytes_in(Duration::from_secs(1)) / 1500;
-        let train = (offered.bytes_in(Duration::from_micros(200)) / 1500).clamp(1, 40);
-        let spec = stream_of(count as u32, 1500, train as u32);
-        let spec = Stream { rate: offered, ipv6, ..spec };
-        let outcome = report.stream(&testbed, &spec)?;
-        let family = if ipv6 { "IPv6" } else { "IPv4" };
-        let what = format!("rate under overload, {family}");
-        report.near(&what, "Mb/s", mbps as f64, mbps as f64 / 100.0, arrival_rate(&outcome));
-        report.close(testbed)?;
+        overload(report, EMULATED, mbps, ipv6)?;
     }
+    Ok(())
+}
+
+/// A line of the kernel's has its rate, changes it, and tells what its queue drops.
+pub(super) fn htb(report: &mut Report<'_>) -> Result<(), CheckError> {
+    for (mbps, ipv6) in [(100, false), (100, true), (800, false)] {
+        match overload(report, HTB, mbps, ipv6) {
+            Err(CheckError::Testbed(TestbedError::NoHtb(why))) => {
+                report.row("lines by HTB", "-".into(), format!("skipped: {why}"), true);
+                return Ok(());
+            }
+            done => done?,
+        }
+    }
+    scheduled(report, HTB)
+}
+
+fn overload(report: &mut Report<'_>, line: &str, mbps: u64, ipv6: bool) -> Result<(), CheckError> {
+    // 50 ms, in which a sender may be late.
+    let queue = mbps * 1_000_000 / 8 / 20;
+    let conditions = format!("delay = \"5ms\", rate = \"{mbps}Mbps\", queue = \"{queue}B\"");
+    let testbed = report.testbed(&format!("line = \"{line}\"\nboth = {{ {conditions} }}"))?;
+    if ipv6 && testbed.hosts()[0].ipv6().is_none() {
+        return Ok(());
+    }
+    let offered = Rate::from_mbps(mbps).scale(13, 10);
+    // A second, in trains of about 0.2 ms.
+    let count = offered.bytes_in(Duration::from_secs(1)) / 1500;
+    let train = (offered.bytes_in(Duration::from_micros(200)) / 1500).clamp(1, 40);
+    let spec = stream_of(count as u32, 1500, train as u32);
+    let spec = Stream { rate: offered, ipv6, ..spec };
+    let outcome = report.stream(&testbed, &spec)?;
+    let family = if ipv6 { "IPv6" } else { "IPv4" };
+    let what = format!("rate under overload, {family}");
+    report.near(&what, "Mb/s", mbps as f64, mbps as f64 / 100.0, arrival_rate(&outcome));
+    let dropped = report.close(testbed)?.forward.path.dropped(DropReason::Queue);
+    report.equal("dropped by the queue", count - outcome.arrivals.len() as u64, dropped);
     Ok(())
 }
 
 /// A circuit's rate follows its schedule.
 pub(super) fn schedule(report: &mut Report<'_>) -> Result<(), CheckError> {
+    scheduled(report, EMULATED)
+}
+
+fn scheduled(report: &mut Report<'_>, line: &str) -> Result<(), CheckError> {
     let changes = "[{ at = \"500ms\", rate = \"20Mbps\" }, { at = \"1s\", rate = \"60Mbps\" }]";
     let testbed = report.testbed(&format!(
-        "both = {{ delay = \"5ms\", rate = \"40Mbps\", queue = \"20kB\", rates = {changes} }}"
+        "line = \"{line}\"\nboth = {{ delay = \"5ms\", rate = \"40Mbps\", queue = \"20kB\", \
+         rates = {changes} }}"
     ))?;
     let offered = Rate::from_mbps(90);
     let count = offered.bytes_in(Duration::from_millis(1500)) / 1500;
@@ -196,6 +221,9 @@ fn arrival_rate(outcome: &Outcome) -> f64 {
 fn ms(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }
+
+const EMULATED: &str = "emulated";
+const HTB: &str = "htb";
 
 /// The shape of the Phoebus paper's testbed, without loss.
 const CHAIN: &str = r#"

@@ -11,7 +11,7 @@ use super::lateness::Lateness;
 use super::log::{Loss, LossLog};
 use super::stats::DirectionStats;
 use super::store::Store;
-use crate::packet::{Cut, Part, Shape, corrupted, stays_on_link, too_big};
+use crate::packet::{Cut, Joined, Part, Shape, corrupted, stays_on_link, too_big};
 
 /// One direction: packets from one device, decided about, kept, and written to another.
 #[derive(Debug)]
@@ -29,6 +29,10 @@ pub(super) struct Line {
     arrivals: Arrivals,
     /// Of the path, without queue and transmission.
     delay: Duration,
+    /// Packets come one by one, and are taken together.
+    together: bool,
+    /// Until then nobody looks for packets.
+    look: Instant,
 }
 
 /// Segments of one packet that arrive together.
@@ -60,6 +64,8 @@ pub(super) struct LineConfig {
     pub(super) memory: usize,
     /// Losses that may wait in the log.
     pub(super) log: usize,
+    /// Packets come one by one. Those that come within [`COALESCE`] are taken together.
+    pub(super) together: bool,
 }
 
 impl Line {
@@ -76,11 +82,16 @@ impl Line {
             lateness: Lateness::default(),
             arrivals: Arrivals::new(start),
             delay: config.path.delay,
+            together: config.together,
+            look: start,
         })
     }
 
-    /// Reads one packet and decides about it; false when there is none.
+    /// Reads one packet, or some in a row, and decides about them; false when there is none.
     pub(super) fn take(&mut self, from: &Tun) -> io::Result<bool> {
+        if self.together {
+            return self.take_together(from);
+        }
         let Some(room) = self.store.room() else {
             self.scratch.resize(PACKET_MAX, 0);
             let read = from.read(&mut self.scratch)?;
@@ -91,18 +102,74 @@ impl Line {
             self.arrivals.caught_up();
             return Ok(false);
         };
+        self.accept(from, len)?;
+        Ok(true)
+    }
+
+    /// Reads what has come since the last look, and makes super-packets of datagrams in a row.
+    fn take_together(&mut self, from: &Tun) -> io::Result<bool> {
+        let now = clock::now();
+        if now < self.look {
+            return Ok(false);
+        }
+        let mut packet = std::mem::take(&mut self.scratch);
+        packet.resize(PACKET_MAX, 0);
+        let mut joined: Option<Joined> = None;
+        let mut count = 0;
+        loop {
+            let read = if count < TOGETHER { from.read(&mut packet)? } else { None };
+            count += usize::from(read.is_some());
+            if let (Some(joined), Some(len)) = (&mut joined, read) {
+                // Where the first of them is.
+                let place = self.store.room().expect("it has room for a packet, and was not used");
+                if joined.add(place, &packet[..len]) {
+                    continue;
+                }
+            }
+            if let Some(joined) = joined.take() {
+                let place = self.store.room().expect("it has room for a packet, and was not used");
+                let len = joined.finish(place);
+                self.accept(from, len)?;
+            }
+            let Some(len) = read else { break };
+            match self.store.room() {
+                Some(place) => place[..len].copy_from_slice(&packet[..len]),
+                None => {
+                    self.stats.overrun += 1;
+                    continue;
+                }
+            }
+            joined = Some(Joined::start(&packet[..len]));
+        }
+        self.scratch = packet;
+        if count < TOGETHER {
+            self.arrivals.caught_up();
+            if count > 0 {
+                self.look = now + COALESCE;
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// When to look for packets again, unless at once.
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        Some(self.look).filter(|look| *look > now)
+    }
+
+    /// Decides about the packet in the room of the store.
+    fn accept(&mut self, from: &Tun, len: usize) -> io::Result<()> {
         let due = self.next_timeout();
         let now = clock::now();
         let arrived = self.arrivals.found(now, due, len as u64);
         let packet = self.store.fresh(len);
         if stays_on_link(packet) {
             self.stats.kept_on_link += 1;
-            return Ok(true);
+            return Ok(());
         }
         self.stats.packets_read += 1;
         let Some(shape) = Shape::parse(packet) else {
             self.stats.malformed += 1;
-            return Ok(true);
+            return Ok(());
         };
         if let Some(mtu) = self.too_big.filter(|mtu| shape.segment_len() > *mtu)
             && let Some(answer) = too_big(&shape, packet, mtu)
@@ -114,7 +181,7 @@ impl Line {
         }
         // It may have come later than it seems, and no path is shorter than it is.
         self.decide(arrived, now + self.delay, shape, len);
-        Ok(true)
+        Ok(())
     }
 
     /// Asks the path about each segment, and plans a flight for each run of segments that fare alike;
@@ -209,7 +276,7 @@ impl Line {
     pub(super) fn stats(&mut self, now: Instant) -> DirectionStats {
         let mut stats = self.stats;
         stats.path = *self.path.stats();
-        stats.queue = self.path.queue_stats();
+        stats.queue = Some(self.path.queue_stats());
         stats.queue_bytes = self.path.queue_backlog(now);
         stats.lateness = self.lateness.summary();
         stats
@@ -232,3 +299,5 @@ pub(super) enum LineError {
 /// Segments that arrive within this time are delivered together when the last is there, as
 /// receivers with interrupt moderation and GRO see them.
 const COALESCE: Duration = Duration::from_micros(100);
+/// Packets that are read in one turn, from those that come one by one.
+const TOGETHER: usize = 64;

@@ -20,8 +20,9 @@ pub struct LinkRecord {
 pub struct DirectionRecord {
     /// Packets sent, segments each.
     pub sent: u64,
-    /// IP-layer bytes sent.
-    pub sent_bytes: u64,
+    /// IP-layer bytes sent; absent for lines of the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_bytes: Option<u64>,
     /// Packets that arrive.
     pub delivered: u64,
     /// IP-layer bytes that arrive.
@@ -42,10 +43,15 @@ pub struct DirectionRecord {
     pub corrupted: u64,
     /// Bytes in the queue at this moment.
     pub queue_bytes: u64,
-    /// Mean time in the queue and onto the line.
-    pub queue_mean_ms: f64,
-    /// Longest such time.
-    pub queue_max_ms: f64,
+    /// Mean time in the queue and onto the line; absent for lines of the kernel's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_mean_ms: Option<f64>,
+    /// Longest such time, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_max_ms: Option<f64>,
+    /// By how much the latest change of rate was late; of lines of the kernel's only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes_late_ms: Option<f64>,
     /// Half of all deliveries were later than planned by this.
     pub late_median_ms: f64,
     /// One in a hundred was.
@@ -67,7 +73,7 @@ impl From<&DirectionStats> for DirectionRecord {
         let ms = |time: std::time::Duration| time.as_nanos() as f64 / 1e6;
         Self {
             sent: stats.path.offered,
-            sent_bytes: stats.path.offered_bytes,
+            sent_bytes: stats.offered_bytes(),
             delivered: stats.path.delivered,
             delivered_bytes: stats.path.delivered_bytes,
             lost: stats.losses().collect(),
@@ -77,8 +83,9 @@ impl From<&DirectionStats> for DirectionRecord {
             duplicated: stats.path.duplicated,
             corrupted: stats.path.corrupted,
             queue_bytes: stats.queue_bytes.get(),
-            queue_mean_ms: ms(stats.queue.mean_delay),
-            queue_max_ms: ms(stats.queue.max_delay),
+            queue_mean_ms: stats.queue.map(|queue| ms(queue.mean_delay)),
+            queue_max_ms: stats.queue.map(|queue| ms(queue.max_delay)),
+            changes_late_ms: stats.changes_late.map(ms),
             late_median_ms: ms(stats.lateness.median),
             late_p99_ms: ms(stats.lateness.p99),
             late_max_ms: ms(stats.lateness.max),

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use longhaul_pathsim::{DropReason, PathStats, QueueStats};
 use longhaul_units::Bytes;
 
@@ -9,10 +11,13 @@ use super::lateness::LatenessSummary;
 /// with the emulation itself, in one of the counters of [`DirectionStats::unasked`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectionStats {
-    /// Segments offered to the path, delivered and dropped, with reasons.
+    /// Segments offered to the path, delivered and dropped, with reasons. What the queue of a line of
+    /// the kernel's holds is not yet offered, and bytes of what it dropped are not known: `None`
+    /// from [`DirectionStats::offered_bytes`].
     pub path: PathStats,
-    /// The bottleneck's queue.
-    pub queue: QueueStats,
+    /// The bottleneck's queue; `None` for lines of the kernel's, which does not tell how long packets
+    /// wait.
+    pub queue: Option<QueueStats>,
     /// IP-layer bytes in that queue now.
     pub queue_bytes: Bytes,
     /// Packets and super-packets that came from the sender's stack.
@@ -25,8 +30,10 @@ pub struct DirectionStats {
     pub kept_on_link: u64,
     /// How late deliveries were.
     pub lateness: LatenessSummary,
+    /// By how much the latest change of rate was late, of a line of the kernel's.
+    pub changes_late: Option<Duration>,
     /// Of the packets that the queue dropped, those that were fetched when the emulator was more than
-    /// a millisecond late: when these came is an estimate.
+    /// a millisecond late: when these came is an estimate. None of a line of the kernel's.
     pub queue_while_late: u64,
     /// Super-packets that the sender's device dropped because the emulator was too slow, or the
     /// sender faster than any network card.
@@ -40,6 +47,11 @@ pub struct DirectionStats {
 }
 
 impl DirectionStats {
+    /// IP-layer bytes sent.
+    pub fn offered_bytes(&self) -> Option<u64> {
+        self.changes_late.is_none().then_some(self.path.offered_bytes)
+    }
+
     /// Drops that nobody asked for, by name: a run in which one is not zero measures the emulator.
     pub fn unasked(&self) -> [(&'static str, u64); 4] {
         [

@@ -16,7 +16,7 @@ pub(super) struct Worker {
     stop: Arc<Stop>,
 }
 
-/// Ends a worker.
+/// Ends an emulator's threads.
 #[derive(Debug)]
 pub(super) struct Stop {
     requested: AtomicBool,
@@ -28,9 +28,16 @@ impl Stop {
         Ok(Self { requested: AtomicBool::new(false), waker: Waker::new()? })
     }
 
+    /// For all who wait: nobody takes it back.
     pub(super) fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
         self.waker.wake();
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
     }
 }
 
@@ -46,19 +53,20 @@ impl Worker {
         // A network does not wait for the hosts' schedulers. Without the privilege it does, and
         // the lateness shows that too.
         let _ = host::run_first();
-        let mut sources: Vec<(BorrowedFd<'_>, Interest)> =
-            vec![(self.stop.waker.as_fd(), Interest::Readable)];
-        for end in self.links.iter().flat_map(|link| &link.ends) {
-            sources.push((end.tun.as_fd(), Interest::Readable));
-        }
+        let mut sources: Vec<(BorrowedFd<'_>, Interest)> = Vec::new();
         while !self.stop.requested.load(Ordering::Relaxed) {
             let mut worked = false;
             let mut next: Option<Instant> = None;
+            sources.clear();
+            sources.push((self.stop.as_fd(), Interest::Readable));
             for link in &self.links {
                 for direction in 0..2 {
-                    let (moved, timeout) = carry(link, direction)?;
-                    worked |= moved;
-                    next = next.into_iter().chain(timeout).min();
+                    let turn = carry(link, direction)?;
+                    worked |= turn.moved;
+                    next = next.into_iter().chain(turn.next).min();
+                    if turn.listens {
+                        sources.push((link.ends[direction].tun.as_fd(), Interest::Readable));
+                    }
                 }
             }
             if !worked {
@@ -69,8 +77,17 @@ impl Worker {
     }
 }
 
-/// One turn of one direction: whether anything was moved, and when the next packet is due.
-fn carry(link: &Link, direction: usize) -> io::Result<(bool, Option<Instant>)> {
+/// What one turn of one direction was.
+struct Turn {
+    /// Something was read or written.
+    moved: bool,
+    /// When the next is due.
+    next: Option<Instant>,
+    /// What comes before that is to be read at once.
+    listens: bool,
+}
+
+fn carry(link: &Link, direction: usize) -> io::Result<Turn> {
     let (from, to) = (&link.ends[direction].tun, &link.ends[1 - direction].tun);
     let mut line = lock(&link.lines[direction]);
     let mut moved = false;
@@ -82,7 +99,10 @@ fn carry(link: &Link, direction: usize) -> io::Result<(bool, Option<Instant>)> {
             break;
         }
     }
-    Ok((moved, line.next_timeout()))
+    // Nothing depends on when exactly it looks again, so that there is no need to wake up before.
+    let look = line.next_look(clock::now()).map(|at| at + LEAD);
+    let next = line.next_timeout().into_iter().chain(look).min();
+    Ok(Turn { moved, next, listens: look.is_none() })
 }
 
 /// What waking up takes on a virtual machine. The rest of it is spent looking for packets.

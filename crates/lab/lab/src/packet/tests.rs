@@ -4,6 +4,57 @@ use proptest::prelude::*;
 use super::checksum::{add, sum};
 use super::*;
 
+#[test]
+fn datagrams_are_put_together_as_they_were_before_they_were_cut() {
+    for (ip, payload) in [(Ip::V4, 5 * 1000), (Ip::V4, 4 * 1000 + 1), (Ip::V6, 3 * 1000)] {
+        let whole = super_packet(GsoKind::Udp, ip, payload, 1000);
+        let shape = Shape::parse(&whole).unwrap();
+        let singles: Vec<Vec<u8>> = (0..shape.segments)
+            .map(|first| {
+                let cut = Cut::new(&shape, &whole, Part { first, count: 1, marked: false });
+                [cut.headers(), &whole[cut.payload.clone()]].concat()
+            })
+            .collect();
+        let mut place = vec![0; 70_000];
+        place[..singles[0].len()].copy_from_slice(&singles[0]);
+        let mut joined = Joined::start(&singles[0]);
+        for single in &singles[1..] {
+            assert!(joined.add(&mut place, single), "{ip:?}");
+        }
+        let mut others = vec![super_packet(GsoKind::Udp, ip, 1000, 1000)];
+        let header = whole.len() - payload - VNET_LEN;
+        // A destination port, an address, a traffic class, a finished checksum, one byte too long.
+        for at in [VNET_LEN + header - 6, VNET_LEN + header - 9, VNET_LEN + 1, 0] {
+            let mut other = singles[1].clone();
+            other[at] ^= 1;
+            others.push(other);
+        }
+        others.push([&singles[1][..], &[0]].concat());
+        assert!(others.iter().all(|other| !joined.add(&mut place, other)), "{ip:?}");
+        // Behind a short one there is none.
+        assert_eq!(joined.add(&mut place, &singles[0]), payload % 1000 == 0);
+        let len = joined.finish(&mut place);
+        if payload % 1000 == 0 {
+            let more = super_packet(GsoKind::Udp, ip, payload + 1000, 1000);
+            assert_eq!(
+                (len, &place[..VNET_LEN + header]),
+                (more.len(), &more[..VNET_LEN + header])
+            );
+        } else {
+            assert_eq!(place[..len], whole);
+        }
+    }
+    // Others stay as they are.
+    for kind in [GsoKind::Tcp4, GsoKind::Udp] {
+        let packet = super_packet(kind, Ip::V4, 3000, 1000);
+        let mut place = packet.clone();
+        let mut alone = Joined::start(&packet);
+        assert!(!alone.add(&mut place, &packet));
+        assert_eq!((alone.finish(&mut place), place), (packet.len(), packet.clone()));
+    }
+    assert!(!Joined::start(&[0; 12]).add(&mut [0; 12], &[0; 12]));
+}
+
 /// A super-packet as the kernel hands it out: `kind` over `ip` with `payload` bytes of payload.
 fn super_packet(kind: GsoKind, ip: Ip, payload: usize, segment: u16) -> Vec<u8> {
     let protocol = if kind == GsoKind::Udp { UDP } else { TCP };

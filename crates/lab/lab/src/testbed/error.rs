@@ -15,6 +15,9 @@ pub enum TestbedError {
     /// There is no emulation by the kernel, and what would help.
     #[error("cannot use the kernel's netem: {0}")]
     NoNetem(String),
+    /// There is no HTB, and what would help.
+    #[error("cannot have a line by HTB: {0}")]
+    NoHtb(io::Error),
     /// The operating system did not let us.
     #[error("cannot {step}: {error}")]
     System {

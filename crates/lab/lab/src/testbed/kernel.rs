@@ -9,7 +9,7 @@ use super::leftovers::Registration;
 use super::{TCP_BUFFER, Testbed, TestbedError, TestbedOptions, addresses, configure, has_ipv6};
 use super::{routes, step};
 use crate::netem;
-use crate::topology::{LinkSpec, Node, Topology};
+use crate::topology::{LineKind, LinkSpec, Node, Topology};
 
 /// What the kernel has counted in one direction of such a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,9 @@ impl Testbed {
     /// [`TestbedError::NoNetem`] for kernels and systems without it.
     pub fn kernel(link: &LinkSpec) -> Result<Self, TestbedError> {
         let paths = link.paths()?;
+        if link.line != LineKind::Emulated {
+            return Err(TestbedError::Unlike("a line by HTB"));
+        }
         let commands = |path| netem::commands(path, link.mtu).map_err(TestbedError::Unlike);
         let (forward, backward) = (commands(&paths.forward)?, commands(&paths.backward)?);
         let testbed = Self::wired(link)?;
@@ -235,5 +238,9 @@ mod tests {
         let conditions = Conditions { path_mtu: Some(1300), ..Conditions::default() };
         let refused = Testbed::kernel(&LinkSpec::between_hosts(conditions)).unwrap_err();
         assert!(matches!(refused, TestbedError::Unlike("a smaller path MTU")), "{refused}");
+        let rate = Conditions { rate: Some("1Gbps".parse().unwrap()), ..Conditions::default() };
+        let link = LinkSpec { line: LineKind::Htb, ..LinkSpec::between_hosts(rate) };
+        let refused = Testbed::kernel(&link).unwrap_err();
+        assert!(matches!(refused, TestbedError::Unlike("a line by HTB")), "{refused}");
     }
 }

@@ -69,6 +69,48 @@ fn everything_that_a_link_can_do_is_read() {
 }
 
 #[test]
+fn lines_of_the_kernel_are_read_and_described() {
+    let both = r#"both = { delay = "5ms", rate = "1Gbps", queue = "128KiB", loss = "1%" }"#;
+    let link = |line: &str| {
+        Topology::parse(&with_link(&format!("{line}\n{both}"))).unwrap().links.remove(0)
+    };
+    let (emulated, htb) = (link("line = \"emulated\""), link("line = \"htb\""));
+    assert_eq!(emulated, link(""));
+    assert_eq!(htb, LinkSpec { line: LineKind::Htb, ..emulated.clone() });
+    assert_eq!(htb.paths(), emulated.paths());
+    assert_eq!(htb.describe(), "10 ms round trip; 1.00 Gb/s by HTB, queue 131 kB, 1% lost");
+}
+
+#[test]
+fn what_is_not_for_a_line_of_the_kernel_is_refused() {
+    for (conditions, expected) in [
+        (r#"delay = "5ms""#, "link \"l\": a line by HTB needs a rate"),
+        (
+            r#"rate = "1Gbps", ecn = { from = "1MB" }"#,
+            "link \"l\": congestion marking is not for a line by HTB",
+        ),
+        (
+            r#"rate = "1Gbps", policer = { rate = "1Gbps", burst = "1MB" }"#,
+            "a policer before the queue is not",
+        ),
+        (r#"rate = "1Gbps", queue = "1499B""#, "a queue without room for a packet is not"),
+        (
+            r#"rate = "1Gbps", rates = [{ at = "1s", rate = "0bps" }, { at = "2s", rate = "1Gbps" }]"#,
+            "a rate of nothing is not",
+        ),
+    ] {
+        let link = format!("line = \"htb\"\nboth = {{ {conditions} }}");
+        let error = Topology::parse(&with_link(&link)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{conditions}: {error}");
+    }
+    // A policer in the direction that has no rate is before nothing.
+    let one_way = "line = \"htb\"\nforward = { rate = \"1Gbps\" }\nbackward = { policer = { \
+                   rate = \"1Gbps\", burst = \"1MB\" } }";
+    assert!(Topology::parse(&with_link(one_way)).is_ok());
+    assert!(Topology::parse(&with_link("line = \"cbq\"")).unwrap_err().to_string().contains("cbq"));
+}
+
+#[test]
 fn a_queue_holds_a_round_trip_unless_told() {
     let queue = |conditions: &str| {
         let topology = Topology::parse(&with_link(&format!("both = {{ {conditions} }}"))).unwrap();
