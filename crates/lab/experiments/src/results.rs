@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use longhaul_sys::files::FileLock;
 
 use crate::record::Record;
 
@@ -101,8 +101,10 @@ impl Results {
             .map_err(|error| ResultsError::File { path: self.folder.clone(), error })?;
         let open = || OpenOptions::new().create(true).read(true).append(true).open(&path);
         let mut file = open().map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| ResultsError::Busy(path.clone()))?;
+        let lock = FileLock::try_take(&file).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => ResultsError::Busy(path.clone()),
+            _ => failed(error),
+        })?;
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(failed)?;
         if fresh && !text.is_empty() {
@@ -114,7 +116,7 @@ impl Results {
         let records = parse(&path, &text)?;
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
         file.set_len(whole as u64).and_then(|()| file.seek(SeekFrom::End(0))).map_err(failed)?;
-        Ok((Appender { path, file }, records))
+        Ok((Appender { path, file, _lock: lock }, records))
     }
 
     fn path(&self, experiment: &str) -> PathBuf {
@@ -127,6 +129,7 @@ impl Results {
 pub struct Appender {
     path: PathBuf,
     file: File,
+    _lock: FileLock,
 }
 
 impl Appender {
@@ -138,14 +141,6 @@ impl Appender {
         let line = serde_json::to_string(record).map_err(io::Error::from);
         let write = line.and_then(|line| self.file.write_all(format!("{line}\n").as_bytes()));
         write.map_err(|error| ResultsError::File { path: self.path.clone(), error })
-    }
-}
-
-impl Drop for Appender {
-    fn drop(&mut self) {
-        // Closing it would not be enough: a command that another thread starts has the open file too,
-        // until it is the command's program.
-        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
