@@ -100,12 +100,14 @@ fn configured(args: &ServeArgs) -> Result<Config, Failure> {
     for link in &args.link {
         let parts = link.split_once('=').and_then(|(name, rest)| {
             let (ends, capacity) = rest.rsplit_once(':')?;
-            let (from, to) = ends.split_once('-')?;
+            let (from, to) = ends.split_once('-').filter(|(_, to)| !to.contains('-'))?;
             Some((name, from, to, capacity))
         });
         let Some((name, from, to, capacity)) = parts else {
-            let message = format!("--link {link}: expected NAME=FROM-TO:RATE, like l=a-b:10Gbps");
-            return Err(Failure::usage(message));
+            return Err(Failure::usage(format!(
+                "--link {link}: expected NAME=FROM-TO:RATE, like l=a-b:10Gbps (nodes with a - in \
+                 their names need a configuration)"
+            )));
         };
         text += &format!(
             "[[link]]\nname = {}\nfrom = {}\nto = {}\ncapacity = {}\n",
@@ -165,3 +167,30 @@ pub(super) fn audit(args: &AuditArgs, output: &Output) -> Result<(), Failure> {
 const LOCAL_PROJECT: &str = "local";
 /// How often the end of the service and its state are looked for.
 const GLANCE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::circuits::args::CircuitsCommand;
+
+    #[test]
+    fn a_link_names_two_nodes() {
+        let links = |link: &str| {
+            let words = ["longhaul", "circuits", "serve", "--link", link];
+            let Command::Circuits(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("{link}")
+            };
+            let CircuitsCommand::Serve(args) = args.command else { panic!("{link}") };
+            configured(&args).map(|config| config.links).map_err(|failure| failure.message)
+        };
+        let found = links("gva-chi=gva-chi:10Gbps").unwrap().remove(0);
+        let names = [found.name, found.from, found.to];
+        assert_eq!(names, ["gva-chi", "gva", "chi"]);
+        // Which of the two would have the hyphen?
+        let refused = links("l=gva-1-chi:10Gbps").unwrap_err();
+        assert!(refused.contains("need a configuration"), "{refused}");
+    }
+}

@@ -61,9 +61,10 @@ impl KernelLine {
 }
 
 /// What a line of that rate may send at once after a pause: what it carries while the kernel's timer
-/// is late, which is else lost. Not more: it is as if the queue were so much longer.
+/// is late, which is else lost, and enough not to need that timer for each packet. Not more: it is as
+/// if the queue were so much longer.
 pub(crate) fn burst(rate: Rate, mtu: u32) -> Bytes {
     Bytes::new(rate.bytes_in(BURST).max(2 * u64::from(mtu)))
 }
 
-const BURST: Duration = Duration::from_micros(200);
+const BURST: Duration = Duration::from_millis(1);
