@@ -81,7 +81,9 @@ pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
 
 /// A line of the kernel's has its rate, changes it, and tells what its queue drops.
 pub(super) fn htb(report: &mut Report<'_>) -> Result<(), CheckError> {
-    for (mbps, ipv6) in [(100, false), (100, true), (800, false)] {
+    // Each packet passes the sender's kernel by itself: a sender that is to offer much more than the
+    // line carries needs a slower line than an emulated one.
+    for (mbps, ipv6) in [(100, false), (100, true), (400, false)] {
         match overload(report, HTB, mbps, ipv6) {
             Err(CheckError::Testbed(TestbedError::NoHtb(why))) => {
                 report.row("lines by HTB", "-".into(), format!("skipped: {why}"), true);
