@@ -178,7 +178,7 @@ fn book(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, token: &str, 
 
 const CONNECTIONS: usize = 16;
 /// Groups a second that the service makes at 2,000 bookings a second on a quiet disk.
-const GROUPS: f64 = 800.0;
+const GROUPS: f64 = 1800.0;
 /// Of 16 KiB that a bare file has: as much as the log written ahead.
 const PIECES: u64 = 4096;
 const NETWORK: &str = r#"

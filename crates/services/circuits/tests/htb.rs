@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use longhaul_circuits::ledger::{self, Ask, Note, Order, Placing, Route};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::Config;
+use longhaul_sys::processes::stat_field;
 
 const INSIDE: &str = "LONGHAUL_TEST_INSIDE";
 
@@ -115,19 +116,16 @@ fn inside() {
 
 /// How the thread that switches and the `tc` that it has are scheduled (proc(5)).
 fn policies() -> [String; 2] {
-    let policy = |stat: &str| {
-        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().to_owned()
-    };
+    let policy = |stat: &str| stat_field(stat, 41).unwrap().to_owned();
     let own = std::process::id().to_string();
     let stats = |folder: &str| -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.filter_map(|entry| std::fs::read_to_string(entry.join("stat")).ok()).collect()
     };
     let threads = stats("/proc/self/task").into_iter().find(|stat| stat.contains("(drive l)"));
-    let children = stats("/proc").into_iter().find(|stat| {
-        let (name, fields) = stat.rsplit_once(')').unwrap();
-        name.ends_with("(tc") && fields.split_whitespace().nth(1) == Some(&own)
-    });
+    let children = stats("/proc")
+        .into_iter()
+        .find(|stat| stat.contains(" (tc) ") && stat_field(stat, 4) == Some(own.as_str()));
     [policy(&threads.unwrap()), policy(&children.unwrap())]
 }
 

@@ -341,7 +341,7 @@ fn a_program_is_told_of_every_boundary() {
     assert_eq!(lines[2]["due_nanos"].as_u64(), Some(finish));
     // It is scheduled like anything that this machine runs (the 41st field, proc(5)).
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let own = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap();
+    let own = longhaul_sys::processes::stat_field(&stat, 41).unwrap();
     let policies = std::fs::read_to_string(policies).unwrap();
     assert!(policies.lines().all(|policy| policy == own), "{policies}");
 }

@@ -149,7 +149,7 @@ mod tests {
     /// The 41st field of its `stat` (proc(5)).
     fn policy(of: &str) -> String {
         let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
-        stat.rsplit_once(')').unwrap().1.split_whitespace().nth(38).unwrap().into()
+        crate::processes::stat_field(&stat, 41).unwrap().into()
     }
 
     #[test]
