@@ -8,6 +8,9 @@ pub(super) const BLOCK: usize = if cfg!(test) { 8 } else { 128 };
 /// Neighbours that together hold no more than this are joined.
 pub(super) const JOIN: usize = BLOCK / 2;
 
+/// Breakpoints that are looked at one by one before others are counted several at a time.
+const NEAR: usize = 4;
+
 /// Breakpoints whose halves fill a cache line.
 const LINE: usize = 16;
 
@@ -107,8 +110,17 @@ impl Entry {
     /// of all. It is probably near.
     pub(super) fn next_from(&self, from: usize, tick: u64) -> usize {
         let ahead = self.ahead(tick - 1);
+        let lows = self.lows();
         let mut at = from;
-        for line in self.lows()[from..].chunks(LINE) {
+        // One by one is quicker as long as they are few.
+        let near = lows.len().min(from + NEAR);
+        while at < near {
+            if self.offset(lows[at]) > ahead {
+                return at;
+            }
+            at += 1;
+        }
+        for line in lows[at..].chunks(LINE) {
             let before = self.count(line, ahead);
             at += before;
             if before < LINE {
