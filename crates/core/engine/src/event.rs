@@ -1,4 +1,6 @@
+use alloc::format;
 use alloc::string::String;
+use core::time::Duration;
 
 use longhaul_units::{Extent, StreamId};
 use longhaul_wire::CloseCode;
@@ -32,4 +34,13 @@ pub struct Closed {
     pub reason: String,
     /// Whether the peer closed, rather than this side.
     pub by_peer: bool,
+}
+
+impl Closed {
+    /// Nothing was heard from the peer for `time`. Whoever notices it first, a lane, the control
+    /// connection or the kernel, tells people the same.
+    pub fn silent(time: Duration) -> Self {
+        let reason = format!("nothing was heard from the peer for {} s", time.as_secs_f32());
+        Self { code: CloseCode::TIMEOUT, reason, by_peer: false }
+    }
 }

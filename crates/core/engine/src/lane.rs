@@ -4,7 +4,6 @@ mod streams;
 mod transmit;
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -382,9 +381,8 @@ impl Lane {
         path.handle_timeout(now);
         if matches!(self.state, State::Open) {
             if self.idle_at() <= now {
-                let seconds = self.config.idle_timeout.as_secs_f32();
-                let text = format!("nothing was heard from the peer for {seconds} s");
-                self.close(now, CloseCode::TIMEOUT, &text);
+                let Closed { code, reason, .. } = Closed::silent(self.config.idle_timeout);
+                self.close(now, code, &reason);
                 return;
             }
             if self.keep_alive_due().is_some_and(|at| at <= now) {

@@ -99,6 +99,7 @@ impl TcpLanes {
             let worker = connection::Worker::new(
                 connection,
                 rate,
+                options.idle_timeout,
                 hub.clone(),
                 mailbox.clone(),
                 view.clone(),

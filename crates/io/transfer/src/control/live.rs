@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, Waker, wait};
 use longhaul_units::Instant;
@@ -197,9 +198,7 @@ impl Watch {
             let heard = Instant::from_nanos(self.shared.heard.load(Ordering::Relaxed));
             let idle_at = heard + self.idle_timeout;
             if now >= idle_at {
-                let seconds = self.idle_timeout.as_secs_f32();
-                let reason = format!("nothing was heard from the peer for {seconds} s");
-                return Ok(ControlEnd::Lost(reason));
+                return Ok(ControlEnd::Lost(Closed::silent(self.idle_timeout).reason));
             }
             if !self.flush()? {
                 self.wait(Interest::Writable, idle_at)?;

@@ -41,6 +41,7 @@ pub(crate) struct Worker {
     sent: u64,
     record: Record,
     rate: Option<Rate>,
+    idle_timeout: Duration,
     /// When the rate allows the next bytes of objects.
     paced_until: Instant,
     /// Since when there is something that it holds back, and how long it did before.
@@ -86,6 +87,7 @@ impl Worker {
     pub fn new(
         connection: DataConnection,
         rate: Option<Rate>,
+        idle_timeout: Duration,
         hub: Arc<dyn Hub>,
         mailbox: Arc<Mailbox>,
         shared: Arc<Mutex<TcpView>>,
@@ -108,6 +110,7 @@ impl Worker {
             sent: 0,
             record: Record::default(),
             rate,
+            idle_timeout,
             paced_until: now,
             held_since: None,
             held: Duration::ZERO,
@@ -123,11 +126,7 @@ impl Worker {
         if self.stream.is_some() {
             self.hub.on_validated();
         }
-        let end = self.carry().unwrap_or_else(|error| Closed {
-            code: CloseCode::TIMEOUT,
-            reason: format!("a data connection broke: {error}"),
-            by_peer: false,
-        });
+        let end = self.carry().unwrap_or_else(|error| broken(&error, self.idle_timeout));
         self.outgoing.clear();
         self.mailbox.set_backlog(0);
         self.publish(clock::now());
@@ -501,6 +500,16 @@ impl Record {
             self.head.extend_from_slice(frames);
         }
     }
+}
+
+/// How a socket's failure ended the connection. The kernel times out when nothing was acknowledged
+/// for the idle timeout.
+fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return Closed::silent(idle_timeout);
+    }
+    let reason = format!("a data connection broke: {error}");
+    Closed { code: CloseCode::TIMEOUT, reason, by_peer: false }
 }
 
 fn violation(reason: String) -> Closed {

@@ -235,6 +235,26 @@ fn a_peer_that_vanishes_is_told() {
 }
 
 #[test]
+fn a_peer_that_the_kernel_gives_up_is_told_as_silent() {
+    let idle_timeout = Duration::from_millis(1500);
+    let server = Host::start();
+    let (dialed, waiting) =
+        server.dial(Protect::Clear, 1, |options, _| options.idle_timeout = idle_timeout);
+    // The control connection lives on: only the kernel sees that nothing is read here.
+    let _peer = server.join_bare(&dialed.session.join(LaneId(0)));
+    let (session, control, connections) = waiting.join().unwrap().unwrap();
+    let options = TcpCarrierOptions { idle_timeout, ..options() };
+    let end = End::with(&options, session, control, connections);
+    // More than the buffers of both sockets hold.
+    let groups = 32;
+    (0..groups).for_each(|group| end.offer(0, group, u64::from(groups) * GROUP_SIZE));
+    end.hub.wait(|hub| !hub.closed.is_empty());
+    let closed = end.hub.state().closed.remove(0);
+    assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false));
+    assert_eq!(closed.reason, "nothing was heard from the peer for 1.5 s");
+}
+
+#[test]
 fn the_congestion_control_is_the_one_asked_for() {
     let reno = TcpCarrierOptions { congestion_control: Some("reno".into()), ..options() };
     let server = Host::start();
@@ -389,10 +409,19 @@ struct End {
 
 impl End {
     fn start(session: Session, control: Control, connections: Vec<DataConnection>) -> Self {
+        Self::with(&options(), session, control, connections)
+    }
+
+    fn with(
+        options: &TcpCarrierOptions,
+        session: Session,
+        control: Control,
+        connections: Vec<DataConnection>,
+    ) -> Self {
         let hub = TestHub::new();
         let mailboxes = connections.iter().map(|_| Arc::new(Mailbox::new().unwrap())).collect();
         let dynamic: Arc<dyn Hub> = hub.clone();
-        let lanes = TcpLanes::start(connections, &options(), &dynamic, mailboxes).unwrap();
+        let lanes = TcpLanes::start(connections, options, &dynamic, mailboxes).unwrap();
         let pool = Pool::new(64, Reuse::Warm);
         Self { hub, lanes, _session: session, _control: control, pool }
     }
