@@ -15,7 +15,7 @@ pub enum Measure {
     CompletionTime,
     /// Packets sent again, of those that crossed the path to the receiver.
     Resent,
-    /// Packets that the path lost on the way to the receiver, of those sent.
+    /// Packets that the observed link lost on the way to the receiver, of those sent there.
     PathLoss,
     /// CPU time of the sender for a gigabyte.
     CpuSend,
@@ -49,7 +49,7 @@ impl Measure {
             Self::Goodput => "goodput (Mb/s)",
             Self::CompletionTime => "completion time (s)",
             Self::Resent => "packets sent again (%)",
-            Self::PathLoss => "lost on the path (%)",
+            Self::PathLoss => "lost on the observed link (%)",
             Self::CpuSend => "CPU, sender (s/GB)",
             Self::CpuReceive => "CPU, receiver (s/GB)",
             Self::Fairness => "Jain's fairness index",
@@ -66,7 +66,7 @@ impl Measure {
             Self::Goodput => "goodput",
             Self::CompletionTime => "completion time",
             Self::Resent => "part of packets sent again",
-            Self::PathLoss => "loss on the path",
+            Self::PathLoss => "loss on the observed link",
             Self::CpuSend => "CPU time of the sender",
             Self::CpuReceive => "CPU time of the receiver",
             Self::Fairness => "fairness",
@@ -112,7 +112,7 @@ impl Measure {
             Self::CompletionTime => record.seconds?,
             Self::Resent => 100.0 * record.resent? as f64 / record.path_sent.max(1) as f64,
             Self::PathLoss => {
-                let lost: u64 = record.path_lost.values().sum();
+                let lost: u64 = record.link_lost.as_ref()?.values().sum();
                 100.0 * lost as f64 / record.path_sent.max(1) as f64
             }
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,

@@ -64,12 +64,14 @@ pub struct Record {
     pub program_lost: BTreeMap<String, u64>,
     /// Packets that crossed the observed link towards the receiver, or were lost there.
     pub path_sent: u64,
-    /// Packets lost on the way to the receiver, by reason, on all links.
+    /// Of those, lost there, by reason. Results of earlier versions do not tell.
+    pub link_lost: Option<BTreeMap<String, u64>>,
+    /// Packets lost on the way to the receiver, by reason, on all links, also such beside each other.
     pub path_lost: BTreeMap<String, u64>,
     /// Of the packets that the observed link's queue lost: those that it may have found full only
     /// because the emulation was late by more than a millisecond, the machine's fault.
     pub queue_lost_late: u64,
-    /// Packets lost on the way back, by reason.
+    /// Packets lost on the way back, by reason, on all links.
     pub path_lost_back: BTreeMap<String, u64>,
     /// Packets that were lost at the receiver's sockets and queues, as its kernel counts them:
     /// super-packets as one.
@@ -126,7 +128,7 @@ pub struct Series {
     pub arrived_mbps: Vec<f64>,
     /// Kilobytes in the observed queue.
     pub queue_kb: Vec<f64>,
-    /// Packets lost on the path.
+    /// Packets lost on the observed link.
     pub lost: Vec<u64>,
     /// Megabits per second of all crossing connections together.
     pub cross_mbps: Vec<f64>,

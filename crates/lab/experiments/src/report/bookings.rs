@@ -63,20 +63,29 @@ fn one(done: &[&Record], copies: usize) -> String {
             Measure::BookingUsed.say(used), number(1e3 * late.abs()), followed.len(), number(over_ip / 1e6),
         ));
     }
-    let (sent, lost, late) = done.iter().fold((0, 0, 0), |(sent, lost, late), one| {
-        (
-            sent + one.path_sent,
-            lost + one.path_lost.values().sum::<u64>(),
-            late + one.queue_lost_late,
-        )
-    });
-    said.push(format!("{} lost", Measure::PathLoss.say(100.0 * lost as f64 / sent.max(1) as f64)));
+    said.extend(losses(done));
+    said.join("; ")
+}
+
+/// What the observed link lost in the runs that tell.
+fn losses(done: &[&Record]) -> Vec<String> {
+    let (mut sent, mut lost, mut late) = (None, 0, 0);
+    for record in done {
+        if let Some(link_lost) = &record.link_lost {
+            *sent.get_or_insert(0) += record.path_sent;
+            lost += link_lost.values().sum::<u64>();
+            late += record.queue_lost_late;
+        }
+    }
+    let Some(sent) = sent else { return Vec::new() };
+    let part = Measure::PathLoss.say(100.0 * lost as f64 / sent.max(1) as f64);
+    let mut said = vec![format!("{part} lost on the observed link")];
     if late > 0 {
         said.push(format!(
             "{late} of {lost} lost packets met a queue that an emulator in time may not have had"
         ));
     }
-    said.join("; ")
+    said
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

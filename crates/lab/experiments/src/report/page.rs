@@ -226,7 +226,7 @@ fn table(html: &mut String, part: &Part) {
     for measure in &measures {
         let _ = write!(html, "<th>{}</th>", escape(measure.label()));
     }
-    html.push_str("<th>lost on the path</th></tr></thead>\n<tbody>\n");
+    html.push_str("<th>lost on all links</th></tr></thead>\n<tbody>\n");
     for (place, group) in part.groups(&records, &[]) {
         let place =
             if place.is_empty() { Parameter::Contender.say(&group[0].contender) } else { place };
@@ -287,7 +287,8 @@ holds the median with 94 % (five runs), 88 % (four), 75 % (three) or 50 % (two).
 runs that the time limit ended: a time is at least that, a rate is what arrived until then, headers \
 included.</p>\n<p>Goodput is user bytes over the time of the whole command, set-up and end included. CPU \
 time is that of all processes, or threads, of a contender at that end, for 10<sup>9</sup> user bytes. \
-Queue delay is the mean time in the observed link's queue. Delivery jitter is the standard deviation of \
+Queue delay is the mean time in the observed link's queue. What is lost on the observed link is in \
+percent of what was sent on it, without other links before, behind or beside it. Delivery jitter is the standard deviation of \
 what arrives in tenths of a second, in percent of its mean. Figures of a scheduler's turns show the \
 first 4,000 of a run; sentences count all, to two digits. Fairness is Jain's index. Rates of links and \
 sending rates count IP packets with their headers.</p>\n</section>\n";

@@ -31,6 +31,7 @@ pub(super) struct Sampler<'a> {
 pub(super) struct Sampled {
     series: Series,
     sent: u64,
+    link_lost: BTreeMap<String, u64>,
     lost: BTreeMap<String, u64>,
     lost_back: BTreeMap<String, u64>,
     queue_lost_late: u64,
@@ -96,6 +97,7 @@ impl<'a> Sampler<'a> {
         let mut seen = Sampled {
             series,
             sent: 0,
+            link_lost: BTreeMap::new(),
             lost: BTreeMap::new(),
             lost_back: BTreeMap::new(),
             queue_lost_late: 0,
@@ -111,6 +113,7 @@ impl<'a> Sampler<'a> {
             count(&mut seen.lost_back, &before[1], &after[1]);
             if link == self.link {
                 let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
+                count(&mut seen.link_lost, &before[0], &after[0]);
                 seen.sent = after[0].path.offered - before[0].path.offered;
                 seen.queue_lost_late = after[0].queue_while_late - before[0].queue_while_late;
                 let delays =
@@ -174,6 +177,7 @@ impl Sampled {
             record.cross_bps = bytes.map(|bytes| round(bytes as f64 * 8.0 / seconds)).collect();
         }
         record.path_sent = self.sent;
+        record.link_lost = Some(self.link_lost);
         record.path_lost = self.lost;
         record.path_lost_back = self.lost_back;
         record.queue_lost_late = self.queue_lost_late;

@@ -125,6 +125,38 @@ fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
 }
 
 #[test]
+fn what_another_link_loses_is_not_the_observed_ones() {
+    let text = TINY.replace(
+        "topology = \"two-hosts\"\n[job]\n",
+        r#"
+[testbed]
+name = "beside"
+[[testbed.node]]
+name = "host"
+[[testbed.node]]
+name = "peer"
+# Transfers go over the first.
+[[testbed.link]]
+name = "lossy"
+between = ["host", "peer"]
+both = { delay = "1ms", loss = "5%" }
+[[testbed.link]]
+name = "observed"
+between = ["host", "peer"]
+both = { delay = "1ms" }
+[job]
+link = "observed"
+"#,
+    );
+    let experiment = Experiment::parse(&text, &|_| true).unwrap();
+    let Some(records) = records_of(&experiment) else { return };
+    for record in &records {
+        assert_eq!(record.link_lost, Some(BTreeMap::new()));
+        assert!(record.path_lost["random"] > 0, "{:?}", record.path_lost);
+    }
+}
+
+#[test]
 fn fingerprints_tell_cells_and_contenders_apart() {
     let experiment = tiny();
     let setup = |rtt: &str| {
