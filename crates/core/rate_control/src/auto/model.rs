@@ -13,7 +13,7 @@ pub(super) struct Model {
     /// Delivery rate of the last ten rounds.
     bandwidth: MaxFilter,
     capacity: MaxFilter,
-    slice: Slice,
+    gathered: Gathered,
     queue_floor: MinFilter,
     /// Present queueing delay, and the largest of the last rounds.
     pub(super) queue: Duration,
@@ -81,11 +81,18 @@ impl Tally {
 
 /// Consecutive delivery samples, gathered until they span enough batches to be exact.
 #[derive(Clone, Copy, Default, Debug)]
-struct Slice {
+struct Gathered {
     bytes: u64,
     interval: Duration,
-    sent_over: Duration,
     limited: bool,
+}
+
+/// What was gathered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slice {
+    pub rate: Rate,
+    /// There was too little to send for part of that time.
+    pub limited: bool,
 }
 
 impl Model {
@@ -94,7 +101,7 @@ impl Model {
             recent: MaxFilter::new(),
             bandwidth: MaxFilter::new(),
             capacity: MaxFilter::new(),
-            slice: Slice::default(),
+            gathered: Gathered::default(),
             queue_floor: MinFilter::new(),
             queue: Duration::ZERO,
             queue_peak: MaxFilter::new(),
@@ -120,7 +127,7 @@ impl Model {
         now: Instant,
         rtt: &RttEstimator,
         feedback: &Feedback,
-    ) -> (Option<Delivery>, Option<Round>) {
+    ) -> (Option<Slice>, Option<Round>) {
         if let Some(sample) = feedback.rtt {
             self.base.update(now, sample.as_nanos() as u64, BASE_WINDOW);
         }
@@ -187,31 +194,29 @@ impl Model {
         now: Instant,
         rtt: &RttEstimator,
         delivery: Delivery,
-    ) -> Option<Delivery> {
-        self.slice.bytes += delivery.rate.bytes_in(delivery.interval);
-        self.slice.interval += delivery.interval;
-        self.slice.sent_over += delivery.sent_over;
-        self.slice.limited |= delivery.application_limited;
+    ) -> Option<Slice> {
+        self.gathered.bytes += delivery.rate.bytes_in(delivery.interval);
+        self.gathered.interval += delivery.interval;
+        self.gathered.limited |= delivery.application_limited;
         let least = if self.short_slices { MIN_SLICE } else { MIN_SLICE.max(rtt.smoothed() / 16) };
-        if self.slice.interval < least {
+        if self.gathered.interval < least {
             return None;
         }
-        let slice = core::mem::take(&mut self.slice);
+        let Gathered { bytes, interval, limited } = core::mem::take(&mut self.gathered);
         if core::mem::take(&mut self.skip_slice) {
             return None;
         }
-        let rate = Rate::from_bytes_over(slice.bytes, slice.interval);
-        self.round.limited |= slice.limited;
+        let rate = Rate::from_bytes_over(bytes, interval);
+        self.round.limited |= limited;
         self.learn_capacity(now, rate);
         self.round.delivered = self.round.delivered.max(rate);
         // With too little to send the path shows less than it can; such samples only ever raise.
-        if !slice.limited || rate >= self.recent() {
+        if !limited || rate >= self.recent() {
             let round = self.round_time(rtt);
             self.recent.update(now, rate.as_bps(), round * 2);
             self.bandwidth.update(now, rate.as_bps(), round * 10);
         }
-        let Slice { interval, sent_over, limited, .. } = slice;
-        Some(Delivery { rate, interval, sent_over, application_limited: limited })
+        Some(Slice { rate, limited })
     }
 
     /// Best delivery rate of the last two rounds; zero before the first sample.
@@ -248,7 +253,7 @@ impl Model {
 
     /// The path was silent: the next sample would count the silence.
     pub(super) fn skip_next_slice(&mut self) {
-        self.slice = Slice::default();
+        self.gathered = Gathered::default();
         self.skip_slice = true;
     }
 

@@ -2,8 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::Model;
-use crate::{Delivery, Feedback, RttEstimator, Sent};
+use super::model::{Model, Slice};
+use crate::{Feedback, RttEstimator, Sent};
 
 /// Start-up: one train of packets to learn the order of magnitude, then steps.
 ///
@@ -89,7 +89,7 @@ impl Startup {
         rtt: &RttEstimator,
         model: &mut Model,
         feedback: &Feedback,
-        slice: Option<Delivery>,
+        slice: Option<Slice>,
     ) -> bool {
         if !self.started {
             // Reports about what was said before tell nothing of the path's rate.
@@ -152,7 +152,7 @@ impl Startup {
             self.since = now;
             return false;
         }
-        let patience = match slice.application_limited {
+        let patience = match slice.limited {
             false => round_trip * 3 / 2 + SETTLE,
             true => round_trip * 16 + SETTLE,
         };
