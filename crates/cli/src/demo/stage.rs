@@ -138,7 +138,7 @@ fn report(stats: DirectionStats) -> DirectionReport {
     DirectionReport {
         path: stats.path,
         // Nothing of this path is the kernel's.
-        queue_delay_max: stats.queue.unwrap_or_default().max_delay,
+        queue_delay_max: stats.queue().unwrap_or_default().max_delay,
         released: stats.packets_written,
         lateness_typical: stats.lateness.median,
         lateness_max: stats.lateness.max,

@@ -110,7 +110,7 @@ fn direction(from: &str, to: &str, stats: &DirectionStats) -> String {
         }
     }
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
-    if let Some(queue) = stats.queue.filter(|queue| queue.accepted > 0) {
+    if let Some(queue) = stats.queue().filter(|queue| queue.accepted > 0) {
         let (mean, max) = (ms(queue.mean_delay), ms(queue.max_delay));
         text += &format!("; in the queue {mean:.2} ms on average, {max:.2} ms at most");
     }
@@ -118,7 +118,7 @@ fn direction(from: &str, to: &str, stats: &DirectionStats) -> String {
         let count = stats.queue_while_late;
         text += &format!("; {count} of the queue's losses while the emulator was late");
     }
-    if let Some(late) = stats.changes_late.filter(|late| !late.is_zero()) {
+    if let Some(late) = stats.changes_late().filter(|late| !late.is_zero()) {
         text += &format!("; rate changed late by {:.2} ms at most", ms(late));
     }
     text += &format!("; late by {:.2} ms (99 %)\n", ms(stats.lateness.p99));

@@ -28,7 +28,7 @@ use self::line::{Line, LineConfig, LineError};
 pub use self::log::Loss;
 use self::rates::Rates;
 pub use self::record::{DirectionRecord, LinkRecord};
-pub use self::stats::{DirectionStats, LinkStats};
+pub use self::stats::{DirectionStats, LineStats, LinkStats};
 use self::worker::{Stop, Worker};
 
 /// What an [`Emulator`] is to do with one link.

@@ -38,7 +38,9 @@ pub mod pump;
 pub mod testbed;
 pub mod topology;
 
-pub use emulator::{DirectionRecord, DirectionStats, LatenessSummary, LinkRecord, LinkStats, Loss};
+pub use emulator::{
+    DirectionRecord, DirectionStats, LatenessSummary, LineStats, LinkRecord, LinkStats, Loss,
+};
 pub use packet::Flow;
 pub use testbed::{
     Cleaned, Host, KernelCount, Place, Testbed, TestbedError, TestbedOptions, clean_up,

@@ -117,9 +117,9 @@ impl<'a> Sampler<'a> {
                 seen.sent = after[0].path.offered - before[0].path.offered;
                 seen.queue_lost_late = after[0].queue_while_late - before[0].queue_while_late;
                 let delays =
-                    after[0].queue.map(|queue| [queue.mean_delay, queue.max_delay].map(ms));
+                    after[0].queue().map(|queue| [queue.mean_delay, queue.max_delay].map(ms));
                 seen.queue_ms = delays.map_or([None; 2], |delays| delays.map(Some));
-                seen.changes_late_ms = after[0].changes_late.map(ms);
+                seen.changes_late_ms = after[0].changes_late().map(ms);
                 seen.late_p99_ms = ms(after[0].lateness.p99);
             }
         }

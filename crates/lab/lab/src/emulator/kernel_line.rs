@@ -7,7 +7,7 @@ use longhaul_pathsim::DropReason;
 use longhaul_sys::netns::{DeviceCount, DeviceCounters, Htb, Namespace, QueueCounters};
 use longhaul_units::{Bytes, Rate};
 
-use super::stats::DirectionStats;
+use super::stats::{DirectionStats, LineStats};
 
 /// A direction's rate and queue by the kernel's HTB, at a switch between the sending node and the
 /// emulation of all else.
@@ -44,9 +44,9 @@ impl KernelLine {
         let queue = self.queue.read()?;
         stats.path.add_dropped_before(DropReason::Queue, queue.dropped);
         stats.queue_bytes = queue.waiting;
-        stats.queue = None;
         stats.device_full += self.count(&self.at_switch)?.receive_dropped;
-        stats.changes_late = Some(Duration::from_nanos(self.latest.load(Ordering::Relaxed)));
+        let changes_late = Duration::from_nanos(self.latest.load(Ordering::Relaxed));
+        stats.line = LineStats::Kernel { changes_late };
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use longhaul_units::Instant;
 use super::arrivals::Arrivals;
 use super::lateness::Lateness;
 use super::log::{Loss, LossLog};
-use super::stats::DirectionStats;
+use super::stats::{DirectionStats, LineStats};
 use super::store::Store;
 use crate::packet::{Cut, Joined, Part, Shape, corrupted, stays_on_link, too_big};
 
@@ -276,7 +276,7 @@ impl Line {
     pub(super) fn stats(&mut self, now: Instant) -> DirectionStats {
         let mut stats = self.stats;
         stats.path = *self.path.stats();
-        stats.queue = Some(self.path.queue_stats());
+        stats.line = LineStats::Emulated(self.path.queue_stats());
         stats.queue_bytes = self.path.queue_backlog(now);
         stats.lateness = self.lateness.summary();
         stats

@@ -12,13 +12,12 @@ use super::lateness::LatenessSummary;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectionStats {
     /// Segments offered to the path, delivered and dropped, with reasons. What the queue of a line of
-    /// the kernel's holds is not yet offered, and bytes of what it dropped are not known: `None`
-    /// from [`DirectionStats::offered_bytes`].
+    /// the kernel's holds is not yet offered, and bytes of what it dropped are not known: see
+    /// [`DirectionStats::offered_bytes`].
     pub path: PathStats,
-    /// The bottleneck's queue; `None` for lines of the kernel's, which does not tell how long packets
-    /// wait.
-    pub queue: Option<QueueStats>,
-    /// IP-layer bytes in that queue now.
+    /// Of the bottleneck.
+    pub line: LineStats,
+    /// IP-layer bytes in its queue now.
     pub queue_bytes: Bytes,
     /// Packets and super-packets that came from the sender's stack.
     pub packets_read: u64,
@@ -30,8 +29,6 @@ pub struct DirectionStats {
     pub kept_on_link: u64,
     /// How late deliveries were.
     pub lateness: LatenessSummary,
-    /// By how much the latest change of rate was late, of a line of the kernel's.
-    pub changes_late: Option<Duration>,
     /// Of the packets that the queue dropped, those that were fetched when the emulator was more than
     /// a millisecond late: when these came is an estimate. None of a line of the kernel's.
     pub queue_while_late: u64,
@@ -47,9 +44,25 @@ pub struct DirectionStats {
 }
 
 impl DirectionStats {
-    /// IP-layer bytes sent.
+    /// IP-layer bytes sent; not known where the line is the kernel's.
     pub fn offered_bytes(&self) -> Option<u64> {
-        self.changes_late.is_none().then_some(self.path.offered_bytes)
+        self.queue().map(|_| self.path.offered_bytes)
+    }
+
+    /// The bottleneck's queue, where the line is emulated.
+    pub fn queue(&self) -> Option<QueueStats> {
+        match self.line {
+            LineStats::Emulated(queue) => Some(queue),
+            LineStats::Kernel { .. } => None,
+        }
+    }
+
+    /// By how much the latest change of rate was late, where the line is the kernel's.
+    pub fn changes_late(&self) -> Option<Duration> {
+        match self.line {
+            LineStats::Emulated(_) => None,
+            LineStats::Kernel { changes_late } => Some(changes_late),
+        }
     }
 
     /// Drops that nobody asked for, by name: a run in which one is not zero measures the emulator.
@@ -66,6 +79,24 @@ impl DirectionStats {
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let asked = DropReason::ALL.map(|reason| (reason.name(), self.path.dropped(reason)));
         asked.into_iter().chain(self.unasked()).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// What is known of a line only if it is of that kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LineStats {
+    /// Emulated, or there is no bottleneck: its queue.
+    Emulated(QueueStats),
+    /// The kernel's, which tells neither how long packets wait nor how long those were that it drops.
+    Kernel {
+        /// By how much the latest change of rate was late.
+        changes_late: Duration,
+    },
+}
+
+impl Default for LineStats {
+    fn default() -> Self {
+        Self::Emulated(QueueStats::default())
     }
 }
 

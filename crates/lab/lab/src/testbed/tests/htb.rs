@@ -30,7 +30,7 @@ fn what_a_line_of_the_kernel_drops_is_counted() {
         let after = testbed.stats(0).unwrap().forward;
         assert_eq!(after.path.offered - before.path.offered + at_device, u64::from(count));
         assert_eq!(after.path.delivered - before.path.delivered, arrived.len() as u64);
-        assert_eq!((after.queue, after.offered_bytes()), (None, None), "nobody knows");
+        assert_eq!((after.queue(), after.offered_bytes()), (None, None), "nobody knows");
         assert_eq!(after.queue_bytes, Bytes::ZERO);
         assert_eq!(after.queue_while_late, 0);
     }
@@ -49,10 +49,10 @@ fn rates_of_the_kernel_change() {
         forward = { rate = "20Mbps", rates = [{ at = "1000s", rate = "30Mbps" }] }
     "#;
     let Some(testbed) = htb_hosts(text) else { return };
-    let changed = || testbed.stats(0).unwrap().backward.changes_late.unwrap();
+    let changed = || testbed.stats(0).unwrap().backward.changes_late().unwrap();
     wait_until(|| !changed().is_zero());
-    assert_eq!(testbed.stats(0).unwrap().forward.changes_late, Some(Duration::ZERO));
-    assert_eq!(testbed.stats(1).unwrap().backward.changes_late, None, "it has no line");
+    assert_eq!(testbed.stats(0).unwrap().forward.changes_late(), Some(Duration::ZERO));
+    assert_eq!(testbed.stats(1).unwrap().backward.changes_late(), None, "it has no line");
     let mut seen = Vec::new();
     for (link, way, switch) in testbed.emulator.switches() {
         let tc = || Command::new("tc").args(["class", "show", "dev", "line"]).output();
