@@ -35,17 +35,18 @@ impl Netlink {
         links: [Link; 2],
         other: BorrowedFd<'_>,
     ) -> io::Result<()> {
-        let mut numbers = (FIRST_INDEX..=LAST_INDEX).step_by(2);
-        loop {
-            let number = numbers.next().ok_or(io::ErrorKind::ResourceBusy)?;
+        let mut taken = io::ErrorKind::ResourceBusy.into();
+        for number in (FIRST_INDEX..=LAST_INDEX).step_by(2) {
             match self.add_numbered_veth(name, mtu, links, other, number) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
+                Err(error) if matches!(error.kind(), TAKEN_HERE | TAKEN_THERE) => taken = error,
                 done => return done,
             }
         }
+        Err(taken)
     }
 
-    /// `ResourceBusy` where a device has that number, or the next one there.
+    /// [`TAKEN_HERE`] where a device has that number or the name, [`TAKEN_THERE`] where one there has
+    /// the next number.
     fn add_numbered_veth(
         &mut self,
         name: &str,
@@ -328,6 +329,8 @@ const NLA_TYPE_MASK: u16 = 0x3fff;
 /// Of the veth devices, past that of loopback.
 const FIRST_INDEX: u32 = 2;
 const LAST_INDEX: u32 = 200;
+const TAKEN_HERE: io::ErrorKind = io::ErrorKind::AlreadyExists;
+const TAKEN_THERE: io::ErrorKind = io::ErrorKind::ResourceBusy;
 /// An error repeats the request, which is shorter than this.
 const ANSWER_MAX: usize = 4096;
 /// As much of a list as the kernel tells at once.

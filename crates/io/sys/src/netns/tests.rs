@@ -138,6 +138,17 @@ fn an_htb_holds_its_queue_and_counts_what_it_drops() {
 }
 
 #[test]
+fn one_namespace_is_joined_to_several() {
+    let (Some(host), Some(one), Some(other)) = (quiet_stack(), quiet_stack(), quiet_stack()) else {
+        return;
+    };
+    host.join(&one, "one", 1500, &[]).unwrap();
+    host.join(&other, "other", 1500, &[]).unwrap();
+    let again = host.join(&other, "one", 1500, &[]).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists, "the name is taken");
+}
+
+#[test]
 fn what_comes_in_is_passed_on() {
     let (Some(near), Some(switch), Some(far)) = (quiet_stack(), quiet_stack(), quiet_stack())
     else {
