@@ -1,6 +1,6 @@
 //! What Longhaul asks of the operating system below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! children, and processes of others.
+//! traffic control, children, and processes of others.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
 //! own that outlives a call, and its data path ([`udp`]) allocates nothing. Every facility that a
@@ -35,12 +35,14 @@ pub mod clock;
 pub mod files;
 pub mod host;
 pub mod memory;
+mod netlink;
 pub mod netns;
 pub mod process;
 pub mod processes;
 pub mod siphash;
 mod sockopt;
 pub mod tcp;
+pub mod traffic_control;
 pub mod tun;
 pub mod udp;
 pub mod wait;

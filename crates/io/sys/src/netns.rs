@@ -5,9 +5,8 @@
 //! that, also when the process is killed.
 
 mod command;
+mod configure;
 mod device;
-mod htb;
-mod netlink;
 
 use std::fs::File;
 use std::io;
@@ -19,9 +18,9 @@ use std::time::Duration;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 pub use self::command::{become_root_of_own, die_with_starter, start_in_group};
+use self::configure::Link;
 pub use self::device::{DeviceCount, DeviceCounters, Way};
-pub use self::htb::{Htb, QueueCount, QueueCounters};
-use self::netlink::{Link, Netlink};
+use crate::netlink::Netlink;
 
 /// A network stack of its own: devices, addresses, routes, ports.
 #[derive(Debug)]

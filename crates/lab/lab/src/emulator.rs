@@ -22,7 +22,7 @@ use longhaul_sys::netns::{DeviceCounters, Namespace};
 use longhaul_sys::tun::Tun;
 use longhaul_units::Instant;
 
-pub(crate) use self::kernel_line::{KernelLine, burst};
+pub(crate) use self::kernel_line::{KernelLine, class};
 pub use self::lateness::LatenessSummary;
 use self::line::{Line, LineConfig, LineError};
 pub use self::log::Loss;

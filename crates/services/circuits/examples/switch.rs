@@ -110,9 +110,12 @@ fn book(service: &Service, requests: Vec<Ask>) -> u64 {
 fn listen() -> (Child, Receiver<String>) {
     let mut monitor = Command::new("tc");
     monitor.args(["-tshort", "monitor"]).env("TZ", "UTC").stdout(Stdio::piped());
-    let mut monitor = monitor.spawn().unwrap();
     // It writes the time that it has when it hears, and is not to be late itself.
-    host::run_child_first(&monitor).unwrap();
+    let first = std::thread::spawn(move || {
+        host::run_first().unwrap();
+        monitor.spawn().unwrap()
+    });
+    let mut monitor = first.join().unwrap();
     let output = monitor.stdout.take().unwrap();
     let (tell, told) = channel();
     std::thread::spawn(move || {

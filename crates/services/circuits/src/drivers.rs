@@ -1,6 +1,6 @@
 //! What carries bookings out.
 //!
-//! The service calls a [`Driver`] of a link at every boundary of a booking on it: a range begins,
+//! The service calls a [`Driver`] of a link at every boundary of bookings on it: a range begins,
 //! ends, or changes its rate. Between calls nothing is asked of it. Adapters for other control
 //! planes (OSCARS, NSI, SENSE) implement the same two calls, or are programs behind
 //! [`Command`]; `docs/circuits.md` describes the exchange.
@@ -33,11 +33,10 @@ pub trait Driver: Send {
     /// In words, for the operator.
     fn reset(&mut self) -> Result<(), String>;
 
-    /// From now on a booking has this rate; with rate 0 it ends or pauses.
-    ///
-    /// # Errors
-    /// In words, for the operator. The service goes on with the next change.
-    fn set(&mut self, switch: &Switch) -> Result<(), String>;
+    /// From now on bookings have these rates; with rate 0 they end or pause. All of them are due,
+    /// those that fall before those that rise. `told` is called for each in this order, once it is
+    /// done or has failed: why, in words, for the operator.
+    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>));
 }
 
 /// A change of rate that is due.

@@ -2,29 +2,41 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+use longhaul_circuits::drivers::{Driver, Htb, Switch};
 use longhaul_circuits::ledger::{self, Ask, Note, Order, Placing, Route};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::Config;
 use longhaul_sys::processes::stat_field;
+use rustix::thread::CapabilitySet;
 
 const INSIDE: &str = "LONGHAUL_TEST_INSIDE";
 
 #[test]
 fn bookings_become_classes_at_their_boundaries() {
+    within_a_namespace("bookings_become_classes_at_their_boundaries", carry_bookings_out);
+}
+
+#[test]
+fn classes_are_what_tc_would_make_and_faults_are_told() {
+    within_a_namespace("classes_are_what_tc_would_make_and_faults_are_told", compare_and_fail);
+}
+
+/// Runs the test of that name in a process and a network namespace of its own, which go together.
+fn within_a_namespace(test: &str, work: fn()) {
     if std::env::var_os(INSIDE).is_some() {
-        return inside();
+        return work();
     }
     if !rustix::process::geteuid().is_root() {
         return println!("skipped: network namespaces need root");
     }
-    // The namespace goes with the process.
     let mut again = Command::new("unshare");
     again.args(["--net", "--"]).arg(std::env::current_exe().unwrap());
-    again.args(["--exact", "bookings_become_classes_at_their_boundaries", "--nocapture"]);
+    again.args(["--exact", test, "--nocapture"]);
     match again.env(INSIDE, "1").stdin(Stdio::null()).status() {
         Ok(status) => assert!(status.success(), "it failed in the namespace"),
         Err(error) => println!("skipped: unshare: {error}"),
@@ -41,16 +53,118 @@ fn run(words: &str) -> Result<String, String> {
     }
 }
 
-fn inside() {
-    for needed in [
-        "ip link set lo up",
-        "tc qdisc add dev lo root handle 1: htb",
-        "tc class add dev lo parent 1: classid 1:1 htb rate 1mbit",
-        "tc filter add dev lo parent 1: protocol ip prio 1 u32 match ip dst 127.0.0.9/32 flowid 1:1",
-    ] {
-        if let Err(why) = run(needed) {
-            return println!("skipped: {needed}: {why}");
-        }
+/// What a driver does for two bookings, in the words of `tc`. To begin with, there is another's.
+fn by_tc() -> Result<(), String> {
+    let words = "ip link set lo up
+        tc qdisc add dev lo root handle 1: htb default 1
+        tc class add dev lo parent 1: classid 1:2 htb rate 1gbit burst 125000 cburst 125000 quantum 65536
+        tc class add dev lo parent 1:2 classid 1:1 htb rate 10mbit ceil 1gbit burst 125000 cburst 125000 prio 7 quantum 65536
+        tc class add dev lo parent 1:2 classid 1:10 htb rate 100mbit burst 12500 cburst 12500 quantum 65536
+        tc filter add dev lo parent 1: protocol ip prio 16 u32 match ip dst 127.0.0.9/32 flowid 1:10
+        tc class add dev lo parent 1:2 classid 1:11 htb rate 60gbit burst 7500000 cburst 7500000 quantum 65536
+        tc filter add dev lo parent 1: protocol ipv6 prio 17 u32 match ip6 dst 2001:db8::9/128 flowid 1:11
+        tc class add dev lo parent 1:2 classid 1:12 htb rate 1mbit burst 3000 cburst 3000 quantum 65536";
+    words
+        .lines()
+        .map(str::trim)
+        .try_for_each(|words| run(words).map(drop).map_err(|why| format!("{words}: {why}")))
+}
+
+/// What `tc` shows of it.
+fn shown() -> [String; 3] {
+    let shown = ["qdisc show dev lo", "class show dev lo", "filter show dev lo parent 1:"];
+    shown.map(|what| {
+        let text = run(&format!("tc -d {what}")).unwrap();
+        // Classes come in no order.
+        let mut lines: Vec<_> = text.lines().map(str::trim_end).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    })
+}
+
+fn compare_and_fail() {
+    if let Err(why) = by_tc() {
+        return println!("skipped: {why}");
+    }
+    let expected = shown();
+    let mut driver = Htb::new("lo", 1_000_000_000).unwrap();
+    driver.reset().unwrap();
+    let [v4, v6] = ["127.0.0.9", "2001:db8::9"].map(|to| Some(to.parse().unwrap()));
+    let all =
+        [switch(1, 100_000_000, v4), switch(2, 60_000_000_000, v6), switch(3, 1_000_000, None)];
+    assert_eq!(set(&mut driver, &all), [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(shown(), expected);
+
+    // What belongs to no booking has what the others leave.
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..10 {
+        receiver.send_to(&[0; 50_000], receiver.local_addr().unwrap()).unwrap();
+        receiver.recv(&mut [0; 50_000]).unwrap();
+    }
+    let text = run("tc -s class show dev lo").unwrap();
+    let rest = text.split("class htb ").find(|class| class.starts_with("1:1 ")).unwrap();
+    assert!(rest.contains("borrowed: ") && !rest.contains("borrowed: 0"), "{rest}");
+
+    // Somebody takes a class away: that is told, and the others are served.
+    for words in ["filter del dev lo parent 1: prio 16", "class del dev lo classid 1:10"] {
+        run(&format!("tc {words}")).unwrap();
+    }
+    let ask = [switch(1, 5_000_000, v4), switch(2, 5_000_000_000, v6)];
+    let gone = |what: &str| Err(format!("lo: {what} class 1:10: there is no such class"));
+    assert_eq!(set(&mut driver, &ask), [gone("change"), Ok(())]);
+    let end = [switch(3, 0, None), switch(2, 0, v6), switch(1, 0, v4)];
+    let [_, _, first] = &set(&mut driver, &end)[..] else { unreachable!() };
+    assert!(first.as_ref().unwrap_err().contains("delete the filters of class 1:10"), "{first:?}");
+    assert_eq!(set(&mut driver, &[switch(1, 0, v4)]), [Ok(())], "it is forgotten");
+    assert_eq!(set(&mut driver, &[switch(4, 1_000_000, v4)]), [Ok(())], "1:10 is free again");
+    let classes = run("tc class show dev lo").unwrap();
+    let rates = ["1:10", "1:11", "1:12"].map(|class| rate(&classes, class));
+    assert_eq!(rates, [Some("1Mbit".to_owned()), None, None]);
+
+    // The whole of it goes.
+    run("tc qdisc del dev lo root").unwrap();
+    assert_eq!(set(&mut driver, &[switch(4, 2_000_000, v4)]), [gone("change")]);
+    driver.reset().unwrap();
+
+    let mut nowhere = Htb::new("no-such", 1_000_000_000).unwrap();
+    assert!(nowhere.reset().unwrap_err().contains("No such device"));
+    std::thread::spawn(move || {
+        rustix::thread::set_capabilities(
+            None,
+            rustix::thread::CapabilitySets {
+                effective: CapabilitySet::empty(),
+                permitted: CapabilitySet::empty(),
+                inheritable: CapabilitySet::empty(),
+            },
+        )
+        .unwrap();
+        let told = driver.reset().unwrap_err();
+        assert!(
+            told.starts_with("lo: ") && told.ends_with("; CAP_NET_ADMIN would allow it"),
+            "{told}"
+        );
+        assert!(driver.begin().unwrap_err().contains("CAP_SYS_NICE"));
+    })
+    .join()
+    .unwrap();
+}
+
+fn switch(booking: u64, rate_bps: u64, destination: Option<IpAddr>) -> Switch {
+    let (link, project, label) = ("l".into(), "p".into(), String::new());
+    let (due_nanos, until_nanos) = (0, None);
+    Switch { link, booking, project, label, rate_bps, due_nanos, until_nanos, destination }
+}
+
+fn set(driver: &mut Htb, switches: &[Switch]) -> Vec<Result<(), String>> {
+    let mut told = Vec::new();
+    driver.set(switches, &mut |switch, done| told.push((switch.booking, done)));
+    assert!(told.iter().map(|(id, _)| id).eq(switches.iter().map(|switch| &switch.booking)));
+    told.into_iter().map(|(_, done)| done).collect()
+}
+
+fn carry_bookings_out() {
+    if let Err(why) = by_tc() {
+        return println!("skipped: {why}");
     }
     let folder = tempfile::tempdir().unwrap();
     let (service, notices) = start(&folder.path().join("book.db"));
@@ -83,9 +197,9 @@ fn inside() {
     assert!(metrics.contains("longhaul_circuits_driver_failures_total 0"), "{metrics}");
     let switches = metrics.lines().filter(|line| line.contains("switch_seconds"));
     println!("{}", switches.collect::<Vec<_>>().join("\n"));
-    let (policies, notices) = (policies(), notices.try_iter().collect::<Vec<_>>());
+    let notices = notices.try_iter().collect::<Vec<_>>();
     match notices.as_slice() {
-        [] => assert_eq!(policies, [FIRST, FIRST], "thread and tc run before others"),
+        [] => assert_eq!(policy(), FIRST, "the thread runs before others"),
         [notice] => {
             assert!(notice.contains("link l: rates may change late"), "{notice}");
             println!("skipped: scheduling: {notice}");
@@ -114,19 +228,17 @@ fn inside() {
     service.stop();
 }
 
-/// How the thread that switches and the `tc` that it has are scheduled (proc(5)).
-fn policies() -> [String; 2] {
-    let policy = |stat: &str| stat_field(stat, 41).unwrap().to_owned();
+/// How the thread that switches is scheduled (proc(5)).
+fn policy() -> String {
     let own = std::process::id().to_string();
     let stats = |folder: &str| -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries.filter_map(|entry| std::fs::read_to_string(entry.join("stat")).ok()).collect()
     };
+    let child = stats("/proc").into_iter().find(|stat| stat_field(stat, 4) == Some(own.as_str()));
+    assert_eq!(child, None, "nothing is started");
     let threads = stats("/proc/self/task").into_iter().find(|stat| stat.contains("(drive l)"));
-    let children = stats("/proc")
-        .into_iter()
-        .find(|stat| stat.contains(" (tc) ") && stat_field(stat, 4) == Some(own.as_str()));
-    [policy(&threads.unwrap()), policy(&children.unwrap())]
+    stat_field(&threads.unwrap(), 41).unwrap().to_owned()
 }
 
 /// `SCHED_FIFO`.

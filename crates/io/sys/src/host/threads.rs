@@ -1,6 +1,5 @@
 use std::ffi::CString;
 use std::io;
-use std::process::Child;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_name};
@@ -47,23 +46,11 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_NICE` and with a limit of zero for real-time priorities.
 pub fn run_first() -> io::Result<()> {
-    schedule_first(0)
-}
-
-/// The same for a child that has one thread.
-///
-/// # Errors
-/// Those of [`run_first`].
-pub fn run_child_first(child: &Child) -> io::Result<()> {
-    schedule_first(child.id() as libc::pid_t)
-}
-
-fn schedule_first(thread: libc::pid_t) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sched_param`, which is a number.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
     // SAFETY: the kernel reads one `sched_param`, which lives through the call.
-    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &parameters) } {
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -125,23 +112,16 @@ mod tests {
             Ok(()) => {
                 assert_eq!(policy("thread-self"), FIRST);
                 std::thread::spawn(|| assert_eq!(policy("thread-self"), FIRST)).join().unwrap();
+                let mut child = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+                let inherited = policy(&child.id().to_string());
+                child.kill().unwrap();
+                child.wait().unwrap();
+                assert_eq!(inherited, FIRST);
             }
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn a_child_may_run_first() {
-        let mut child = std::process::Command::new("sleep").arg("300").spawn().unwrap();
-        match run_child_first(&child) {
-            Ok(()) => assert_eq!(policy(&child.id().to_string()), FIRST),
-            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
-        }
-        assert_ne!(policy("thread-self"), FIRST);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     const FIRST: &str = "1";

@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::netlink::{Netlink, family};
+use super::configure::family;
 use super::{Namespace, Side};
+use crate::netlink::Netlink;
 use crate::tun::Tun;
 
 /// Where packets for some addresses go.

@@ -2,8 +2,6 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
-use longhaul_units::{Bytes, Rate};
-
 use super::*;
 use crate::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
 
@@ -92,49 +90,6 @@ fn full_send_buffer_would_block() {
     assert!(matches!(result, Some(Err(SendError::WouldBlock))), "{result:?}");
     assert!(sender.memory().unwrap().send_used > 0);
     assert!(!sender.wait_writable(Some(longhaul_units::Instant::ZERO)).unwrap());
-}
-
-#[test]
-fn an_htb_holds_its_queue_and_counts_what_it_drops() {
-    let (Some(near), Some(host)) = (quiet_stack(), quiet_stack()) else { return };
-    let addresses = Side::ALL.map(Side::ipv4);
-    near.join(&host, DEVICE, 1500, &[(addresses, 24)]).unwrap();
-    wait_for_path([&near, &host], addresses).unwrap();
-    // A packet a second, and one more after a pause.
-    let packet = 1000 + 28 + 14;
-    let (rate, burst) = (Rate::from_bps(8 * packet), Bytes::new(packet));
-    let queue = Bytes::new(10 * packet);
-    let mut htb = match near.add_htb(DEVICE, rate, burst, queue) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            return println!("skipped: {error}");
-        }
-        htb => htb.unwrap(),
-    };
-    assert!(near.add_htb(DEVICE, rate, burst, queue).is_err(), "there is one");
-    let counters = near.queue_counters(DEVICE).unwrap();
-    assert_eq!(counters.read().unwrap(), QueueCount::default());
-    let socket = |stack: &Namespace, address| {
-        let local = SocketAddr::new(address, 0);
-        stack.run(|| UdpSocket::bind(local, &UdpOptions::default())).unwrap().unwrap()
-    };
-    let (sender, far) = (socket(&near, addresses[0]), socket(&host, addresses[1]));
-    let to = Route::to(far.local_addr());
-    for _ in 0..1000 {
-        // What finds the queue full is gone, or refused: it was sent in any case.
-        let _ = sender.send(&to, &[IoSlice::new(&[0; 1000])], None, Wait::No);
-    }
-    let QueueCount { dropped, waiting } = counters.read().unwrap();
-    assert!(dropped > 0 && waiting > Bytes::ZERO && waiting <= queue, "{dropped} {waiting}");
-    assert!(htb.set_rate(Rate::from_bps(7), burst).is_err());
-    htb.set_rate(Rate::from_gbps(40), Bytes::from_mib(1)).unwrap();
-    // All that was taken arrives, and nothing else.
-    let mut buffer = [0; 2000];
-    for _ in dropped..1000 {
-        far.recv(&mut [IoSliceMut::new(&mut buffer)], Wait::UntilReady).unwrap().unwrap();
-    }
-    assert_eq!(counters.read().unwrap(), QueueCount { dropped, waiting: Bytes::ZERO });
-    assert!(far.recv(&mut [IoSliceMut::new(&mut buffer)], Wait::No).unwrap().is_none());
-    assert!(near.queue_counters("no such").is_err());
 }
 
 #[test]

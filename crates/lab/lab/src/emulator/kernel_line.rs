@@ -4,8 +4,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_pathsim::DropReason;
-use longhaul_sys::netns::{DeviceCount, DeviceCounters, Htb, Namespace, QueueCounters};
-use longhaul_units::{Bytes, Rate};
+use longhaul_sys::netns::{DeviceCount, DeviceCounters, Namespace};
+use longhaul_sys::traffic_control::{Change, Class, Egress, QueueCounters, burst};
+use longhaul_units::Rate;
 
 use super::stats::{DirectionStats, LineStats};
 
@@ -15,7 +16,7 @@ use super::stats::{DirectionStats, LineStats};
 pub(crate) struct KernelLine {
     /// The switch. HTB is on its device towards the emulation.
     pub(crate) switch: Namespace,
-    pub(crate) htb: Mutex<Htb>,
+    pub(crate) egress: Mutex<Egress>,
     pub(crate) queue: QueueCounters,
     /// The veth pair between node and switch, which has this name on both sides.
     pub(crate) device: String,
@@ -30,8 +31,8 @@ pub(crate) struct KernelLine {
 
 impl KernelLine {
     pub(super) fn set_rate(&self, rate: Rate) -> io::Result<()> {
-        let mut htb = self.htb.lock().unwrap_or_else(PoisonError::into_inner);
-        htb.set_rate(rate, burst(rate, self.mtu))
+        let mut egress = self.egress.lock().unwrap_or_else(PoisonError::into_inner);
+        egress.apply(&[Change::ChangeClass(class(rate, self.mtu))]).into_iter().collect()
     }
 
     pub(super) fn was_late(&self, by: Duration) {
@@ -60,11 +61,7 @@ impl KernelLine {
     }
 }
 
-/// What a line of that rate may send at once after a pause: what it carries while the kernel's timer
-/// is late, which is else lost, and enough not to need that timer for each packet. Not more: it is as
-/// if the queue were so much longer.
-pub(crate) fn burst(rate: Rate, mtu: u32) -> Bytes {
-    Bytes::new(rate.bytes_in(BURST).max(2 * u64::from(mtu)))
+/// The one class of a line of that rate.
+pub(crate) fn class(rate: Rate, mtu: u32) -> Class {
+    Class { number: 1, parent: 0, rate, ceiling: rate, burst: burst(rate, mtu), priority: 0 }
 }
-
-const BURST: Duration = Duration::from_millis(1);

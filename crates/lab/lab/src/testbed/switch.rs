@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use longhaul_pathsim::Bottleneck;
 use longhaul_sys::netns::{Namespace, Side};
+use longhaul_sys::traffic_control::{Change, Class, Egress, QueueCounters};
 use longhaul_sys::tun::{PACKET_MAX, Tun, VNET_LEN};
+use longhaul_units::Bytes;
 
 use super::links::{DEVICE_QUEUE, Place};
 use super::{TestbedError, configure, step};
-use crate::emulator::{End, KernelLine, burst};
+use crate::emulator::{End, KernelLine, class};
 
 /// Makes the switch behind an end of a link, with the rate and the queue of `line`.
 pub(super) fn make(place: Place<'_>, line: Bottleneck) -> Result<End, TestbedError> {
@@ -34,16 +36,16 @@ pub(super) fn make(place: Place<'_>, line: Bottleneck) -> Result<End, TestbedErr
     for (addresses, _) in addresses {
         wait_for(node, &tun, addresses).map_err(step("reach a switch"))?;
     }
-    let rate = line.rate.initial;
-    let htb = switch.add_htb(LINE, rate, burst(rate, mtu), line.queue);
-    let htb = htb.map_err(|error| match error.kind() {
+    let egress = set_up_htb(&switch, class(line.rate.initial, mtu), line.queue);
+    let egress = egress.map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported => TestbedError::NoHtb(error),
         _ => step("set up HTB")(error),
     })?;
+    let queue = switch.run(|| QueueCounters::of(LINE)).and_then(|queue| queue);
     let counters = |of: &Namespace| of.counters().map_err(step("read the devices' counters"));
     let line = KernelLine {
-        htb: Mutex::new(htb),
-        queue: switch.queue_counters(LINE).map_err(step("read the counters of a queue"))?,
+        egress: Mutex::new(egress),
+        queue: queue.map_err(step("read the counters of a queue"))?,
         device,
         at_node: counters(node)?,
         at_switch: counters(&switch)?,
@@ -53,6 +55,18 @@ pub(super) fn make(place: Place<'_>, line: Bottleneck) -> Result<End, TestbedErr
         switch,
     };
     Ok(End { tun, counters: counters(&line.switch)?, device: LINE.to_owned(), line: Some(line) })
+}
+
+/// One class with a queue of bytes.
+fn set_up_htb(switch: &Namespace, class: Class, queue: Bytes) -> io::Result<Egress> {
+    let (number, limit) = (class.number, u32::try_from(queue.get()));
+    let limit = limit.map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut egress = switch.run(|| Egress::of(LINE))??;
+    let htb = Change::AddHtb { default: number };
+    let queue = Change::AddQueue { class: number, limit };
+    let made = egress.apply(&[htb, Change::AddClass(class), queue]);
+    made.into_iter().collect::<io::Result<()>>()?;
+    Ok(egress)
 }
 
 fn join(

@@ -49,10 +49,15 @@ impl Driver for Command {
         self.run(&json!({ "do": "reset", "link": self.link }))
     }
 
-    fn set(&mut self, switch: &Switch) -> Result<(), String> {
-        let mut input = serde_json::to_value(switch).map_err(|error| error.to_string())?;
-        input["do"] = "set".into();
-        self.run(&input)
+    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
+        for switch in switches {
+            let input = serde_json::to_value(switch).map_err(|error| error.to_string());
+            let done = input.and_then(|mut input| {
+                input["do"] = "set".into();
+                self.run(&input)
+            });
+            told(switch, done);
+        }
     }
 }
 

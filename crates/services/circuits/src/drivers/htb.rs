@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::IpAddr;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
 
 use longhaul_sys::host;
+use longhaul_sys::traffic_control::{Change, Class, Egress, burst};
+use longhaul_units::Rate;
 
 use super::{Driver, Switch};
 use crate::ledger::Id;
@@ -13,13 +12,13 @@ use crate::ledger::Id;
 ///
 /// Each booking has a class of its own, 1:10 and up, whose rate is its ceiling too. Packets to the
 /// booking's destination are sorted into it; others go there by `SO_PRIORITY`. What belongs to no
-/// booking shares class 1:1, which lends what is left. One `tc` process stays open and takes a
-/// line per change, since starting one takes longer than a boundary may.
+/// booking shares class 1:1, which has what class 1:2, the link, has left. What is due at one instant
+/// is one call of the kernel.
 #[derive(Debug)]
 pub struct Htb {
     interface: String,
     capacity_bps: u64,
-    tc: Tc,
+    egress: Egress,
     classes: BTreeMap<Id, u16>,
 }
 
@@ -27,10 +26,54 @@ impl Htb {
     /// A driver for `interface`, which carries `capacity_bps`.
     ///
     /// # Errors
-    /// There is no `tc`.
+    /// The kernel does not talk about interfaces.
     pub fn new(interface: &str, capacity_bps: u64) -> Result<Self, String> {
-        let (interface, classes) = (interface.to_owned(), BTreeMap::new());
-        Ok(Self { interface, capacity_bps, tc: Tc::start()?, classes })
+        let egress = Egress::of(interface).map_err(|error| format!("{interface}: {error}"))?;
+        Ok(Self { interface: interface.into(), capacity_bps, egress, classes: BTreeMap::new() })
+    }
+
+    /// What is to be done for a change of rate. The booking has its class from here on.
+    fn plan(&mut self, switch: &Switch) -> Result<Vec<Change>, String> {
+        let known = self.classes.get(&switch.booking).copied();
+        let rate = Rate::from_bps(switch.rate_bps);
+        let sort = |minor| switch.destination.map(|to| Change::AddFilter { class: minor, to });
+        Ok(match known {
+            None if rate == Rate::ZERO => Vec::new(),
+            None => {
+                let minor = self.spare().ok_or_else(|| {
+                    format!("{}: no class is left for booking {}", self.interface, switch.booking)
+                })?;
+                self.classes.insert(switch.booking, minor);
+                let add = Change::AddClass(class(minor, LINK, rate));
+                [add].into_iter().chain(sort(minor)).collect()
+            }
+            Some(minor) if rate == Rate::ZERO => {
+                let sorted = sort(minor).map(|_| Change::DeleteFilter { class: minor });
+                sorted.into_iter().chain([Change::DeleteClass { class: minor }]).collect()
+            }
+            Some(minor) => vec![Change::ChangeClass(class(minor, LINK, rate))],
+        })
+    }
+
+    /// Takes note of what became of a plan.
+    fn settle(
+        &mut self,
+        booking: Id,
+        plan: Vec<Change>,
+        verdicts: &mut impl Iterator<Item = io::Result<()>>,
+    ) -> Result<(), String> {
+        let mut fault = None;
+        for (change, verdict) in plan.into_iter().zip(verdicts) {
+            let failed = verdict.as_ref().err().map(io::Error::kind);
+            if let (Change::AddClass(_), Some(_))
+            | (Change::DeleteClass { .. }, None | Some(io::ErrorKind::NotFound)) =
+                (change, failed)
+            {
+                self.classes.remove(&booking);
+            }
+            fault = fault.or(verdict.err());
+        }
+        fault.map_or(Ok(()), |error| Err(self.told(&error)))
     }
 
     /// A class that no booking has.
@@ -38,14 +81,20 @@ impl Htb {
         let used = |minor: &u16| self.classes.values().any(|class| class == minor);
         (FIRST..=LAST).find(|minor| !used(minor))
     }
+
+    fn told(&self, error: &io::Error) -> String {
+        let hint = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; CAP_NET_ADMIN would allow it",
+            _ => "",
+        };
+        format!("{}: {error}{hint}", self.interface)
+    }
 }
 
 impl Driver for Htb {
-    /// A rate that comes late has been another booking's, so thread and `tc` run before others. A
-    /// `tc` that is started later inherits it.
+    /// A rate that comes late has been another booking's, so its thread runs before others.
     fn begin(&mut self) -> Result<(), String> {
-        let both = host::run_first().and_then(|()| host::run_child_first(&self.tc.child));
-        both.map_err(|error| {
+        host::run_first().map_err(|error| {
             format!(
                 "rates may change late while this machine is busy: what changes them may not run \
                  before others ({error}); CAP_SYS_NICE would allow it"
@@ -55,135 +104,49 @@ impl Driver for Htb {
 
     fn reset(&mut self) -> Result<(), String> {
         self.classes.clear();
-        let (dev, capacity) = (&self.interface, self.capacity_bps);
-        let rest = (capacity / 100).max(8000);
-        // That there was no such qdisc is no fault, but tc says it like one: a process of its own.
-        let _ = Command::new("tc")
-            .args(["qdisc", "del", "dev", dev, "root"])
-            .stderr(Stdio::null())
-            .status();
-        let made =
-            run(&["qdisc", "add", "dev", dev, "root", "handle", "1:", "htb", "default", "1"]);
-        made.map_err(|why| format!("{dev}: {why}"))?;
-        self.tc.line(&format!(
-            "class add dev {dev} parent 1: classid 1:1 htb rate {rest}bit ceil {capacity}bit prio \
-             7 quantum {QUANTUM}"
-        ))
-    }
-
-    fn set(&mut self, switch: &Switch) -> Result<(), String> {
-        let dev = &self.interface;
-        let Some(minor) = self.classes.get(&switch.booking).copied().or_else(|| self.spare())
-        else {
-            return Err(format!("{dev}: no class is left for booking {}", switch.booking));
-        };
-        let known = self.classes.contains_key(&switch.booking);
-        if switch.rate_bps == 0 {
-            if known {
-                if switch.destination.is_some() {
-                    self.tc.line(&format!("filter del dev {dev} parent 1: prio {minor}"))?;
-                }
-                self.tc.line(&format!("class del dev {dev} classid 1:{minor:x}"))?;
-                self.classes.remove(&switch.booking);
+        let ceiling = Rate::from_bps(self.capacity_bps);
+        let rate = ceiling.scale(1, 100).max(LEAST);
+        let rest = Class { rate, priority: 7, ..class(REST, LINK, ceiling) };
+        let changes = [
+            Change::Clear,
+            Change::AddHtb { default: REST },
+            Change::AddClass(class(LINK, 0, ceiling)),
+            Change::AddClass(rest),
+        ];
+        let verdicts = changes.iter().zip(self.egress.apply(&changes));
+        // That there was no such qdisc is no fault.
+        let done = verdicts.map(|(change, verdict)| match verdict {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && *change == Change::Clear => {
+                Ok(())
             }
-            return Ok(());
-        }
-        let (verb, rate) = (if known { "change" } else { "add" }, switch.rate_bps);
-        self.tc.line(&format!(
-            "class {verb} dev {dev} parent 1: classid 1:{minor:x} htb rate {rate}bit ceil \
-             {rate}bit prio 0 quantum {QUANTUM}"
-        ))?;
-        if !known {
-            self.classes.insert(switch.booking, minor);
-            if let Some(to) = switch.destination {
-                let (protocol, field, bits) = match to {
-                    IpAddr::V4(_) => ("ip", "ip", 32),
-                    IpAddr::V6(_) => ("ipv6", "ip6", 128),
-                };
-                self.tc.line(&format!(
-                    "filter add dev {dev} parent 1: protocol {protocol} prio {minor} u32 match \
-                     {field} dst {to}/{bits} flowid 1:{minor:x}"
-                ))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A `tc` that reads commands.
-#[derive(Debug)]
-struct Tc {
-    child: Child,
-    input: ChildStdin,
-    complaints: Arc<Mutex<String>>,
-}
-
-impl Tc {
-    fn start() -> Result<Self, String> {
-        let mut child = Command::new("tc")
-            .args(["-force", "-batch", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("tc: {error}"))?;
-        let (Some(input), Some(mut errors)) = (child.stdin.take(), child.stderr.take()) else {
-            return Err("tc: no pipes".into());
-        };
-        let complaints = Arc::new(Mutex::new(String::new()));
-        let heard = complaints.clone();
-        let reader = std::thread::Builder::new().name("tc errors".into());
-        let reader = reader.spawn(move || {
-            let mut buffer = [0; 1024];
-            while let Ok(length @ 1..) = errors.read(&mut buffer) {
-                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                if heard.len() < COMPLAINTS_MAX {
-                    heard.push_str(&String::from_utf8_lossy(&buffer[..length]));
-                }
-            }
+            verdict => verdict,
         });
-        reader.map_err(|error| format!("tc: {error}"))?;
-        Ok(Self { child, input, complaints })
+        done.collect::<io::Result<()>>().map_err(|error| self.told(&error))
     }
 
-    /// Gives a command. What tc has complained about earlier ones is the error: it answers nothing
-    /// when it is content.
-    fn line(&mut self, line: &str) -> Result<(), String> {
-        // Some versions of tc look at the next line before they do this one.
-        let written = self.input.write_all(format!("{line}\n\n").as_bytes());
-        if let Err(error) = written {
-            *self = Self::start()?;
-            return Err(format!("tc ended ({error}) and was started again"));
-        }
-        let complaint =
-            std::mem::take(&mut *self.complaints.lock().unwrap_or_else(PoisonError::into_inner));
-        match complaint.trim() {
-            "" => Ok(()),
-            text => Err(format!("tc: {text}")),
+    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
+        let plans: Vec<_> = switches.iter().map(|switch| self.plan(switch)).collect();
+        let changes: Vec<_> = plans.iter().flatten().flatten().copied().collect();
+        let mut verdicts = self.egress.apply(&changes).into_iter();
+        for (switch, plan) in switches.iter().zip(plans) {
+            let settled = plan.and_then(|plan| self.settle(switch.booking, plan, &mut verdicts));
+            told(switch, settled);
         }
     }
 }
 
-impl Drop for Tc {
-    fn drop(&mut self) {
-        // It would end by itself once its input is closed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A class with this rate and no more.
+fn class(number: u16, parent: u16, rate: Rate) -> Class {
+    Class { number, parent, rate, ceiling: rate, burst: burst(rate, PACKET), priority: 0 }
 }
 
-fn run(args: &[&str]) -> Result<(), String> {
-    let done = Command::new("tc").args(args).output().map_err(|error| format!("tc: {error}"))?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(format!("tc: {}", String::from_utf8_lossy(&done.stderr).trim())),
-    }
-}
-
+/// The class of what belongs to no booking, and that of all.
+const REST: u16 = 1;
+const LINK: u16 = 2;
+/// What that has at least.
+const LEAST: Rate = Rate::from_kbps(8);
 /// First and last class of a booking.
 const FIRST: u16 = 0x10;
 const LAST: u16 = 0xfff0;
-/// Bytes that a class sends in its turn: one large segment.
-const QUANTUM: u32 = 65536;
-/// More is not kept.
-const COMPLAINTS_MAX: usize = 4096;
+/// What a packet has as a rule.
+const PACKET: u32 = 1500;

@@ -198,7 +198,7 @@ struct Switcher {
 impl Switcher {
     fn run(mut self, inbox: &Inbox<Task>) {
         if let Err(why) = self.driver.begin() {
-            self.notice(&why);
+            notice(&self.shared, &self.link, &why);
         }
         loop {
             let wait = self.wait();
@@ -229,7 +229,7 @@ impl Switcher {
                 self.carried.clear();
                 self.due.clear();
                 let done = self.driver.reset();
-                self.report(done);
+                report(&self.shared, &self.link, done);
             }
             Task::Forget => {
                 self.clock = None;
@@ -298,26 +298,27 @@ impl Switcher {
             }
         }
         changes.sort_by_key(|(more, _)| *more);
-        for (_, switch) in changes {
-            let done = self.driver.set(&switch);
+        let switches: Vec<_> = changes.into_iter().map(|(_, switch)| switch).collect();
+        let shared = &self.shared;
+        self.driver.set(&switches, &mut |switch, done| {
             let late = clock.nanos().saturating_sub(switch.due_nanos);
             if switch.due_nanos > 0 {
-                self.shared.metrics.switched(Duration::from_nanos(late));
+                shared.metrics.switched(Duration::from_nanos(late));
             }
-            self.report(done);
-        }
+            report(shared, &self.link, done);
+        });
     }
+}
 
-    fn report(&self, done: Result<(), String>) {
-        if let Err(why) = done {
-            self.shared.metrics.driver_failed();
-            self.notice(&why);
-        }
+fn report(shared: &Shared, link: &str, done: Result<(), String>) {
+    if let Err(why) = done {
+        shared.metrics.driver_failed();
+        notice(shared, link, &why);
     }
+}
 
-    fn notice(&self, why: &str) {
-        (self.shared.notice)(&format!("link {}: {why}", self.link));
-    }
+fn notice(shared: &Shared, link: &str, why: &str) {
+    (shared.notice)(&format!("link {link}: {why}"));
 }
 
 /// Sleep when nothing is planned.
