@@ -5,9 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use longhaul_lab::{
-    Conditions, LinkSpec, RateChange, Testbed, TestbedError, TestbedOptions, Topology,
-};
+use longhaul_lab::{Conditions, LinkSpec, RateChange, Testbed, TestbedOptions, Topology};
 use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, find};
 use longhaul_units::Rate;
 
@@ -24,8 +22,8 @@ fn testbed() -> Option<Testbed> {
 fn testbed_of(topology: &Topology) -> Option<Testbed> {
     match Testbed::new(topology, &TestbedOptions::default()) {
         Ok(testbed) => Some(testbed),
-        Err(TestbedError::System { step, error }) => {
-            println!("skipped: cannot {step}: {error}");
+        Err(error) if error.is_want_of_means() => {
+            println!("skipped: {error}");
             None
         }
         Err(error) => panic!("{error}"),
