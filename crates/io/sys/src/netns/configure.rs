@@ -150,13 +150,13 @@ impl Netlink {
         self.ask(request)
     }
 
-    /// Has table `table` decide about what comes in through the device.
-    pub(super) fn add_rule(&mut self, name: &str, family: u8, table: u8) -> io::Result<()> {
+    /// Has table `table` decide about what comes in through the device, of the family of `via`.
+    pub(super) fn add_rule(&mut self, name: &str, via: IpAddr, table: u8) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let mut request = Request::new(libc::RTM_NEWRULE, flags);
         // struct fib_rule_hdr: family, bits of destination and source, TOS, table, two unused,
         // action, flags.
-        request.bytes.extend([family, 0, 0, 0, table, 0, 0, FR_ACT_TO_TBL]);
+        request.bytes.extend([family(via), 0, 0, 0, table, 0, 0, FR_ACT_TO_TBL]);
         request.bytes.extend([0; 4]);
         request.text(FRA_IIFNAME, name);
         self.ask(request)
@@ -174,7 +174,7 @@ fn link_header(request: &mut Request, index: u32, flags: u32) {
 /// The address of a device on its link (Ethernet).
 pub(super) type Link = [u8; 6];
 
-pub(super) fn family(address: IpAddr) -> u8 {
+fn family(address: IpAddr) -> u8 {
     (if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }) as u8
 }
 

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use super::configure::family;
 use super::{Namespace, Side};
 use crate::netlink::Netlink;
 use crate::tun::Tun;
@@ -102,7 +101,7 @@ impl Namespace {
             let table = u8::try_from(netlink.index(from)?).ok().filter(|table| *table <= 252);
             let table = table.ok_or(io::ErrorKind::InvalidInput)?;
             netlink.add_route(to, &way, table)?;
-            netlink.add_rule(from, family(via), table)
+            netlink.add_rule(from, via, table)
         })?
     }
 
