@@ -214,4 +214,4 @@ const NEEDED: &str = "making network namespaces needs CAP_SYS_ADMIN: run as root
                       `unshare --map-root-user --net`";
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

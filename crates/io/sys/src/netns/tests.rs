@@ -175,7 +175,7 @@ fn panics_and_results_pass_through() {
 }
 
 /// One that sends nothing by itself.
-fn quiet_stack() -> Option<Namespace> {
+pub(crate) fn quiet_stack() -> Option<Namespace> {
     match Namespace::new() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             println!("skipped: {error}");

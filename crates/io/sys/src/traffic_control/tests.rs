@@ -2,6 +2,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use super::*;
+use crate::netns::tests::quiet_stack;
 use crate::netns::{DEVICE, Namespace, Side, wait_for_path};
 use crate::udp::{Route, UdpOptions, UdpSocket, Wait};
 
@@ -159,20 +160,4 @@ fn local(address: IpAddr) -> SocketAddr {
 
 fn socket(host: &Namespace, address: IpAddr) -> UdpSocket {
     host.run(|| UdpSocket::bind(local(address), &UdpOptions::default())).unwrap().unwrap()
-}
-
-/// One that sends nothing by itself.
-fn quiet_stack() -> Option<Namespace> {
-    match Namespace::new() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            println!("skipped: {error}");
-            None
-        }
-        host => {
-            let host = host.unwrap();
-            // Where there is no IPv6, that is as well.
-            let _ = host.set("net/ipv6/conf/default/disable_ipv6", "1");
-            Some(host)
-        }
-    }
 }
