@@ -17,8 +17,8 @@ use crate::vector::Allocation;
 
 /// The free capacity of one directed link: an exact step function over integer ticks.
 ///
-/// Breakpoints lie in blocks of up to 128 with their least and most free capacity, area and a
-/// pending addition, so that locating a tick is O(log n), a booking rewrites at most two blocks
+/// Breakpoints lie in blocks of up to 256 with their least and most free capacity and a pending
+/// addition, so that locating a tick is O(log n), a booking rewrites at most two blocks
 /// and stretches without (or with enough) capacity are skipped a block at a time. Arrays rather
 /// than trees because bookings mostly scan (Burchard, TKDE 2005). The form is canonical: equal
 /// neighbours are merged, so releasing everything gives back the empty profile.
@@ -35,7 +35,7 @@ pub struct Profile {
 impl Profile {
     /// A link with `capacity` channels, all free from `floor` on.
     pub fn new(capacity: u32, floor: u64) -> Self {
-        let entry = Entry::single(floor, capacity, FOREVER);
+        let entry = Entry::single(floor, capacity);
         Self { capacity, floor, entries: Arc::new(vec![entry]) }
     }
 
@@ -57,32 +57,6 @@ impl Profile {
             }
             Some(clipped)
         })
-    }
-
-    /// The sum over `[start, end)` of min(free, `cap`), in channel ticks: what a transfer limited
-    /// to `cap` channels can carry there. Blocks are taken whole where their summary allows.
-    pub fn area(&self, start: u64, end: u64, cap: u32) -> u128 {
-        let (start, end) = (start.max(self.floor), end);
-        if start >= end {
-            return 0;
-        }
-        let (first, last) = (locate(&self.entries, start), locate(&self.entries, end - 1));
-        let mut sum = 0;
-        for index in first..=last {
-            let entry = &self.entries[index];
-            let (from, to) = (entry.first.max(start), self.entry_end(index).min(end));
-            let whole = from == entry.first && to == self.entry_end(index);
-            sum += if entry.min >= cap {
-                u128::from(to - from) * u128::from(cap)
-            } else if whole && entry.max <= cap {
-                entry.area
-            } else {
-                self.segments(from, to)
-                    .map(|s| u128::from(s.end - s.start) * u128::from(s.free.min(cap)))
-                    .sum()
-            };
-        }
-        sum
     }
 
     /// The least free capacity in `[start, end)`, 0 if any of it lies before the floor.
@@ -107,10 +81,6 @@ impl Profile {
     /// Approximate memory of the profile alone, in bytes.
     pub fn memory(&self) -> usize {
         self.entries.len() * (size_of::<Entry>() + size_of::<Block>())
-    }
-
-    fn entry_end(&self, entry: usize) -> u64 {
-        entry_end(&self.entries, entry)
     }
 
     /// Least and most free capacity in `[start, end)`, which lies in the entries `first..=last`.
@@ -240,8 +210,11 @@ fn remove_first_if_equal(entries: &mut Vec<Entry>, entry: usize) -> bool {
         return false;
     }
     let single = entries[entry].len() == 1;
-    let area = if single { entries.remove(entry).area } else { entries[entry].drop_first() };
-    entries[entry - 1].area += area;
+    if single {
+        entries.remove(entry);
+    } else {
+        entries[entry].drop_first();
+    }
     single
 }
 

@@ -185,9 +185,17 @@ struct Bed {
     draw: Draw,
     ids: Vec<LinkId>,
     /// Bookings in no order.
-    live: Vec<BookingId>,
+    live: Vec<Live>,
+    /// What they take together of the first link's filled future, in channel ticks.
+    booked: u64,
     target: f64,
     span: u64,
+}
+
+/// A booking and what it takes of the first link's filled future, in channel ticks.
+struct Live {
+    id: BookingId,
+    area: u64,
 }
 
 impl Bed {
@@ -201,6 +209,7 @@ impl Bed {
             draw: Draw::new(options.seed),
             ids,
             live: Vec::new(),
+            booked: 0,
             target: options.load,
             span: 0,
         };
@@ -210,15 +219,24 @@ impl Bed {
         let gap = crossing / workload::rate_for(options.load);
         // Booking at random instants leaves more breakpoints than filling in order does.
         let breakpoints = options.breakpoints / 2;
+        let mut filling = Vec::new();
         let mut at = 0.0;
         while bed.book.links().profiles()[middle].segment_count() < breakpoints {
             at += bed.draw.exponential(gap);
             let request = bed.request((at * 1e6) as u64, Policy::Earliest);
             let path: Vec<Path> = Path::new(bed.stretch()).into_iter().collect();
-            bed.live.extend(bed.book.book(&request, &path));
+            filling.extend(bed.book.book(&request, &path));
         }
         bed.span = (at * 1e6) as u64;
+        filling.into_iter().for_each(|id| bed.hold(id));
         bed
+    }
+
+    fn hold(&mut self, id: BookingId) {
+        let here = self.book.get(id).filter(|booking| booking.path.links().contains(&self.ids[0]));
+        let area = here.map_or(0, |booking| booking.vector.delivered_before(self.span));
+        self.booked += area;
+        self.live.push(Live { id, area });
     }
 
     /// The links between two nodes.
@@ -246,7 +264,9 @@ impl Bed {
         while self.load() > self.target && self.live.len() >= RELEASE_BATCH {
             let gone: [BookingId; RELEASE_BATCH] = std::array::from_fn(|_| {
                 let index = self.draw.below(self.live.len());
-                self.live.swap_remove(index)
+                let gone = self.live.swap_remove(index);
+                self.booked -= gone.area;
+                gone.id
             });
             let book = &mut self.book;
             times.batch(|times| {
@@ -285,7 +305,7 @@ impl Bed {
                 requests.iter().map(|r| times.time(|| book.book(r, path)).ok()).collect()
             });
             for id in booked.into_iter().flatten() {
-                self.live.push(id);
+                self.hold(id);
                 scans.count(self.book.get(id).map_or(0, |b| b.vector.len() as u64));
             }
             self.make_room(releases);
@@ -362,9 +382,7 @@ impl Bed {
     }
 
     fn load(&self) -> f64 {
-        let profile = &self.book.links().profiles()[0];
-        let free = profile.area(0, self.span, CHANNELS) as f64;
-        1.0 - free / (self.span as f64 * f64::from(CHANNELS))
+        self.booked as f64 / (self.span as f64 * f64::from(CHANNELS))
     }
 }
 
@@ -475,6 +493,8 @@ const PATH_BATCH: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use longhaul_calendar::Segment;
+
     use super::*;
 
     #[test]
@@ -495,8 +515,12 @@ mod tests {
         assert!(table(&report).lines().count() == 13);
         let mut bed = Bed::new(&options, 2);
         bed.decide(500, Policy::Earliest);
-        for id in std::mem::take(&mut bed.live) {
-            bed.book.release(id).unwrap();
+        let span = bed.span;
+        let taken = |s: Segment| u64::from(CHANNELS - s.free) * (s.end - s.start);
+        let segments = bed.book.links().profiles()[0].segments(0, span);
+        assert_eq!(bed.booked, segments.map(taken).sum::<u64>());
+        for live in std::mem::take(&mut bed.live) {
+            bed.book.release(live.id).unwrap();
         }
         assert!(bed.book.links().profiles().iter().all(|p| p.segment_count() == 1));
     }

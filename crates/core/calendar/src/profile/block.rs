@@ -1,9 +1,9 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 
-/// Breakpoints a block can hold. Blocks of 64 and 96 measure slower; this one keeps a copied block
-/// at 1.5 KiB. Tests use tiny blocks so that short traces split and join them.
-pub(super) const BLOCK: usize = if cfg!(test) { 8 } else { 128 };
+/// Breakpoints a block can hold, 2 KiB. Blocks of 128 and of 320 to 512 measure slower. Tests use
+/// tiny blocks so that short traces split and join them.
+pub(super) const BLOCK: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Neighbours that together hold no more than this are joined.
 pub(super) const JOIN: usize = BLOCK / 2;
@@ -40,26 +40,23 @@ pub(super) struct Entry {
     pub min: u32,
     /// Most free capacity.
     pub max: u32,
-    /// Sum of free capacity over the ticks of the block, in channel ticks.
-    pub area: u128,
     /// The breakpoints, shared with snapshots until one side writes.
     block: Arc<Block>,
 }
 
 impl Entry {
-    /// A new entry of one breakpoint, which reaches to `end`.
-    pub(super) fn single(first: u64, free: u32, end: u64) -> Self {
-        Self::of(first, &[first as u32], &[free], 0, end)
+    /// A new entry of one breakpoint.
+    pub(super) fn single(first: u64, free: u32) -> Self {
+        Self::of(first, &[first as u32], &[free], 0)
     }
 
-    /// A new entry of these breakpoints, no more than [`BLOCK`], from `first` to `end`.
-    pub(super) fn of(first: u64, lows: &[u32], free: &[u32], add: u32, end: u64) -> Self {
+    /// A new entry of these breakpoints from `first` on, no more than [`BLOCK`].
+    pub(super) fn of(first: u64, lows: &[u32], free: &[u32], add: u32) -> Self {
         let mut block = Block { lows: [0; BLOCK], free: [0; BLOCK] };
         block.lows[..lows.len()].copy_from_slice(lows);
         block.free[..free.len()].copy_from_slice(free);
         let (len, block) = (lows.len() as u32, Arc::new(block));
-        let mut entry = Self { first, len, add, min: 0, max: 0, area: 0, block };
-        entry.area = entry.sum(end);
+        let mut entry = Self { first, len, add, min: 0, max: 0, block };
         entry.refresh();
         entry
     }
@@ -178,7 +175,7 @@ impl Entry {
         from + passed + rest.take_while(|(low, free)| early(low) && !below(free)).count()
     }
 
-    /// Puts breakpoints in the place of some; there must be room. The area is left to the caller.
+    /// Puts breakpoints in the place of some; there must be room.
     pub(super) fn replace(&mut self, old: Range<usize>, lows: &[u32], free: &[u32]) {
         let len = self.len();
         let after = old.start + lows.len();
@@ -193,14 +190,10 @@ impl Entry {
         self.refresh();
     }
 
-    /// Drops the first breakpoint of several, and with it that stretch, whose area is returned.
-    pub(super) fn drop_first(&mut self) -> u128 {
-        let second = self.start(1);
-        let area = u128::from(second - self.first) * u128::from(self.free(0));
-        self.first = second;
-        self.area -= area;
+    /// Drops the first breakpoint of several, and with it that stretch.
+    pub(super) fn drop_first(&mut self) {
+        self.first = self.start(1);
         self.replace(0..1, &[], &[]);
-        area
     }
 
     /// Takes in the entry that follows; there must be room, and no more than [`SPAN`] between.
@@ -213,20 +206,12 @@ impl Entry {
             *to = from.wrapping_add(add);
         }
         self.len = to as u32;
-        self.area += next.area;
         self.min = self.min.min(next.min);
         self.max = self.max.max(next.max);
     }
 
     fn refresh(&mut self) {
         (self.min, self.max) = self.extremes(0, self.len());
-    }
-
-    fn sum(&self, end: u64) -> u128 {
-        let starts = (0..self.len()).map(|at| self.start(at));
-        let ends = starts.clone().skip(1).chain([end]);
-        let lengths = starts.zip(ends).map(|(start, end)| end - start);
-        (0..).zip(lengths).map(|(i, length)| u128::from(length) * u128::from(self.free(i))).sum()
     }
 }
 

@@ -36,16 +36,16 @@ impl Profile {
             let entry = &mut entries[index];
             let begins = (ranges.now.start == entry.first).then_some(index);
             if ranges.now.start <= entry.first && ranges.now.end >= stop {
-                entry.change_whole(way, ranges.now.rate, stop);
+                entry.change_whole(way.change(ranges.now.rate));
                 ranges.pass(stop);
             } else {
                 let old = entry.merge(way, &mut ranges, stop, &mut fresh);
                 if let Some(far) = fresh.far {
-                    let rest = entry.cut_off(far, stop);
+                    let rest = Entry::single(far, entry.last_free());
                     entries.insert(index + 1, rest);
                     stop = far;
                 }
-                index = replace(entries, index, old, &fresh, stop);
+                index = replace(entries, index, old, &fresh);
             }
             debug_assert!(entries[index].max <= self.capacity, "free, or booked, as was said");
             // Only at the edges of ranges can blocks come to meet at one capacity.
@@ -90,25 +90,16 @@ impl<I: Iterator<Item = Allocation>> Ranges<I> {
 }
 
 impl Entry {
-    fn change_whole(&mut self, way: Way, rate: u32, stop: u64) {
-        let change = way.change(rate);
+    fn change_whole(&mut self, change: u32) {
         self.add = self.add.wrapping_add(change);
         self.min = self.min.wrapping_add(change);
         self.max = self.max.wrapping_add(change);
-        self.weigh(way, area(rate, stop - self.first));
-    }
-
-    /// Takes the end of the last segment off, from `at` to `stop`, the end of the block.
-    fn cut_off(&mut self, at: u64, stop: u64) -> Self {
-        let rest = Self::single(at, self.last_free(), stop);
-        self.area -= rest.area;
-        rest
     }
 
     /// Merges ranges into the block up to `stop`, its end, or to a breakpoint that is too far from
     /// the first. Lists in `fresh` what comes instead of the breakpoints that are returned.
     fn merge<I: Iterator<Item = Allocation>>(
-        &mut self,
+        &self,
         way: Way,
         ranges: &mut Ranges<I>,
         stop: u64,
@@ -121,7 +112,6 @@ impl Entry {
         let from = index + usize::from(self.start(index) < at);
         fresh.clear();
         fresh.before = from.checked_sub(1).map(|before| free[before]);
-        let mut changed = 0;
         while at < stop && ranges.now.start < stop {
             if at - self.first > SPAN {
                 fresh.far = Some(at);
@@ -132,7 +122,6 @@ impl Entry {
                 (start, 0)
             } else {
                 let to = end.min(stop);
-                changed += area(rate, to - at);
                 ranges.pass(to);
                 (to, way.change(rate))
             };
@@ -154,15 +143,7 @@ impl Entry {
         } else {
             index
         };
-        self.weigh(way, changed);
         from..to
-    }
-
-    fn weigh(&mut self, way: Way, area: u128) {
-        match way {
-            Way::Take => self.area -= area,
-            Way::Give => self.area += area,
-        }
     }
 }
 
@@ -176,15 +157,9 @@ impl Way {
     }
 }
 
-/// Puts `fresh` in the place of some breakpoints of an entry that ends at `stop`; splits it if it
-/// gets too long. Returns the last of the entries that it becomes.
-fn replace(
-    entries: &mut Vec<Entry>,
-    index: usize,
-    old: Range<usize>,
-    fresh: &Points,
-    stop: u64,
-) -> usize {
+/// Puts `fresh` in the place of some breakpoints of an entry; splits it if it gets too long.
+/// Returns the last of the entries that it becomes.
+fn replace(entries: &mut Vec<Entry>, index: usize, old: Range<usize>, fresh: &Points) -> usize {
     let entry = &mut entries[index];
     if entry.len() - old.len() + fresh.lows.len() <= BLOCK {
         entry.replace(old, &fresh.lows, &fresh.free);
@@ -197,17 +172,12 @@ fn replace(
     let size = lows.len().div_ceil(lows.len().div_ceil(BLOCK * 3 / 4));
     let (first, add) = (entry.first, entry.add);
     let firsts = lows.iter().step_by(size).map(|low| block::tick(first, *low));
-    let ends = firsts.clone().skip(1).chain([stop]);
-    let parts = lows.chunks(size).zip(free.chunks(size)).zip(firsts.zip(ends));
-    let parts = parts.map(|((lows, free), (first, end))| Entry::of(first, lows, free, add, end));
+    let parts = lows.chunks(size).zip(free.chunks(size)).zip(firsts);
+    let parts = parts.map(|((lows, free), first)| Entry::of(first, lows, free, add));
     let parts: Vec<Entry> = parts.collect();
     let last = index + parts.len() - 1;
     entries.splice(index..=index, parts);
     last
-}
-
-fn area(rate: u32, ticks: u64) -> u128 {
-    u128::from(rate) * u128::from(ticks)
 }
 
 /// Breakpoints on their way into a block.
