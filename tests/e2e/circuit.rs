@@ -5,7 +5,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use longhaul_circuits::api::{BookRequest, HoldWant, State};
+use longhaul_circuits::api::{BookRequest, FileWant, HoldWant, State};
 use longhaul_circuits::client::Client;
 
 use crate::program::{Ended, Program};
@@ -34,9 +34,12 @@ fn client(url: &str) -> Client {
 }
 
 fn copy(test: &Test, url: &str, server: SocketAddr, words: &[&str]) -> Ended {
-    let circuit = format!("{url}/a/b");
+    copy_by(test, &format!("{url}/a/b"), server, words)
+}
+
+fn copy_by(test: &Test, circuit: &str, server: SocketAddr, words: &[&str]) -> Ended {
     let to = format!("lh://127.0.0.1:{}/copy", server.port());
-    let fixed = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "here/file", &to];
+    let fixed = ["--circuit", circuit, "--circuit-to", "127.0.0.2", "here/file", &to];
     Program::cp(test, &[words, &fixed].concat()).end()
 }
 
@@ -97,8 +100,8 @@ fn a_circuit_that_carries_nothing_is_left() {
     });
 }
 
-/// The link is taken for so long.
-fn take(url: &str, milliseconds: u64) {
+/// The link is booked for so long, at 50 Mb/s.
+fn take(url: &str, milliseconds: u64) -> u64 {
     let hold = HoldWant {
         duration_ms: milliseconds,
         min_rate_bps: 50_000_000,
@@ -108,7 +111,7 @@ fn take(url: &str, milliseconds: u64) {
     let ends = (Some("a".into()), Some("b".into()));
     let request =
         BookRequest { from: ends.0, to: ends.1, hold: Some(hold), ..BookRequest::default() };
-    client(url).book(&request, None).unwrap();
+    client(url).book(&request, None).unwrap().bookings[0].id
 }
 
 #[test]
@@ -185,6 +188,63 @@ fn a_copy_that_is_stopped_gives_its_circuit_back() {
     });
 }
 
+#[test]
+fn a_booking_that_was_made_before_is_followed() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(15, 8_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let id = take(&url, 3_600_000);
+        let ended = copy_by(test, &url, at, &["--booking", &id.to_string()]);
+        ended.assert_succeeded();
+        assert_same(&test.here("file"), &test.there("copy"));
+        let circuit = &ended.json()["circuit"];
+        assert_eq!(circuit["booking"], id);
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 8_000_000, "{ended:?}");
+        let bookings = client(&url).list(true, None).unwrap().bookings;
+        assert_eq!(bookings.len(), 1);
+        assert_eq!(bookings[0].state, State::Released);
+    });
+}
+
+#[test]
+fn a_booking_that_cannot_be_followed_is_told_and_left_as_it_is() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(16, 1_000_000)).unwrap();
+        let (_service, url) = book_keeper(test, "100Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let service = client(&url);
+        let (booked, released) = (take(&url, 3_600_000), take(&url, 3_600_000));
+        service.release(released).unwrap();
+        let request = BookRequest {
+            links: Some(vec!["l".into()]),
+            file: Some(FileWant {
+                bytes: 1_000_000,
+                max_rate_bps: 1_000_000,
+                ..FileWant::default()
+            }),
+            hold_for_seconds: Some(600),
+            ..BookRequest::default()
+        };
+        let held = service.book(&request, None).unwrap().bookings[0].id;
+        for (id, words, why) in [
+            (released, &[][..], "nothing is left of booking"),
+            (held, &[], "is only held"),
+            (booked, &["--rate", "10Mbps"], "more than --rate"),
+            (9_999, &[], "no circuit: "),
+        ] {
+            let id = id.to_string();
+            copy_by(test, &url, at, &[&["--booking", &id], words].concat()).assert_failed(why);
+        }
+        let ends = copy(test, &url, at, &["--booking", &booked.to_string()]);
+        assert_eq!(ends.status, Some(2), "{ends:?}");
+        assert!(ends.stderr.contains("its ends are those that were booked"), "{ends:?}");
+        assert!(!test.there("copy").exists());
+        assert_eq!(service.show(booked).unwrap().state, State::Active);
+        assert_eq!(service.show(held).unwrap().state, State::Held);
+    });
+}
+
 /// Both ends of a pipe whose sender books a circuit for `time`.
 fn pipe<'t>(
     test: &'t Test,
@@ -193,12 +253,20 @@ fn pipe<'t>(
     time: &str,
     words: &[&str],
 ) -> (Program<'t>, Program<'t>, PipeWriter, PipeReader) {
+    pipe_by(test, &format!("{url}/a/b"), at, &[&["--time", time], words].concat())
+}
+
+fn pipe_by<'t>(
+    test: &'t Test,
+    circuit: &str,
+    at: SocketAddr,
+    words: &[&str],
+) -> (Program<'t>, Program<'t>, PipeWriter, PipeReader) {
     let (input, writer) = io::pipe().unwrap();
     let (reader, output) = io::pipe().unwrap();
     // By IPv4, as the circuit.
     let at = SocketAddr::new([127, 0, 0, 1].into(), at.port());
-    let circuit = format!("{url}/a/b");
-    let fixed = ["--circuit", &circuit, "--circuit-to", "127.0.0.2", "--time", time];
+    let fixed = ["--circuit", circuit, "--circuit-to", "127.0.0.2"];
     let sender = Program::pipe(test, &[&fixed, words].concat(), at, input, Stdio::piped());
     let receiver = Program::pipe(test, &["--receive"], at, Stdio::null(), output);
     (sender, receiver, writer, reader)
@@ -227,6 +295,28 @@ fn a_pipe_goes_over_its_circuit_and_gives_back_the_rest() {
         let booking = client(&url).show(circuit["booking"].as_u64().unwrap()).unwrap();
         assert_eq!(booking.state, State::Released);
         assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
+    });
+}
+
+#[test]
+fn a_pipe_follows_a_booking_that_was_made_before() {
+    limited(|test| {
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
+        let id = take(&url, 3_600_000);
+        let words = ["--booking", &id.to_string()];
+        let (sender, receiver, mut writer, mut reader) = pipe_by(test, &url, at, &words);
+        let data = noise(17, 3_000_000);
+        let mut got = vec![0; data.len()];
+        writer.write_all(&data).unwrap();
+        reader.read_exact(&mut got).unwrap();
+        assert!(got == data);
+        drop(writer);
+        let sender = sender.end();
+        sender.assert_succeeded();
+        receiver.end().assert_succeeded();
+        assert_eq!(sender.json()["circuit"]["booking"], id);
+        assert_eq!(client(&url).show(id).unwrap().state, State::Released);
     });
 }
 

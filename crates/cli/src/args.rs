@@ -160,6 +160,10 @@ pub struct CircuitArgs {
     /// two ends; without them it has to know one link only
     #[arg(long, value_name = "http://HOST:PORT[/FROM/TO]")]
     pub circuit: Option<String>,
+    /// Follow this booking, made before by `longhaul circuits request`, instead of making one. What is
+    /// left of it is given back once all is sent
+    #[arg(long, value_name = "ID", requires = "circuit")]
+    pub booking: Option<u64>,
     /// File with the token for the service [default: that of --token-file]
     #[arg(long, value_name = "FILE", requires = "circuit")]
     pub circuit_token_file: Option<PathBuf>,
@@ -183,11 +187,11 @@ pub struct CircuitArgs {
 #[command(next_help_heading = "Circuit")]
 pub struct FileArgs {
     /// When it must be there, like +2h or 2027-03-01T22:00Z: else nothing is booked
-    #[arg(long, value_name = "WHEN", requires = "circuit")]
+    #[arg(long, value_name = "WHEN", requires = "circuit", conflicts_with = "booking")]
     pub deadline: Option<When>,
     /// Extra capacity for what is lost and sent again or sent too late, in percent of the bytes
     /// [default: by what earlier circuits to that host lost and missed, 2 at first]
-    #[arg(long, value_name = "PERCENT", requires = "circuit")]
+    #[arg(long, value_name = "PERCENT", requires = "circuit", conflicts_with = "booking")]
     pub margin: Option<f64>,
 }
 
@@ -197,15 +201,16 @@ pub struct FileArgs {
 pub struct HoldArgs {
     /// How long the circuit is wanted, like 90s or 2h: what comes later goes over IP
     #[arg(long, value_name = "TIME", value_parser = when::parse_time, requires = "circuit")]
+    #[arg(conflicts_with = "booking")]
     pub time: Option<std::time::Duration>,
     /// Most that is of use on the circuit
-    #[arg(long, value_name = "RATE", requires = "circuit")]
+    #[arg(long, value_name = "RATE", requires = "circuit", conflicts_with = "booking")]
     pub max_rate: Option<Rate>,
     /// Least that is of use on the circuit [default: --max-rate]
-    #[arg(long, value_name = "RATE", requires = "circuit")]
+    #[arg(long, value_name = "RATE", requires = "circuit", conflicts_with = "booking")]
     pub min_rate: Option<Rate>,
     /// When the circuit must have started, like +10m or 2027-03-01T22:00Z: else nothing is booked
-    #[arg(long, value_name = "WHEN", requires = "circuit")]
+    #[arg(long, value_name = "WHEN", requires = "circuit", conflicts_with = "booking")]
     pub latest_start: Option<When>,
 }
 

@@ -63,6 +63,7 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
     let errand = circuit::Errand {
         host,
         label: format!("cp to {host}"),
+        want: None,
         rate: options.rate,
         by: args.file.deadline,
         margin: args.file.margin,

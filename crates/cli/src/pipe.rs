@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use longhaul_transfer::{
-    Location, PipeCircuit, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
+    CircuitWant, Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
 };
-use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_units::{Bytes, Rate};
 use longhaul_wire::PipeRole;
 use serde_json::{Map, Value, json};
 
@@ -21,18 +21,15 @@ use crate::progress::Display;
 use crate::report::{self, seconds};
 
 pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
-    let hold = hold(args)?;
+    let want = want(args)?;
     let mut options = options(args)?;
-    let circuit = match hold {
-        Some(hold) => circuit(args, hold, &options)?,
-        None => None,
-    };
-    options.circuit = circuit.as_ref().map(|(options, _)| options.clone());
+    let circuit = circuit(args, want, &options)?;
+    options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let progress = Progress::default();
     let work = |stop: &Stop| longhaul_transfer::pipe(&options, &progress, stop);
     let (done, told) = Display::of_pipe(output).attend(&progress, work)?;
     let report = done.map_err(|error| failure(&error, &progress))?;
-    if let (Some((_, wanted)), Some(circuit)) = (&circuit, &report.link.circuit) {
+    if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
@@ -82,24 +79,20 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
     })
 }
 
-/// A circuit for a time.
-struct Hold {
-    time: Duration,
-    min_rate: Rate,
-    max_rate: Rate,
-}
-
-/// How much of a circuit `args` ask for, if they ask for one.
-fn hold(args: &PipeArgs) -> Result<Option<Hold>, Failure> {
+/// What `args` want to book, if they do and name no booking.
+fn want(args: &PipeArgs) -> Result<Option<CircuitWant>, Failure> {
     if args.circuit.circuit.is_none() {
         return Ok(None);
     }
     if args.receive {
         return Err(Failure::usage("--circuit: the end that sends books the circuit"));
     }
+    if args.circuit.booking.is_some() {
+        return Ok(None);
+    }
     let (Some(time), Some(max_rate)) = (args.hold.time, args.hold.max_rate) else {
         return Err(Failure::usage(
-            "--circuit: say for how long and how fast: --time TIME --max-rate RATE",
+            "--circuit: say for how long and how fast: --time TIME --max-rate RATE; or --booking ID",
         ));
     };
     let min_rate = args.hold.min_rate.unwrap_or(max_rate);
@@ -108,29 +101,26 @@ fn hold(args: &PipeArgs) -> Result<Option<Hold>, Failure> {
             "--time and --max-rate are more than zero, --min-rate no more than --max-rate",
         ));
     }
-    Ok(Some(Hold { time, min_rate, max_rate }))
+    Ok(Some(CircuitWant::Time { time, min_rate, max_rate }))
 }
 
 /// The circuit that `args` ask for.
 fn circuit(
     args: &PipeArgs,
-    Hold { time, min_rate, max_rate }: Hold,
+    want: Option<CircuitWant>,
     options: &PipeOptions,
-) -> Result<Option<(PipeCircuit, Wanted)>, Failure> {
+) -> Result<Option<Wanted>, Failure> {
     let host = &options.host;
     let errand = Errand {
         host,
         label: format!("pipe to {host}"),
+        want,
         rate: None,
         by: args.hold.latest_start,
         margin: None,
         bytes_wait: false,
     };
-    let wanted = circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())?;
-    Ok(wanted.map(|wanted| {
-        let options = wanted.options.clone();
-        (PipeCircuit { options, time, min_rate, max_rate }, wanted)
-    }))
+    circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
 }
 
 /// A standard stream without the buffer that Rust puts before it.
@@ -190,6 +180,8 @@ fn sentence(report: &PipeReport, role: PipeRole) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_units::Duration;
+
     use super::*;
     use longhaul_transfer::LinkReport;
     use longhaul_wire::{Bottleneck, Losses, Protect};

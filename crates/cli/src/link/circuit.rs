@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant};
+use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, State};
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_rate_control::{TimeRange, Vector};
 use longhaul_transfer::{
@@ -30,6 +30,8 @@ pub(crate) struct Errand<'a> {
     pub host: &'a str,
     /// For people.
     pub label: String,
+    /// How much of a circuit, if that is known.
+    pub want: Option<CircuitWant>,
     /// Most that this host may send.
     pub rate: Option<Rate>,
     /// When a file must be there, or a circuit that is wanted for a time have started.
@@ -61,6 +63,11 @@ pub(crate) fn wanted(
         return Err(Failure::usage("--margin takes 0 to 100 percent"));
     }
     let (base, ends) = service(url)?;
+    if args.booking.is_some() && ends.is_some() {
+        return Err(Failure::usage(format!(
+            "--booking: its ends are those that were booked: --circuit {base}"
+        )));
+    }
     let file = token::file_or_default(args.circuit_token_file.as_deref().or(token_file))?;
     let token = token::read(&file)?.swap_remove(0).to_string();
     let client =
@@ -70,7 +77,8 @@ pub(crate) fn wanted(
     let booker = Booker {
         client,
         ends,
-        rate: errand.rate.or(known.max_rate_bps.map(Rate::from_bps)),
+        rate: errand.rate,
+        known_rate: known.max_rate_bps.map(Rate::from_bps),
         by: errand.by.map(|by| by.from(now)),
         margin_ppm: match errand.margin {
             Some(percent) => (percent * 1e4).round() as u32,
@@ -81,6 +89,7 @@ pub(crate) fn wanted(
     };
     let options = CircuitOptions {
         circuits: Arc::new(booker),
+        want: args.booking.map(CircuitWant::Made).or(errand.want),
         remote: args.circuit_to,
         local: args.circuit_from,
         or_ip: args.circuit_or_ip,
@@ -126,8 +135,10 @@ struct Booker {
     client: Client,
     /// The service's names of the two ends.
     ends: Option<(String, String)>,
-    /// Most that the hosts can use, where that is known.
+    /// Most that this host may send.
     rate: Option<Rate>,
+    /// Most that the hosts can use, where earlier circuits have taught it.
+    known_rate: Option<Rate>,
     /// When a file must be there, or a circuit have started.
     by: Option<Timestamp>,
     margin_ppm: u32,
@@ -173,52 +184,86 @@ impl Booker {
     }
 }
 
+impl Booker {
+    /// Books anew; `fill` says what, and is told the fastest rate that may be had.
+    fn make(
+        &self,
+        wish: &CircuitWish,
+        fill: impl FnOnce(&mut BookRequest, Rate),
+    ) -> Result<CircuitBooking, String> {
+        let (from, to, fastest) = self.ends()?;
+        let mut request = BookRequest {
+            from: Some(from),
+            to: Some(to),
+            label: self.label.clone(),
+            destination: Some(wish.remote),
+            ..BookRequest::default()
+        };
+        fill(&mut request, fastest);
+        let key = token::generate().map_err(|failure| failure.message)?.key().id().to_string();
+        let made = ask::again(|| self.client.book(&request, Some(&key))).map_err(told)?;
+        let booking = made.bookings.into_iter().next().ok_or("the service booked nothing")?;
+        self.here(&booking).inspect_err(|_| {
+            // The reason that counts is that of the vector.
+            let _ = self.client.release(booking.id);
+        })
+    }
+
+    /// A booking that was made before, if it can be followed.
+    fn find(&self, id: u64) -> Result<CircuitBooking, String> {
+        let booking = self.client.show(id).map_err(told)?;
+        match booking.state {
+            State::Scheduled | State::Active => {}
+            State::Held => {
+                return Err(format!("booking {id} is only held: longhaul circuits commit {id}"));
+            }
+            State::Finished | State::Released | State::Cancelled | State::Lapsed => {
+                return Err(format!("nothing is left of booking {id}"));
+            }
+        }
+        let peak = booking.ranges.iter().map(|range| range.rate_bps).max().map(Rate::from_bps);
+        match peak.zip(self.rate) {
+            Some((peak, most)) if peak > most => {
+                Err(format!("booking {id} has up to {peak}, which is more than --rate {most}"))
+            }
+            _ => self.here(&booking),
+        }
+    }
+
+    /// The booking in this host's clock.
+    fn here(&self, booking: &Booking) -> Result<CircuitBooking, String> {
+        let vector = self.vector(booking)?;
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
+        Ok(CircuitBooking { id, vector, bytes, finish })
+    }
+}
+
 impl Circuits for Booker {
     fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String> {
-        let (from, to, fastest) = self.ends()?;
-        let rate = self.rate.unwrap_or(fastest);
-        let (mut file, mut hold) = (None, None);
         match wish.want {
-            CircuitWant::Bytes(bytes) => {
+            CircuitWant::Bytes(bytes) => self.make(wish, |request, fastest| {
+                let rate = self.rate.or(self.known_rate).unwrap_or(fastest);
                 // The circuit idles for a round trip at its beginning.
                 let idle = rate.bytes_in(wish.rtt).min(bytes);
-                file = Some(FileWant {
+                request.file = Some(FileWant {
                     bytes: bytes.saturating_add(idle),
                     max_rate_bps: rate.as_bps(),
                     deadline: self.by,
                     margin_ppm: self.margin_ppm,
                     ..FileWant::default()
                 });
-            }
-            CircuitWant::Time { time, min_rate, max_rate } => {
-                hold = Some(HoldWant {
+            }),
+            CircuitWant::Time { time, min_rate, max_rate } => self.make(wish, |request, _| {
+                request.hold = Some(HoldWant {
                     duration_ms: u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
                     min_rate_bps: min_rate.as_bps(),
                     max_rate_bps: max_rate.as_bps(),
                     latest_start: self.by,
                 });
-            }
+            }),
+            CircuitWant::Made(id) => self.find(id),
         }
-        let request = BookRequest {
-            from: Some(from),
-            to: Some(to),
-            file,
-            hold,
-            label: self.label.clone(),
-            destination: Some(wish.remote),
-            ..BookRequest::default()
-        };
-        let key = token::generate().map_err(|failure| failure.message)?.key().id().to_string();
-        let made = ask::again(|| self.client.book(&request, Some(&key))).map_err(told)?;
-        let booking = made.bookings.into_iter().next().ok_or("the service booked nothing")?;
-        let vector = self.vector(&booking);
-        let vector = vector.inspect_err(|_| {
-            // The reason that counts is that of the vector.
-            let _ = self.client.release(booking.id);
-        })?;
-        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
-        Ok(CircuitBooking { id, vector, bytes, finish })
     }
 
     fn renew(&self, booking: u64) -> Result<Vector, String> {

@@ -17,10 +17,10 @@ use crate::buffer::lock;
 
 pub(crate) use follow::{Errand, Follower};
 
-/// Books circuits for a copy or a pipe: the client of a booking service. Calls may take as long as a request
+/// Finds circuits for a copy or a pipe: the client of a booking service. Calls may take as long as a request
 /// to the service does.
 pub trait Circuits: fmt::Debug + Send + Sync {
-    /// Books for `wish`.
+    /// Books for `wish`, or finds what was booked.
     ///
     /// # Errors
     /// In words for people: why not, and what would be accepted.
@@ -53,6 +53,8 @@ pub enum CircuitWant {
         /// Most that is of use.
         max_rate: Rate,
     },
+    /// A booking that was made before, by its number at the service.
+    Made(u64),
 }
 
 /// A circuit that is wanted, and for whom.
@@ -85,6 +87,8 @@ pub struct CircuitBooking {
 pub struct CircuitOptions {
     /// The service.
     pub circuits: Arc<dyn Circuits>,
+    /// How much of a circuit; `None`: for the bytes that a copy turns out to have. A pipe has to say.
+    pub want: Option<CircuitWant>,
     /// The server's address at the far end of the circuit; its address over IP unless told.
     pub remote: Option<IpAddr>,
     /// This host's address on the circuit. Unless told it is the address over IP, and so answers

@@ -40,6 +40,6 @@ pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
 pub use copy::{CopyError, copy};
-pub use pipe::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use server::{ServeError, serve};

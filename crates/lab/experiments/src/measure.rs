@@ -121,10 +121,10 @@ impl Measure {
             Self::QueueDelay => record.queue_mean_ms?,
             Self::Jitter => record.jitter_percent?,
             Self::BookingUsed => {
-                let followed = record.bookings.iter().filter_map(|one| one.followed.as_ref());
-                let (sent, allowed) = followed.fold((0, 0), |(sent, allowed), one| {
-                    (sent + one.sent_bytes, allowed + one.allowed_bytes)
-                });
+                let (sent, allowed) =
+                    record.bookings.iter().fold((0, 0), |(sent, allowed), one| {
+                        (sent + one.sent_bytes, allowed + one.allowed_bytes)
+                    });
                 (allowed > 0).then(|| 100.0 * sent as f64 / allowed as f64)?
             }
             Self::Lateness => {

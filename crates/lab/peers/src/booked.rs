@@ -1,5 +1,5 @@
 //! Longhaul over a circuit that it books: a booking service that has what the link carries at each
-//! time, and copies that follow their vectors (VBTP), or send at the one rate that they booked.
+//! time, and copies that follow what they booked (VBTP): a vector, or one rate throughout.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,9 +13,7 @@ use longhaul_sys::clock;
 use longhaul_units::{Instant, Rate};
 use serde_json::Value;
 
-use crate::contender::{
-    Absent, Booking, Contender, End, Failure, Followed, Job, Outcome, Presence,
-};
+use crate::contender::{Absent, Booking, Contender, End, Failure, Job, Outcome, Presence};
 use crate::files::Files;
 use crate::longhaul::{self, Commands, PORT, copied, said, said_in_json};
 use crate::session::Session;
@@ -23,7 +21,7 @@ use crate::session::Session;
 /// One copy, or several that begin half a second apart.
 pub(crate) struct Booked {
     name: String,
-    /// Booked at one rate and sent at it, in place of a vector that is followed.
+    /// Booked at one rate throughout (FBLS), before the copy, in place of what is free (VBLS).
     fixed: bool,
     /// In percent of the bytes; what the program takes by itself unless told.
     margin: Option<u8>,
@@ -80,9 +78,9 @@ impl Contender for Booked {
             0 | 1 => "a copy".to_owned(),
             count => format!("{count} copies"),
         };
-        let how = if self.fixed { "at the rate booked (FBLS)" } else { "as booked (VBLS, VBTP)" };
+        let how = if self.fixed { "at one rate (FBLS)" } else { "as it is free (VBLS)" };
         format!(
-            "Longhaul over a circuit, {copies} {how}; needs a link `circuit` and another beside it"
+            "Longhaul over a circuit, {copies} booked {how} and followed (VBTP); needs a link `circuit` and another beside it"
         )
     }
 
@@ -107,40 +105,26 @@ impl Contender for Booked {
         circuit.occupy(&mut session, &commands, testbed.began())?;
         session.begin()?;
         let began = session.began().unwrap_or_else(clock::now);
-        let copies = (0..).zip(limits).zip(sources).map(|((number, limit), source)| Copy {
-            number,
-            limit,
-            source,
-            due: began + APART * number,
-            planned: None,
-        });
-        let mut waiting: Vec<Copy> = copies.collect();
         let mut started = Vec::new();
-        // Whoever is next asks for a circuit, or begins when that does.
-        while let Some(next) = (0..waiting.len()).min_by_key(|&at| waiting[at].due) {
-            let mut copy = waiting.swap_remove(next);
-            session.wait_until(copy.due)?;
-            if self.fixed && copy.planned.is_none() {
-                let (start, finish) = self.reserve(&mut session, &commands, &copy)?;
-                (copy.due, copy.planned) = (start, Some(finish));
-                waiting.push(copy);
-            } else {
-                let cp = self.cp(&session, &commands, &circuit, &copy);
-                let at = clock::now();
-                started.push((session.start(End::Sender, cp)?, at, copy));
-            }
+        for ((number, limit), source) in (0..).zip(limits).zip(sources) {
+            let due = began + APART * number;
+            session.wait_until(due)?;
+            let copy = Copy { number, limit, source };
+            let booking = match self.fixed {
+                true => Some(self.reserve(&mut session, &commands, &circuit, &copy)?),
+                false => None,
+            };
+            let cp = self.cp(&session, &commands, &circuit, &copy, booking);
+            let at = clock::now();
+            started.push((session.start(End::Sender, cp)?, at, due));
         }
-        started.sort_by_key(|(_, _, copy)| copy.number);
         let (mut reports, mut bookings) = (Vec::new(), Vec::new());
-        for (client, at, copy) in started {
+        for (client, at, due) in started {
             let report = copied(&mut session, client)?;
             let since = |time: Instant| time.since(began).as_secs_f64();
-            let booking = booking(&report, since(at), copy.planned.map(since));
-            let asked = APART.as_secs_f64() * f64::from(copy.number);
-            bookings.push(Booking {
-                asked,
-                ..booking.ok_or_else(|| session.failed(client, "it says nothing of its circuit"))?
-            });
+            let booking = booking(&report, since(due), since(at));
+            let untold = || session.failed(client, "it says nothing of its circuit");
+            bookings.push(booking.ok_or_else(untold)?);
             reports.push(report);
         }
         let account = session.close()?;
@@ -167,37 +151,28 @@ struct Copy {
     /// The most that it books.
     limit: Option<Rate>,
     source: PathBuf,
-    /// When it asks for a circuit or, where that was done for it, begins.
-    due: Instant,
-    /// The end of what was booked for it.
-    planned: Option<Instant>,
 }
 
 impl Booked {
-    /// Books a copy's bytes at one rate: from when until when.
+    /// Books at one rate what a copy books by itself: its bytes with headers, and a round trip.
     fn reserve(
         &self,
         session: &mut Session<'_>,
         commands: &Commands,
+        circuit: &Circuit,
         copy: &Copy,
-    ) -> Result<(Instant, Instant), Failure> {
+    ) -> Result<u64, Failure> {
         let size = copy.source.metadata().map_err(Failure::system("look at a file"))?.len();
-        let bytes = size / PAYLOAD * PACKET + PACKET;
+        let limit = copy.limit.unwrap_or_default();
+        let bytes = size / PAYLOAD * PACKET + PACKET + limit.bytes_in(circuit.rtt);
         let mut request = commands.command(&["circuits", "request", "--json", "--quiet"]);
         request.args(["--links", LINK, "--policy", "fixed", "--bytes", &bytes.to_string()]);
-        request.args(["--max-rate", &said(copy.limit.unwrap_or_default())]);
+        request.args(["--max-rate", &said(limit)]);
         request.args(["--margin", &self.margin.unwrap_or(MARGIN).to_string()]);
         let request = session.start(End::Sender, request)?;
         let made = said_in_json(session, request)?;
-        let time = |value: &Value| {
-            let time: Timestamp = value.as_str()?.parse().ok()?;
-            let ahead = time.duration_since(Timestamp::now());
-            Some(clock::now() + Duration::try_from(ahead).unwrap_or_default())
-        };
-        let booking = &made["bookings"][0];
-        time(&booking["start"])
-            .zip(time(&booking["finish"]))
-            .ok_or_else(|| session.failed(request, "it does not say when"))
+        let id = made["bookings"][0]["id"].as_u64();
+        id.ok_or_else(|| session.failed(request, "it does not say what it booked"))
     }
 
     fn cp(
@@ -206,6 +181,7 @@ impl Booked {
         commands: &Commands,
         circuit: &Circuit,
         copy: &Copy,
+        booking: Option<u64>,
     ) -> Command {
         let mut cp = commands.command(&["cp", "--json", "--quiet"]);
         // What earlier copies of this user have learnt is no part of the run.
@@ -213,17 +189,20 @@ impl Booked {
         if let Some(limit) = copy.limit {
             cp.args(["--rate", &said(limit)]);
         }
-        let to = if self.fixed {
-            cp.args(["--profile", "trc"]);
-            circuit.far
-        } else {
-            let url = format!("http://{SERVICE}/{NEAR}/{FAR}");
-            cp.args(["--circuit", &url, "--circuit-to", &circuit.far.to_string()]);
-            if let Some(margin) = self.margin {
-                cp.args(["--margin", &margin.to_string()]);
+        cp.args(["--circuit-to", &circuit.far.to_string()]);
+        match booking {
+            Some(id) => {
+                let url = format!("http://{SERVICE}");
+                cp.args(["--circuit", &url, "--booking", &id.to_string()]);
             }
-            circuit.far_over_ip
-        };
+            None => {
+                cp.args(["--circuit", &format!("http://{SERVICE}/{NEAR}/{FAR}")]);
+                if let Some(margin) = self.margin {
+                    cp.args(["--margin", &margin.to_string()]);
+                }
+            }
+        }
+        let to = circuit.far_over_ip;
         cp.arg(&copy.source).arg(format!("lh://{to}:{PORT}/copy-{}", copy.number));
         cp
     }
@@ -237,6 +216,7 @@ struct Circuit {
     far_over_ip: IpAddr,
     /// What it carries, from when on after the testbed was made.
     rates: Vec<(Duration, Rate)>,
+    rtt: Duration,
     patience: Duration,
 }
 
@@ -258,6 +238,7 @@ impl Circuit {
         let end = |link: usize| usize::from(links[link].between[1] == job.to);
         let both =
             links[circuit].paths().map_err(|error| Failure::unsuitable(error.to_string()))?;
+        let rtt = both.forward.delay + both.backward.delay;
         let way = if end(circuit) == 1 { both.forward } else { both.backward };
         let schedule = way.bottleneck.map(|bottleneck| bottleneck.rate);
         let schedule = schedule.ok_or_else(|| Failure::unsuitable("the circuit has no rate"))?;
@@ -266,6 +247,7 @@ impl Circuit {
             far: receiver.ipv4_on(circuit, end(circuit)),
             far_over_ip: receiver.ipv4_on(other, end(other)),
             rates: rates.collect(),
+            rtt,
             patience: job.patience,
         })
     }
@@ -324,26 +306,21 @@ impl Circuit {
     }
 }
 
-/// From what `cp --json` says of its circuit, or from the plan that was made for it; `started`,
-/// `planned` and all that comes of it in seconds from the start of the run.
-fn booking(report: &Value, started: f64, planned: Option<f64>) -> Option<Booking> {
-    let done = started + report["seconds"].as_f64()?;
+/// From what `cp --json` says of its circuit; `asked`, `started` and all that comes of it in seconds
+/// from the start of the run.
+fn booking(report: &Value, asked: f64, started: f64) -> Option<Booking> {
     let circuit = &report["circuit"];
     let time = |field: &str| Some(started + circuit[field].as_f64()?);
-    let (planned, followed) = match planned {
-        Some(planned) => (planned, None),
-        None => {
-            let followed = Followed {
-                left: time("left_seconds")?,
-                released: circuit["released_seconds"].is_number(),
-                allowed_bytes: circuit["allowed_bytes"].as_u64()?,
-                sent_bytes: circuit["sent_bytes"].as_u64()?,
-                ip_bytes: circuit["ip_bytes"].as_u64()?,
-            };
-            (time("planned_seconds")?, Some(followed))
-        }
-    };
-    Some(Booking { asked: started, planned, done, followed })
+    Some(Booking {
+        asked,
+        planned: time("planned_seconds")?,
+        done: started + report["seconds"].as_f64()?,
+        left: time("left_seconds")?,
+        released: circuit["released_seconds"].is_number(),
+        allowed_bytes: circuit["allowed_bytes"].as_u64()?,
+        sent_bytes: circuit["sent_bytes"].as_u64()?,
+        ip_bytes: circuit["ip_bytes"].as_u64()?,
+    })
 }
 
 /// The link that is booked, in the testbed and at the service.
@@ -378,7 +355,7 @@ mod tests {
             assert_eq!(Booked::named(name).unwrap().name(), name);
         }
         let about = Booked::named("trc booked fixed at 1,2").unwrap().about();
-        assert!(about.contains("2 copies at the rate booked (FBLS)"), "{about}");
+        assert!(about.contains("2 copies booked at one rate (FBLS)"), "{about}");
         for wrong in ["trc", "trc booked ", "trc bookedx", "trc booked at", "trc booked at 0"] {
             assert!(Booked::named(wrong).is_none(), "{wrong}");
         }
@@ -393,12 +370,9 @@ mod tests {
             "left_seconds": 7.0, "released_seconds": null, "planned_seconds": 7.5,
             "allowed_bytes": 100, "sent_bytes": 98, "ip_bytes": 3,
         }});
-        let made = booking(&report, 1.0, None).unwrap();
-        assert_eq!((made.asked, made.planned, made.done), (1.0, 8.5, 9.0));
-        let followed = made.followed.unwrap();
-        assert_eq!((followed.left, followed.released, followed.ip_bytes), (8.0, false, 3));
-        let fixed = booking(&json!({ "seconds": 8.0 }), 1.0, Some(4.0)).unwrap();
-        assert_eq!((fixed.planned, fixed.done, fixed.followed), (4.0, 9.0, None));
-        assert!(booking(&json!({ "seconds": 8.0 }), 1.0, None).is_none());
+        let made = booking(&report, 0.5, 1.0).unwrap();
+        assert_eq!((made.asked, made.planned, made.done), (0.5, 8.5, 9.0));
+        assert_eq!((made.left, made.released, made.ip_bytes), (8.0, false, 3));
+        assert!(booking(&json!({ "seconds": 8.0 }), 0.5, 1.0).is_none());
     }
 }

@@ -186,23 +186,16 @@ pub struct Sample {
     pub bytes: u64,
 }
 
-/// A circuit that a copy had booked, and how both kept to the plan. Times are seconds from the
+/// A circuit that was booked for a copy, and how both kept to the plan. Times are seconds from the
 /// start of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Booking {
-    /// When the copy began, by asking for the circuit.
+    /// When the circuit was asked for.
     pub asked: f64,
     /// When it was planned to be done.
     pub planned: f64,
     /// When the copy was done, and all of it durable.
     pub done: f64,
-    /// How the copy followed a vector; nothing of one that sent at a single rate.
-    pub followed: Option<Followed>,
-}
-
-/// How a vector was followed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Followed {
     /// When the circuit was left.
     pub left: f64,
     /// Whether the rest of the booking was given back then; else it had run out.

@@ -49,7 +49,7 @@ pub(crate) enum Errand {
     /// A copy: as many bytes as it turns out to have.
     Copy(Arc<SourceDriver>),
     /// What is sent into a pipe.
-    Pipe(Arc<Feed>, CircuitWant),
+    Pipe(Arc<Feed>),
 }
 
 impl Errand {
@@ -57,7 +57,7 @@ impl Errand {
     fn deal_to(&self, lanes: Range<u16>) {
         match self {
             Self::Copy(source) => source.deal_to(lanes),
-            Self::Pipe(feed, _) => feed.deal_to(lanes),
+            Self::Pipe(feed) => feed.deal_to(lanes),
         }
     }
 
@@ -65,7 +65,7 @@ impl Errand {
     fn is_sent(&self) -> bool {
         match self {
             Self::Copy(source) => source.is_sent(),
-            Self::Pipe(feed, _) => feed.is_sent(),
+            Self::Pipe(feed) => feed.is_sent(),
         }
     }
 }
@@ -105,15 +105,18 @@ impl Follower {
     /// What to book, once known; `None` when the copy or pipe ends before.
     fn await_want(&self) -> Option<CircuitWant> {
         match &self.errand {
-            Errand::Copy(source) => self.await_size(source).map(CircuitWant::Bytes),
-            Errand::Pipe(feed, want) => {
+            Errand::Copy(source) => {
+                let wanted = self.options.want;
+                wanted.or_else(|| self.await_size(source).map(CircuitWant::Bytes))
+            }
+            Errand::Pipe(feed) => {
                 // Nobody knows when the other end comes: nothing is booked before.
                 while !feed.is_joined() {
                     if self.shared.pause(GLANCE) {
                         return None;
                     }
                 }
-                Some(*want)
+                self.options.want
             }
         }
     }
@@ -168,7 +171,7 @@ impl Follower {
                 let wire = self.wire_bytes(bytes, datagram.min(DATAGRAM_MAX), remote);
                 CircuitWant::Bytes(wire)
             }
-            time => time,
+            other => other,
         };
         let rtt = lock(&self.ip).rtt().smoothed();
         let wish = CircuitWish { want, remote: remote.ip(), rtt };

@@ -43,20 +43,7 @@ pub struct PipeOptions {
     pub idle_timeout: Duration,
     /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
     /// then on. Only for the end that sends, and by UDP.
-    pub circuit: Option<PipeCircuit>,
-}
-
-/// The circuit of a pipe: the VBLS paper's (H, Rmin, Rmax).
-#[derive(Clone, Debug)]
-pub struct PipeCircuit {
-    /// Which.
-    pub options: CircuitOptions,
-    /// For how long.
-    pub time: Duration,
-    /// Least that is of use, at the IP layer.
-    pub min_rate: Rate,
-    /// Most that is of use.
-    pub max_rate: Rate,
+    pub circuit: Option<CircuitOptions>,
 }
 
 /// How a pipe went, as this end saw it.

@@ -6,12 +6,12 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{PipeRequest, PipeRole, SourceReport};
 
-use super::api::{PipeCircuit, PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
+use super::api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
 use super::drain::Drain;
 use super::feed::Feed;
 use crate::api::{Snapshot, Stop};
 use crate::carrier::Mailbox;
-use crate::circuit::{CircuitWant, Errand};
+use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
 use crate::hub::{Side, State};
 use crate::progress::Progress;
@@ -35,6 +35,9 @@ pub fn pipe(
     if options.circuit.is_some() && options.role == PipeRole::Receive {
         return Err(PipeError::Usage("the end that sends books the circuit".into()));
     }
+    if options.circuit.as_ref().is_some_and(|circuit| circuit.want.is_none()) {
+        return Err(PipeError::Usage("nobody knows the size of a pipe: say what to book".into()));
+    }
     let client = Client {
         host: &options.host,
         port: options.port,
@@ -45,7 +48,7 @@ pub fn pipe(
         carrier: options.carrier,
         lanes: options.lanes,
         idle_timeout: options.idle_timeout,
-        circuit: options.circuit.as_ref().map(|circuit| &circuit.options),
+        circuit: options.circuit.as_ref(),
         sends: options.role == PipeRole::Send,
         request: PipeRequest { role: options.role, name: options.name.clone() }.into(),
         started,
@@ -60,8 +63,6 @@ pub fn pipe(
 /// The end that this host plays.
 struct End {
     part: Part,
-    /// What is booked for it.
-    wanted: Option<CircuitWant>,
     /// When both ends were there.
     joined: Option<Instant>,
     /// The user knows that the other end is waited for.
@@ -80,11 +81,7 @@ impl End {
             PipeRole::Send => Part::Feed(Arc::new(Feed::of_file(file, mailboxes))),
             PipeRole::Receive => Part::Drain(Arc::new(Drain::to_file(file, mailboxes))),
         };
-        let wanted = options.circuit.as_ref().map(|circuit| {
-            let PipeCircuit { time, min_rate, max_rate, .. } = *circuit;
-            CircuitWant::Time { time, min_rate, max_rate }
-        });
-        Ok(Self { part, wanted, joined: None, told: false })
+        Ok(Self { part, joined: None, told: false })
     }
 }
 
@@ -126,9 +123,9 @@ impl Task for End {
     }
 
     fn hold(&self) -> Option<Errand> {
-        let (Part::Feed(feed), Some(wanted)) = (&self.part, self.wanted) else { return None };
+        let Part::Feed(feed) = &self.part else { return None };
         feed.hold();
-        Some(Errand::Pipe(feed.clone(), wanted))
+        Some(Errand::Pipe(feed.clone()))
     }
 
     fn so_far(&self, _backlog: u64) -> Snapshot {

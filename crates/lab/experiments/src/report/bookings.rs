@@ -1,6 +1,6 @@
 //! What was booked and what became of it, in sentences.
 
-use longhaul_peers::{Booking, Followed};
+use longhaul_peers::Booking;
 use longhaul_plot::number;
 
 use super::Part;
@@ -46,21 +46,19 @@ fn one(done: &[&Record], copies: usize) -> String {
                 .map(|seconds| format!("without a booking, done after {seconds:.2} s")),
         );
     }
-    let all = done.iter().flat_map(|one| &one.bookings);
-    let followed: Vec<(&Booking, &Followed)> =
-        all.filter_map(|one| Some((one, one.followed.as_ref()?))).collect();
+    let all: Vec<&Booking> = done.iter().flat_map(|one| &one.bookings).collect();
     let used =
         median(done.iter().filter_map(|one| Measure::BookingUsed.of(one)).map(|used| used.value));
     if let (Some(used), Some(late), Some(over_ip)) = (
         used,
-        median(followed.iter().map(|(one, followed)| followed.left - one.planned)),
-        median(followed.iter().map(|(_, followed)| followed.ip_bytes as f64)),
+        median(all.iter().map(|one| one.left - one.planned)),
+        median(all.iter().map(|one| one.ip_bytes as f64)),
     ) {
         let side = if late < 0.0 { "before" } else { "after" };
-        let released = followed.iter().filter(|(_, followed)| followed.released).count();
+        let released = all.iter().filter(|one| one.released).count();
         said.push(format!(
             "{} used of what the vectors allowed until they were left, {} ms {side} the planned end ({released} of {} gave back a rest); {} MB over IP",
-            Measure::BookingUsed.say(used), number(1e3 * late.abs()), followed.len(), number(over_ip / 1e6),
+            Measure::BookingUsed.say(used), number(1e3 * late.abs()), all.len(), number(over_ip / 1e6),
         ));
     }
     said.extend(losses(done));

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use longhaul_peers::{Booking, Followed};
+use longhaul_peers::Booking;
 
 use super::*;
 use crate::experiment::Parameter;
@@ -225,20 +225,19 @@ measured = { look = "bookings" }
             ..Record::default()
         };
         record.series.arrived_mbps = vec![50.0; 40];
-        let followed = Followed {
+        let booking = Booking {
+            asked: 0.0,
+            planned: 2.0,
+            done: 2.1,
             left: 1.95,
             released: true,
             allowed_bytes: 200,
             sent_bytes: 197,
             ip_bytes: 500_000,
         };
-        let booking = Booking { asked: 0.0, planned: 2.0, done: 2.1, followed: Some(followed) };
         record.bookings = match run.contender {
             0 => vec![booking],
-            1 => vec![
-                Booking { followed: None, ..booking.clone() },
-                Booking { done: 3.0, ..booking },
-            ],
+            1 => vec![booking.clone(), Booking { done: 3.0, ..booking }],
             _ => Vec::new(),
         };
         // What was lost elsewhere is not the observed link's; the last run is of an earlier version.
