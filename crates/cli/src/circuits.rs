@@ -81,9 +81,9 @@ fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
     }
     match args.experiment {
         Experiment::Main => {
-            let mut options = Options { threads: args.threads, ..Options::default() };
+            let mut options = Options { threads: args.threads.into(), ..Options::default() };
             set(&mut options.seeds, args.seeds);
-            set(&mut options.requests, args.requests);
+            set(&mut options.requests, args.requests.map(|count| count as usize));
             if !args.load.is_empty() {
                 options.loads.clone_from(&args.load);
             }
@@ -94,17 +94,19 @@ fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
             output.result(&value(&report)?, table::report(&report));
         }
         Experiment::Switching => {
-            let mut options = SwitchingOptions { threads: args.threads, ..Default::default() };
+            let mut options =
+                SwitchingOptions { threads: args.threads.into(), ..Default::default() };
             set(&mut options.seeds, args.seeds);
-            set(&mut options.requests, args.requests);
+            set(&mut options.requests, args.requests.map(|count| count as usize));
             set(&mut options.load, one_load);
             let report = switching::run(&options, &mut progress);
             output.result(&value(&report)?, table::switching(&report));
         }
         Experiment::Scenarios => {
-            let mut options = ScenarioOptions { threads: args.threads, ..Default::default() };
+            let mut options =
+                ScenarioOptions { threads: args.threads.into(), ..Default::default() };
             set(&mut options.seeds, args.seeds);
-            set(&mut options.requests, args.requests);
+            set(&mut options.requests, args.requests.map(|count| count as usize));
             set(&mut options.load, one_load);
             let report = scenarios::run(&options, &mut progress);
             output.result(&value(&report)?, table::scenarios(&report));

@@ -116,12 +116,14 @@ pub(crate) fn fate(link: &LinkReport) -> String {
 
 /// What became of a circuit.
 fn of_circuit(used: &CircuitReport) -> String {
+    let before = used.planned.as_secs_f64() - used.left.as_secs_f64();
+    let side = if before < 0.0 { "after" } else { "before" };
     format!(
-        "; circuit: {} of {} booked used, {} {:.2} s before the planned end, {} over IP",
+        "; circuit: {} of {} booked used, {} {:.2} s {side} the planned end, {} over IP",
         Bytes::new(used.sent_bytes),
         Bytes::new(used.booked_bytes),
         if used.released.is_some() { "released" } else { "left" },
-        used.planned.as_secs_f64() - used.left.as_secs_f64(),
+        before.abs(),
         Bytes::new(used.ip_bytes),
     )
 }

@@ -106,22 +106,22 @@ pub struct WantArgs {
     #[arg(long, value_name = "RATE")]
     pub max_rate: Option<Rate>,
     /// Least that is of use (with --time) [default: --max-rate]
-    #[arg(long, value_name = "RATE", requires = "time")]
+    #[arg(long, value_name = "RATE", requires = "time", conflicts_with = "bytes")]
     pub min_rate: Option<Rate>,
     /// When it may start: a time like 2027-03-01T22:00Z or +2h [default: at once]
     #[arg(long, value_name = "WHEN")]
     pub start: Option<When>,
     /// When the file must be there
-    #[arg(long, value_name = "WHEN", requires = "bytes")]
+    #[arg(long, value_name = "WHEN", requires = "bytes", conflicts_with = "time")]
     pub deadline: Option<When>,
     /// When a circuit must have started
-    #[arg(long, value_name = "WHEN", requires = "time")]
+    #[arg(long, value_name = "WHEN", requires = "time", conflicts_with = "bytes")]
     pub latest_start: Option<When>,
     /// How a file is placed in time
-    #[arg(long, value_enum, default_value_t = PolicyArg::Earliest)]
+    #[arg(long, value_enum, default_value_t = PolicyArg::Earliest, conflicts_with = "time")]
     pub policy: PolicyArg,
     /// Extra for what is sent again, in percent of the file
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, conflicts_with = "time")]
     pub margin: f64,
     /// Name for people
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -134,7 +134,7 @@ pub struct WantArgs {
     #[arg(requires_all = ["zone", "count"], conflicts_with_all = ["start", "deadline"])]
     pub at_hour: Option<String>,
     /// Local time by which a recurring file must be there
-    #[arg(long = "by", value_name = "HH:MM", requires = "at_hour")]
+    #[arg(long = "by", value_name = "HH:MM", requires = "at_hour", conflicts_with = "time")]
     pub by_hour: Option<String>,
     /// Zone of these times, like Europe/Zurich
     #[arg(long, value_name = "ZONE", requires = "at_hour")]
@@ -171,13 +171,17 @@ pub struct RequestArgs {
     #[command(flatten)]
     pub want: WantArgs,
     /// Book a plan as it was quoted, instead
-    #[arg(long, value_name = "QUOTE", conflicts_with_all = ["ends", "bytes", "time", "at_hour"])]
+    #[arg(long, value_name = "QUOTE", conflicts_with_all = [
+        "ends", "links", "bytes", "time", "max_rate", "start", "policy", "margin", "label",
+        "destination", "at_hour", "hold_for",
+    ])]
     pub quote: Option<String>,
     /// Keep it only for so long, until `circuits commit`
     #[arg(long, value_name = "TIME", value_parser = when::parse_time)]
     pub hold_for: Option<Duration>,
-    /// Send again what may have been booked: the same key books once
-    #[arg(long, value_name = "KEY")]
+    /// Send again what may have been booked: the same key books once. Times have to be given in full
+    /// then, since one that counts from now is another each time
+    #[arg(long, value_name = "KEY", value_parser = parse_key)]
     pub key: Option<String>,
 }
 
@@ -307,17 +311,18 @@ pub struct SimulateArgs {
     #[arg(value_enum, default_value_t = Experiment::Main)]
     pub experiment: Experiment,
     /// Independent runs of each point
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=10_000))]
     pub seeds: Option<u64>,
     /// Requests in each run
-    #[arg(long, value_name = "N")]
-    pub requests: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(100..))]
+    pub requests: Option<u32>,
     /// Offered load, a part of the link's capacity; `main` takes it several times
     #[arg(long, value_name = "X", value_parser = parse_load)]
     pub load: Vec<f64>,
     /// Threads to run on
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub threads: usize,
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: u16,
     /// Draw the paper's figure 3 to a file (`main` only)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -332,6 +337,12 @@ pub enum Experiment {
     Switching,
     /// Several links, and requests that know little
     Scenarios,
+}
+
+/// Reads an idempotency key.
+fn parse_key(text: &str) -> Result<String, String> {
+    let sound = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    sound.then(|| text.to_owned()).ok_or_else(|| "expected letters, digits and signs".into())
 }
 
 /// Reads a load above 0 and below 1.
@@ -365,7 +376,21 @@ Examples:
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[test]
+    fn simulations_are_large_enough_to_say_something() {
+        let parsed = |words: &str| {
+            let words = format!("longhaul circuits simulate {words}");
+            crate::args::Cli::try_parse_from(words.split(' ')).is_ok()
+        };
+        assert!(parsed("--seeds 2 --requests 100 --threads 1"));
+        for wrong in ["--requests 0", "--requests 99", "--seeds 1", "--threads 0"] {
+            assert!(!parsed(wrong), "{wrong}");
+        }
+    }
 
     #[test]
     fn loads() {

@@ -11,6 +11,7 @@ use longhaul_units::{Bytes, Rate};
 use serde_json::Value;
 
 use super::args::{ExtendArgs, ModifyArgs, PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
+use super::when::When;
 use super::{gantt, show, value};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -18,7 +19,7 @@ use crate::token;
 
 pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
     let client = client(&args.at)?;
-    let preview = client.plan(&want(&args.want)?).map_err(failure)?;
+    let preview = client.plan(&want(&args.want, jiff::Timestamp::now())?).map_err(failure)?;
     output.result(&value(&preview)?, describe(&preview));
     match preview.plan {
         Some(_) => Ok(()),
@@ -28,7 +29,14 @@ pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
 
 pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure> {
     let client = client(&args.at)?;
+    let now = jiff::Timestamp::now();
+    let counted = counted_from(&args.want, now);
     let key = match &args.key {
+        Some(_) if !counted.is_empty() => {
+            return Err(Failure::usage(format!(
+                "--key: what counts from now is another request each time; in full: {counted}"
+            )));
+        }
         Some(key) => key.clone(),
         // Whatever happens on the way, this command books once.
         None => key()?,
@@ -36,7 +44,7 @@ pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure
     let made = match &args.quote {
         Some(quote) => again(|| client.take(quote, Some(&key))),
         None => {
-            let mut request = want(&args.want)?;
+            let mut request = want(&args.want, now)?;
             if let Some(time) = args.hold_for {
                 request.hold_for_seconds = Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
             }
@@ -47,9 +55,13 @@ pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure
         let unsure = matches!(error, ClientError::Connection { .. });
         let failure = failure(error);
         match unsure {
-            true => failure.adding(format!(
+            true if counted.is_empty() => failure.adding(format!(
                 "it may have been booked: the same command with --key {key} asks again and books \
                  once"
+            )),
+            true => failure.adding(format!(
+                "it may have been booked: the same command with --key {key} and {counted} asks \
+                 again and books once"
             )),
             false => failure,
         }
@@ -128,8 +140,21 @@ pub(crate) fn again<T>(mut send: impl FnMut() -> Result<T, ClientError>) -> Resu
     }
 }
 
-fn want(args: &WantArgs) -> Result<BookRequest, Failure> {
-    let now = jiff::Timestamp::now();
+/// The times that were given as counted from `now`, in full.
+fn counted_from(args: &WantArgs, now: jiff::Timestamp) -> String {
+    let times = [
+        ("--start", args.start),
+        ("--deadline", args.deadline),
+        ("--latest-start", args.latest_start),
+    ];
+    let counted = times.into_iter().filter_map(|(option, when)| match when {
+        Some(when @ When::After(_)) => Some(format!("{option} {}", when.from(now))),
+        _ => None,
+    });
+    counted.collect::<Vec<_>>().join(" ")
+}
+
+fn want(args: &WantArgs, now: jiff::Timestamp) -> Result<BookRequest, Failure> {
     let mut ends = args.ends.iter().cloned();
     let mut request = BookRequest {
         from: ends.next(),
@@ -245,7 +270,7 @@ mod tests {
         let cli = Cli::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
         let Command::Circuits(args) = cli.command else { panic!("{words}") };
         let CircuitsCommand::Plan(args) = args.command else { panic!("{words}") };
-        want(&args.want).map_err(|failure| failure.message)
+        want(&args.want, jiff::Timestamp::now()).map_err(|failure| failure.message)
     }
 
     #[test]
@@ -289,6 +314,32 @@ mod tests {
     }
 
     #[test]
+    fn words_that_are_sent_again() {
+        let request = |words: &str| {
+            let words = format!("longhaul circuits request {words}");
+            let cli = Cli::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
+            let Command::Circuits(args) = cli.command else { panic!("{words}") };
+            let CircuitsCommand::Request(args) = args.command else { panic!("{words}") };
+            Ok::<_, String>(args.want)
+        };
+        let now = "2026-11-22T09:00:00Z".parse().unwrap();
+        let file = "a b --bytes 5GB --max-rate 1Gbps --key k";
+        assert_eq!(counted_from(&request(file).unwrap(), now), "");
+        let counted = request(&format!("{file} --start +1h --deadline +2h")).unwrap();
+        assert_eq!(
+            counted_from(&counted, now),
+            "--start 2026-11-22T10:00:00Z --deadline 2026-11-22T11:00:00Z"
+        );
+        let in_full = format!("{file} --deadline 2026-11-22T11:00:00Z");
+        assert_eq!(counted_from(&request(&in_full).unwrap(), now), "");
+        assert!(request(&format!("{file}\nb")).unwrap_err().contains("letters, digits"));
+        for beside in ["--hold-for 5min", "--label x", "--links l", "--max-rate 1Gbps", "a b"] {
+            let error = request(&format!("--quote q {beside}")).unwrap_err();
+            assert!(error.contains("cannot be used with"), "{beside}: {error}");
+        }
+    }
+
+    #[test]
     fn words_that_make_no_sense() {
         for (words, expected) in [
             ("--bytes 5GB --max-rate 1Gbps", "FROM and TO"),
@@ -296,6 +347,11 @@ mod tests {
             ("a b --bytes 5GB", "--max-rate is missing"),
             ("a b --max-rate 1Gbps", "--bytes of a file"),
             ("a b --bytes 5GB --time 5s --max-rate 1Gbps", "cannot be used with"),
+            ("a b --time 1h --max-rate 1Gbps --deadline +2h", "cannot be used with"),
+            ("a b --time 1h --max-rate 1Gbps --policy latest", "cannot be used with"),
+            ("a b --time 1h --max-rate 1Gbps --margin 2", "cannot be used with"),
+            ("a b --bytes 5GB --max-rate 1Gbps --min-rate 1Mbps", "cannot be used with"),
+            ("a b --bytes 5GB --max-rate 1Gbps --latest-start +1s", "cannot be used with"),
             ("a b --bytes -5 --max-rate 1Gbps", "unexpected argument"),
             ("a b --bytes 5GB --max-rate 1Gbps --start yesterday", "expected a time"),
             ("a b --bytes 5GB --max-rate 1Gbps --margin 200", "percent"),

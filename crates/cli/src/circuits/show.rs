@@ -89,10 +89,22 @@ pub(super) fn table(bookings: &[Booking]) -> String {
             booking.links.join(","),
             format!("{begins:.1} s, for {lasts:.1} s"),
             gantt::bar(&booking.ranges, window, top),
-            booking.label
+            plain(&booking.label)
         );
     }
     out
+}
+
+/// Text that others wrote, with what would act on a terminal as an escape.
+fn plain(text: &str) -> String {
+    let acts = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let one = |letter| {
+        if acts(letter) { letter.escape_unicode().to_string() } else { letter.to_string() }
+    };
+    text.chars().map(one).collect()
 }
 
 fn state(state: State) -> &'static str {
@@ -118,4 +130,15 @@ pub(super) fn short(time: Timestamp) -> String {
 pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.duration_since(from).as_secs_f64();
     format!("{} to {} ({seconds:.3} s)", short(from), short(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_shown() {
+        assert_eq!(plain("Zürich 7 → 8"), "Zürich 7 → 8");
+        assert_eq!(plain("a\r\u{1b}[2J\u{202e}b"), r"a\u{d}\u{1b}[2J\u{202e}b");
+    }
 }

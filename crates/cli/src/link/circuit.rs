@@ -102,7 +102,8 @@ impl Wanted {
     /// Learns from how it went.
     pub fn remember(&self, circuit: &CircuitReport, output: &Output) {
         let mut history = History::read();
-        history.learn(&self.host, &Experience::of(circuit, self.bytes_wait));
+        let Some(experience) = Experience::of(circuit, self.bytes_wait) else { return };
+        history.learn(&self.host, &experience);
         if let Err(why) = history.write() {
             output.detail(format!("note: what this circuit taught is not remembered: {why}"));
         }
@@ -147,13 +148,14 @@ struct Booker {
 }
 
 impl Booker {
-    /// The ends, and the rate of the fastest link that leads away from the first: the service grants
-    /// no more than its links have.
+    /// The ends, and the rate of the fastest link that leads away from the first, as far as this
+    /// project may book it: the service grants no more.
     fn ends(&self) -> Result<(String, String, Rate), String> {
         let topology = self.client.topology().map_err(told)?;
         let fastest = |from: &str| {
             let links = topology.links.iter().filter(|link| link.from == from);
-            Rate::from_bps(links.map(|link| link.capacity_bps).max().unwrap_or(0))
+            let fastest = links.map(|link| link.capacity_bps).max().unwrap_or(0);
+            Rate::from_bps(fastest.min(topology.max_rate_bps.unwrap_or(u64::MAX)))
         };
         match (&self.ends, &topology.links[..]) {
             (Some((from, to)), _) => Ok((from.clone(), to.clone(), fastest(from))),
@@ -243,7 +245,8 @@ impl Circuits for Booker {
     fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String> {
         match wish.want {
             CircuitWant::Bytes(bytes) => self.make(wish, |request, fastest| {
-                let rate = self.rate.or(self.known_rate).unwrap_or(fastest);
+                let known = self.known_rate.map(|rate| rate.min(fastest));
+                let rate = self.rate.or(known).unwrap_or(fastest);
                 // The circuit idles for a round trip at its beginning.
                 let idle = rate.bytes_in(wish.rtt).min(bytes);
                 request.file = Some(FileWant {

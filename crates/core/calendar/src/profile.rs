@@ -41,8 +41,9 @@ impl Profile {
 
     /// Number of segments from the floor on.
     pub fn segment_count(&self) -> usize {
-        let all: usize = self.entries.iter().map(Entry::len).sum();
-        all - self.entries[0].find(self.floor)
+        // A split may have left a block before the floor.
+        let ahead = &self.entries[locate(&self.entries, self.floor)..];
+        ahead.iter().map(Entry::len).sum::<usize>() - ahead[0].find(self.floor)
     }
 
     /// The segments of `[start, end)`, clipped to it.

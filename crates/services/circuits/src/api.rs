@@ -217,6 +217,9 @@ pub struct Topology {
     pub channel_bps: u64,
     /// Idle ticks after each change of rate.
     pub guard_ticks: u64,
+    /// Most that the caller's project may book, where that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_rate_bps: Option<u64>,
     /// The currency of prices.
     pub currency: String,
 }

@@ -511,7 +511,9 @@ fn tokens_roles_and_quotas(store: &Kept) {
         let (status, _, text) = send(&site, "POST", "/v1/links", OPERATOR, &link.to_string());
         assert_eq!((status, text.contains("letter")), (422, true), "{link}: {text}");
     }
-    assert_eq!(site.client(ASTRO).topology().unwrap().nodes, ["a", "b", "c", "d"]);
+    let topology = site.client(ASTRO).topology().unwrap();
+    assert_eq!((topology.nodes.len(), topology.max_rate_bps), (4, None));
+    assert_eq!(bio.topology().unwrap().max_rate_bps, Some(5 * GBPS));
     assert_eq!(send(&site, "DELETE", &format!("/v1/bookings/{}", booked.id), OPERATOR, "").0, 200);
     let (_, _, log) = send(&site, "GET", "/v1/audit?limit=1000", OPERATOR, "");
     let log: Vec<Value> = serde_json::from_str(&log).unwrap();

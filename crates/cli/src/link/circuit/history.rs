@@ -40,8 +40,11 @@ pub(super) struct Experience {
 
 impl Experience {
     /// `bytes_wait`: there was something to send all the time, so a sender that was late is what left
-    /// the circuit idle.
-    pub fn of(circuit: &CircuitReport, bytes_wait: bool) -> Self {
+    /// the circuit idle. A circuit that carried next to nothing has taught nothing.
+    pub fn of(circuit: &CircuitReport, bytes_wait: bool) -> Option<Self> {
+        if circuit.sent_bytes < circuit.allowed_bytes / 10 {
+            return None;
+        }
         let ppm = |part: u64, all: u64| {
             let ppm = u128::from(part.min(all)) * 1_000_000 / u128::from(all.max(1));
             u32::try_from(ppm).unwrap_or(u32::MAX)
@@ -57,7 +60,8 @@ impl Experience {
         let wasted_ppm = 1_000_000 - u32::try_from(useful_ppm).unwrap_or(0);
         let open = circuit.left.saturating_sub(circuit.opened);
         let sent = Rate::from_bytes_over(circuit.sent_bytes, open);
-        Self { lost_ppm, wasted_ppm, arrived: sent.scale(1_000_000 - lost_ppm, 1_000_000) }
+        let arrived = sent.scale(1_000_000 - lost_ppm, 1_000_000);
+        Some(Self { lost_ppm, wasted_ppm, arrived })
     }
 }
 
@@ -183,12 +187,15 @@ mod tests {
             released: None,
             planned: Duration::from_secs(2),
         };
-        let wasted = |sent, bytes_wait| Experience::of(&circuit(sent), bytes_wait).wasted_ppm;
+        let wasted =
+            |sent, bytes_wait| Experience::of(&circuit(sent), bytes_wait).unwrap().wasted_ppm;
         assert_eq!(wasted(1_000_000, true), 100_000);
         assert_eq!(wasted(950_000, true), 145_000);
         assert_eq!(wasted(950_000, false), 100_000);
         assert_eq!(wasted(500_000, true), 100_000);
-        assert_eq!(Experience::of(&circuit(950_000), true).arrived, Rate::from_bps(6_840_000));
+        let arrived = Experience::of(&circuit(950_000), true).unwrap().arrived;
+        assert_eq!(arrived, Rate::from_bps(6_840_000));
+        assert_eq!(Experience::of(&circuit(600), true), None);
     }
 
     #[test]

@@ -87,6 +87,7 @@ fn check_summaries(profile: &Profile) {
     }
     let segments: Vec<Segment> = profile.segments(profile.floor, FOREVER).collect();
     assert!(segments.windows(2).all(|w| w[0].end == w[1].start && w[0].free != w[1].free));
+    assert_eq!(segments.len(), profile.segment_count());
 }
 
 proptest! {

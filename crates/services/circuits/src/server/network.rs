@@ -40,7 +40,7 @@ pub(super) async fn health(State(site): State<Site>) -> (StatusCode, Json<Health
 
 /// The network.
 #[utoipa::path(get, path = "/v1/topology", responses((status = 200, body = Topology)))]
-pub(super) async fn topology(State(site): State<Site>, _: Caller) -> Json<Topology> {
+pub(super) async fn topology(State(site): State<Site>, caller: Caller) -> Json<Topology> {
     let view = site.service.view();
     let mut nodes: Vec<String> =
         view.links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
@@ -53,7 +53,10 @@ pub(super) async fn topology(State(site): State<Site>, _: Caller) -> Json<Topolo
         capacity_bps: translate::bps(&view, spec.capacity),
         price_micros_per_tb: spec.price_micros,
     };
+    let quota = view.projects.get(&caller.project);
+    let limit = quota.map(|quota| quota.max_rate).filter(|most| *most < u32::MAX);
     Json(Topology {
+        max_rate_bps: limit.map(|most| translate::bps(&view, most)),
         nodes,
         links: view.links.iter().map(link).collect(),
         tick_nanos: view.rules.tick_nanos,
