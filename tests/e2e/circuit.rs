@@ -193,14 +193,17 @@ fn a_booking_that_was_made_before_is_followed() {
     limited(|test| {
         fs::write(test.here("file"), noise(15, 8_000_000)).unwrap();
         let (_service, url) = book_keeper(test, "50Mbps");
-        let (_server, at) = Program::serve(test, "[::]:0", &[]);
         let id = take(&url, 3_600_000);
+        let (_server, at) = Program::serve(test, "[::]:0", &[]);
         let ended = copy_by(test, &url, at, &["--booking", &id.to_string()]);
         ended.assert_succeeded();
         assert_same(&test.here("file"), &test.there("copy"));
         let circuit = &ended.json()["circuit"];
         assert_eq!(circuit["booking"], id);
         assert!(circuit["sent_bytes"].as_u64().unwrap() > 8_000_000, "{ended:?}");
+        // What was over when the copy began allowed it nothing.
+        let left = circuit["left_seconds"].as_f64().unwrap();
+        assert!(circuit["allowed_bytes"].as_f64().unwrap() <= left * 50e6 / 8.0, "{ended:?}");
         let bookings = client(&url).list(true, None).unwrap().bookings;
         assert_eq!(bookings.len(), 1);
         assert_eq!(bookings[0].state, State::Released);

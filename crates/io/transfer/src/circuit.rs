@@ -107,7 +107,8 @@ pub struct CircuitReport {
     pub booking: u64,
     /// IP-layer bytes that it can carry.
     pub booked_bytes: u64,
-    /// IP-layer bytes that the vector allowed from its start until the circuit was left.
+    /// IP-layer bytes that the vector allowed from when it was booked, or found, until the circuit
+    /// was left.
     pub allowed_bytes: u64,
     /// IP-layer bytes sent on it.
     pub sent_bytes: u64,

@@ -194,7 +194,9 @@ impl Follower {
 
     fn follow(&self, sockets: Vec<LaneEnd>, booking: &CircuitBooking) {
         let mut vector = booking.vector.clone();
-        let mut renewed = clock::now();
+        // Of a booking that was made before, what is over allows nothing any more.
+        let found = clock::now();
+        let mut renewed = found;
         if self.options.and_ip && vector.start().is_some_and(|start| start > renewed + LEAD) {
             self.errand.deal_to(0..1);
             if !self.await_start(LEAD, booking, &mut vector, &mut renewed) {
@@ -243,7 +245,7 @@ impl Follower {
             *report = Some(CircuitReport {
                 booking: booking.id,
                 booked_bytes: booking.bytes,
-                allowed_bytes: vector.bytes_within(Instant::ZERO, end),
+                allowed_bytes: vector.bytes_within(found, end),
                 sent_bytes: 0,
                 packets_sent: 0,
                 packets_lost: 0,
