@@ -5,6 +5,7 @@
 
 mod auth;
 mod bookings;
+mod description;
 mod feeds;
 mod input;
 mod network;
@@ -28,10 +29,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::serve::ListenerExt;
 use tokio::sync::{oneshot, watch};
-use utoipa::OpenApi;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 
 pub use self::auth::Doors;
+pub use self::description::document;
 use self::problem::Failure;
 use crate::service::Service;
 
@@ -127,7 +127,7 @@ fn router(site: Site) -> Router {
         .route("/v1/audit", get(feeds::audit))
         .route("/v1/calendar.ics", get(feeds::calendar))
         .route("/metrics", get(feeds::metrics))
-        .route("/openapi.json", get(openapi))
+        .route("/openapi.json", get(description::describe))
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(site.clone(), timed))
@@ -155,54 +155,6 @@ async fn not_so() -> Failure {
     let detail = "this address does not take this method; /openapi.json tells which it takes";
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
 }
-
-async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
-    axum::Json(document())
-}
-
-/// The OpenAPI document.
-pub fn document() -> utoipa::openapi::OpenApi {
-    let mut document = Document::openapi();
-    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    document.components.get_or_insert_default().add_security_scheme("token", scheme);
-    document
-}
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Longhaul circuits",
-        description = "Books bandwidth as it varies over time (VBLS). Send the header \
-            `Idempotency-Key` with whatever may be sent twice; errors are problems as in RFC 9457."
-    ),
-    paths(
-        network::health,
-        network::topology,
-        network::add_link,
-        network::availability,
-        planning::plan,
-        planning::explain,
-        bookings::book,
-        bookings::take,
-        bookings::list,
-        bookings::show,
-        bookings::modify,
-        bookings::commit,
-        bookings::extend,
-        bookings::release,
-        bookings::cancel,
-        bookings::cancel_series,
-        bookings::replan,
-        feeds::watch,
-        feeds::usage,
-        feeds::audit,
-        feeds::calendar,
-        feeds::metrics,
-    ),
-    components(schemas(crate::api::Problem)),
-    security(("token" = []))
-)]
-struct Document;
 
 /// Translating and encoding is light work.
 const WORKERS: usize = 2;

@@ -13,7 +13,7 @@ use super::auth::Caller;
 use super::input::{Body, Filter, Which, key};
 use super::problem::Failure;
 use super::{Site, planning, quotes, translate};
-use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, Problem, TakeQuote};
+use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, TakeQuote};
 use crate::ledger::{Command, Id, Order, Refusal};
 use crate::service::config::Role;
 use crate::service::{Open, ServiceError, View};
@@ -22,8 +22,8 @@ type Answer<T> = Result<T, Failure>;
 
 /// Books; a recurring request gives several bookings, all or none.
 #[utoipa::path(post, path = "/v1/bookings", request_body = BookRequest, responses(
-    (status = 201, body = Bookings), (status = 200, description = "the key came before", body = Bookings),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 201, body = Bookings),
+    (status = 200, description = "The key came before", body = Bookings)))]
 pub(super) async fn book(
     State(site): State<Site>,
     caller: Caller,
@@ -74,7 +74,7 @@ fn wanted(site: &Site, value: &BookRequest) -> Answer<(translate::Asked, Command
 /// Books a plan as it was quoted; of a recurring request, all of its times or none.
 #[utoipa::path(post, path = "/v1/quotes/take", request_body = TakeQuote, responses(
     (status = 201, body = Bookings),
-    (status = 409, description = "stale", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The key came before", body = Bookings)))]
 pub(super) async fn take(
     State(site): State<Site>,
     caller: Caller,
@@ -101,6 +101,7 @@ pub(super) async fn take(
 /// Which bookings to list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct ListFilter {
     /// Only of this project.
     project: Option<String>,
@@ -114,7 +115,7 @@ pub(super) struct ListFilter {
     #[serde(default)]
     all: bool,
     /// Only of higher identifiers.
-    after: Option<Id>,
+    after: Option<u64>,
     /// No more than so many, up to 1000.
     limit: Option<usize>,
 }
@@ -169,8 +170,7 @@ pub(super) async fn list(
 
 /// Shows a booking.
 #[utoipa::path(get, path = "/v1/bookings/{id}", params(("id" = u64, Path,)), responses(
-    (status = 200, body = api::Booking),
-    (status = 404, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = api::Booking)))]
 pub(super) async fn show(
     State(site): State<Site>,
     caller: Caller,
@@ -183,8 +183,7 @@ pub(super) async fn show(
 
 /// Changes what a booking is for. What is ahead of it is planned anew, or nothing changes.
 #[utoipa::path(patch, path = "/v1/bookings/{id}", params(("id" = u64, Path,)),
-    request_body = ModifyRequest, responses((status = 200, body = Bookings),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    request_body = ModifyRequest, responses((status = 200, body = Bookings)))]
 pub(super) async fn modify(
     State(site): State<Site>,
     caller: Caller,
@@ -212,8 +211,7 @@ pub(super) async fn modify(
 
 /// Adds bytes to a file, or time to a hold.
 #[utoipa::path(post, path = "/v1/bookings/{id}/extend", params(("id" = u64, Path,)),
-    request_body = ExtendRequest, responses((status = 200, body = Bookings),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    request_body = ExtendRequest, responses((status = 200, body = Bookings)))]
 pub(super) async fn extend(
     State(site): State<Site>,
     caller: Caller,
@@ -248,8 +246,7 @@ pub(super) async fn extend(
 
 /// Commits a booking that is held.
 #[utoipa::path(post, path = "/v1/bookings/{id}/commit", params(("id" = u64, Path,)), responses(
-    (status = 200, body = Bookings),
-    (status = 409, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Bookings)))]
 pub(super) async fn commit(
     State(site): State<Site>,
     caller: Caller,
@@ -261,8 +258,7 @@ pub(super) async fn commit(
 
 /// Ends a booking whose work is done: what is ahead of it is free for others.
 #[utoipa::path(post, path = "/v1/bookings/{id}/release", params(("id" = u64, Path,)), responses(
-    (status = 200, body = Bookings),
-    (status = 409, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Bookings)))]
 pub(super) async fn release(
     State(site): State<Site>,
     caller: Caller,
@@ -274,8 +270,7 @@ pub(super) async fn release(
 
 /// Cancels a booking.
 #[utoipa::path(delete, path = "/v1/bookings/{id}", params(("id" = u64, Path,)), responses(
-    (status = 200, body = Bookings),
-    (status = 409, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Bookings)))]
 pub(super) async fn cancel(
     State(site): State<Site>,
     caller: Caller,
@@ -287,8 +282,7 @@ pub(super) async fn cancel(
 
 /// Cancels what is left of a series.
 #[utoipa::path(delete, path = "/v1/series/{id}", params(("id" = u64, Path,)), responses(
-    (status = 200, body = Bookings),
-    (status = 409, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Bookings)))]
 pub(super) async fn cancel_series(
     State(site): State<Site>,
     caller: Caller,
@@ -300,7 +294,7 @@ pub(super) async fn cancel_series(
 
 /// Plans all that may move anew, within promises. For operators.
 #[utoipa::path(post, path = "/v1/replan", responses(
-    (status = 200, description = "those that moved", body = Bookings)))]
+    (status = 200, description = "Those that moved", body = Bookings)))]
 pub(super) async fn replan(
     State(site): State<Site>,
     caller: Caller,
@@ -351,7 +345,8 @@ fn order(caller: &Caller, key: Option<(String, String)>, command: Command) -> Or
     }
 }
 
-fn created(repeated: bool) -> StatusCode {
+/// What was asked before under the same key is not made again.
+pub(super) fn created(repeated: bool) -> StatusCode {
     if repeated { StatusCode::OK } else { StatusCode::CREATED }
 }
 

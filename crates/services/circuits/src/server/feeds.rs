@@ -19,16 +19,15 @@ use super::auth::Caller;
 use super::input::Filter;
 use super::problem::Failure;
 use super::{Site, bookings, translate};
-use crate::api::{
-    AuditRecord, Booking, Problem, ProjectUsage, State as Stand, UsageRecord, UsageReport,
-};
+use crate::api::{AuditRecord, ProjectUsage, State as Stand, UsageRecord, UsageReport};
 use crate::service::config::Role;
 
 /// Changes of bookings as they happen, as server-sent events: the event is what happened (booked,
 /// held, committed, modified, extended, released, cancelled, replanned, finished, lapsed), its
 /// data the booking. `reset` means that some were missed: list again. `Last-Event-ID` resumes.
-#[utoipa::path(get, path = "/v1/watch", responses(
-    (status = 200, content_type = "text/event-stream", body = Booking)))]
+#[utoipa::path(get, path = "/v1/watch",
+    params(("Last-Event-ID" = Option<String>, Header, description = "Only what came after this")),
+    responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(super) async fn watch(
     State(site): State<Site>,
     caller: Caller,
@@ -110,6 +109,7 @@ pub(super) async fn usage(State(site): State<Site>, caller: Caller) -> Json<Usag
 /// Which part of the log.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Part {
     /// After this position.
     #[serde(default)]
@@ -120,8 +120,7 @@ pub(super) struct Part {
 
 /// The log of all decisions, which can be replayed exactly. For operators.
 #[utoipa::path(get, path = "/v1/audit", params(Part), responses(
-    (status = 200, body = [AuditRecord]),
-    (status = 403, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = [AuditRecord])))]
 pub(super) async fn audit(
     State(site): State<Site>,
     caller: Caller,
@@ -143,6 +142,7 @@ pub(super) async fn audit(
 /// A token in the address, for calendars that can send no header.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Feed {
     /// The token. It stands in logs of proxies: give a viewer's.
     token: String,

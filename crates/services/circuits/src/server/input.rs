@@ -78,4 +78,5 @@ pub(super) fn key(
     }
 }
 
-const KEY_MAX: usize = 200;
+/// Longest idempotency key.
+pub(super) const KEY_MAX: usize = 200;

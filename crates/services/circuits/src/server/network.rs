@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use longhaul_calendar::LinkId;
 use longhaul_units::Rate;
@@ -10,16 +10,16 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::Caller;
-use super::input::{Body, Filter};
+use super::input::{Body, Filter, key};
 use super::problem::Failure;
-use super::{Site, planning, translate};
-use crate::api::{Availability, Health, Link, Problem, Topology};
+use super::{Site, bookings, planning, translate};
+use crate::api::{Availability, Health, Link, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
 use crate::service::config::{Role, link_can_be_named, link_is_sound};
 
 /// How the service is; needs no token.
 #[utoipa::path(get, path = "/v1/health", responses(
-    (status = 200, body = Health), (status = 503, description = "takes no bookings", body = Health)),
+    (status = 200, body = Health), (status = 503, description = "It takes no bookings", body = Health)),
     security(()))]
 pub(super) async fn health(State(site): State<Site>) -> (StatusCode, Json<Health>) {
     let status = site.service.status();
@@ -72,13 +72,15 @@ pub(super) async fn topology(State(site): State<Site>, caller: Caller) -> Json<T
 /// the first is a letter or digit.
 #[utoipa::path(post, path = "/v1/links", request_body = Link, responses(
     (status = 201, body = Link),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, description = "The key came before", body = Link)))]
 pub(super) async fn add_link(
     State(site): State<Site>,
     caller: Caller,
-    Body { value, .. }: Body<Link>,
+    headers: HeaderMap,
+    Body { value, fingerprint }: Body<Link>,
 ) -> Result<(StatusCode, Json<Link>), Failure> {
     caller.must_be(Role::Operator)?;
+    let key = key(&headers, &fingerprint)?;
     let Link { name, from, to, .. } = &value;
     link_is_sound(name, from, to).map_err(Failure::invalid)?;
     link_can_be_named(name, from, to).map_err(Failure::invalid)?;
@@ -92,17 +94,18 @@ pub(super) async fn add_link(
         actor: caller.name,
         project: caller.project,
         operator: true,
-        key: None,
+        key,
         command: Command::AddLink(spec),
     };
     let decided = site.service.decide(order).await;
-    decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
-    Ok((StatusCode::CREATED, Json(value)))
+    let decided = decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
+    Ok((bookings::created(decided.repeated), Json(value)))
 }
 
 /// Of which time to show what is free.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct Window {
     /// From then; now without it.
     from: Option<Timestamp>,
@@ -112,8 +115,7 @@ pub(super) struct Window {
 
 /// What is free of a link.
 #[utoipa::path(get, path = "/v1/links/{name}/availability",
-    params(("name" = String, Path,), Window), responses((status = 200, body = Availability),
-    (status = 404, body = Problem, content_type = "application/problem+json")))]
+    params(("name" = String, Path,), Window), responses((status = 200, body = Availability)))]
 pub(super) async fn availability(
     State(site): State<Site>,
     _: Caller,

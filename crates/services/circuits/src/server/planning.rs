@@ -12,17 +12,14 @@ use super::input::{Body, Which};
 use super::problem::Failure;
 use super::quotes::{self, Quoted};
 use super::{Site, translate};
-use crate::api::{
-    self, Availability, BookRequest, Explanation, Occurrence, Preview, Problem, Quote,
-};
+use crate::api::{self, Availability, BookRequest, Explanation, Occurrence, Preview, Quote};
 use crate::ledger::{Ask, Chosen, Refusal, Route};
 use crate::service::View;
 
 /// What would come of a request: plan, quote, explanation, alternatives, what is free; of a
 /// recurring one, each of its times, and one quote for all.
 #[utoipa::path(post, path = "/v1/plan", request_body = BookRequest, responses(
-    (status = 200, body = Preview),
-    (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Preview)))]
 pub(super) async fn plan(
     State(site): State<Site>,
     caller: Caller,
@@ -131,8 +128,7 @@ fn shown_plan(view: &View, plan: &longhaul_calendar::Plan) -> api::Plan {
 
 /// Explains why a booking does not finish sooner.
 #[utoipa::path(get, path = "/v1/bookings/{id}/explain", params(("id" = u64, Path,)), responses(
-    (status = 200, body = Explanation),
-    (status = 404, body = Problem, content_type = "application/problem+json")))]
+    (status = 200, body = Explanation)))]
 pub(super) async fn explain(
     State(site): State<Site>,
     caller: Caller,
