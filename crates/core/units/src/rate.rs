@@ -96,7 +96,10 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (value, unit) = quantity::parse(text, &["bps", "bit/s", "bits/s", "b/s", "b", ""])
             .map(|value| (value, 1))
-            .or_else(|_| quantity::parse(text, &["Bps", "B/s", "B"]).map(|value| (value, 8)))?;
+            .or_else(|error| match error {
+                ParseQuantityError::TooLarge => Err(error),
+                _ => quantity::parse(text, &["Bps", "B/s", "B"]).map(|value| (value, 8)),
+            })?;
         Ok(Self(value.checked_mul(unit).ok_or(ParseQuantityError::TooLarge)?))
     }
 }
@@ -153,6 +156,9 @@ mod tests {
         }
         for text in ["", "fast", "-1Gbps", "1.2.3M", "1e99G", "99999999999999G"] {
             assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+        for text in ["99999999Tbps", "9999999TB/s"] {
+            assert_eq!(text.parse::<Rate>(), Err(ParseQuantityError::TooLarge), "{text}");
         }
     }
 
