@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -175,7 +175,7 @@ pub(super) async fn calendar(
             line(&mut text, &format!("UID:booking-{id}-{number}@longhaul"));
             line(&mut text, &format!("DTSTAMP:{}", stamp(booking.made)));
             line(&mut text, &format!("DTSTART:{}", stamp(range.start)));
-            line(&mut text, &format!("DTEND:{}", stamp(range.end)));
+            line(&mut text, &format!("DTEND:{}", stamp(whole_second(range.end))));
             line(&mut text, &format!("SUMMARY:{}", escape(&format!("{name}: {rate}"))));
             line(&mut text, &format!("LOCATION:{}", escape(&booking.links.join(", "))));
             line(&mut text, &format!("STATUS:{held}"));
@@ -226,6 +226,13 @@ fn escape(text: &str) -> String {
     out
 }
 
+/// The first full second that is not before `time`: an event ends later than it starts.
+fn whole_second(time: Timestamp) -> Timestamp {
+    let up = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Ceil);
+    // Only beyond the last second that there is; bookings are not.
+    time.round(up).unwrap_or(time)
+}
+
 /// A time in UTC, to the second.
 fn stamp(time: Timestamp) -> String {
     let t = time.to_zoned(TimeZone::UTC);
@@ -261,6 +268,12 @@ mod tests {
         assert!(out.split("\r\n").all(|line| line.len() <= 75), "{out}");
         assert_eq!(out.replace("\r\n ", "").trim_end(), "ä".repeat(50));
         assert_eq!(escape("a;b,c\\d\ne\r"), "a\\;b\\,c\\\\d\\ne");
+        // What takes less than a second is an event too.
+        let start = "2026-11-21T23:59:59.2Z".parse().unwrap();
+        assert_eq!(stamp(start), "20261121T235959Z");
+        assert_eq!(stamp(whole_second(start)), "20261122T000000Z");
+        let whole = "2026-11-21T09:05:07Z".parse().unwrap();
+        assert_eq!(whole_second(whole), whole);
         assert_eq!(stamp("2026-11-21T09:05:07.9Z".parse().unwrap()), "20261121T090507Z");
     }
 }
