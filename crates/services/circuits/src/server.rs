@@ -19,7 +19,7 @@ mod translate;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -69,6 +69,7 @@ impl Server {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (close, closing) = watch::channel(false);
+        let mut late = closing.clone();
         let (doors, quotes) = (Arc::new(doors), Arc::default());
         let site = Site { service, doors, quotes, closing };
         let thread = std::thread::Builder::new().name("server".into());
@@ -80,9 +81,17 @@ impl Server {
                     let _ = stopped.await;
                     close.send_replace(true);
                 };
-                axum::serve(listener.tap_io(|stream| drop(stream.set_nodelay(true))), router(site))
-                    .with_graceful_shutdown(stop)
-                    .await
+                let late = async move {
+                    // That the server is gone means the same.
+                    let _ = late.wait_for(|closing| *closing).await;
+                    tokio::time::sleep(GRACE).await;
+                };
+                let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+                let served = axum::serve(listener, router(site)).with_graceful_shutdown(stop);
+                tokio::select! {
+                    ended = served => ended,
+                    () = late => Ok(()),
+                }
             })
         })?;
         Ok(Self { address, stop, thread })
@@ -93,7 +102,7 @@ impl Server {
         self.address
     }
 
-    /// Answers what has begun, and ends.
+    /// Answers what has begun, and ends; who does not send the rest of a request in time is left.
     ///
     /// # Errors
     /// What made it end before.
@@ -156,6 +165,8 @@ async fn not_so() -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
 }
 
+/// How long a stop waits for requests that are half sent and answers that are half read.
+const GRACE: Duration = Duration::from_secs(5);
 /// Translating and encoding is light work.
 const WORKERS: usize = 2;
 /// The largest request is a path of sixteen links with names.

@@ -7,7 +7,8 @@ mod postgres;
 #[path = "support/site.rs"]
 mod site;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -240,6 +241,29 @@ fn a_clock_that_was_set_back_does_not_undo_what_has_passed() {
     drop(site);
     let mut store = store::open(&sqlite(&path, None), "n", "").unwrap();
     audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_half_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = Site::of_file(&folder.path().join("book.db"));
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    let token = site::token(ASTRO);
+    let head = "POST /v1/bookings HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n";
+    write!(stream, "{head}authorization: Bearer {token}\r\nexpect: 100-continue\r\n\r\n").unwrap();
+    // It goes on once the service waits for the body.
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    stream.write_all(b"{").unwrap();
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(site);
+        done.send(()).unwrap();
+    });
+    // As long as this client waits, which is for ever.
+    ended.recv_timeout(Duration::from_secs(60)).expect("it stops");
+    drop(stream);
 }
 
 #[test]
