@@ -3,12 +3,15 @@
 //! Rates are bits per second, sizes bytes, times RFC 3339 with an offset or Z. The same types make
 //! the OpenAPI document.
 
+mod object;
+
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub(crate) use self::object::Object;
 pub use crate::ledger::Placing;
 
 /// A request for capacity: exactly one of `file` and `hold`, between two nodes or over links.
@@ -25,21 +28,33 @@ pub struct BookRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Vec<String>>,
     /// So many bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional"
+    )]
     pub file: Option<FileWant>,
     /// So much time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional"
+    )]
     pub hold: Option<HoldWant>,
     /// When it may start; without it, at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
     /// Again and again, by a local clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "object::optional"
+    )]
     pub recurring: Option<Recurring>,
     /// Keep it for this many seconds only, until it is committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_for_seconds: Option<u32>,
-    /// For people; up to 200 bytes.
+    /// For people; up to 200 bytes, no control characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Destination address of the traffic, by which a switch can tell it from other traffic.
@@ -355,7 +370,7 @@ pub struct ModifyRequest {
     /// The highest rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rate_bps: Option<u64>,
-    /// When it may start, of one that has not begun.
+    /// When it may start; of one that has begun, when it may go on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
     /// When a file must be there.

@@ -140,7 +140,7 @@ fn router(site: Site) -> Router {
         .fallback(nothing)
         .method_not_allowed_fallback(not_so)
         .layer(from_fn_with_state(site.clone(), timed))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(DefaultBodyLimit::max(input::BODY_MAX))
         .with_state(site)
 }
 
@@ -169,5 +169,3 @@ async fn not_so() -> Failure {
 const GRACE: Duration = Duration::from_secs(5);
 /// Translating and encoding is light work.
 const WORKERS: usize = 2;
-/// The largest request is a path of sixteen links with names.
-const BODY_MAX: usize = 64 * 1024;

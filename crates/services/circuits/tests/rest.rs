@@ -375,6 +375,13 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
         recurring[field] = value;
         with("/recurring", recurring)
     };
+    let by_latest = |latest: &str| {
+        let mut late = hold(json!(1000), json!(GBPS), json!(GBPS));
+        late["hold"]["latest_start"] = json!(latest);
+        late
+    };
+    let mut nightly_hold = hold(json!(1000), json!(GBPS), json!(GBPS));
+    nightly_hold["recurring"] = nightly("by", json!("06:00"))["recurring"].take();
     for (body, status, expected) in [
         // Sizes and rates.
         (with("/file/bytes", json!(-5)), 400, "`-5`, expected u64"),
@@ -393,6 +400,7 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
         (hold(json!(1000), json!(2 * GBPS), json!(GBPS)), 422, "above max_rate_bps"),
         (hold(json!(1000), json!(20 * GBPS), json!(20 * GBPS)), 409, "not enough"),
         (hold(json!(1000), json!(u64::MAX), json!(u64::MAX)), 422, "petabit"),
+        (by_latest("2020-01-01T00:00:00Z"), 422, "latest_start: it lies before"),
         (hold(json!(-1), json!(GBPS), json!(GBPS)), 400, "expected u64"),
         // Times.
         (with("/start", json!("2020-01-01T00:00:00Z")), 422, "has passed"),
@@ -408,21 +416,29 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
         (nightly("time_zone", json!("+25:00")), 422, "no zone"),
         (nightly("at", json!("24:61")), 422, "local time"),
         (nightly("count", json!(0)), 422, "count"),
+        (nightly_hold, 422, "recurring.by"),
         (nightly("first", json!("2027-02-29")), 422, "expected a day"),
         // Places.
         (with("/from", json!("nowhere")), 404, "no link at nowhere"),
         (with("/to", json!("a")), 404, "no path"),
         (json!({ "links": ["x"], "file": good["file"] }), 404, "no link \"x\""),
         (json!({ "links": ["a-b", "a-b"], "file": good["file"] }), 422, "different links"),
+        (json!({ "links": ["a-b", "a-c"], "file": good["file"] }), 422, "a-c begins at a"),
+        (json!({ "links": ["b-c", "a-b"], "file": good["file"] }), 422, "b-c ends at c"),
         (json!({ "links": [], "file": good["file"] }), 422, "different links"),
         (json!({ "links": ["a-b"], "from": "a", "file": good["file"] }), 422, "from and to"),
         // Shape.
         (json!({ "from": "a", "to": "b" }), 422, "one of file and hold"),
         (with("/colour", json!("red")), 400, "unknown field"),
         (with("/label", json!("x".repeat(201))), 422, "label"),
+        (with("/label", json!("run\r\nX: 17")), 422, "label"),
+        (with("/label", json!("\u{1b}[2J")), 422, "label"),
+        (with("/label", json!("71 \u{202e}nur")), 422, "label"),
         (with("/hold_for_seconds", json!(100_000)), 422, "hold_for_seconds"),
         (with("/destination", json!("somewhere")), 400, "IP address"),
         (json!([1, 2, 3]), 400, "the body"),
+        (json!(["a", "b", null, good["file"]]), 400, "expected a JSON object"),
+        (with("/file", json!([GB, GBPS])), 400, "file: invalid type: sequence"),
         (json!(null), 400, "the body"),
     ] {
         let (got, head, text) = send(&site, "POST", "/v1/bookings", ASTRO, &body.to_string());
@@ -455,11 +471,20 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
     let deep = "[".repeat(60_000);
     assert_eq!(send(&site, "POST", "/v1/bookings", ASTRO, &deep).0, 400);
     let long = format!("{{\"label\":\"{}\"}}", "x".repeat(70_000));
-    assert_eq!(send(&site, "POST", "/v1/bookings", ASTRO, &long).0, 400);
-    assert_eq!(send(&site, "GET", "/v1/bookings/minus-one", ASTRO, "").0, 400);
-    assert_eq!(send(&site, "GET", "/v1/bookings?limit=x", ASTRO, "").0, 400);
-    assert_eq!(send(&site, "GET", "/v1/nothing", ASTRO, "").0, 404);
-    assert_eq!(send(&site, "PUT", "/v1/bookings", ASTRO, "").0, 405);
+    for (method, path, body, status, kind) in [
+        ("POST", "/v1/bookings", long.as_str(), 413, "too-large"),
+        ("GET", "/v1/bookings/minus-one", "", 400, "malformed"),
+        ("GET", "/v1/bookings/%ff", "", 400, "malformed"),
+        ("GET", "/v1/links/%ff/availability", "", 400, "malformed"),
+        ("GET", "/v1/bookings?limit=x", "", 400, "malformed"),
+        ("GET", "/v1/nothing", "", 404, "no-such-page"),
+        ("PUT", "/v1/bookings", "", 405, "method"),
+    ] {
+        let (got, _, text) = send(&site, method, path, ASTRO, body);
+        assert_eq!(got, status, "{method} {path}: {text}");
+        let problem: Problem = serde_json::from_str(&text).unwrap();
+        assert_eq!(problem.kind, format!("urn:longhaul:circuits:{kind}"), "{method} {path}");
+    }
     assert_eq!(send(&site, "PATCH", "/v1/bookings/0", ASTRO, "{}").0, 422);
     assert_eq!(send(&site, "PATCH", "/v1/bookings/0", ASTRO, "{\"duration_ms\":5}").0, 422);
     assert_eq!(send(&site, "POST", "/v1/bookings/0/extend", ASTRO, "{\"duration_ms\":5}").0, 422);
@@ -486,6 +511,9 @@ fn tokens_roles_and_quotas(store: &Kept) {
     assert_eq!(problem(nobody.list(false, None)).status, 401);
     let bare = "GET /v1/bookings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(raw(&site, bare).1.contains("www-authenticate: bearer"));
+    // The name of the scheme has no case.
+    let bearer = format!("authorization: bEARER {}\r\n\r\n", site::token(VIEWER));
+    assert_eq!(raw(&site, &bare.replace("\r\n\r\n", &format!("\r\n{bearer}"))).0, 200);
     let (viewer, bio) = (site.client(VIEWER), site.client(BIO));
     assert_eq!(problem(viewer.book(&file(GB, GBPS), None)).status, 403);
     let booked = one(site.client(ASTRO).book(&file(100 * GB, GBPS), None).unwrap());
@@ -516,6 +544,14 @@ fn tokens_roles_and_quotas(store: &Kept) {
     assert_eq!(send(&site, "POST", "/v1/links", ASTRO, &link).0, 403);
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 201);
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &link).0, 409);
+    // What is answered is what is kept: whole megabits.
+    for (capacity, status, expected) in
+        [(1_u64 << 63, 422, "petabit"), (0, 422, "rate of zero"), (1_500_000, 201, ":1000000,")]
+    {
+        let link = json!({ "name": "d-c", "from": "d", "to": "c", "capacity_bps": capacity });
+        let (got, _, text) = send(&site, "POST", "/v1/links", OPERATOR, &link.to_string());
+        assert_eq!((got, text.contains(expected)), (status, true), "{capacity}: {text}");
+    }
     let circle = json!({ "name": "d-d", "from": "d", "to": "d", "capacity_bps": GBPS }).to_string();
     assert_eq!(send(&site, "POST", "/v1/links", OPERATOR, &circle).0, 422);
     for (name, from) in [("d/e", "d"), ("d-e", "d/"), ("..", "d"), ("-l", "d"), ("d-e", "d,e")] {

@@ -67,8 +67,10 @@ impl FromRequestParts<Site> for Caller {
     async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
         let value = parts.headers.get(header::AUTHORIZATION);
         let value = value.ok_or_else(|| refused("no token came with the request"))?;
-        let bearer = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
-        let token = bearer.ok_or_else(|| refused("expected Authorization: Bearer TOKEN"))?;
+        // The scheme has no case (RFC 9110, section 11.1).
+        let bearer = value.to_str().ok().and_then(|value| value.split_once(' '));
+        let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let (_, token) = bearer.ok_or_else(|| refused("expected Authorization: Bearer TOKEN"))?;
         site.doors.caller(token.trim())
     }
 }

@@ -2,11 +2,12 @@
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::http::{HeaderMap, request::Parts};
+use axum::http::{HeaderMap, StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
 
 use super::Site;
 use super::problem::Failure;
+use crate::api::Object;
 use crate::ledger::Id;
 
 /// A JSON body, and its fingerprint.
@@ -20,12 +21,18 @@ impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
 
     async fn from_request(request: Request, site: &Site) -> Result<Self, Failure> {
         let path = request.uri().path().to_owned();
-        let bytes = Bytes::from_request(request, site).await;
-        let bytes = bytes.map_err(|error| Failure::malformed(error.body_text()))?;
+        let bytes =
+            Bytes::from_request(request, site).await.map_err(|error| match error.status() {
+                StatusCode::PAYLOAD_TOO_LARGE => {
+                    let detail = format!("the body: more than {BODY_MAX} bytes");
+                    Failure::new(error.status(), "too-large", "The request is too large", detail)
+                }
+                _ => Failure::malformed(error.body_text()),
+            })?;
         // A body that is not there asks for nothing in particular.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let mut reader = serde_json::Deserializer::from_slice(text);
-        let value = serde_path_to_error::deserialize(&mut reader)
+        let Object(value) = serde_path_to_error::deserialize(&mut reader)
             .map_err(|error| Failure::malformed(format!("the body: {error}")))?;
         reader.end().map_err(|error| Failure::malformed(format!("the body: {error}")))?;
         let mut hasher = blake3::Hasher::new();
@@ -42,11 +49,25 @@ impl FromRequestParts<Site> for Which {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
-        let Path(id) = Path::<Id>::from_request_parts(parts, site)
-            .await
-            .map_err(|error| Failure::malformed(error.body_text()))?;
-        Ok(Self(id))
+        segment(parts, site).await.map(Self)
     }
+}
+
+/// The name in the path.
+pub(super) struct Named(pub(super) String);
+
+impl FromRequestParts<Site> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+        segment(parts, site).await.map(Self)
+    }
+}
+
+/// The part of the path that varies.
+async fn segment<T: DeserializeOwned + Send>(parts: &mut Parts, site: &Site) -> Result<T, Failure> {
+    let found = Path::<T>::from_request_parts(parts, site).await;
+    found.map(|Path(value)| value).map_err(|error| Failure::malformed(error.body_text()))
 }
 
 /// What stands behind the question mark.
@@ -78,5 +99,7 @@ pub(super) fn key(
     }
 }
 
+/// The largest request is a path of sixteen links with names.
+pub(super) const BODY_MAX: usize = 64 * 1024;
 /// Longest idempotency key.
 pub(super) const KEY_MAX: usize = 200;

@@ -1,20 +1,20 @@
 //! Links and how the service is.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use longhaul_calendar::LinkId;
-use longhaul_units::Rate;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::Caller;
-use super::input::{Body, Filter, key};
+use super::input::{Body, Filter, Named, key};
 use super::problem::Failure;
 use super::{Site, bookings, planning, translate};
 use crate::api::{Availability, Health, Link, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
+use crate::service::View;
 use crate::service::config::{Role, link_can_be_named, link_is_sound};
 
 /// How the service is; needs no token.
@@ -46,19 +46,12 @@ pub(super) async fn topology(State(site): State<Site>, caller: Caller) -> Json<T
         view.links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
     nodes.sort();
     nodes.dedup();
-    let link = |spec: &LinkSpec| Link {
-        name: spec.name.clone(),
-        from: spec.from.clone(),
-        to: spec.to.clone(),
-        capacity_bps: translate::bps(&view, spec.capacity),
-        price_micros_per_tb: spec.price_micros,
-    };
     let quota = view.projects.get(&caller.project);
     let limit = quota.map(|quota| quota.max_rate).filter(|most| *most < u32::MAX);
     Json(Topology {
         max_rate_bps: limit.map(|most| translate::bps(&view, most)),
         nodes,
-        links: view.links.iter().map(link).collect(),
+        links: view.links.iter().map(|link| shown(&view, link)).collect(),
         tick_nanos: view.rules.tick_nanos,
         channel_bps: view.rules.channel_bps,
         guard_ticks: view.rules.guard,
@@ -66,10 +59,20 @@ pub(super) async fn topology(State(site): State<Site>, caller: Caller) -> Json<T
     })
 }
 
+fn shown(view: &View, spec: &LinkSpec) -> Link {
+    Link {
+        name: spec.name.clone(),
+        from: spec.from.clone(),
+        to: spec.to.clone(),
+        capacity_bps: translate::bps(view, spec.capacity),
+        price_micros_per_tb: spec.price_micros,
+    }
+}
+
 /// Adds a link. For operators.
 ///
 /// Its name and those of its nodes have up to 64 letters, digits and - _ . : >, and
-/// the first is a letter or digit.
+/// the first is a letter or digit. Its capacity is kept in whole steps of rate.
 #[utoipa::path(post, path = "/v1/links", request_body = Link, responses(
     (status = 201, body = Link),
     (status = 200, description = "The key came before", body = Link)))]
@@ -84,22 +87,20 @@ pub(super) async fn add_link(
     let Link { name, from, to, .. } = &value;
     link_is_sound(name, from, to).map_err(Failure::invalid)?;
     link_can_be_named(name, from, to).map_err(Failure::invalid)?;
-    let capacity = site.service.view().grid.channels_within(Rate::from_bps(value.capacity_bps));
-    if capacity == 0 {
-        return Err(Failure::invalid("capacity_bps: less than the smallest step of rate"));
-    }
-    let Link { name, from, to, price_micros_per_tb: price_micros, .. } = value.clone();
+    let capacity = translate::capacity(&site.service.view(), value.capacity_bps)?;
+    let Link { name, from, to, price_micros_per_tb: price_micros, .. } = value;
     let spec = LinkSpec { name, from, to, capacity, price_micros };
     let order = Order {
         actor: caller.name,
         project: caller.project,
         operator: true,
         key,
-        command: Command::AddLink(spec),
+        command: Command::AddLink(spec.clone()),
     };
     let decided = site.service.decide(order).await;
-    let decided = decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
-    Ok((bookings::created(decided.repeated), Json(value)))
+    let view = site.service.view();
+    let decided = decided.map_err(|error| Failure::of(&view, &error))?;
+    Ok((bookings::created(decided.repeated), Json(shown(&view, &spec))))
 }
 
 /// Of which time to show what is free.
@@ -119,7 +120,7 @@ pub(super) struct Window {
 pub(super) async fn availability(
     State(site): State<Site>,
     _: Caller,
-    Path(name): Path<String>,
+    Named(name): Named,
     Filter(window): Filter<Window>,
 ) -> Result<Json<Availability>, Failure> {
     let view = site.service.view().without_bookings();

@@ -31,6 +31,17 @@ pub(super) fn between(links: &[LinkSpec], from: &str, to: &str, most: usize) -> 
     found
 }
 
+/// The first two neighbours of a route of which one does not begin where the other ends.
+pub(super) fn gap<'a>(
+    links: &'a [LinkSpec],
+    route: &Route,
+) -> Option<(&'a LinkSpec, &'a LinkSpec)> {
+    let link = |number: u32| links.get(number as usize);
+    let pairs = route.0.iter().zip(route.0.iter().skip(1));
+    let mut pairs = pairs.filter_map(|(one, next)| Some((link(*one)?, link(*next)?)));
+    pairs.find(|(one, next)| one.to != next.from)
+}
+
 /// Longest path.
 const HOPS_MAX: usize = 16;
 /// Nodes that are looked at before a search ends with what it has.

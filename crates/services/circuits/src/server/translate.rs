@@ -24,6 +24,9 @@ pub(super) fn request(view: &View, request: &BookRequest) -> Result<Asked, Failu
     if request.label.len() > LABEL_MAX {
         return Err(invalid(format!("label: more than {LABEL_MAX} bytes")));
     }
+    if request.label.chars().any(hidden) {
+        return Err(invalid("label: it has characters that are not seen, but act on terminals"));
+    }
     let paths = paths(view, request)?;
     let occurrences = match (&request.recurring, request.start) {
         (None, start) => vec![(start, None)],
@@ -51,6 +54,9 @@ pub(super) fn request(view: &View, request: &BookRequest) -> Result<Asked, Failu
                 let deadline = file.deadline.or(by);
                 file_ask(view, &FileWant { deadline, ..file.clone() }, start)?
             }
+            (None, Some(_)) if by.is_some() => {
+                return Err(invalid("recurring.by: it is for files; a hold ends by its duration"));
+            }
             (None, Some(hold)) => hold_ask(view, hold, start)?,
             _ => return Err(invalid("expected one of file and hold")),
         });
@@ -58,14 +64,19 @@ pub(super) fn request(view: &View, request: &BookRequest) -> Result<Asked, Failu
     Ok(Asked { requests, paths, note })
 }
 
+/// Whether a character does something to the text around it: ends lines, moves the cursor, turns
+/// the direction of writing.
+fn hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(letter, '\u{2066}'..='\u{2069}')
+}
+
 fn file_ask(view: &View, file: &FileWant, start: Option<Timestamp>) -> Result<Ask, Failure> {
     let earliest = start_tick(view, start)?;
     let deadline = file.deadline.map(|by| tick_by(view, by)).transpose()?;
-    if let Some(by) = deadline {
-        let from = if earliest == 0 { view.now() } else { earliest };
-        if by <= from {
-            return Err(invalid("deadline: it lies before the start, or has passed"));
-        }
+    if deadline.is_some_and(|by| by <= from(view, earliest)) {
+        return Err(invalid("deadline: it lies before the start, or has passed"));
     }
     if file.deadline.is_none() && matches!(file.policy, Placing::Latest | Placing::LeastPeak) {
         return Err(invalid("policy: this one needs a deadline"));
@@ -83,17 +94,21 @@ fn hold_ask(view: &View, hold: &HoldWant, start: Option<Timestamp>) -> Result<As
     if hold.min_rate_bps > hold.max_rate_bps {
         return Err(invalid("min_rate_bps: it is above max_rate_bps"));
     }
+    let earliest = start_tick(view, start)?;
+    // As starts are: what starts at this instant is in time.
+    let latest_start =
+        hold.latest_start.map(|latest| instant("latest_start", latest)).transpose()?;
+    let latest_start = latest_start.map(|latest| view.grid.tick_from(latest));
+    if latest_start.is_some_and(|latest| latest < from(view, earliest)) {
+        return Err(invalid("latest_start: it lies before the start, or has passed"));
+    }
     Ok(Ask::Hold {
         duration: ticks(view, "duration_ms", hold.duration_ms)?,
         // What is asked at least is rounded up: less would be of no use.
         min_rate: channels_above(view, "min_rate_bps", hold.min_rate_bps)?,
         max_rate: channels_above(view, "max_rate_bps", hold.max_rate_bps)?,
-        earliest: start_tick(view, start)?,
-        // As starts are: what starts at this instant is in time.
-        latest_start: match hold.latest_start {
-            Some(latest) => Some(view.grid.tick_from(instant("latest_start", latest)?)),
-            None => None,
-        },
+        earliest,
+        latest_start,
     })
 }
 
@@ -163,9 +178,15 @@ fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, Failure> {
         (Some(names), None, None) => {
             let number = |name: &String| link(view, name);
             let route = Route(names.iter().map(number).collect::<Result<_, _>>()?);
-            match route.path() {
-                Some(_) if names.len() <= LINKS_MAX => Ok(vec![route]),
-                _ => Err(invalid(format!("links: expected 1 to {LINKS_MAX} different links"))),
+            if route.path().is_none() || names.len() > LINKS_MAX {
+                return Err(invalid(format!("links: expected 1 to {LINKS_MAX} different links")));
+            }
+            match routes::gap(&view.links, &route) {
+                Some((end, start)) => Err(invalid(format!(
+                    "links: {} ends at {}, but {} begins at {}",
+                    end.name, end.to, start.name, start.from
+                ))),
+                None => Ok(vec![route]),
             }
         }
         (None, Some(from), Some(to)) => {
@@ -235,6 +256,16 @@ fn channels(view: &View, name: &str, bps: u64) -> Result<u32, Failure> {
     }
 }
 
+/// The capacity of a link.
+pub(super) fn capacity(view: &View, bps: u64) -> Result<u32, Failure> {
+    let channels = channels(view, "capacity_bps", bps)?;
+    let most = view.grid.rate(u32::MAX);
+    match Rate::from_bps(bps) > most {
+        true => Err(invalid(format!("capacity_bps: more than 2^32 steps of rate, {most}"))),
+        false => Ok(channels),
+    }
+}
+
 fn channels_above(view: &View, name: &str, bps: u64) -> Result<u32, Failure> {
     check_rate(name, bps)?;
     let channels = bps.div_ceil(view.grid.channel().as_bps().max(1));
@@ -257,6 +288,11 @@ fn start_tick(view: &View, start: Option<Timestamp>) -> Result<u64, Failure> {
         return Err(invalid(format!("start: {start} has passed")));
     }
     Ok(tick)
+}
+
+/// The tick from which a request with this earliest one is planned.
+fn from(view: &View, earliest: u64) -> u64 {
+    if earliest == 0 { view.now() } else { earliest }
 }
 
 /// The tick of a deadline.
