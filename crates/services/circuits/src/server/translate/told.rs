@@ -1,0 +1,98 @@
+//! Bookings and plans as they travel.
+
+use longhaul_calendar::{Allocation, Request, TrcVector};
+
+use super::{bps, names, timestamp};
+use crate::api;
+use crate::ledger::{Closed, Ending, Id, Ranges, Route};
+use crate::service::{Open, View};
+
+/// A vector as it travels.
+fn ranges(view: &View, vector: &TrcVector) -> Vec<api::Range> {
+    let range = |r: Allocation| api::Range {
+        start: timestamp(view, r.start),
+        end: timestamp(view, r.end),
+        rate_bps: bps(view, r.rate),
+    };
+    vector.merged().map(range).collect()
+}
+
+/// An open booking as it travels.
+pub(in crate::server) fn open(view: &View, id: Id, open: &Open) -> api::Booking {
+    let vector = &open.booking.vector;
+    let begun = vector.start().is_some_and(|start| start <= view.now());
+    let state = match open.entry.held_until {
+        Some(_) => api::State::Held,
+        None if begun => api::State::Active,
+        None => api::State::Scheduled,
+    };
+    let booked_bytes = view.grid.bytes(vector.area()).get();
+    let path = Route::of(&open.booking.path);
+    let note = &open.entry.note;
+    api::Booking {
+        id,
+        project: open.entry.project.clone(),
+        state,
+        label: note.label.clone(),
+        links: names(view, &path),
+        ranges: ranges(view, vector),
+        start: timestamp(view, vector.start().unwrap_or(0)),
+        finish: timestamp(view, open.booking.finish()),
+        promise: timestamp(view, open.booking.promise),
+        bytes: note.bytes,
+        booked_bytes,
+        series: open.entry.series,
+        held_until: open.entry.held_until.map(|until| timestamp(view, until)),
+        made: timestamp(view, open.entry.made),
+        price_micros: crate::ledger::price(&view.links, &path, booked_bytes),
+        destination: note.destination,
+    }
+}
+
+/// A booking that ended, as it travels.
+pub(in crate::server) fn closed(view: &View, id: Id, closed: &Closed) -> api::Booking {
+    let vector = closed.ranges.vector(view.rules.guard).unwrap_or_default();
+    let asked = Request::from(closed.request).earliest();
+    let start = vector.start().unwrap_or(asked);
+    let finish = vector.finish().unwrap_or(start);
+    api::Booking {
+        id,
+        project: closed.entry.project.clone(),
+        state: match closed.ending {
+            Ending::Finished => api::State::Finished,
+            Ending::Released => api::State::Released,
+            Ending::Cancelled => api::State::Cancelled,
+            Ending::Lapsed => api::State::Lapsed,
+        },
+        label: closed.entry.note.label.clone(),
+        links: names(view, &closed.path),
+        ranges: ranges(view, &vector),
+        start: timestamp(view, start),
+        finish: timestamp(view, finish),
+        promise: timestamp(view, finish),
+        bytes: closed.entry.note.bytes,
+        booked_bytes: closed.used_bytes,
+        series: closed.entry.series,
+        held_until: None,
+        made: timestamp(view, closed.entry.made),
+        price_micros: closed.price_micros,
+        destination: closed.entry.note.destination,
+    }
+}
+
+/// A plan as it travels.
+pub(in crate::server) fn plan(view: &View, route: &Route, vector: &TrcVector) -> api::Plan {
+    let bytes = view.grid.bytes(vector.area()).get();
+    api::Plan {
+        links: names(view, route),
+        ranges: ranges(view, vector),
+        start: timestamp(view, vector.start().unwrap_or(0)),
+        finish: timestamp(view, vector.finish().unwrap_or(0)),
+        price_micros: crate::ledger::price(&view.links, route, bytes),
+    }
+}
+
+/// The ranges of a plan, for the ledger.
+pub(in crate::server) fn recorded(vector: &TrcVector) -> Ranges {
+    Ranges::of(vector)
+}
