@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -109,15 +109,19 @@ pub(crate) fn large(
     program: &Path,
     files: &Files,
     protect: Protect,
+    verify: bool,
 ) -> io::Result<Sample> {
-    copy(link, program, files, &files.folder.path().join("large"), files.large, protect)
+    let what =
+        What { source: files.folder.path().join("large"), bytes: files.large, protect, verify };
+    copy(link, program, files, &what)
 }
 
 /// `cp` of a gigabyte over an emulated path; `loss` parts in a thousand are lost at random.
 pub(crate) fn long_path(program: &Path, files: &Files, loss: u8) -> io::Result<Sample> {
     let link = Link::emulated(Probability::from_ppm(u32::from(loss) * 1_000))?;
     let source = files.folder.path().join("medium");
-    let mut sample = copy(&link, program, files, &source, files.medium, Protect::Aead)?;
+    let what = What { source, bytes: files.medium, protect: Protect::Aead, verify: true };
+    let mut sample = copy(&link, program, files, &what)?;
     let packets = files.medium as f64 / LONG_PATH_PAYLOAD / (1.0 - f64::from(loss) / 1e3);
     let ideal = packets * 1500.0 * 8.0 / 1e9;
     sample.note = Some(format!(
@@ -136,20 +140,25 @@ pub(crate) fn small(
 ) -> io::Result<Sample> {
     let source = files.folder.path().join("small");
     match mover {
-        Mover::Longhaul => copy(link, program, files, &source, files.small, Protect::Aead),
+        Mover::Longhaul => {
+            let what = What { source, bytes: files.small, protect: Protect::Aead, verify: true };
+            copy(link, program, files, &what)
+        }
         Mover::Tar => tar(link, files, &source),
     }
 }
 
-fn copy(
-    link: &Link,
-    program: &Path,
-    files: &Files,
-    source: &Path,
+/// What is copied, and how.
+struct What {
+    source: PathBuf,
     bytes: u64,
     protect: Protect,
-) -> io::Result<Sample> {
-    let target = files.target(bytes)?;
+    verify: bool,
+}
+
+fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<Sample> {
+    let What { source, bytes, protect, verify } = what;
+    let target = files.target(*bytes)?;
     warm(source)?;
     let token = files.folder.path().join("token");
     if !token.exists() {
@@ -169,6 +178,7 @@ fn copy(
     let mut client = Command::new(program);
     client.args(["cp", "--json", "--quiet", "--protect", protect.name(), "--token-file"]);
     client.arg(&token).arg(source).arg(format!("lh://{address}/copy"));
+    client.args((!verify).then_some("--no-verify"));
     let before = CpuTime::of_children();
     let start = Instant::now();
     let client = link.spawn(Side::A, client.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
@@ -180,12 +190,12 @@ fn copy(
         return Err(io::Error::other(format!("longhaul cp: {}", why.trim())));
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    success(report["verified"] == true && report["bytes"] == bytes, "longhaul cp")?;
+    success(report["verified"] == *verify && report["bytes"] == *bytes, "longhaul cp")?;
     success(server.0.wait()?.success(), "longhaul serve")?;
     let after = CpuTime::of_children();
     let _ = drain.join();
     Ok(Sample {
-        bytes,
+        bytes: *bytes,
         seconds,
         cpu_send: Some(middle.since(before).total().as_secs_f64()),
         cpu_receive: Some(after.since(middle).total().as_secs_f64()),

@@ -102,7 +102,10 @@ pub(crate) enum Method {
         batched: bool,
     },
     Engine(Protect),
-    Copy(Protect),
+    Copy {
+        protect: Protect,
+        verify: bool,
+    },
     Small(Mover),
     /// Parts in a thousand that are lost.
     LongPath(u8),
@@ -125,7 +128,9 @@ impl Method {
         match *self {
             Self::Blast { batched } => raw::blast(link, quick, batched),
             Self::Engine(protect) => engine::memory(link, quick, protect),
-            Self::Copy(protect) => copies::large(link, &options.program, files, protect),
+            Self::Copy { protect, verify } => {
+                copies::large(link, &options.program, files, protect, verify)
+            }
             Self::Small(mover) => copies::small(link, &options.program, files, mover),
             Self::LongPath(loss) => copies::long_path(&options.program, files, loss),
             Self::Pump { congestion_control, secure } => {
@@ -159,11 +164,15 @@ pub(crate) fn transfers(with_peers: bool) -> Vec<(Row, Method)> {
         ),
         (
             row("cp aead", "encrypts, authenticates, hashes at both ends (BLAKE3)"),
-            Method::Copy(Protect::Aead),
+            Method::Copy { protect: Protect::Aead, verify: true },
         ),
         (
             row("cp clear", "authenticates headers, hashes at both ends (BLAKE3)"),
-            Method::Copy(Protect::Clear),
+            Method::Copy { protect: Protect::Clear, verify: true },
+        ),
+        (
+            row("cp aead, not hashed", "encrypts, authenticates; hashes nothing"),
+            Method::Copy { protect: Protect::Aead, verify: false },
         ),
         (
             row("cp small files, aead", "encrypts, authenticates, hashes at both ends (BLAKE3)"),

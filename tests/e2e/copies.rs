@@ -80,6 +80,34 @@ fn several_lanes_carry_one_file() {
 }
 
 #[test]
+fn what_is_not_hashed_goes_there_and_back_where_the_way_is_protected() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(6, 5_000_000)).unwrap();
+        let server = Server::start(test);
+        let ways = [CarrierChoice::Udp, CarrierChoice::Tcp]
+            .into_iter()
+            .flat_map(|carrier| [Protect::Aead, Protect::Integrity].map(|way| (carrier, way)));
+        for (carrier, protect) in ways {
+            let to = format!("{carrier:?}-{protect}");
+            let options = push(&test.here("f"), server.address, to.as_bytes());
+            let options = CopyOptions { carrier, protect, verify: false, ..options };
+            assert!(!run(test, &options).unwrap().verified);
+            assert_same(&test.here("f"), &test.there(&to));
+            let options = pull(server.address, to.as_bytes(), &test.here(&to));
+            let options = CopyOptions { carrier, protect, verify: false, ..options };
+            let report = run(test, &options).unwrap();
+            assert!(!report.verified && report.failures.is_empty());
+            assert_same(&test.here("f"), &test.here(&to));
+        }
+        let options = push(&test.here("f"), server.address, b"unchecked");
+        let options = CopyOptions { protect: Protect::Clear, verify: false, ..options };
+        let error = run(test, &options).unwrap_err().to_string();
+        assert!(error.contains("nothing would notice corrupted data"), "{error}");
+        assert!(!test.there("unchecked").exists());
+    });
+}
+
+#[test]
 fn many_small_files_go_there_and_back() {
     limited(|test| {
         for i in 0..5_000u64 {

@@ -103,6 +103,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         destination,
         destination_is_directory: false,
         copy_contents: false,
+        verify: true,
         token: token(1),
         profile: "auto".into(),
         rate: None,

@@ -88,6 +88,10 @@ pub struct CpArgs {
     /// When data is made durable at the destination
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
     pub fsync: FsyncArg,
+    /// Do not hash the data at both ends: takes less processor time, and finds only what is corrupted
+    /// on the network. Not with --protect clear
+    #[arg(long)]
+    pub no_verify: bool,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -107,7 +111,7 @@ pub struct LinkArgs {
     /// 1.6Gbps; profiles without a rate control of their own send at it
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
-    /// Protection of the data on its way; it is verified at the end whatever this says
+    /// Protection of the data on its way; verifying it at the end is another thing
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
     pub protect: ProtectArg,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
@@ -374,7 +378,7 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
 }
 
 const EXIT_STATUSES: &str = "\
-Exit status: 0 done and verified, 1 failed, 2 used wrongly.
+Exit status: 0 done and verified (or as --no-verify asked), 1 failed, 2 used wrongly.
 Start with `longhaul demo`, or with `longhaul serve` on one host and `longhaul cp` on the other.";
 
 const LISTEN_HELP: &str =

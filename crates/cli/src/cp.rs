@@ -95,6 +95,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
     Ok(CopyOptions {
         destination_is_directory: destination.trailing_slash,
         copy_contents: contents,
+        verify: !args.no_verify,
         sources: paths.into_iter().map(|source| source.location).collect(),
         destination: destination.location,
         token: link.token,

@@ -22,6 +22,9 @@ pub fn group_chaining_value(data: &[u8], group: u32, is_only_group: bool) -> Cha
     hasher.finalize_non_root()
 }
 
+/// What stands for the chaining value of a group where both ends agreed not to hash.
+pub const UNHASHED: ChainingValue = [0; 32];
+
 /// Number of groups of an object of `size` bytes, at most [`crate::limits::OBJECT_MAX`].
 pub const fn group_count(size: u64) -> u32 {
     size.div_ceil(GROUP_SIZE) as u32

@@ -49,6 +49,8 @@ pub struct Request {
     pub sync_at_end: bool,
     /// The contents of a source directory are copied, not the directory.
     pub copy_contents: bool,
+    /// Contents are not hashed at either end: what is corrupted outside of the network is not found.
+    pub unhashed: bool,
     /// What tells the sources from others: the same when the same copy is made again, so that the
     /// sink finds what it has of it.
     pub label: [u8; 16],
@@ -354,6 +356,7 @@ impl Request {
                 (self.destination_is_directory, DESTINATION_IS_DIRECTORY),
                 (self.sync_at_end, SYNC_AT_END),
                 (self.copy_contents, COPY_CONTENTS),
+                (self.unhashed, UNHASHED),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -369,7 +372,7 @@ impl Request {
             _ => return Err(r.invalid()),
         };
         let flags = r.varint()?;
-        if flags & !(DESTINATION_IS_DIRECTORY | SYNC_AT_END | COPY_CONTENTS) != 0 {
+        if flags & !(DESTINATION_IS_DIRECTORY | SYNC_AT_END | COPY_CONTENTS | UNHASHED) != 0 {
             return Err(r.invalid());
         }
         let label = r.array()?;
@@ -386,6 +389,7 @@ impl Request {
             destination_is_directory: flags & DESTINATION_IS_DIRECTORY != 0,
             sync_at_end: flags & SYNC_AT_END != 0,
             copy_contents: flags & COPY_CONTENTS != 0,
+            unhashed: flags & UNHASHED != 0,
             label,
             paths,
         })
@@ -630,6 +634,7 @@ fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
 const DESTINATION_IS_DIRECTORY: u64 = 1;
 const SYNC_AT_END: u64 = 2;
 const COPY_CONTENTS: u64 = 4;
+const UNHASHED: u64 = 8;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;

@@ -55,6 +55,9 @@ pub struct CopyOptions {
     pub destination_is_directory: bool,
     /// A source was written as `SRC/.`: its contents are copied.
     pub copy_contents: bool,
+    /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
+    /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
+    pub verify: bool,
     /// Proves this client to the server, and the server to it.
     pub token: Token,
     /// Name of a [`longhaul_rate_control::Profile`].

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use longhaul_objects::{Fsync, SinkConfig};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{CloseCode, Direction, Request, SourceReport};
+use longhaul_wire::{CloseCode, Direction, Protect, Request, SourceReport};
 
 use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::budget::SINK_MEMORY;
@@ -125,6 +125,9 @@ pub fn copy(
                 .into(),
         ));
     }
+    if !options.verify && options.protect == Protect::Clear {
+        return Err(CopyError::Usage(UNCHECKED.into()));
+    }
     let client = Client {
         host: &job.host,
         port: job.port,
@@ -141,7 +144,7 @@ pub fn copy(
         started,
     };
     let make = |server, mailboxes: &[_]| Part::new(options, &job, server, mailboxes);
-    Ok(report(client.run(make, progress, stop)?, started))
+    Ok(report(client.run(make, progress, stop)?, options.verify, started))
 }
 
 /// What is to be done, sorted out.
@@ -205,6 +208,7 @@ impl Job {
             destination_is_directory: options.destination_is_directory,
             sync_at_end: options.fsync == Fsync::End,
             copy_contents: options.copy_contents,
+            unhashed: !options.verify,
             label,
             paths: self.remote.clone(),
         }
@@ -226,14 +230,15 @@ impl Part {
     ) -> Result<Self, Failure> {
         if job.direction == Direction::Push {
             let tree = SourceTree::local(&job.local, options.copy_contents);
-            return Ok(Self::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))));
+            let driver = SourceDriver::new(tree, options.verify, mailboxes.to_vec());
+            return Ok(Self::Source(Arc::new(driver)));
         }
         let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
         let place = server.to_string();
         let mut source = vec![place.as_bytes()];
         source.extend(job.remote.iter().map(Vec::as_slice));
         let label = OsStr::as_bytes(destination.as_os_str());
-        let transfer = transfer_id(&source, label);
+        let transfer = transfer_id(&source, label, options.verify);
         let several = job.remote.len() > 1;
         let sink_options = SinkOptions {
             is_directory: options.destination_is_directory || several,
@@ -243,7 +248,8 @@ impl Part {
         let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
         let config = sink_config(options.fsync, transfer);
-        Ok(Self::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
+        let driver = SinkDriver::new(tree, config, resume, options.verify, mailboxes.to_vec());
+        Ok(Self::Sink(Arc::new(driver)))
     }
 }
 
@@ -306,7 +312,7 @@ impl Task for Part {
     }
 }
 
-fn report(finished: Finished<Part>, started: Instant) -> CopyReport {
+fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
     let (bytes, files, resumed_bytes, failures) = match &task {
         Part::Source(source) => {
@@ -327,11 +333,15 @@ fn report(finished: Finished<Part>, started: Instant) -> CopyReport {
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes,
-        verified: failures.is_empty(),
+        verified: verify && failures.is_empty(),
         failures,
         link,
     }
 }
+
+/// Neither on the way nor by its hash.
+pub(crate) const UNCHECKED: &str = "nothing would notice corrupted data: what is neither verified nor \
+                                    protected on its way is not copied";
 
 /// What a sink of this program is told.
 pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16]) -> SinkConfig {

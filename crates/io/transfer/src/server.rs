@@ -17,7 +17,7 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, Header, Hello, PipeRequest, PipeRole,
+    Carrier, CloseCode, ConnectionId, Direction, Header, Hello, PipeRequest, PipeRole, Protect,
     ReceiveLimits, Refused, Request,
 };
 
@@ -28,7 +28,7 @@ use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
-use crate::copy::sink_config;
+use crate::copy::{UNCHECKED, sink_config};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, Wish, refuse};
 use crate::lane::LaneSocket;
@@ -243,7 +243,11 @@ impl Server<'_> {
         let seat = Arc::new(OnceLock::new());
         let (root, pipes, place) = (self.root.clone(), self.pipes.clone(), seat.clone());
         let (read, write) = (self.options.allow_read, self.options.allow_write);
+        let protect = session.protect;
         let opener = move |wish: Wish<'_>| match wish {
+            Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
+                Err(refuse(CloseCode::REFUSED, UNCHECKED))
+            }
             Wish::Copy(request) => open(&root, read, write, request, &lane_boxes),
             Wish::Pipe(request) => {
                 let (seat, side) = open_pipe(&pipes, read, write, request, &lane_boxes)?;
@@ -420,6 +424,7 @@ fn open(
     request: &Request,
     mailboxes: &[Arc<Mailbox>],
 ) -> Result<Side, Refused> {
+    let verify = !request.unhashed;
     match request.direction {
         Direction::Pull if !read => {
             Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy from it"))
@@ -429,11 +434,12 @@ fn open(
         }
         Direction::Pull => {
             let tree = SourceTree::below(root.clone(), &request.paths, request.copy_contents);
-            Ok(Side::Source(Arc::new(SourceDriver::new(tree, mailboxes.to_vec()))))
+            let driver = SourceDriver::new(tree, verify, mailboxes.to_vec());
+            Ok(Side::Source(Arc::new(driver)))
         }
         Direction::Push => {
             let path = request.paths.first().map_or(&[][..], Vec::as_slice);
-            let transfer = transfer_id(&[&request.label], path);
+            let transfer = transfer_id(&[&request.label], path, verify);
             let fsync = fsync(request.sync_at_end);
             let options =
                 SinkOptions { is_directory: request.destination_is_directory, transfer, fsync };
@@ -441,7 +447,8 @@ fn open(
             let (tree, resume) = SinkTree::open(destination, &options)
                 .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
             let config = sink_config(fsync, transfer);
-            Ok(Side::Sink(Arc::new(SinkDriver::new(tree, config, resume, mailboxes.to_vec()))))
+            let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
+            Ok(Side::Sink(Arc::new(driver)))
         }
     }
 }

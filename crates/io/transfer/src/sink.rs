@@ -35,6 +35,8 @@ pub(crate) struct SinkDriver {
     bounds: Mutex<ReceiverBounds>,
     cpu_at_start: Duration,
     stopped: AtomicBool,
+    /// Contents are hashed and compared.
+    verify: bool,
 }
 
 #[derive(Default)]
@@ -82,6 +84,7 @@ impl SinkDriver {
         tree: SinkTree,
         config: SinkConfig,
         resume: longhaul_objects::ResumeState,
+        verify: bool,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Self {
         let sink = Sink::new(config, resume);
@@ -100,6 +103,7 @@ impl SinkDriver {
             bounds: Mutex::default(),
             cpu_at_start: clock::process_cpu_time(),
             stopped: AtomicBool::new(false),
+            verify,
         }
     }
 
@@ -149,8 +153,13 @@ impl SinkDriver {
     fn take_group(&self, arrived: Group) {
         let Group { object, group, len, buffer } = arrived;
         let data = &buffer[..len as usize];
-        let only = lock(&self.table).place(object, 0, 1).is_ok_and(|place| place.only);
-        let value = hash::group_chaining_value(data, group, only);
+        let value = match self.verify {
+            true => {
+                let place = lock(&self.table).place(object, 0, 1);
+                hash::group_chaining_value(data, group, place.is_ok_and(|place| place.only))
+            }
+            false => hash::UNHASHED,
+        };
         let verdict = lock(&self.sink).group_received(object, group, value);
         match verdict {
             Verdict::Write(task) => {

@@ -149,6 +149,7 @@ impl Connection {
             destination_is_directory: false,
             sync_at_end: scenario.fsync,
             copy_contents: false,
+            unhashed: false,
             label: [7; 16],
             paths: vec![b"tree".to_vec()],
         }));

@@ -26,6 +26,7 @@ fn messages(page: &mut Page) {
         destination_is_directory: true,
         sync_at_end: true,
         copy_contents: false,
+        unhashed: false,
         label: [7; 16],
         paths: vec![b"archive".to_vec()],
     };

@@ -43,6 +43,7 @@ fn literal_bytes() {
         destination_is_directory: true,
         sync_at_end: false,
         copy_contents: true,
+        unhashed: false,
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
     };
@@ -286,12 +287,13 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, reason)| SinkMessage::EntryRefused { entry, reason }),
         result,
     ];
-    let request = (any::<[bool; 4]>(), prop::collection::vec(path, 0..4)).prop_map(
-        |([push, destination_is_directory, sync_at_end, copy_contents], paths)| Request {
+    let request = (any::<[bool; 5]>(), prop::collection::vec(path, 0..4)).prop_map(
+        |([push, destination_is_directory, sync_at_end, copy_contents, unhashed], paths)| Request {
             direction: if push { Direction::Push } else { Direction::Pull },
             destination_is_directory,
             sync_at_end,
             copy_contents,
+            unhashed,
             label: [7; 16],
             paths,
         },

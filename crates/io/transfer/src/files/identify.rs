@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 ///
 /// `source` tells the sources from any others: a client that pulls passes the server and the
 /// paths as the user wrote them, a server that is pushed to passes what the client sent of
-/// [`source_label`]. Two transfers with the same identity cannot run at the same time.
-pub fn transfer_id(source: &[&[u8]], destination: &[u8]) -> [u8; 16] {
-    digest(TRANSFER_CONTEXT, source.iter().copied().chain([destination]))
+/// [`source_label`]. Two transfers with the same identity cannot run at the same time. What was
+/// written without `verify` is not gone on with by a copy that verifies.
+pub fn transfer_id(source: &[&[u8]], destination: &[u8], verify: bool) -> [u8; 16] {
+    let context = if verify { TRANSFER_CONTEXT } else { UNVERIFIED_CONTEXT };
+    digest(context, source.iter().copied().chain([destination]))
 }
 
 /// What tells the sources of a push, on this host, from any others: the same in a later run of
@@ -98,6 +100,7 @@ const HIDDEN_PREFIX: &[u8] = b".longhaul-";
 const ASIDE_PREFIX: &[u8] = b"new-";
 const ASIDE_CONTEXT: &str = "longhaul 2026 directory that is filled";
 const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
+const UNVERIFIED_CONTEXT: &str = "longhaul 2026 identity of a transfer that is not verified";
 const LABEL_CONTEXT: &str = "longhaul 2026 label of sources";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -107,9 +110,11 @@ mod tests {
 
     #[test]
     fn identities_tell_requests_apart() {
-        let one = transfer_id(&[b"a", b"b"], b"c");
-        assert_eq!(one, transfer_id(&[b"a", b"b"], b"c"));
-        for other in [transfer_id(&[b"ab"], b"c"), transfer_id(&[b"a"], b"bc")] {
+        let id = |source: &[&[u8]], destination| transfer_id(source, destination, true);
+        let one = id(&[b"a", b"b"], b"c");
+        assert_eq!(one, id(&[b"a", b"b"], b"c"));
+        let unverified = transfer_id(&[b"a", b"b"], b"c", false);
+        for other in [id(&[b"ab"], b"c"), id(&[b"a"], b"bc"), unverified] {
             assert_ne!(one, other);
         }
         let label = source_label(&["x".into()], false);

@@ -42,7 +42,7 @@ impl Copy {
         to: Destination<'_>,
         is_directory: bool,
     ) -> Result<Self, DestinationError> {
-        let transfer = transfer_id(&[b"test"], b"");
+        let transfer = transfer_id(&[b"test"], b"", true);
         let options = SinkOptions { is_directory, transfer, fsync: Fsync::End };
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);

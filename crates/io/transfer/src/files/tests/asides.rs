@@ -25,7 +25,7 @@ fn tree(from: &Path) -> SourceTree {
 
 /// The transfer's own directory.
 fn hidden(scratch: &Scratch) -> PathBuf {
-    let name = identify::hidden_name(&transfer_id(&[b"test"], b""));
+    let name = identify::hidden_name(&transfer_id(&[b"test"], b"", true));
     scratch.at(std::str::from_utf8(&name).unwrap())
 }
 

@@ -223,7 +223,7 @@ fn hidden_directories_are_neither_copied_nor_written_to() {
     assert_eq!(cp(&scratch, &["tree"], "new"), Ok(vec![]));
     assert_eq!(scratch.names("new"), ["sub"]);
     // A source that names the sink's own hidden directory.
-    let own = identify::hidden_name(&transfer_id(&[b"test"], b""));
+    let own = identify::hidden_name(&transfer_id(&[b"test"], b"", true));
     let own = String::from_utf8(own).unwrap();
     scratch.file(&own, "not a record");
     let copy = Copy::new(SourceTree::local(&[scratch.at(&own)], false), &scratch.at("there"));
