@@ -18,7 +18,7 @@ pub struct Explanation {
     pub alternatives: Vec<Alternative>,
 }
 
-/// A stretch of a link that holds a request up.
+/// A stretch of a link that holds a request up: all of it has the same free capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Binding {
     /// The link.
@@ -27,7 +27,7 @@ pub struct Binding {
     pub start: u64,
     /// One past its last tick.
     pub end: u64,
-    /// Least free capacity in it.
+    /// Free capacity throughout.
     pub free: u32,
 }
 
@@ -242,8 +242,8 @@ impl Blame {
         let lost = u128::from(end - start) * u128::from(missing);
         self.total += lost;
         self.current = Some(match self.current {
-            Some(s) if s.end == start => {
-                Stretch { end, free: s.free.min(free), lost: s.lost + lost, ..s }
+            Some(s) if s.end == start && s.free == free => {
+                Stretch { end, lost: s.lost + lost, ..s }
             }
             _ => {
                 self.worst = self.worst();
