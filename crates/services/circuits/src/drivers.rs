@@ -52,8 +52,9 @@ pub struct Switch {
     pub label: String,
     /// Its rate from now on, in bits per second.
     pub rate_bps: u64,
-    /// When this was due, in nanoseconds since 1970.
-    pub due_nanos: u64,
+    /// When this was due, in nanoseconds since 1970; `None` when it was due at once: a booking that
+    /// begins as it is made, or is changed or ended before its time.
+    pub due_nanos: Option<u64>,
     /// When the rate changes next, in nanoseconds since 1970; `None` when the booking is over.
     pub until_nanos: Option<u64>,
     /// Destination address of the traffic.

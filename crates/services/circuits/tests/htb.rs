@@ -151,7 +151,7 @@ fn compare_and_fail() {
 
 fn switch(booking: u64, rate_bps: u64, destination: Option<IpAddr>) -> Switch {
     let (link, project, label) = ("l".into(), "p".into(), String::new());
-    let (due_nanos, until_nanos) = (0, None);
+    let (due_nanos, until_nanos) = (None, None);
     Switch { link, booking, project, label, rate_bps, due_nanos, until_nanos, destination }
 }
 

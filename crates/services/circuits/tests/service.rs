@@ -361,6 +361,7 @@ fn a_program_is_told_of_every_boundary() {
         assert_eq!(line["label"], "run 17");
     }
     let finish = made.finish.as_nanosecond() as u64;
+    assert_eq!(lines[1].get("due_nanos"), Some(&serde_json::Value::Null), "it began at once");
     assert_eq!(lines[1]["until_nanos"].as_u64(), Some(finish));
     assert_eq!(lines[2]["due_nanos"].as_u64(), Some(finish));
     // It is scheduled like anything that this machine runs (the 41st field, proc(5)).

@@ -1,15 +1,18 @@
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
 use super::{Driver, Switch};
 
 /// A program of the operator, run once for each change with a JSON object on its standard input:
 /// `{"do":"reset","link":NAME}` or `{"do":"set", ...}` with the fields of [`Switch`]. It must end
-/// within ten seconds, with status 0 if it has done what it was told.
+/// within ten seconds, with status 0 if it has done what it was told; if not, it is killed with all
+/// that it has started.
 #[derive(Debug)]
 pub struct Command {
     link: String,
@@ -29,10 +32,11 @@ impl Command {
     }
 
     fn run(&self, input: &serde_json::Value) -> Result<(), String> {
-        let wrong = |why: String| format!("link {}: {}: {why}", self.link, self.program.display());
+        let wrong = |why: String| format!("{}: {why}", self.program.display());
         let mut child = std::process::Command::new(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
+            .process_group(0)
             .spawn()
             .map_err(|error| wrong(error.to_string()))?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -68,7 +72,7 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
             Ok(Some(status)) => return Ok(status),
             Ok(None) if begin.elapsed() > PATIENCE => {
                 // It may have ended in this moment.
-                let _ = child.kill();
+                let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
                 return Err(format!("killed after {} s", PATIENCE.as_secs()));
             }
@@ -79,3 +83,31 @@ fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_with_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let (script, child) = (folder.path().join("script"), folder.path().join("child"));
+        let text = format!("#!/bin/sh\nsleep 600 &\necho $! > {}\nwait\n", child.display());
+        let written = folder.path().join("written");
+        std::fs::write(&written, text).unwrap();
+        // By another process, since nobody can run what a process just forked has open for writing.
+        let mut install = std::process::Command::new("install");
+        assert!(install.args(["-m", "755"]).args([&written, &script]).status().unwrap().success());
+        let why = Command::new("a-b", &script).unwrap().reset().unwrap_err();
+        assert_eq!(why, format!("{}: killed after 10 s", script.display()));
+        let child = std::fs::read_to_string(child).unwrap();
+        let stat = format!("/proc/{}/stat", child.trim());
+        // Gone, or dead until somebody asks for its status.
+        let lives = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+        let begin = Instant::now();
+        while lives() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{stat}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -50,10 +50,10 @@ struct Carried {
 }
 
 impl Carried {
-    /// Ticks at which its rate may change: now, for what it holds may have changed, and wherever a
-    /// range begins or ends.
+    /// Ticks at which its rate may change: at once, for what it holds may have changed, and wherever
+    /// a range begins or ends.
     fn boundaries(&self) -> impl Iterator<Item = u64> {
-        [0].into_iter().chain(self.ranges.iter().flat_map(|range| [range.start, range.end]))
+        [AT_ONCE].into_iter().chain(self.ranges.iter().flat_map(|range| [range.start, range.end]))
     }
 }
 
@@ -256,7 +256,7 @@ impl Switcher {
                     }
                     // If its time has come, that is when this was due; else it is due at once.
                     if !come.iter().any(|boundary| self.due.contains(boundary)) {
-                        self.due.insert((0, id));
+                        self.due.insert((AT_ONCE, id));
                     }
                     carried.ranges.clear();
                 }
@@ -287,7 +287,7 @@ impl Switcher {
                         project: carried.project.clone(),
                         label: carried.label.clone(),
                         rate_bps: channel.saturating_mul(u64::from(rate)),
-                        due_nanos: nanos(tick),
+                        due_nanos: (tick != AT_ONCE).then(|| nanos(tick)),
                         until_nanos: next.map(nanos),
                         destination: carried.destination,
                     },
@@ -301,8 +301,8 @@ impl Switcher {
         let switches: Vec<_> = changes.into_iter().map(|(_, switch)| switch).collect();
         let shared = &self.shared;
         self.driver.set(&switches, &mut |switch, done| {
-            let late = clock.nanos().saturating_sub(switch.due_nanos);
-            if switch.due_nanos > 0 {
+            if let Some(due) = switch.due_nanos {
+                let late = clock.nanos().saturating_sub(due);
                 shared.metrics.switched(Duration::from_nanos(late));
             }
             report(shared, &self.link, done);
@@ -321,5 +321,7 @@ fn notice(shared: &Shared, link: &str, why: &str) {
     (shared.notice)(&format!("link {link}: {why}"));
 }
 
+/// The tick of what is due without having been planned for one.
+const AT_ONCE: u64 = 0;
 /// Sleep when nothing is planned.
 const LONG: Duration = Duration::from_secs(3600);
