@@ -267,7 +267,7 @@ impl File {
             drivers,
             projects,
             access,
-            quote: time("quote", &self.quote)?,
+            quote: some_time("quote", &self.quote)?,
             currency: self.currency,
         })
     }
@@ -285,11 +285,12 @@ impl FileRules {
             let ticks = time(name, text)?.as_nanos().div_ceil(u128::from(tick_nanos));
             u64::try_from(ticks).map_err(|_| format!("{name}: {text} is too long"))
         };
+        some_time("horizon", &self.horizon)?;
         Ok(Rules {
             tick_nanos,
             channel_bps,
             guard: ticks("guard", &self.guard)?,
-            horizon: ticks("horizon", &self.horizon)?.max(1),
+            horizon: ticks("horizon", &self.horizon)?,
             slack_ppm: parts("slack", self.slack)?,
             replan_up_to: self.replan_up_to,
             key_life: ticks("key_life", &self.key_life)?,
@@ -337,7 +338,7 @@ impl FileProject {
         let horizon = match &self.horizon {
             None => rules.horizon,
             Some(text) => {
-                let ticks = time("horizon", text)?.as_nanos() / u128::from(rules.tick_nanos);
+                let ticks = some_time("horizon", text)?.as_nanos() / u128::from(rules.tick_nanos);
                 u64::try_from(ticks).unwrap_or(u64::MAX)
             }
         };
@@ -345,6 +346,9 @@ impl FileProject {
             None => u32::MAX,
             Some(text) => channels("max_rate", text, rules)?,
         };
+        if self.share > 1.0 {
+            return Err(format!("share: {} is more than the whole", self.share));
+        }
         Ok(Quota { share_ppm: parts("share", self.share)?, horizon, max_rate })
     }
 }
@@ -429,6 +433,14 @@ pub fn time(name: &str, text: &str) -> Result<Duration, String> {
     number.checked_mul(nanos).map(Duration::from_nanos).ok_or_else(wrong)
 }
 
+/// The same, but not nothing.
+fn some_time(name: &str, text: &str) -> Result<Duration, String> {
+    match time(name, text)? {
+        Duration::ZERO => Err(format!("{name}: {text} is no time at all")),
+        time => Ok(time),
+    }
+}
+
 /// The name of this machine, and of this process, which is what leads.
 fn node() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -509,7 +521,11 @@ mod tests {
             ("eth1", "no/thing", "no name of an interface"),
             ("\"7d\"", "\"a week\"", "horizon: expected a time"),
             ("project = \"astro\"", "project = \"bio\"", "which is not there"),
+            ("\"7d\"", "\"0s\"", "horizon: 0s is no time at all"),
+            ("\"1d\"", "\"0s\"", "horizon: 0s is no time at all"),
+            ("store =", "quote = \"0s\"\nstore =", "quote: 0s is no time at all"),
             ("share = 0.5", "share = -1", "share"),
+            ("share = 0.5", "share = 2.0", "share: 2 is more than the whole"),
             ("share", "shore", "shore"),
             ("\"gva-chi\"", "\"gva chi\"", "no name"),
             ("to = \"chi\"", "to = \"gva\"", "from gva to gva"),
