@@ -73,6 +73,7 @@ on_every_store! {
     a_booking_is_made_changed_extended_and_released,
     a_plan_is_explained_quoted_and_taken,
     a_refusal_explains_itself_and_its_proposals_are_accepted,
+    a_watch_that_goes_on_after_a_restart_is_told_to_look_again,
     held_bookings_are_committed_or_lapse,
     a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one,
     bad_input_is_told_and_changes_nothing,
@@ -280,6 +281,32 @@ fn held_bookings_are_committed_or_lapse(store: &Kept) {
     assert_eq!((lapsed.what.as_str(), lapsed.booking.unwrap().id), ("lapsed", first.id));
     let detail = format!("booking {} is lapsed already", first.id);
     assert_eq!(problem(client.commit(first.id)).detail, detail);
+}
+
+fn a_watch_that_goes_on_after_a_restart_is_told_to_look_again(store: &Kept) {
+    let first = |site: &Site, after: u64| {
+        let mut found = None;
+        let mut see = |news: News| {
+            found = Some(news);
+            false
+        };
+        site.client(ASTRO).watch(Some(after), &mut see).unwrap();
+        found.unwrap()
+    };
+    let site = store.open();
+    // Ahead, so that nothing else happens meanwhile.
+    let ahead = BookRequest { start: Some(after(3600)), ..file(GB, GBPS) };
+    let book = |site: &Site| site.client(ASTRO).book(&ahead, None).unwrap();
+    (0..3).for_each(|_| drop(book(&site)));
+    let seen = first(&site, u64::MAX).number;
+    drop(site);
+    let site = store.open();
+    (0..6).for_each(|_| drop(book(&site)));
+    let reset = first(&site, seen);
+    assert_eq!(reset.what, "reset");
+    assert!(reset.number > seen);
+    book(&site);
+    assert_eq!(first(&site, reset.number).what, "booked");
 }
 
 fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept) {

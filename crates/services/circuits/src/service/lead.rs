@@ -46,7 +46,7 @@ pub(super) fn take(
     config: &Config,
     notice: &Notice,
 ) -> Result<Leading, Failure> {
-    store.lead()?;
+    let epoch = store.lead()?;
     let mut ledger = store.state()?.map(|(_, state)| Ledger::from_snapshot(&state)).transpose()?;
     let compacted = ledger.as_ref().map_or(0, Ledger::seq);
     loop {
@@ -89,7 +89,7 @@ pub(super) fn take(
     }
     let clock = clock_from(ledger.now(), config.rules.tick_nanos);
     settle(&mut ledger, store, config, clock.nanos() / config.rules.tick_nanos)?;
-    Ok(Leading { ledger, clock })
+    Ok(Leading { ledger, clock, epoch })
 }
 
 /// Has the ledger's state stand for the records after `from`, which go to the archive first.

@@ -29,6 +29,7 @@ pub(super) struct Scheduler {
 pub(super) struct Leading {
     pub(super) ledger: Ledger,
     pub(super) clock: Clock,
+    pub(super) epoch: u64,
 }
 
 type Reply = oneshot::Sender<Result<Decided, ServiceError>>;
@@ -195,7 +196,7 @@ impl Scheduler {
     }
 
     fn begin(&mut self, leading: Leading) {
-        self.shared.show(|view| view.reset(&leading.ledger, leading.clock));
+        self.shared.show(|view| view.reset(&leading.ledger, leading.clock, leading.epoch));
         self.drive.reset(&leading.ledger, leading.clock);
         self.tell(true, false, "leading", None);
         self.retry.1 = RETRY_FIRST;

@@ -23,7 +23,7 @@ pub struct Open {
 /// Something that happened to a booking.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Counted from 1 at each start of the service.
+    /// Counted on from a number of the leader's epoch, so that none stands for two changes.
     pub number: u64,
     /// The booking.
     pub id: Id,
@@ -132,8 +132,8 @@ impl View {
         known.then(|| self.changes.iter().skip(skipped))
     }
 
-    /// Shows a ledger as it is.
-    pub(super) fn reset(&mut self, ledger: &Ledger, clock: Clock) {
+    /// Shows a ledger as it is when a leader of this epoch begins.
+    pub(super) fn reset(&mut self, ledger: &Ledger, clock: Clock, epoch: u64) {
         if let Some(grid) = ledger.grid() {
             self.grid = grid;
         }
@@ -151,7 +151,7 @@ impl View {
         self.projects.clone_from(ledger.projects());
         self.totals.clone_from(ledger.totals());
         // What came between is not known: whoever watches must look at everything again.
-        self.latest += 1;
+        self.latest = (self.latest + 1).max(epoch.saturating_mul(CHANGES_OF_AN_EPOCH));
         self.changes.clear();
     }
 
@@ -216,5 +216,7 @@ impl View {
     }
 }
 
+/// Numbers that changes of one epoch have to themselves.
+const CHANGES_OF_AN_EPOCH: u64 = 1 << 40;
 /// Changes that late watchers can still be told.
 const CHANGES_MAX: usize = 10_000;
