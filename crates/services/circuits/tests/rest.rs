@@ -555,6 +555,29 @@ fn tokens_roles_and_quotas(store: &Kept) {
     let mut far = file(GB, GBPS);
     far.start = Some(after(2 * 86_400));
     assert!(problem(bio.book(&far, None)).detail.contains("project's horizon"));
+    // A deadline beyond the project's horizon, or the service's, lets it be booked within.
+    let by = |client: &Client, days: i64| {
+        let mut request = file(GB, GBPS);
+        request.file.as_mut().unwrap().deadline = Some(after(days * 86_400));
+        request.file.as_mut().unwrap().policy = Placing::Latest;
+        one(client.book(&request, None).unwrap())
+    };
+    let within = by(&bio, 2);
+    assert!(within.finish <= after(86_401));
+    bio.cancel(within.id).unwrap();
+    assert!(by(&site.client(ASTRO), 40).finish <= after(30 * 86_400 + 1));
+    // A hold cannot be extended beyond it.
+    let (duration_ms, rate) = (60_000, GBPS / 1000);
+    let hold = HoldWant { duration_ms, min_rate_bps: rate, max_rate_bps: rate, latest_start: None };
+    let start = Some(after(23 * 3600));
+    let hold = BookRequest { start, file: None, hold: Some(hold), ..file(GB, GBPS) };
+    let hold = one(bio.book(&hold, None).unwrap());
+    let more = |duration_ms| ExtendRequest { bytes: None, duration_ms: Some(duration_ms) };
+    let beyond = problem(bio.extend(hold.id, &more(7_200_000), None));
+    assert_eq!((beyond.status, beyond.kind.as_str()), (403, "urn:longhaul:circuits:quota"));
+    assert!(beyond.detail.contains("project's horizon"), "{beyond:?}");
+    bio.extend(hold.id, &more(60_000), None).unwrap();
+    bio.cancel(hold.id).unwrap();
     // A thousandth of 10 Gb/s for a day is 108 GB.
     bio.book(&file(100 * GB, GBPS), None).unwrap();
     let share = problem(bio.book(&file(9 * GB, GBPS), None));

@@ -191,7 +191,12 @@ impl Ledger {
             Request::File(_) => by,
             Request::Hold(hold) => by.saturating_mul(u64::from(hold.max_rate)),
         };
-        self.allowance(order)?.affordable_area(&[Route::of(&old.path)], more, |_| 0)?;
+        let allowance = self.allowance(order)?;
+        allowance.affordable_area(&[Route::of(&old.path)], more, |_| 0)?;
+        // A file's deadline lies within the project's horizon.
+        if let Request::Hold(_) = old.request {
+            allowance.reaches(old.finish().saturating_add(by))?;
+        }
         let extended = match old.request {
             Request::File(_) => self.book.extend_file(BookingId(id), by),
             Request::Hold(_) => self.book.extend_hold(BookingId(id), by),

@@ -35,26 +35,23 @@ impl<'a> Allowance<'a> {
         Ok(Self { project, quota, rules, links, areas, now })
     }
 
-    /// The request within the rate and the horizon of the project. A horizon short of the book's
-    /// bounds the deadline, or the latest start.
+    /// The request within the rate and the horizon of the project. As the book's horizon does, that
+    /// of the project bounds a deadline, or a latest start, that lies beyond it.
     pub fn within(&self, ask: Ask) -> Result<Ask, Refusal> {
-        let Self { quota, now, .. } = self;
-        let ask = ask.at_once(*now);
+        let Self { quota, now, .. } = *self;
+        let ask = ask.at_once(now);
         let request: Request = ask.into();
         if request.max_rate() > quota.max_rate {
             return Err(Refusal::RateQuota { max_rate: quota.max_rate });
         }
-        if quota.horizon >= self.rules.horizon {
-            return Ok(ask);
-        }
-        let until = now.saturating_add(quota.horizon);
+        let Some(until) = self.until() else { return Ok(ask) };
         let beyond = Refusal::HorizonQuota { until };
         Ok(match ask {
             Ask::File { volume, max_rate, earliest, deadline, policy } => {
-                if deadline.is_some_and(|by| by > until) || earliest >= until {
+                if earliest >= until {
                     return Err(beyond);
                 }
-                let deadline = Some(deadline.unwrap_or(until));
+                let deadline = Some(deadline.unwrap_or(until).min(until));
                 Ask::File { volume, max_rate, earliest, deadline, policy }
             }
             Ask::Hold { duration, min_rate, max_rate, earliest, latest_start } => {
@@ -65,6 +62,23 @@ impl<'a> Allowance<'a> {
                 Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
             }
         })
+    }
+
+    /// One past the last tick that the project may book, if that is sooner than the book's horizon.
+    fn until(&self) -> Option<u64> {
+        let horizon = Some(self.quota.horizon).filter(|horizon| *horizon < self.rules.horizon)?;
+        Some(self.now.saturating_add(horizon))
+    }
+
+    /// Whether the project may have a booking up to `finish`.
+    ///
+    /// # Errors
+    /// It lies beyond the project's horizon.
+    pub(super) fn reaches(&self, finish: u64) -> Result<(), Refusal> {
+        match self.until().filter(|until| finish > *until) {
+            Some(until) => Err(Refusal::HorizonQuota { until }),
+            None => Ok(()),
+        }
     }
 
     /// Those of the paths on whose links the project's share has room for `asks` in place of what

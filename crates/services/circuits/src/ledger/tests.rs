@@ -207,7 +207,23 @@ fn quotas_bound_rate_horizon_and_share() {
         Refusal::ShareQuota { link: 0, held: 6, limit: 10 }
     );
     l.booked(0, small(file(4, 4, 0)));
-    l.booked(600, small(file(10, 4, 700)));
+    // A deadline beyond the horizon is one at its end.
+    let late = Ask::File {
+        volume: 10,
+        max_rate: 4,
+        earliest: 700,
+        deadline: Some(5000),
+        policy: Placing::Latest,
+    };
+    let id = l.booked(600, small(late));
+    assert_eq!(l.ledger.get(id).unwrap().1.finish(), 1600);
+    l.done(600, of("small", Command::Cancel { id, series: false }));
+    let (duration, min_rate, max_rate, earliest, latest_start) = (2, 1, 1, 1592, None);
+    let id =
+        l.booked(600, small(Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }));
+    let extend = |by| of("small", Command::Extend { id, by, bytes: None });
+    assert_eq!(l.refused(600, extend(7)), Refusal::HorizonQuota { until: 1600 });
+    l.done(600, extend(6));
     assert_eq!(l.refused(0, of("nobody", book(vec![file(1, 1, 0)]))), Refusal::UnknownProject);
     assert_eq!(l.refused(0, of("astro", Command::Replan)), Refusal::NotAllowed);
     l.check();
