@@ -181,11 +181,18 @@ impl Service {
         self.shared.latest.subscribe()
     }
 
-    /// Has an order decided, carried out and made durable.
-    pub async fn decide(&self, order: Order) -> Result<Decided, ServiceError> {
+    /// Has an order decided, carried out and made durable. It is given with the call: dropping what
+    /// waits for the answer does not undo it.
+    pub fn decide(
+        &self,
+        order: Order,
+    ) -> impl Future<Output = Result<Decided, ServiceError>> + Send + use<> {
         let (reply, decided) = oneshot::channel();
-        self.send(Message::Decide(Box::new(order), reply))?;
-        decided.await.map_err(|_| ServiceError::Stopping)?
+        let sent = self.send(Message::Decide(Box::new(order), reply));
+        async move {
+            sent?;
+            decided.await.map_err(|_| ServiceError::Stopping)?
+        }
     }
 
     /// The same for callers without a runtime.

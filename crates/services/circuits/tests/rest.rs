@@ -182,7 +182,9 @@ fn a_booking_is_made_changed_extended_and_released(store: &Kept) {
 }
 
 fn a_plan_is_explained_quoted_and_taken(store: &Kept) {
-    let site = store.open();
+    let mut config = site::config(&store.place);
+    config.quote = Duration::from_secs(600);
+    let site = Site::start(config);
     let client = site.client(ASTRO);
     let mut request = file(100 * GB, 10 * GBPS);
     request.to = Some("c".into());
@@ -199,6 +201,26 @@ fn a_plan_is_explained_quoted_and_taken(store: &Kept) {
     let stale = problem(client.take(&quote, None));
     assert_eq!((stale.status, stale.kind.as_str()), (409, "urn:longhaul:circuits:stale-quote"));
     assert_eq!(problem(client.take("nonsense", None)).status, 409);
+    // While there is room for more of it, too: of many who take it at once one gets it.
+    let quote = client.plan(&file(GB, GBPS)).unwrap().quote.unwrap().id;
+    let takes = std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..6)
+            .map(|taker| {
+                let (client, quote) = (&client, &quote);
+                scope.spawn(move || client.take(quote, Some(&format!("taker {}", taker / 2))))
+            })
+            .collect();
+        takers.into_iter().map(|taker| taker.join().unwrap()).collect::<Vec<_>>()
+    });
+    let (taken, stale): (Vec<_>, Vec<_>) = takes.into_iter().partition(Result::is_ok);
+    // The same key is the same taker.
+    assert_eq!((taken.len(), stale.len()), (2, 4));
+    let ids: Vec<u64> = taken.into_iter().map(|taken| one(taken.unwrap()).id).collect();
+    assert_eq!(ids[0], ids[1]);
+    for stale in stale {
+        assert_eq!(problem(stale).kind, "urn:longhaul:circuits:stale-quote");
+    }
+    assert_eq!(problem(client.take(&quote, None)).status, 409);
     // A quote is the project's own.
     let quote = client.plan(&file(GB, GBPS)).unwrap().quote.unwrap().id;
     assert_eq!(problem(site.client(BIO).take(&quote, None)).status, 409);

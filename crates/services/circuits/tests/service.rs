@@ -67,8 +67,10 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     let path = folder.path().join("book.db");
     let mut config = site::config(&path.display().to_string());
     config.store = sqlite(&path, Some(200_000));
+    config.quote = Duration::from_secs(600);
     let site = Site::start(config);
     let client = site.client(ASTRO);
+    let quote = client.plan(&file("quoted")).unwrap().quote.unwrap().id;
     let label = "x".repeat(200);
     let full = (0..10_000).find_map(|_| client.book(&file(&label), None).err()).unwrap();
     let full = problem::<()>(Err(full));
@@ -80,6 +82,9 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     let free = client.availability("a-b").unwrap();
     let again = problem(client.book(&file(&label), None));
     assert_eq!(again.status, 507);
+    for _ in 0..2 {
+        assert_eq!(problem(client.take(&quote, None)).status, 507, "it is not lost by that");
+    }
     drop(site);
 
     // With room it goes on with exactly what it acknowledged.
@@ -100,9 +105,12 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
 fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("book.db");
-    let site = Site::of_file(&path);
+    let mut config = site::config(&path.display().to_string());
+    config.quote = Duration::from_secs(600);
+    let site = Site::start(config);
     let client = site.client(ASTRO);
     client.book(&file("kept"), None).unwrap();
+    let quote = client.plan(&file("quoted")).unwrap().quote.unwrap().id;
     let state = || {
         let free = ["a-b", "b-c", "a-c"].map(|link| {
             let free = client.availability(link).unwrap().free;
@@ -122,6 +130,8 @@ fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
         let kind = "urn:longhaul:circuits:store-read-only";
         assert_eq!((refused.status, refused.kind.as_str()), (503, kind), "{refused:?}");
         assert!(refused.detail.contains("nothing was booked"), "{refused:?}");
+        let kept = problem(client.take(&quote, None));
+        assert_eq!(kept.kind, kind, "{kept:?}");
         assert_eq!(state(), before);
         assert!(client.plan(&file("shown")).unwrap().plan.is_some());
     }
@@ -129,10 +139,11 @@ fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
     assert!(!health.ready && health.status.contains("read-only"), "{health:?}");
     drop(frozen);
     until(|| client.book(&file("more"), None).ok());
+    client.take(&quote, None).unwrap();
     drop(site);
     let mut store = store::open(&sqlite(&path, None), "checker", "").unwrap();
     let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
-    assert_eq!(found.booked, 2);
+    assert_eq!(found.booked, 3);
 }
 
 /// Files to which nobody can write, not even who has them open, until it is dropped.

@@ -83,13 +83,14 @@ pub(super) async fn take(
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
     let key = key(&headers, &fingerprint)?;
-    let command = match quotes::command(&site, &caller, &value.quote) {
-        Ok(command) => command,
+    let taking =
+        quotes::take(&site, &caller, &value.quote, |command| order(&caller, key.clone(), command));
+    let decided = match taking {
+        Ok(taking) => taking.await.unwrap_or(Err(ServiceError::Stopping)),
         Err(failure) => {
             return Ok((StatusCode::OK, before(&site, &caller, key, failure).await?));
         }
     };
-    let decided = site.service.decide(order(&caller, key, command)).await;
     let decided = decided.map_err(|error| match &error {
         // It was good when it was given: the time to take it has passed.
         ServiceError::Refused(Refusal::Past { .. }) => quotes::stale(),

@@ -1,15 +1,16 @@
 //! Plans that were shown and can be booked as they are, for some seconds.
 
 use std::collections::HashMap;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
+use tokio::task::JoinHandle;
 
 use super::Site;
 use super::auth::Caller;
 use super::problem::Failure;
-use crate::ledger::{Chosen, Command, Note};
-use crate::service::View;
+use crate::ledger::{Chosen, Command, Note, Order};
+use crate::service::{Decided, ServiceError, View};
 
 /// What was quoted.
 #[derive(Clone, Debug)]
@@ -40,23 +41,57 @@ impl Quotes {
         }
         let fits = self.plans + more <= PLANS_MAX;
         if fits {
-            self.plans += more;
-            self.by_id.insert(id, quoted);
+            self.put(id, quoted);
         }
         fits
     }
+
+    fn put(&mut self, id: String, quoted: Quoted) {
+        self.plans += quoted.plans.len();
+        self.by_id.insert(id, quoted);
+    }
+
+    /// Takes out a quote of this project if it is still good.
+    fn remove(&mut self, id: &str, project: &str, now: u64) -> Option<Quoted> {
+        let good = |quoted: &&Quoted| quoted.project == project && quoted.until >= now;
+        self.by_id.get(id).filter(good)?;
+        let quoted = self.by_id.remove(id)?;
+        self.plans -= quoted.plans.len();
+        Some(quoted)
+    }
 }
 
-/// The command that books a quote.
-pub(super) fn command(site: &Site, caller: &Caller, id: &str) -> Result<Command, Failure> {
-    let quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = quotes.by_id.get(id).filter(|quoted| quoted.project == caller.project).cloned();
+/// Gives the order that books a quote; what comes back waits for the answer. From then on nobody
+/// else can take it, unless it turns out that it was not booked.
+pub(super) fn take(
+    site: &Site,
+    caller: &Caller,
+    id: &str,
+    order: impl FnOnce(Command) -> Order,
+) -> Result<JoinHandle<Result<Decided, ServiceError>>, Failure> {
+    let now = site.service.view().now();
+    let mut quotes = site.lock_quotes();
+    let quoted = quotes.remove(id, &caller.project, now).ok_or_else(stale)?;
+    let command = Command::Take { plans: quoted.plans.clone(), note: quoted.note.clone() };
+    // The lock is held until the order is given: whoever finds the quote gone and asks what came of
+    // the same key asks after it.
+    let decided = site.service.decide(order(command));
     drop(quotes);
-    let Quoted { until, plans, note, .. } = found.ok_or_else(stale)?;
-    if until < site.service.view().now() {
-        return Err(stale());
+    let (site, id) = (site.clone(), id.to_owned());
+    // On its own, since whoever asked may go, and the quote must come back all the same.
+    Ok(tokio::spawn(async move {
+        let decided = decided.await;
+        if decided.is_err() {
+            site.lock_quotes().put(id, quoted);
+        }
+        decided
+    }))
+}
+
+impl Site {
+    fn lock_quotes(&self) -> MutexGuard<'_, Quotes> {
+        self.quotes.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    Ok(Command::Take { plans, note })
 }
 
 /// The quote can no longer be taken.
@@ -79,8 +114,7 @@ pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<Strin
         ));
     }
     let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut quotes = site.quotes.lock().unwrap_or_else(PoisonError::into_inner);
-    if quotes.insert(id.clone(), quoted, view.now()) {
+    if site.lock_quotes().insert(id.clone(), quoted, view.now()) {
         return Ok(id);
     }
     let (title, detail) = ("Too much to do", "too many quotes are open; try again in a moment");
