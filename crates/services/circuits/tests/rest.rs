@@ -391,7 +391,10 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept
     assert_eq!(client.list(false, None).unwrap().bookings.len(), 5);
     let wrong = problem(client.book(&nightly("Europe/Atlantis", 1), None));
     assert_eq!((wrong.status, wrong.detail.contains("no zone")), (422, true));
-    assert_eq!(client.cancel_series(made[0].id).unwrap().bookings.len(), 5);
+    let none = problem(client.cancel_series(last.id));
+    assert_eq!((none.status, none.kind.as_str()), (404, "urn:longhaul:circuits:unknown-series"));
+    assert_eq!(client.list(false, None).unwrap().bookings.len(), 5);
+    assert_eq!(client.cancel_series(made[2].id).unwrap().bookings.len(), 5, "any of them names it");
     assert!(client.list(false, None).unwrap().bookings.is_empty());
 }
 

@@ -281,7 +281,7 @@ pub(super) async fn cancel(
     act(&site, &caller, &headers, Command::Cancel { id, series: false }).await
 }
 
-/// Cancels what is left of a series.
+/// Cancels what is left of the series that a booking belongs to.
 #[utoipa::path(delete, path = "/v1/series/{id}", params(("id" = u64, Path,)), responses(
     (status = 200, body = Bookings)))]
 pub(super) async fn cancel_series(
@@ -290,7 +290,22 @@ pub(super) async fn cancel_series(
     headers: HeaderMap,
     Which(id): Which,
 ) -> Answer<Json<Bookings>> {
-    act(&site, &caller, &headers, Command::Cancel { id, series: true }).await
+    caller.must_be(Role::User)?;
+    let key = key(&headers, &format!("{:?}", Command::Cancel { id, series: true }))?;
+    let first = first_of_series(&site.service.view(), &caller, id);
+    match first {
+        Ok(id) => change(&site, order(&caller, key, Command::Cancel { id, series: true })).await,
+        Err(failure) => before(&site, &caller, key, failure).await,
+    }
+}
+
+/// The first of the series that a booking belongs to.
+fn first_of_series(view: &View, caller: &Caller, id: Id) -> Answer<Id> {
+    let open = view.open.get(&id).map(|open| &open.entry);
+    let entry = open.or_else(|| view.closed.get(&id).map(|closed| &closed.entry));
+    let entry = entry.filter(|entry| caller.sees(&entry.project));
+    let none = || Failure::not_found("unknown-series", format!("booking {id} is of no series"));
+    entry.ok_or_else(|| unknown(view, id))?.series.ok_or_else(none)
 }
 
 /// Plans all that may move anew, within promises. For operators.
