@@ -166,7 +166,8 @@ pub enum PlanError {
     DeadlineBeforeStart,
     /// The policy needs a deadline.
     DeadlineRequired,
-    /// The requested start lies at or after this tick, up to which bookings are taken.
+    /// The requested start, or the end of what is extended, lies beyond this tick, up to which
+    /// bookings are taken.
     BeyondHorizon(u64),
     /// There is not enough capacity; [`crate::LinkSet::explain`] tells where and what would do.
     NoRoom,

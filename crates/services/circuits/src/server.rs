@@ -12,6 +12,7 @@ mod network;
 mod planning;
 mod problem;
 mod quotes;
+mod reasons;
 mod recur;
 mod routes;
 mod translate;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use longhaul_circuits::api::{
     BookRequest, Booking, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
-    Problem, Recurring, State,
+    Problem, Range, Recurring, State,
 };
 use longhaul_circuits::client::{Client, ClientError, News};
 use longhaul_circuits::ledger::audit;
@@ -73,6 +73,7 @@ on_every_store! {
     a_booking_is_made_changed_extended_and_released,
     a_plan_is_explained_quoted_and_taken,
     a_refusal_explains_itself_and_its_proposals_are_accepted,
+    a_change_that_is_refused_explains_itself_and_its_proposals_are_accepted,
     a_watch_that_goes_on_after_a_restart_is_told_to_look_again,
     held_bookings_are_committed_or_lapse,
     a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one,
@@ -178,6 +179,7 @@ fn a_booking_is_made_changed_extended_and_released(store: &Kept) {
     let gone = problem(client.cancel(made.id));
     assert_eq!((gone.status, gone.kind.as_str()), (409, "urn:longhaul:circuits:ended"));
     assert_eq!(gone.detail, format!("booking {} is released already", made.id));
+    assert_eq!(problem(client.explain(made.id)), gone);
     assert_eq!(problem(client.show(99)).status, 404);
 }
 
@@ -261,6 +263,67 @@ fn a_refusal_explains_itself_and_its_proposals_are_accepted(store: &Kept) {
     assert_eq!(accepted.ranges[0].rate_bps, 4 * GBPS);
     let free = client.availability("a-b").unwrap();
     assert_eq!(free.free.iter().map(|range| range.rate_bps).min(), Some(0));
+}
+
+fn a_change_that_is_refused_explains_itself_and_its_proposals_are_accepted(store: &Kept) {
+    let site = store.open();
+    let client = site.client(ASTRO);
+    let start = after(1000);
+    let later = |seconds| start + jiff::SignedDuration::from_secs(seconds);
+    let hold = |start, seconds: u64, rate: u64| {
+        let (duration_ms, latest_start) = (seconds * 1000, None);
+        let hold = HoldWant { duration_ms, min_rate_bps: rate, max_rate_bps: rate, latest_start };
+        let request = BookRequest { start: Some(start), hold: Some(hold), ..file(GB, GBPS) };
+        one(client.book(&BookRequest { file: None, ..request }, None).unwrap())
+    };
+    let reasons = |refused: Problem| {
+        assert_eq!((refused.status, refused.kind.as_str()), (409, "urn:longhaul:circuits:no-room"));
+        refused.explanation.unwrap()
+    };
+    // More bytes than fit at its highest rate.
+    let request = BookRequest { start: Some(start), ..file(10 * GB, 8 * GBPS) };
+    let made = one(client.book(&request, None).unwrap());
+    let by = Some(later(100));
+    let much = ModifyRequest { bytes: Some(10_000 * GB), deadline: by, ..ModifyRequest::default() };
+    let why = reasons(problem(client.modify(made.id, &much)));
+    let deadline = format!("a deadline of {}", later(10_000));
+    assert_eq!(why.changes[..2], [deadline, "no more than 100 GB".into()], "{why:?}");
+    client.modify(made.id, &ModifyRequest { bytes: Some(100 * GB), ..much }).unwrap();
+    let more = ExtendRequest { bytes: Some(2 * GB), ..ExtendRequest::default() };
+    let why = reasons(problem(client.extend(made.id, &more, None)));
+    assert_eq!(why.changes[0], format!("a deadline of {}", later(102)), "{why:?}");
+    let by = Some(later(101));
+    client.modify(made.id, &ModifyRequest { deadline: by, ..ModifyRequest::default() }).unwrap();
+    let why = reasons(problem(client.extend(made.id, &more, None)));
+    assert_eq!(why.changes[1], "no more than 1.00 GB", "{why:?}");
+    client.extend(made.id, &ExtendRequest { bytes: Some(GB), ..more }, None).unwrap();
+    // More of a fixed rate, which goes on where it ended.
+    let mut fixed = BookRequest { start: Some(later(200)), ..file(10 * GB, 8 * GBPS) };
+    fixed.file.as_mut().unwrap().deadline = Some(later(210));
+    fixed.file.as_mut().unwrap().policy = Placing::Fixed;
+    let fixed = one(client.book(&fixed, None).unwrap());
+    let why = reasons(problem(client.extend(fixed.id, &more, None)));
+    assert_eq!(why.changes[0], format!("a deadline of {}", later(212)), "{why:?}");
+    // More time than is free after it.
+    let first = hold(later(300), 100, 6 * GBPS);
+    hold(later(430), 20, 5 * GBPS);
+    hold(later(450), 20, 9 * GBPS);
+    let more = |millis| ExtendRequest { duration_ms: Some(millis), ..ExtendRequest::default() };
+    let why = reasons(problem(client.extend(first.id, &more(60_000), None)));
+    assert_eq!(why.changes[0], "no longer than 30 s", "{why:?}");
+    let range = why.binding.unwrap().range;
+    let free = client.availability("a-b").unwrap().free;
+    let whole = |free: &Range| {
+        free.start <= range.start && range.end <= free.end && free.rate_bps == range.rate_bps
+    };
+    assert!(free.iter().any(whole), "{range:?} in {free:?}");
+    client.extend(first.id, &more(30_000), None).unwrap();
+    // The horizon is no lack of room.
+    let day = 86_400;
+    let last = hold(later(29 * day), 100, GBPS);
+    let beyond = problem(client.extend(last.id, &more(2 * day as u64 * 1000), None));
+    assert_eq!((beyond.status, beyond.kind.as_str()), (422, "urn:longhaul:circuits:horizon"));
+    assert!(beyond.detail.contains("bookings are taken up to"), "{beyond:?}");
 }
 
 fn held_bookings_are_committed_or_lapse(store: &Kept) {

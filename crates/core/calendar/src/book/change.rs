@@ -90,7 +90,10 @@ impl Book {
         let start = booking.finish();
         let last = booking.vector.merged().last().map_or(rate, |r| r.rate);
         let end = start.checked_add(ticks).ok_or(PlanError::NoRoom)?;
-        if start < self.now || end > by.min(self.links.horizon()) {
+        if end > self.links.horizon() {
+            return Err(PlanError::BeyondHorizon(self.links.horizon()).into());
+        }
+        if start < self.now || end > by {
             return Err(PlanError::NoRoom.into());
         }
         // With guards the rate must not change, or the appended time would not be all of use.

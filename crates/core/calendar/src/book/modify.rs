@@ -79,7 +79,7 @@ impl Book {
             return Ok(Runs::default());
         }
         if end > self.links.horizon() {
-            return Err(PlanError::NoRoom);
+            return Err(PlanError::BeyondHorizon(self.links.horizon()));
         }
         // With guards the rate must not change on the way, or a guard would fall into the hold.
         let rate = old.rate_at(self.now);

@@ -499,7 +499,7 @@ pub enum Refusal {
         /// Now.
         now: u64,
     },
-    /// The start lies beyond the horizon.
+    /// The start, or the end of what is extended, lies beyond the horizon.
     BeyondHorizon {
         /// One past the last tick that may be booked.
         until: u64,
@@ -555,7 +555,7 @@ impl fmt::Display for Refusal {
             ),
             Self::NoRoom { .. } => f.write_str("there is not enough free capacity in time"),
             Self::Past { .. } => f.write_str("the start lies in the past"),
-            Self::BeyondHorizon { .. } => f.write_str("the start lies beyond the horizon"),
+            Self::BeyondHorizon { .. } => f.write_str("the booking would lie beyond the horizon"),
             Self::Unsound { why } => f.write_str(why),
         }
     }

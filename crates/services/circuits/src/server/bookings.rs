@@ -1,6 +1,7 @@
 //! Making, changing and ending bookings.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -12,7 +13,7 @@ use utoipa::IntoParams;
 use super::auth::Caller;
 use super::input::{Body, Filter, Which, key};
 use super::problem::Failure;
-use super::{Site, planning, quotes, translate};
+use super::{Site, quotes, reasons, translate};
 use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, TakeQuote};
 use crate::ledger::{Command, Id, Order, Refusal};
 use crate::service::config::Role;
@@ -41,14 +42,9 @@ pub(super) async fn book(
     match site.service.decide(order(&caller, key, command)).await {
         Ok(decided) => Ok((created(decided.repeated), Json(made(&site, &decided.ids)))),
         Err(error) => {
-            let view = site.service.view();
-            let explanation = match &error {
-                ServiceError::Refused(Refusal::NoRoom { occurrence }) => {
-                    planning::why(&view, &asked, *occurrence)
-                }
-                _ => None,
-            };
-            Err(Failure::of(&view, &error).explained(explanation))
+            let view = site.service.view().without_bookings();
+            let why = reasons::of_request(&view, &error, &caller.project, &asked);
+            Err(Failure::of(&view, &error).explained(why))
         }
     }
 }
@@ -333,9 +329,25 @@ async fn act(
 }
 
 async fn change(site: &Site, order: Order) -> Answer<Json<Bookings>> {
-    let decided = site.service.decide(order).await;
-    let decided = decided.map_err(|error| Failure::of(&site.service.view(), &error))?;
-    Ok(Json(made(site, &decided.ids)))
+    let command = order.command.clone();
+    match site.service.decide(order).await {
+        Ok(decided) => Ok(Json(made(site, &decided.ids))),
+        Err(error) => Err(unchanged(site, &error, &command)),
+    }
+}
+
+/// Why nothing was changed.
+fn unchanged(site: &Site, error: &ServiceError, command: &Command) -> Failure {
+    let (view, open) = {
+        let view = site.service.view();
+        let open = match command {
+            Command::Modify { id, .. } | Command::Extend { id, .. } => view.open.get(id).cloned(),
+            _ => None,
+        };
+        (view.without_bookings(), open)
+    };
+    let why = open.and_then(|open| reasons::of_change(&view, error, &open, command));
+    Failure::of(&view, error).explained(why)
 }
 
 /// What came of the same request when it came before under this key; else the failure. What made
@@ -382,7 +394,7 @@ pub(super) fn find(view: &View, id: Id) -> Option<api::Booking> {
 }
 
 /// An open booking that the caller may touch.
-fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Answer<&'a Open> {
+pub(super) fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Answer<&'a Arc<Open>> {
     if let Some(open) = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)) {
         return Ok(open);
     }
@@ -396,7 +408,7 @@ fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Answer<&'a Open> {
     })
 }
 
-pub(super) fn unknown(view: &View, id: Id) -> Failure {
+fn unknown(view: &View, id: Id) -> Failure {
     Failure::refused(view, &Refusal::UnknownBooking { id })
 }
 

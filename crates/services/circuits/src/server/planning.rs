@@ -3,15 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use longhaul_calendar::{
-    Alternative, Booking, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
+    Alternative, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
 };
 
 use super::auth::Caller;
-use super::bookings::unknown;
+use super::bookings::own;
 use super::input::{Body, Which};
 use super::problem::Failure;
 use super::quotes::{self, Quoted};
-use super::{Site, translate};
+use super::{Site, reasons, translate};
 use crate::api::{self, Availability, BookRequest, Explanation, Occurrence, Preview, Quote};
 use crate::ledger::{Ask, Chosen, Refusal, Route};
 use crate::service::View;
@@ -136,15 +136,14 @@ pub(super) async fn explain(
 ) -> Result<Json<Explanation>, Failure> {
     let (view, open) = {
         let view = site.service.view();
-        let open = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)).cloned();
+        let open = own(&view, &caller, id)?.clone();
         (view.without_bookings(), open)
     };
-    let open = open.ok_or_else(|| unknown(&view, id))?;
     let booking = &open.booking;
     // The capacity and the booking are of one moment.
     let capacity = view.capacity.without(&booking.path, &booking.vector);
     let capacity = capacity.unwrap_or_else(|| view.capacity.clone());
-    let ask = rest(booking, view.now());
+    let ask = reasons::rest(booking, view.now());
     let paths = [booking.path.clone()];
     let mut found = explanation(&view, &capacity, &ask.into(), &paths)
         .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
@@ -154,30 +153,6 @@ pub(super) async fn explain(
     Ok(Json(found))
 }
 
-/// What is left of a booking now.
-fn rest(booking: &Booking, now: u64) -> Ask {
-    let ask = Ask::from(booking.request).not_before(now);
-    let begun = booking.vector.start().is_some_and(|start| start < now);
-    match ask {
-        Ask::File { volume, max_rate, earliest, deadline, policy } => {
-            let left = volume.saturating_sub(booking.vector.delivered_before(now)).max(1);
-            Ask::File { volume: left, max_rate, earliest, deadline, policy }
-        }
-        Ask::Hold { min_rate, max_rate, .. } if begun => {
-            let duration = booking.finish().saturating_sub(now).max(1);
-            let latest_start = Some(now);
-            Ask::Hold { duration, min_rate, max_rate, earliest: now, latest_start }
-        }
-        hold => hold,
-    }
-}
-
-/// Why a request was refused for lack of room.
-pub(super) fn why(view: &View, asked: &translate::Asked, occurrence: usize) -> Option<Explanation> {
-    let ask = asked.requests.get(occurrence)?.at_once(view.now());
-    explanation(view, &view.capacity, &ask.into(), &paths(&asked.paths)).ok()
-}
-
 /// What explanations say, with times and names.
 fn explanation(
     view: &View,
@@ -185,7 +160,11 @@ fn explanation(
     request: &Request,
     paths: &[Path],
 ) -> Result<Explanation, PlanError> {
-    let found = capacity.explain(request, paths)?;
+    Ok(in_sentences(view, capacity.explain(request, paths)?))
+}
+
+/// The same of what was found.
+pub(super) fn in_sentences(view: &View, found: longhaul_calendar::Explanation) -> Explanation {
     let time = |tick| translate::timestamp(view, tick);
     let binding = found.binding.map(|binding| api::Binding {
         link: translate::names(view, &Route(vec![binding.link.0])).concat(),
@@ -218,13 +197,13 @@ fn explanation(
             format!("it is refused{bound}; it would be accepted with {}", changes.join(", or "))
         }
     };
-    Ok(Explanation {
+    Explanation {
         summary,
         unimpeded_finish: Some(time(found.unimpeded)),
         finish: found.finish.map(time),
         binding,
         changes,
-    })
+    }
 }
 
 /// A change that would help.
@@ -314,10 +293,6 @@ pub(super) fn availability(view: &View, link: LinkId, from: u64, to: u64) -> Opt
     }
     let capacity_bps = translate::bps(view, spec.capacity);
     Some(Availability { link: spec.name.clone(), capacity_bps, free, truncated })
-}
-
-fn paths(routes: &[Route]) -> Vec<Path> {
-    routes.iter().filter_map(Route::path).collect()
 }
 
 const ALTERNATIVES_MAX: usize = 8;
