@@ -89,6 +89,12 @@ impl Ledger {
                 let old = self.booking(*id)?.clone();
                 let allowance = self.allowance(order)?;
                 let request = allowance.within(*request)?;
+                // One that has begun ends so much after its start, which may be later than asked.
+                let begun = old.vector.start().filter(|start| *start < self.now());
+                if let (Ask::Hold { duration, .. }, Some(start)) = (request, begun) {
+                    let length = duration.saturating_add(self.rules.guard);
+                    allowance.reaches(start.saturating_add(length))?;
+                }
                 let held =
                     |link| if old.path.links().contains(&link) { old.vector.area() } else { 0 };
                 let paths = allowance.affordable(paths, &[request], held)?;

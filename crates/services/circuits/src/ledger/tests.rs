@@ -224,6 +224,23 @@ fn quotas_bound_rate_horizon_and_share() {
     let extend = |by| of("small", Command::Extend { id, by, bytes: None });
     assert_eq!(l.refused(600, extend(7)), Refusal::HorizonQuota { until: 1600 });
     l.done(600, extend(6));
+    // Nor does a change of one that began later than it was asked for lead beyond it.
+    l.done(600, of("astro", book(vec![file(100, 10, 600)])));
+    let hold = |duration| {
+        let (min_rate, max_rate, earliest, latest_start) = (1, 1, 601, None);
+        Ask::Hold { duration, min_rate, max_rate, earliest, latest_start }
+    };
+    let whole = Quota { share_ppm: 1_000_000, horizon: 1_000, max_rate: 4 };
+    let projects = [("small".to_owned(), whole)].into();
+    l.done(600, operator(Command::SetProjects { projects }));
+    let id = l.booked(600, small(hold(100)));
+    assert_eq!(l.ledger.get(id).unwrap().1.vector.start(), Some(610));
+    let modify = |duration| {
+        let (request, paths) = (hold(duration), vec![Route(vec![0])]);
+        of("small", Command::Modify { id, request, paths, bytes: None })
+    };
+    assert_eq!(l.refused(650, modify(1_045)), Refusal::HorizonQuota { until: 1650 });
+    l.done(650, modify(1_040));
     assert_eq!(l.refused(0, of("nobody", book(vec![file(1, 1, 0)]))), Refusal::UnknownProject);
     assert_eq!(l.refused(0, of("astro", Command::Replan)), Refusal::NotAllowed);
     l.check();
