@@ -174,9 +174,9 @@ impl Client {
         self.call(Method::DELETE, &format!("/v1/bookings/{id}"), NOTHING, None)
     }
 
-    /// Cancels what is left of a series.
-    pub fn cancel_series(&self, first: u64) -> Result<Bookings, ClientError> {
-        self.call(Method::DELETE, &format!("/v1/series/{first}"), NOTHING, None)
+    /// Cancels what is left of the series that a booking belongs to.
+    pub fn cancel_series(&self, id: u64) -> Result<Bookings, ClientError> {
+        self.call(Method::DELETE, &format!("/v1/series/{id}"), NOTHING, None)
     }
 
     /// What projects have used.
