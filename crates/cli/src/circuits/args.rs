@@ -273,7 +273,7 @@ pub struct CancelArgs {
     /// Where.
     #[command(flatten)]
     pub at: Where,
-    /// The booking, or the first of a series
+    /// The booking, or any of a series
     pub id: u64,
     /// What is left of the whole series
     #[arg(long)]
