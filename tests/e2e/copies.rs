@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, ServeEvent};
+use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent};
 use longhaul_wire::Protect;
 
 use crate::relay::Relay;
@@ -76,6 +76,27 @@ fn several_lanes_carry_one_file() {
         let options = pull(server.address, b"g", &test.here("h"));
         run(test, &CopyOptions { lanes: 3, ..options }).unwrap();
         assert_same(&test.here("f"), &test.here("h"));
+    });
+}
+
+#[test]
+fn several_sources_go_into_a_directory_or_nowhere() {
+    limited(|test| {
+        for (name, seed) in [("a", 1), ("b", 2)] {
+            fs::write(test.here(name), noise(seed, 10_000)).unwrap();
+        }
+        let server = Server::start(test);
+        let several = |to: &[u8]| {
+            let options = push(&test.here("a"), server.address, to);
+            let sources = ["a", "b"].map(|name| Location::Local(test.here(name))).to_vec();
+            run(test, &CopyOptions { sources, ..options })
+        };
+        assert_eq!(several(b"new/deep").unwrap().files, 2);
+        assert_same(&test.here("b"), &test.there("new/deep/b"));
+        // A file in the place of the directory is not replaced by one of the sources.
+        fs::write(test.there("taken"), "kept").unwrap();
+        several(b"taken").unwrap_err();
+        assert_eq!(fs::read(test.there("taken")).unwrap(), b"kept");
     });
 }
 

@@ -57,7 +57,7 @@ impl Server {
     /// Waits until a transfer has ended; tells how.
     pub fn outcome(&self) -> Result<u64, String> {
         let outcome = |event: &ServeEvent| match event {
-            ServeEvent::Ended { outcome, .. } => Some(outcome.clone()),
+            ServeEvent::Ended { outcome, .. } => Some(outcome.clone().map(|served| served.bytes)),
             _ => None,
         };
         until("a transfer has ended", || self.events.lock().unwrap().iter().find_map(outcome))

@@ -119,8 +119,8 @@ fn once_ends_with_the_status_of_the_transfer() {
             assert_eq!(copy.status, Some(status), "{copy:?}");
             let served = server.end();
             assert_eq!(served.signal, None, "{served:?}");
-            // A client that had nothing to copy was served all the same.
-            assert_eq!(served.status, Some(0), "{served:?}");
+            assert_eq!(served.status, Some(status), "{served:?}");
+            assert_eq!(served.stderr.contains("not copied, first"), status == 1, "{served:?}");
         }
         fs::write(test.here("large"), noise(2, 40_000_000)).unwrap();
         let (server, at) = Program::serve(test, "127.0.0.1:0", &["--once"]);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_transfer::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Stop};
+use longhaul_transfer::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Served, Stop};
 use longhaul_units::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::link;
 use crate::output::{Output, complain};
+use crate::report;
 use crate::signals;
 use crate::token;
 
@@ -83,11 +84,23 @@ impl Account {
         match event {
             ServeEvent::Listening(_) => {}
             ServeEvent::Began { client, what } => output.say(format!("{client}: {what}")),
-            ServeEvent::Ended { client, outcome: Ok(bytes) } => {
+            ServeEvent::Ended { client, outcome: Ok(Served { bytes, failures }) } => {
                 self.transfers += 1;
                 self.bytes += bytes;
-                self.last_failure = None;
-                output.say(format!("{client}: done, {}", Bytes::new(*bytes)));
+                let done = format!("done, {}", Bytes::new(*bytes));
+                self.last_failure = failures.first().map(|(path, reason)| {
+                    format!(
+                        "{} not copied, first {path}: {reason}",
+                        report::entries(failures.len() as u64)
+                    )
+                });
+                match &self.last_failure {
+                    None => output.say(format!("{client}: {done}")),
+                    Some(reason) => {
+                        self.failed += 1;
+                        complain(format!("{client}: {done}; {reason}"));
+                    }
+                }
             }
             ServeEvent::Ended { client, outcome: Err(reason) } => {
                 self.transfers += 1;

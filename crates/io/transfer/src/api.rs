@@ -196,6 +196,15 @@ pub struct LinkReport {
     pub notices: Vec<String>,
 }
 
+/// A transfer that came to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Entries that could not be copied: path and reason.
+    pub failures: Vec<(String, String)>,
+}
+
 /// Something that a server tells its operator.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -213,8 +222,8 @@ pub enum ServeEvent {
     Ended {
         /// Its address.
         client: SocketAddr,
-        /// Bytes moved, or what went wrong, for people.
-        outcome: Result<u64, String>,
+        /// What was done, or what went wrong, for people.
+        outcome: Result<Served, String>,
     },
     /// A client was turned away: wrong token, garbage, not permitted.
     Refused {

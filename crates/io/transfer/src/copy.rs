@@ -205,7 +205,8 @@ impl Job {
         };
         Request {
             direction: self.direction,
-            destination_is_directory: options.destination_is_directory,
+            // Several sources need one.
+            destination_is_directory: options.destination_is_directory || self.local.len() > 1,
             sync_at_end: options.fsync == Fsync::End,
             copy_contents: options.copy_contents,
             unhashed: !options.verify,

@@ -34,7 +34,7 @@ mod watch;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, LinkReport, Location, ServeEvent,
-    ServeOptions, Snapshot, Stop,
+    ServeOptions, Served, Snapshot, Stop,
 };
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,

@@ -21,7 +21,7 @@ use longhaul_wire::{
     ReceiveLimits, Refused, Request,
 };
 
-use crate::api::{ServeEvent, ServeOptions, Stop};
+use crate::api::{ServeEvent, ServeOptions, Served, Stop};
 use crate::budget::SINK_MEMORY;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
@@ -196,6 +196,7 @@ impl Server<'_> {
 
     /// One TCP connection, to its end.
     fn attend(&self, stream: TcpStream, from: SocketAddr) {
+        let from = canonical(from);
         let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
         match self.acceptor.accept(stream) {
@@ -204,7 +205,11 @@ impl Server<'_> {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
                 }
-                let outcome = self.serve_client(*client, from, local);
+                let outcome = match self.serve_client(*client, from, local) {
+                    // Its request was turned away: nothing was served.
+                    Err((CloseCode::REFUSED, reason)) => return refused(reason),
+                    other => other.map_err(|(_, reason)| reason),
+                };
                 (self.events)(ServeEvent::Ended { client: from, outcome });
                 if self.options.once {
                     self.served.request();
@@ -231,8 +236,8 @@ impl Server<'_> {
         client: PendingClient,
         from: SocketAddr,
         local: SocketAddr,
-    ) -> Result<u64, String> {
-        let text = |error: io::Error| error.to_string();
+    ) -> Result<Served, (CloseCode, String)> {
+        let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
         let id = self.new_connection();
         let (profile, rate) = sending(client.client().hello());
         // Before the client is welcomed: its data connections may follow at once.
@@ -262,7 +267,7 @@ impl Server<'_> {
         let lanes = if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(rate, idle);
             let joined = expected.collect(&session, &tcp, self.stop);
-            let joined = joined.map_err(|error| error.to_string())?;
+            let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
             let hub: Arc<dyn Hub> = hub.clone();
             TcpLanes::start(joined, &tcp, &hub, boxes).map(Lanes::Tcp)
         } else {
@@ -272,7 +277,8 @@ impl Server<'_> {
             }
             let shared = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(shared).collect();
-            let path = path(profile, rate, INITIAL_RTT)?;
+            let path = path(profile, rate, INITIAL_RTT);
+            let path = path.map_err(|reason| (CloseCode::INTERNAL, reason))?;
             let repair = profile.repair;
             let rules = LaneRules { repair, idle_timeout: idle, punctual: false };
             let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes);
@@ -288,13 +294,13 @@ impl Server<'_> {
                 lanes.close(code, &reason);
                 control.close(code, &reason);
                 lanes.join();
-                outcome.map_err(|(_, reason)| reason)
+                outcome
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(text(error)),
         };
         lock(&self.lanes).retain(|(connection, _), _| *connection != id.get());
         if let Some(seat) = seat.get() {
-            seat.leave(outcome.as_ref().err().map(String::as_str));
+            seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         outcome
     }
@@ -307,7 +313,7 @@ impl Server<'_> {
         control: &crate::control::Control,
         from: SocketAddr,
         seat: &OnceLock<Seat>,
-    ) -> Result<u64, (CloseCode, String)> {
+    ) -> Result<Served, (CloseCode, String)> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
@@ -354,8 +360,11 @@ impl Server<'_> {
                 break Err((CloseCode::STORAGE, reason));
             }
             if let Some(closed) = state.closed {
-                break match done {
-                    Some(bytes) if closed.code == CloseCode::DONE => Ok(bytes),
+                break match done.zip(side) {
+                    Some((bytes, side)) if closed.code == CloseCode::DONE => {
+                        Ok(Served { bytes, failures: side.failures() })
+                    }
+                    _ if let Some(refused) = state.refused => Err((refused.code, refused.reason)),
                     _ if closed.reason.is_empty() => Err((closed.code, closed.code.to_string())),
                     _ => Err((closed.code, closed.reason)),
                 };

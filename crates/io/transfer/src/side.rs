@@ -39,6 +39,8 @@ pub(crate) trait SourceSide: Send + Sync {
     fn report(&self, sending: SourceReport);
     /// Bytes that were moved, once all is.
     fn done(&self) -> Option<u64>;
+    /// What could not be copied: path and reason.
+    fn failures(&self) -> Vec<(String, String)>;
     /// Ends all threads.
     fn stop(&self);
 }
@@ -71,6 +73,8 @@ pub(crate) trait SinkSide: Send + Sync {
     fn set_memory(&self, memory: Bytes);
     /// Bytes that were moved, once all is and the source was told.
     fn done(&self) -> Option<u64>;
+    /// What could not be copied: path and reason.
+    fn failures(&self) -> Vec<(String, String)>;
     /// Ends all threads.
     fn stop(&self);
 }
@@ -122,6 +126,10 @@ impl SourceSide for SourceDriver {
 
     fn done(&self) -> Option<u64> {
         self.result().map(|result| result.bytes.get())
+    }
+
+    fn failures(&self) -> Vec<(String, String)> {
+        self.failures()
     }
 
     fn stop(&self) {
@@ -191,6 +199,10 @@ impl SinkSide for SinkDriver {
         self.is_done().then(|| self.stats().confirmed_bytes)
     }
 
+    fn failures(&self) -> Vec<(String, String)> {
+        self.failures()
+    }
+
     fn stop(&self) {
         self.stop();
     }
@@ -210,6 +222,14 @@ impl Side {
         match self {
             Self::Source(source) => source.done(),
             Self::Sink(sink) => sink.done(),
+        }
+    }
+
+    /// What could not be copied: path and reason.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        match self {
+            Self::Source(source) => source.failures(),
+            Self::Sink(sink) => sink.failures(),
         }
     }
 

@@ -357,6 +357,11 @@ impl SinkSide for Drain {
         state.sink.is_done().then(|| state.sink.bytes())
     }
 
+    /// A pipe comes whole, or not at all.
+    fn failures(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.work.notify_all();

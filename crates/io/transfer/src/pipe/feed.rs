@@ -365,6 +365,11 @@ impl SourceSide for Feed {
         self.result().map(|result| result.bytes.get())
     }
 
+    /// A pipe comes whole, or not at all.
+    fn failures(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.pool.close();
