@@ -186,7 +186,7 @@ fn manual_pages_are_made_of_the_same_text() {
 #[test]
 fn circuits_simulate_as_json() {
     let home = home();
-    let words = ["circuits", "simulate", "--json", "-q", "--seeds", "1", "--requests", "60"];
+    let words = ["circuits", "simulate", "--json", "-q", "--seeds", "2", "--requests", "100"];
     let output = longhaul(&home, &[&words[..], &["--load", "0.5"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).is_empty());
