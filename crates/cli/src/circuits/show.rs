@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
-use longhaul_circuits::api::{Booking, Bookings, State};
+use longhaul_circuits::api::{self, Booking, Bookings, State};
 use longhaul_units::{Bytes, Rate};
 
 use super::args::{ListArgs, ShowArgs};
@@ -97,12 +97,12 @@ pub(super) fn table(bookings: &[Booking]) -> String {
 
 /// Text that others wrote, with what would act on a terminal as an escape.
 fn plain(text: &str) -> String {
-    let acts = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let one = |letter| {
-        if acts(letter) { letter.escape_unicode().to_string() } else { letter.to_string() }
+        if api::acts_on_terminals(letter) {
+            letter.escape_unicode().to_string()
+        } else {
+            letter.to_string()
+        }
     };
     text.chars().map(one).collect()
 }

@@ -101,8 +101,8 @@ pub(crate) fn wanted(
 impl Wanted {
     /// Learns from how it went.
     pub fn remember(&self, circuit: &CircuitReport, output: &Output) {
-        let mut history = History::read();
         let Some(experience) = Experience::of(circuit, self.bytes_wait) else { return };
+        let mut history = History::read();
         history.learn(&self.host, &experience);
         if let Err(why) = history.write() {
             output.detail(format!("note: what this circuit taught is not remembered: {why}"));
@@ -184,9 +184,7 @@ impl Booker {
         let vector = Vector::new(ranges).map_err(|error| error.to_string())?;
         Ok(vector.idle_first(idle).guarded(clock.error()))
     }
-}
 
-impl Booker {
     /// Books anew; `fill` says what, and is told the fastest rate that may be had.
     fn make(
         &self,

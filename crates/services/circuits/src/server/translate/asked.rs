@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::amounts::{channels, channels_above, ticks, volume};
 use super::{instant, invalid, link, timestamp};
-use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest};
+use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest, acts_on_terminals};
 use crate::ledger::{Ask, Note, Placing, Route};
 use crate::server::problem::Failure;
 use crate::server::{recur, routes};
@@ -23,7 +23,7 @@ pub(in crate::server) fn request(view: &View, request: &BookRequest) -> Result<A
     if request.label.len() > LABEL_MAX {
         return Err(invalid(format!("label: more than {LABEL_MAX} bytes")));
     }
-    if request.label.chars().any(hidden) {
+    if request.label.chars().any(acts_on_terminals) {
         return Err(invalid("label: it has characters that are not seen, but act on terminals"));
     }
     let paths = paths(view, request)?;
@@ -61,14 +61,6 @@ pub(in crate::server) fn request(view: &View, request: &BookRequest) -> Result<A
         });
     }
     Ok(Asked { requests, paths, note })
-}
-
-/// Whether a character does something to the text around it: ends lines, moves the cursor, turns
-/// the direction of writing.
-fn hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(letter, '\u{2066}'..='\u{2069}')
 }
 
 fn file_ask(view: &View, file: &FileWant, start: Option<Timestamp>) -> Result<Ask, Failure> {
