@@ -85,11 +85,11 @@ impl Drop for Pages {
     }
 }
 
-/// Begins to bring `bytes` into the cache, to be written soon. Stores leave the processor in order
-/// and wait for the memory that they go to one after the other; what is asked for beforehand comes
-/// side by side. Does nothing on processors that this is not written for.
+/// Begins to bring `bytes` into the cache, to be read or written soon. What one instruction after the
+/// other needs arrives one after the other; what is asked for beforehand comes side by side. Does
+/// nothing on processors that this is not written for.
 #[inline]
-pub fn expect_write(bytes: &mut [u8]) {
+pub fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(CACHE_LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -98,6 +98,42 @@ pub fn expect_write(bytes: &mut [u8]) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;
+}
+
+/// Free memory that stays this machine's own as long as this value lives.
+///
+/// A virtual machine may give pieces of free memory back to its host (free page reporting), huge page
+/// by huge page. Whoever takes them next waits for the host, up to ten times as long as for writing
+/// to them: no property of the program that is being measured. Of each such piece this holds one
+/// small page, so that no piece is ever free as a whole; the rest is anybody's.
+#[derive(Debug)]
+pub struct Foothold {
+    /// Held until it is dropped.
+    _pages: Pages,
+}
+
+impl Foothold {
+    /// In memory of `len` bytes, which it needs for a moment.
+    ///
+    /// # Errors
+    /// As for [`Pages::new`].
+    pub fn new(len: usize) -> io::Result<Self> {
+        let mut pages = Pages::new(len)?;
+        let start: *mut std::ffi::c_void = pages.start.as_ptr().cast();
+        // SAFETY: the range is the mapping that `pages` owns; this advice changes no contents. Where
+        // the kernel has no huge pages it is not needed.
+        let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+        pages.fill(1);
+        for given_up in (0..len).step_by(FOOTHOLD_APART).map(|held| held + PAGE) {
+            let behind = len.saturating_sub(given_up).min(FOOTHOLD_APART - PAGE);
+            if behind > 0 {
+                // SAFETY: the range lies within the mapping, no reference to it is left, and what was
+                // written there is nobody's: the pages read as zeros from now on.
+                unsafe { madvise(start.byte_add(given_up), behind, Advice::LinuxDontNeed)? };
+            }
+        }
+        Ok(Self { _pages: pages })
+    }
 }
 
 // SAFETY: the mapping has one owner and no tie to the thread that made it.
@@ -134,6 +170,9 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
 const PAGE: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
+/// The smallest pieces that go to a host are huge pages, of which neighbours in a mapping may be anywhere: two
+/// footholds in each miss few.
+const FOOTHOLD_APART: usize = HUGE_PAGE / 2;
 /// The smallest huge page of the platforms supported.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -181,6 +220,17 @@ mod tests {
         let mut command = std::process::Command::new("true");
         crate::netns::die_with_starter(&mut command);
         assert!(command.status().unwrap().success());
+    }
+
+    #[test]
+    fn a_foothold_holds_a_page_of_each_piece_and_gives_up_the_rest() {
+        let len = 3 * FOOTHOLD_APART + PAGE;
+        let foothold = Foothold::new(len).unwrap();
+        for (index, page) in foothold._pages.chunks(PAGE).enumerate() {
+            let held = (index * PAGE).is_multiple_of(FOOTHOLD_APART);
+            assert!(page.iter().all(|byte| *byte == u8::from(held)), "{index}");
+        }
+        assert!(Foothold::new(0).is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use longhaul_engine::{Closed, Path};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_sys::clock;
-use longhaul_sys::memory::expect_write;
+use longhaul_sys::memory::prefetch;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Extent, Instant, ObjectId, RangeSet};
 use longhaul_wire::{CloseCode, ReceiverBounds};
@@ -384,7 +384,7 @@ impl Incoming {
                 let (place, behind) = arriving.buffer[target.start as usize..].split_at_mut(len);
                 // The next packet mostly goes there.
                 let next = len.min(behind.len());
-                expect_write(&mut behind[..next]);
+                prefetch(&behind[..next]);
                 Ok(Slot::Place(place))
             }
             _ => Ok(Slot::Repeated),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::{LaneConfig, Plan, Run, Transmit, What};
 use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_sys::memory::prefetch;
 use longhaul_sys::udp::{PAYLOAD_MAX, Route, SendError, UdpSocket, Wait};
 use longhaul_units::{LaneId, ObjectId, PacketNumber};
 use longhaul_wire::{
@@ -22,10 +23,10 @@ pub(super) struct Sending {
     connection: ConnectionId,
     lane: LaneId,
     protection: Protection,
-    /// Sealed packets, one after the other.
+    /// A sealed CONTROL packet.
+    control: Vec<u8>,
+    /// Sealed OBJECT packets, one after the other; what is behind the last is of batches before.
     packets: Vec<u8>,
-    headers: [[u8; OBJECT_HEADER_LEN]; BATCH_MAX],
-    tags: [[u8; CLEAR_TAG_LEN]; BATCH_MAX],
     /// Packets that the local stack refused.
     pub refused: u64,
 }
@@ -38,9 +39,8 @@ impl Sending {
             connection: config.connection,
             lane: config.lane,
             protection,
+            control: Vec::new(),
             packets: Vec::with_capacity(PAYLOAD_MAX),
-            headers: [[0; OBJECT_HEADER_LEN]; BATCH_MAX],
-            tags: [[0; CLEAR_TAG_LEN]; BATCH_MAX],
             refused: 0,
         }
     }
@@ -67,18 +67,15 @@ impl Sending {
         let result = match transmit.what {
             What::Control => {
                 let header = self.header(Kind::Control, transmit.first, transmit.send_time);
-                self.packets.clear();
-                self.protection.seal_control(&header, &plan.frames, &mut self.packets);
-                let slices = [IoSlice::new(&self.packets)];
+                self.control.clear();
+                self.protection.seal_control(&header, &plan.frames, &mut self.control);
+                let slices = [IoSlice::new(&self.control)];
                 socket.send(route, &slices, None, Wait::UntilReady)
             }
-            What::Objects { payload } if self.protection.protect() == Protect::Clear => {
-                self.send_clear(socket, route, transmit, payload, plan, groups)
-            }
             What::Objects { payload } => {
-                self.seal(transmit, payload, plan, groups);
+                let len = self.seal(transmit, payload, plan, groups);
                 let segment = self.segment(payload);
-                let slices = [IoSlice::new(&self.packets)];
+                let slices = [IoSlice::new(&self.packets[..len])];
                 socket.send(route, &slices, Some(segment), Wait::UntilReady)
             }
         };
@@ -93,7 +90,7 @@ impl Sending {
                     self.refused += u64::from(transmit.packets);
                 }
                 let size = match transmit.what {
-                    What::Control => self.packets.len() as u16,
+                    What::Control => self.control.len() as u16,
                     What::Objects { payload } => self.segment(payload),
                 };
                 Err(matches!(error, SendError::TooLarge).then_some(size))
@@ -136,11 +133,16 @@ impl Sending {
         })
     }
 
-    fn seal(&mut self, transmit: &Transmit, payload: u16, plan: &Plan, groups: &Groups) {
+    /// Makes the packets of a batch; returns their bytes.
+    fn seal(&mut self, transmit: &Transmit, payload: u16, plan: &Plan, groups: &Groups) -> usize {
         let tag = object_tag_len(self.protection.protect());
         let mut number = transmit.first;
         let mut end = 0;
-        for (object, offset, bytes) in Self::pieces(&plan.runs, payload, groups) {
+        let mut pieces = Self::pieces(&plan.runs, payload, groups).peekable();
+        while let Some((object, offset, bytes)) = pieces.next() {
+            if let Some((_, _, next)) = pieces.peek() {
+                prefetch(next);
+            }
             let header = ObjectHeader {
                 header: self.header(Kind::Object, number, transmit.send_time),
                 object,
@@ -154,47 +156,27 @@ impl Sending {
             self.protection.seal_object(&header, bytes, &mut self.packets[start..end]);
             number = number.after(1);
         }
-        self.packets.truncate(end);
+        if self.protection.protect() == Protect::Clear {
+            self.tag_clear(transmit.first, payload, end);
+        }
+        end
     }
 
-    /// Payload goes from its group straight into the kernel; between payloads lie each packet's
-    /// tag and the next one's header.
-    fn send_clear(
-        &mut self,
-        socket: &UdpSocket,
-        route: &Route,
-        transmit: &Transmit,
-        payload: u16,
-        plan: &Plan,
-        groups: &Groups,
-    ) -> Result<usize, SendError> {
-        let mut number = transmit.first;
-        let mut count = 0;
-        for (object, offset, _) in Self::pieces(&plan.runs, payload, groups) {
-            let header = self.header(Kind::Object, number, transmit.send_time);
-            ObjectHeader { header, object, offset }.emit(&mut self.headers[count]);
-            number = number.after(1);
-            count += 1;
+    /// Writes the tags of the packets in the first `len` bytes.
+    fn tag_clear(&mut self, first: PacketNumber, payload: u16, len: usize) {
+        let segment = usize::from(self.segment(payload));
+        let mut headers = [[0; OBJECT_HEADER_LEN]; BATCH_MAX];
+        let mut tags = [[0; CLEAR_TAG_LEN]; BATCH_MAX];
+        let packets = self.packets[..len].chunks(segment);
+        let count = packets.len();
+        for (header, packet) in headers.iter_mut().zip(packets) {
+            header.copy_from_slice(&packet[..OBJECT_HEADER_LEN]);
         }
-        let (headers, tags) = (&self.headers[..count], &mut self.tags[..count]);
-        self.protection.clear_tags(transmit.first, headers, tags);
-        self.packets.clear();
-        for i in 0..count {
-            self.packets.extend_from_slice(&self.headers[i]);
-            self.packets.extend_from_slice(&self.tags[i]);
+        self.protection.clear_tags(first, &headers[..count], &mut tags[..count]);
+        for (tag, packet) in tags.iter().zip(self.packets[..len].chunks_mut(segment)) {
+            let place = packet.len() - CLEAR_TAG_LEN;
+            packet[place..].copy_from_slice(tag);
         }
-        // header 0 | payload 0 | tag 0, header 1 | payload 1 | ... | tag n
-        let mut slices = Vec::with_capacity(2 * count + 1);
-        let mut start = 0;
-        let mut end = OBJECT_HEADER_LEN;
-        for (_, _, bytes) in Self::pieces(&plan.runs, payload, groups) {
-            slices.push(IoSlice::new(&self.packets[start..end]));
-            slices.push(IoSlice::new(bytes));
-            start = end;
-            end = (start + CLEAR_TAG_LEN + OBJECT_HEADER_LEN).min(self.packets.len());
-        }
-        slices.push(IoSlice::new(&self.packets[start..]));
-        socket.send(route, &slices, Some(self.segment(payload)), Wait::UntilReady)
     }
 }
 
