@@ -40,7 +40,7 @@ pub(crate) fn measure(quick: bool, files: &Files, speeds: &mut Vec<Speed>) -> io
     let read = per_second(MEMORY, || outcome = files.read(MEMORY));
     outcome?;
     add(speeds, READ, "GB/s", read / 1e9);
-    let target = files.target(MEMORY as u64)?;
+    let target = files.target()?;
     let mut outcome = Ok(());
     let written = per_second(MEMORY, || outcome = copies::write(target.path(), &source));
     outcome?;

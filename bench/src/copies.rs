@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use longhaul_pathsim::Probability;
 use longhaul_sys::clock::CpuTime;
+use longhaul_sys::memory::Foothold;
 use longhaul_sys::netns::Side;
 use longhaul_sys::tcp::TcpOptions;
 use longhaul_wire::{AEAD_TAG_LEN, OBJECT_HEADER_LEN, Protect};
@@ -34,6 +35,9 @@ pub(crate) struct Files {
     large: u64,
     medium: u64,
     small: u64,
+    /// In memory for the largest copy: a virtual machine that gives freed memory up at once gets it
+    /// back from its host in more time than the copy takes, and that would be measured.
+    _foothold: Foothold,
 }
 
 impl Files {
@@ -65,7 +69,9 @@ impl Files {
             random.fill_bytes(bytes);
             fs::write(parent.join(format!("{index:05}")), bytes)?;
         }
-        Ok(Self { folder, large, medium, small: count * SMALL_LEN })
+        // Behind the files, which would fill it.
+        let foothold = Foothold::new((large + large / 4) as usize)?;
+        Ok(Self { folder, large, medium, small: count * SMALL_LEN, _foothold: foothold })
     }
 
     /// Reads the first `bytes` of the large file.
@@ -75,14 +81,8 @@ impl Files {
         (0..bytes / PIECE).try_for_each(|_| file.read_exact(&mut piece))
     }
 
-    /// An empty folder to copy `bytes` to. Removed when dropped.
-    ///
-    /// As much memory was in use just before: a virtual machine that has not used some for a while
-    /// has to get it from its host, which takes longer than the copy and would be measured.
-    pub(crate) fn target(&self, bytes: u64) -> io::Result<TempDir> {
-        let mut warm = tempfile::tempfile_in(self.folder.path())?;
-        io::copy(&mut io::repeat(1).take(bytes + bytes / 8), &mut warm)?;
-        drop(warm);
+    /// An empty folder to copy to. Removed when dropped.
+    pub(crate) fn target(&self) -> io::Result<TempDir> {
         tempfile::Builder::new().prefix("target-").tempdir_in(self.folder.path())
     }
 }
@@ -158,7 +158,7 @@ struct What {
 
 fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<Sample> {
     let What { source, bytes, protect, verify } = what;
-    let target = files.target(*bytes)?;
+    let target = files.target()?;
     warm(source)?;
     let token = files.folder.path().join("token");
     if !token.exists() {
@@ -219,7 +219,7 @@ fn listening(lines: &mut impl BufRead) -> io::Result<String> {
 
 /// `tar` straight into a TCP connection, and out of it.
 fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
-    let target = files.target(files.small)?;
+    let target = files.target()?;
     warm(source)?;
     let mut options = TcpOptions::default();
     options.congestion_control = Some("cubic".into());
