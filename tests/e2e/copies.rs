@@ -1,14 +1,17 @@
 //! What arrives, and under which names.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::{fs, io};
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent};
+use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
 use longhaul_wire::Protect;
+use rustix::fs::statfs;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::relay::Relay;
-use crate::server::{Copying, Server, pull, push, run, slowly};
+use crate::server::{Copying, Server, pull, push, run, serve_options, slowly};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, names, noise};
 
@@ -97,6 +100,37 @@ fn several_sources_go_into_a_directory_or_nowhere() {
         fs::write(test.there("taken"), "kept").unwrap();
         several(b"taken").unwrap_err();
         assert_eq!(fs::read(test.there("taken")).unwrap(), b"kept");
+    });
+}
+
+#[test]
+fn large_files_go_past_the_page_cache_of_either_host() {
+    limited(|test| {
+        // Not whole blocks, and one file that is too small for it.
+        fs::create_dir(test.here("tree")).unwrap();
+        fs::write(test.here("tree/large"), noise(7, 5_000_001)).unwrap();
+        fs::write(test.here("tree/small"), noise(8, 5_001)).unwrap();
+        let options = ServeOptions { direct: true, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        run(test, &push(&test.here("tree"), server.address, b"up")).unwrap();
+        let options = pull(server.address, b"up", &test.here("down"));
+        run(test, &CopyOptions { direct: true, ..options }).unwrap();
+        let in_cache = |path: &Path| {
+            let file = fs::File::open(path).unwrap();
+            let mut byte = [0];
+            let into = &mut [io::IoSliceMut::new(&mut byte)];
+            let read = preadv2(&file, into, 0, ReadWriteFlags::NOWAIT);
+            read != Err(Errno::AGAIN)
+        };
+        // One that was written without is in the cache, where there is a cache to go past.
+        if statfs(test.here("down")).unwrap().f_type == TMPFS {
+            println!("skipped: files in memory are in the cache anyway");
+        } else {
+            assert!(in_cache(&test.here("tree/large")));
+            assert!(!in_cache(&test.there("up/large")));
+            assert!(!in_cache(&test.here("down/large")));
+        }
+        assert_same(&test.here("tree"), &test.here("down"));
     });
 }
 
@@ -231,3 +265,6 @@ fn the_same_copy_twice_at_once_is_refused() {
         assert_same(&test.here("f"), &test.there("f"));
     });
 }
+
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;

@@ -92,6 +92,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         once: false,
         allow_read: true,
         allow_write: true,
+        direct: false,
         connections_max: 8,
         idle_timeout: PATIENCE,
     }
@@ -111,6 +112,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         carrier: CarrierChoice::Auto,
         lanes: 1,
         fsync: Fsync::End,
+        direct: false,
         idle_timeout: PATIENCE,
         circuit: None,
     }

@@ -92,6 +92,10 @@ pub struct CpArgs {
     /// on the network. Not with --protect clear
     #[arg(long)]
     pub no_verify: bool,
+    /// Read or write large files of this host past its page cache (O_DIRECT): for data that is much larger
+    /// than memory, on fast disks. `longhaul serve` has the same option for its host
+    #[arg(long)]
+    pub direct: bool,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -245,6 +249,10 @@ pub struct ServeArgs {
     /// Clients may copy to here; without --allow-read, only that
     #[arg(long)]
     pub allow_write: bool,
+    /// Read and write large files past the page cache (O_DIRECT): for data that is much larger than
+    /// memory, on fast disks
+    #[arg(long)]
+    pub direct: bool,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
     #[arg(long, value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,

@@ -5,22 +5,24 @@
 
 mod confined;
 mod lock;
+mod positioned;
 mod publish;
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
 pub use self::confined::{
     Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions,
 };
 pub use self::lock::FileLock;
+pub use self::positioned::PositionedFile;
 pub use self::publish::{Replace, temporary_name};
 pub use rustix::fs::FileType;
 
@@ -36,32 +38,6 @@ pub fn read_up_to_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
         }
     }
     Ok(done)
-}
-
-/// Writes all of `slices`, one after the other, from `offset`: one call for payloads that lie
-/// apart in staging memory. `slices` is used up on the way.
-///
-/// # Errors
-/// Those of `pwritev`; what was written before stays.
-pub fn write_vectored_at(
-    file: &File,
-    mut slices: &mut [IoSlice<'_>],
-    mut offset: u64,
-) -> io::Result<()> {
-    IoSlice::advance_slices(&mut slices, 0);
-    while !slices.is_empty() {
-        let most = slices.len().min(crate::udp::SLICES_MAX);
-        match rustix::io::pwritev(file, &slices[..most], offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                offset += count as u64;
-                IoSlice::advance_slices(&mut slices, count);
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 /// What [`preallocate`] could do.
@@ -101,21 +77,3 @@ pub fn free_space(file: impl AsFd) -> io::Result<u64> {
     let stat = fstatvfs(file)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
-
-/// Turns direct I/O (`O_DIRECT`) on or off. While on, memory, offset and length of every transfer
-/// are multiples of [`DIRECT_ALIGNMENT`]; turn it off for the tail of a file.
-///
-/// # Errors
-/// `Unsupported` where the file system has no direct I/O.
-pub fn set_direct(file: &File, direct: bool) -> io::Result<()> {
-    let flags = fcntl_getfl(file)?;
-    fcntl_setfl(file, if direct { flags | OFlags::DIRECT } else { flags - OFlags::DIRECT })
-        .map_err(direct_error)
-}
-
-fn direct_error(error: Errno) -> io::Error {
-    if error == Errno::INVAL { io::ErrorKind::Unsupported.into() } else { error.into() }
-}
-
-/// Enough for the block size of any common device and for the page size.
-pub const DIRECT_ALIGNMENT: usize = 4096;

@@ -72,6 +72,8 @@ pub struct CopyOptions {
     pub lanes: u16,
     /// When data is made durable.
     pub fsync: Fsync,
+    /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
+    pub direct: bool,
     /// Time without a sign of the peer after which it is given up.
     pub idle_timeout: Duration,
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
@@ -94,6 +96,8 @@ pub struct ServeOptions {
     pub allow_read: bool,
     /// Clients may copy to here.
     pub allow_write: bool,
+    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
+    pub direct: bool,
     /// Bytes of the UDP sockets' buffers, each way; what suits fast paths unless told.
     pub socket_buffer: Option<Bytes>,
     /// Connections at a time.

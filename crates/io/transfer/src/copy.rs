@@ -230,7 +230,7 @@ impl Part {
         mailboxes: &[Arc<Mailbox>],
     ) -> Result<Self, Failure> {
         if job.direction == Direction::Push {
-            let tree = SourceTree::local(&job.local, options.copy_contents);
+            let tree = SourceTree::local(&job.local, options.copy_contents).direct(options.direct);
             let driver = SourceDriver::new(tree, options.verify, mailboxes.to_vec());
             return Ok(Self::Source(Arc::new(driver)));
         }
@@ -245,6 +245,7 @@ impl Part {
             is_directory: options.destination_is_directory || several,
             transfer,
             fsync: options.fsync,
+            direct: options.direct,
         };
         let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;

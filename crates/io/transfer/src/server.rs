@@ -246,14 +246,15 @@ impl Server<'_> {
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let lane_boxes = boxes.clone();
         let seat = Arc::new(OnceLock::new());
-        let (root, pipes, place) = (self.root.clone(), self.pipes.clone(), seat.clone());
+        let (pipes, place) = (self.pipes.clone(), seat.clone());
         let (read, write) = (self.options.allow_read, self.options.allow_write);
+        let share = Share { root: self.root.clone(), read, write, direct: self.options.direct };
         let protect = session.protect;
         let opener = move |wish: Wish<'_>| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
                 Err(refuse(CloseCode::REFUSED, UNCHECKED))
             }
-            Wish::Copy(request) => open(&root, read, write, request, &lane_boxes),
+            Wish::Copy(request) => share.open(request, &lane_boxes),
             Wish::Pipe(request) => {
                 let (seat, side) = open_pipe(&pipes, read, write, request, &lane_boxes)?;
                 let _ = place.set(seat);
@@ -425,39 +426,45 @@ fn sending(hello: &Hello) -> (&'static Profile, Option<Rate>) {
     (usable.unwrap_or(&Profile::all()[0]), hello.rate)
 }
 
-/// Starts what the client asks for.
-fn open(
-    root: &Arc<ConfinedDir>,
+/// The directory that is served, and what clients may do with it.
+struct Share {
+    root: Arc<ConfinedDir>,
     read: bool,
     write: bool,
-    request: &Request,
-    mailboxes: &[Arc<Mailbox>],
-) -> Result<Side, Refused> {
-    let verify = !request.unhashed;
-    match request.direction {
-        Direction::Pull if !read => {
-            Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy from it"))
-        }
-        Direction::Push if !write => {
-            Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy to it"))
-        }
-        Direction::Pull => {
-            let tree = SourceTree::below(root.clone(), &request.paths, request.copy_contents);
-            let driver = SourceDriver::new(tree, verify, mailboxes.to_vec());
-            Ok(Side::Source(Arc::new(driver)))
-        }
-        Direction::Push => {
-            let path = request.paths.first().map_or(&[][..], Vec::as_slice);
-            let transfer = transfer_id(&[&request.label], path, verify);
-            let fsync = fsync(request.sync_at_end);
-            let options =
-                SinkOptions { is_directory: request.destination_is_directory, transfer, fsync };
-            let destination = Destination::Below { root, path };
-            let (tree, resume) = SinkTree::open(destination, &options)
-                .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-            let config = sink_config(fsync, transfer);
-            let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
-            Ok(Side::Sink(Arc::new(driver)))
+    direct: bool,
+}
+
+impl Share {
+    /// Starts what the client asks for.
+    fn open(&self, request: &Request, mailboxes: &[Arc<Mailbox>]) -> Result<Side, Refused> {
+        let verify = !request.unhashed;
+        match request.direction {
+            Direction::Pull if !self.read => {
+                Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy from it"))
+            }
+            Direction::Push if !self.write => {
+                Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy to it"))
+            }
+            Direction::Pull => {
+                let root = self.root.clone();
+                let tree = SourceTree::below(root, &request.paths, request.copy_contents);
+                let tree = tree.direct(self.direct);
+                let driver = SourceDriver::new(tree, verify, mailboxes.to_vec());
+                Ok(Side::Source(Arc::new(driver)))
+            }
+            Direction::Push => {
+                let path = request.paths.first().map_or(&[][..], Vec::as_slice);
+                let transfer = transfer_id(&[&request.label], path, verify);
+                let fsync = fsync(request.sync_at_end);
+                let is_directory = request.destination_is_directory;
+                let options = SinkOptions { is_directory, transfer, fsync, direct: self.direct };
+                let destination = Destination::Below { root: &self.root, path };
+                let (tree, resume) = SinkTree::open(destination, &options)
+                    .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
+                let config = sink_config(fsync, transfer);
+                let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
+                Ok(Side::Sink(Arc::new(driver)))
+            }
         }
     }
 }

@@ -4,13 +4,13 @@ use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use longhaul_sys::clock;
-use longhaul_sys::files::{preallocate, set_direct};
+use longhaul_sys::files::preallocate;
 use longhaul_sys::memory::Pages;
 
 use crate::{RUNS, median};
@@ -58,13 +58,12 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
 
 fn once(directory: &Path, direct: bool, way: Way, memory: &[u8]) -> io::Result<Figures> {
     let path = directory.join(format!("longhaul-datapath-{}", std::process::id()));
-    let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let mut new = OpenOptions::new();
+    let file = new.write(true).create_new(true).custom_flags(flags).open(&path)?;
     // The name goes first, so that nothing is left behind however this ends.
     std::fs::remove_file(&path)?;
     preallocate(&file, LEN as u64)?;
-    if direct {
-        set_direct(&file, true)?;
-    }
     let (start, cpu) = (Instant::now(), clock::process_cpu_time());
     match way {
         Way::Threads(count) => by_threads(&file, count, memory)?,

@@ -8,8 +8,6 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
 use rustix::io::Errno;
 
-use super::direct_error;
-
 /// A directory under which files are opened, made, renamed and removed, and that no path leads out
 /// of: neither `..` nor an absolute path, nor a symbolic link, whoever made it and whenever.
 ///
@@ -89,8 +87,6 @@ pub struct FileOptions {
     pub create: Create,
     /// Cut it to zero length.
     pub truncate: bool,
-    /// Bypass the page cache (`O_DIRECT`); `Unsupported` where the file system cannot.
-    pub direct: bool,
     /// Refuse a symbolic link as last component.
     pub no_follow: bool,
     /// Permission bits of a new file, less the umask.
@@ -103,7 +99,6 @@ impl Default for FileOptions {
             access: Access::Read,
             create: Create::Never,
             truncate: false,
-            direct: false,
             no_follow: false,
             mode: 0o666,
         }
@@ -155,7 +150,6 @@ impl ConfinedDir {
             Create::New => OFlags::CREATE | OFlags::EXCL,
         };
         flags.set(OFlags::TRUNC, options.truncate);
-        flags.set(OFlags::DIRECT, options.direct);
         flags.set(OFlags::NOFOLLOW, options.no_follow);
         let mode = match options.create {
             Create::Never => Mode::empty(),
@@ -163,7 +157,6 @@ impl ConfinedDir {
         };
         match self.resolve(path.as_ref(), flags, mode) {
             Ok(fd) => Ok(File::from(fd)),
-            Err(Errno::INVAL) if options.direct => Err(direct_error(Errno::INVAL).into()),
             Err(error) => Err(escape(error)),
         }
     }

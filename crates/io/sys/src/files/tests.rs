@@ -1,10 +1,11 @@
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
+use super::positioned::BLOCK;
 use super::*;
 use crate::memory::Pages;
 
@@ -12,23 +13,18 @@ const NEW: FileOptions = FileOptions {
     access: Access::ReadWrite,
     create: Create::New,
     truncate: false,
-    direct: false,
     no_follow: false,
     mode: 0o640,
 };
 
 #[test]
-fn writes_scattered_slices_in_order() {
+fn reading_goes_as_far_as_the_file() {
     let scratch = Scratch::new();
     let file = scratch.root().open("file", &NEW).unwrap();
-    let parts: Vec<Vec<u8>> = (0..2500u32).map(|i| vec![i as u8; (i % 7) as usize]).collect();
-    let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
-    write_vectored_at(&file, &mut slices, 3).unwrap();
-    write_vectored_at(&file, &mut [], 3).unwrap();
-    let whole = parts.concat();
-    let mut back = vec![9; whole.len() + 100];
-    assert_eq!(read_up_to_at(&file, &mut back, 3).unwrap(), whole.len());
-    assert_eq!(back[..whole.len()], whole);
+    file.write_all_at(b"contents", 3).unwrap();
+    let mut back = [9; 100];
+    assert_eq!(read_up_to_at(&file, &mut back, 3).unwrap(), 8);
+    assert_eq!(&back[..9], b"contents\x09");
     assert_eq!(read_up_to_at(&file, &mut back, 1 << 40).unwrap(), 0);
 }
 
@@ -64,26 +60,46 @@ fn preallocation_gives_the_length() {
     assert!(preallocate(&file, i64::MAX as u64).is_err());
 }
 
+fn contents(len: usize) -> Pages {
+    let mut pages = Pages::new(len).unwrap();
+    pages.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
+    pages
+}
+
 #[test]
-fn direct_io_moves_aligned_blocks() {
+fn blocks_go_past_the_page_cache_and_the_tail_through_it() {
+    let len = 3 * BLOCK + 5;
+    let written = contents(len);
     let scratch = Scratch::new();
-    let file = match scratch.root().open("file", &FileOptions { direct: true, ..NEW }) {
-        Err(ConfinedError::Io(error)) if error.kind() == ErrorKind::Unsupported => {
+    let file = scratch.root().open("file", &NEW).unwrap();
+    let file = match PositionedFile::direct(file) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
             println!("skipped: {} has no direct I/O", scratch.path.display());
             return;
         }
-        result => result.unwrap(),
+        file => file.unwrap(),
     };
-    let mut block = Pages::new(2 * DIRECT_ALIGNMENT).unwrap();
-    block.fill(5);
-    file.write_all_at(&block, 0).unwrap();
-    set_direct(&file, false).unwrap();
-    file.write_all_at(b"tail", 2 * DIRECT_ALIGNMENT as u64).unwrap();
-    file.sync_data().unwrap();
-    set_direct(&file, true).unwrap();
-    let mut back = Pages::new(DIRECT_ALIGNMENT).unwrap();
-    file.read_exact_at(&mut back, DIRECT_ALIGNMENT as u64).unwrap();
-    assert!(back.iter().all(|byte| *byte == 5));
+    assert_eq!(file.write_blocks_at(&written, 0).unwrap(), 3 * BLOCK);
+    file.file().write_all_at(&written[3 * BLOCK..], 3 * BLOCK as u64).unwrap();
+    let mut read = Pages::new(4 * BLOCK).unwrap();
+    assert_eq!(file.read_blocks_at(&mut read[..2 * BLOCK + 9], 0).unwrap(), 2 * BLOCK);
+    assert_eq!(read[..2 * BLOCK], written[..2 * BLOCK]);
+    // The file ends within the last block.
+    assert_eq!(file.read_blocks_at(&mut read, 0).unwrap(), len);
+    assert_eq!(read[..len], written[..]);
+    // Only whole blocks from the start of one go there.
+    assert_eq!(file.write_blocks_at(&written[..BLOCK - 1], 0).unwrap(), 0);
+    assert_eq!(file.write_blocks_at(&written[1..], 0).unwrap(), 0);
+    assert_eq!(file.write_blocks_at(&written, 512).unwrap(), 0);
+}
+
+#[test]
+fn nothing_goes_past_the_page_cache_unless_asked_for() {
+    let scratch = Scratch::new();
+    let file = PositionedFile::new(scratch.root().open("file", &NEW).unwrap());
+    assert_eq!(file.write_blocks_at(&contents(BLOCK), 0).unwrap(), 0);
+    assert_eq!(file.read_blocks_at(&mut contents(BLOCK), 0).unwrap(), 0);
+    assert_eq!(file.file().metadata().unwrap().len(), 0);
 }
 
 #[test]

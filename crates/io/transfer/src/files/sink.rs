@@ -47,6 +47,7 @@ pub struct SinkTree {
     record: Mutex<Record>,
     removed: AtomicBool,
     pub(super) fsync: Fsync,
+    pub(super) direct: bool,
     umask: u32,
     pub(super) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
@@ -72,6 +73,8 @@ pub struct SinkOptions {
     pub transfer: [u8; 16],
     /// What [`longhaul_objects::SinkConfig::fsync`] is told.
     pub fsync: Fsync,
+    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
+    pub direct: bool,
 }
 
 /// The destination as a whole failed: the transfer ends. What is recorded stays valid.
@@ -134,6 +137,7 @@ impl SinkTree {
             record: Mutex::new(Record::new(hidden.record)),
             removed: AtomicBool::new(false),
             fsync: options.fsync,
+            direct: options.direct,
             umask: umask(),
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),

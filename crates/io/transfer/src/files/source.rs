@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
-use longhaul_sys::files::{Access, ConfinedDir, ConfinedError, FileOptions, read_up_to_at};
+use longhaul_sys::files::{
+    Access, ConfinedDir, ConfinedError, FileOptions, PositionedFile, read_up_to_at,
+};
 use longhaul_wire::Entry;
 use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
 
@@ -36,7 +38,9 @@ pub struct SourceTree {
     tops: Mutex<BTreeMap<Vec<u8>, usize>>,
     /// By source, because contents of several share their top, and path.
     directories: HandleCache<(usize, Vec<u8>), OwnedFd>,
-    files: HandleCache<EntryId, File>,
+    files: HandleCache<EntryId, PositionedFile>,
+    /// Whole blocks of large files are read past the page cache.
+    direct: bool,
 }
 
 /// What paths are relative to, and confined to.
@@ -78,7 +82,13 @@ impl SourceTree {
             tops: Mutex::new(BTreeMap::new()),
             directories: HandleCache::new(DIRECTORIES_OPEN),
             files: HandleCache::new(FILES_OPEN),
+            direct: false,
         }
+    }
+
+    /// Whether whole blocks of large files are read past the page cache (`O_DIRECT`).
+    pub fn direct(self, direct: bool) -> Self {
+        Self { direct, ..self }
     }
 
     /// The entries, in the order that [`longhaul_objects::Source::push_entry`] wants. To be called
@@ -128,23 +138,29 @@ impl SourceTree {
         let explain = |error| explain::at_source(&error);
         let path = piece.entry.path.as_bytes();
         let file = if piece.entry.size < LARGE_FILE_MIN {
-            Arc::new(self.open_file(path, directory).map_err(explain)?)
+            Arc::new(PositionedFile::new(self.open_file(path, directory).map_err(explain)?))
         } else {
             match self.files.get(&piece.id) {
                 Some(file) => file,
                 None => {
-                    let file = Arc::new(self.open_file(path, directory).map_err(explain)?);
+                    let file = self.open_file(path, directory).and_then(|file| self.large(file));
+                    let file = Arc::new(file.map_err(explain)?);
                     self.files.insert(piece.id, Arc::clone(&file));
                     file
                 }
             }
         };
-        let count = read_up_to_at(&file, into, piece.file_offset).map_err(explain)?;
-        let stat = rustix::fs::fstat(&*file).map_err(|error| explain(error.into()))?;
+        let count = read(&file, into, piece.file_offset).map_err(explain)?;
+        let stat = rustix::fs::fstat(file.file()).map_err(|error| explain(error.into()))?;
         if identity(&file_identity(&stat)) != piece.entry.identity || count < into.len() {
             return Err(changed(&piece.entry, &stat));
         }
         Ok(())
+    }
+
+    /// A file of which whole groups are read.
+    fn large(&self, file: File) -> io::Result<PositionedFile> {
+        if self.direct { PositionedFile::direct(file) } else { Ok(PositionedFile::new(file)) }
     }
 
     /// Opens the file of the entry `path`. `directory` is kept from one call to the next, since
@@ -269,6 +285,13 @@ fn own_name(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
     let name = path[..end].rsplit(|byte| *byte == b'/').next()?;
     (name != b"." && name != b"..").then_some(name)
+}
+
+/// Reads as much of `into` as the file has from `offset`.
+fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    let done = file.read_blocks_at(into, offset)?;
+    let more = read_up_to_at(file.file(), &mut into[done..], offset + done as u64)?;
+    Ok(done + more)
 }
 
 /// What the system says of a file that identifies its contents.

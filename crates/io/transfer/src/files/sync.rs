@@ -35,7 +35,7 @@ impl SinkTree {
         } else {
             for file in &checkpoint.files {
                 let synced = match &file.aside {
-                    None => self.open_file(file.temp).and_then(|open| open.file.sync_data()),
+                    None => self.open_file(file.temp).and_then(|open| open.file().sync_data()),
                     Some(entry) => self.sync_aside(entry),
                 };
                 match synced {

@@ -43,7 +43,7 @@ impl Copy {
         is_directory: bool,
     ) -> Result<Self, DestinationError> {
         let transfer = transfer_id(&[b"test"], b"", true);
-        let options = SinkOptions { is_directory, transfer, fsync: Fsync::End };
+        let options = SinkOptions { is_directory, transfer, fsync: Fsync::End, direct: false };
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mut nonce = [0; 16];

@@ -11,7 +11,7 @@ use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{
     EntryId, Existing, Fsync, Prepared, Publication, TempName, WritePiece, WriteTask,
 };
-use longhaul_sys::files::preallocate;
+use longhaul_sys::files::{PositionedFile, preallocate};
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstatfs, futimens, openat, renameat,
@@ -29,19 +29,31 @@ use super::sync::lock;
 /// An unpublished file that is open.
 #[derive(Debug)]
 pub(super) struct Unpublished {
-    pub(super) file: File,
+    file: PositionedFile,
     /// The kernel lets one thread at a time write to a file, and the others spin.
     turn: Mutex<()>,
 }
 
 impl Unpublished {
-    fn new(file: impl Into<File>) -> Arc<Self> {
-        Arc::new(Self { file: file.into(), turn: Mutex::new(()) })
+    fn new(file: impl Into<File>) -> Self {
+        Self::of(PositionedFile::new(file.into()))
+    }
+
+    fn of(file: PositionedFile) -> Self {
+        Self { file, turn: Mutex::new(()) }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        self.file.file()
     }
 
     fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let done = self.file.write_blocks_at(data, offset)?;
+        if done == data.len() {
+            return Ok(());
+        }
         let _turn = lock(&self.turn);
-        self.file.write_all_at(data, offset)
+        self.file().write_all_at(&data[done..], offset + done as u64)
     }
 }
 
@@ -101,16 +113,17 @@ impl SinkTree {
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
-            if let Err(error) = reserve(&file, entry.size) {
+            let opened = reserve(&file, entry.size).and_then(|()| self.large(file));
+            let open = opened.map_err(|error| {
                 let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
-                return Err(explain(error));
-            }
+                explain(error)
+            })?;
             lock(&self.rough).insert(temp);
-            self.files.insert(temp, Unpublished::new(file));
+            self.files.insert(temp, Arc::new(open));
             return Ok(Prepared::Ready);
         }
         let is_there =
-            self.open_file(temp).and_then(|open| Ok(open.file.metadata()?.len() >= entry.size));
+            self.open_file(temp).and_then(|open| Ok(open.file().metadata()?.len() >= entry.size));
         match is_there {
             Ok(true) => {
                 lock(&self.rough).insert(temp);
@@ -167,7 +180,7 @@ impl SinkTree {
             return set_attributes(file, None, entry.modified);
         }
         if lock(&self.rough).remove(&temp) {
-            set_attributes(&self.open_file(temp)?.file, Some(self.mode(entry)), entry.modified)?;
+            set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry.modified)?;
             self.files.remove(&temp);
         }
         Ok(())
@@ -227,17 +240,21 @@ impl SinkTree {
             // One that was written whole may be read-only already, which is enough to sync it.
             Err(Errno::ACCESS) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                return Ok(Unpublished::new(openat(
-                    &self.hidden,
-                    &name[..],
-                    flags,
-                    Mode::empty(),
-                )?));
+                let file = openat(&self.hidden, &name[..], flags, Mode::empty())?;
+                return Ok(Arc::new(Unpublished::new(file)));
             }
-            opened => Unpublished::new(opened?),
+            opened => Arc::new(self.large(opened?.into())?),
         };
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
+    }
+
+    /// A file of which whole groups are written.
+    fn large(&self, file: File) -> io::Result<Unpublished> {
+        if !self.direct {
+            return Ok(Unpublished::new(file));
+        }
+        PositionedFile::direct(file).map(Unpublished::of)
     }
 
     /// A small file that is written in several pieces, by several threads perhaps.
@@ -246,7 +263,7 @@ impl SinkTree {
         if !rough.insert(temp) {
             return self.open_file(temp);
         }
-        let open = Unpublished::new(self.create(temp, PRIVATE)?);
+        let open = Arc::new(Unpublished::new(self.create(temp, PRIVATE)?));
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
     }
