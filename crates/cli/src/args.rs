@@ -8,7 +8,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_pathsim::Probability;
 use longhaul_rate_control::Profile;
-use longhaul_units::{Bytes, Rate};
+use longhaul_transfer::MEMORY_LEAST;
+use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
 use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
@@ -128,6 +129,10 @@ pub struct LinkArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
+    /// Most memory for data that is under way, at least 64MiB; the program itself takes some 30 MiB
+    /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<Bytes>,
 }
 
 /// `longhaul pipe`.
@@ -253,6 +258,10 @@ pub struct ServeArgs {
     /// memory, on fast disks
     #[arg(long)]
     pub direct: bool,
+    /// Most memory for data that is under way, for each transfer, at least 64MiB; the program itself takes some 30 MiB
+    /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
     #[arg(long, value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,
@@ -383,6 +392,15 @@ fn profile_help() -> String {
 /// A round trip: up to a minute.
 fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     longhaul_lab::parse_time_up_to(text, 60)
+}
+
+/// Memory for data that is under way.
+fn memory(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
+    if bytes < MEMORY_LEAST {
+        return Err("a transfer takes at least 64MiB".into());
+    }
+    Ok(bytes)
 }
 
 const EXIT_STATUSES: &str = "\

@@ -105,6 +105,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
         carrier: link.carrier,
         lanes: link.lanes,
         fsync,
+        memory: link.memory,
         direct: args.direct,
         idle_timeout: link::IDLE_TIMEOUT,
         circuit: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_rate_control::Profile;
 use longhaul_session::Token;
 use longhaul_transfer::CarrierChoice;
-use longhaul_units::Rate;
+use longhaul_units::{Bytes, Rate};
 use longhaul_wire::Protect;
 
 use crate::args::{CarrierArg, LinkArgs, ProtectArg};
@@ -22,6 +22,7 @@ pub(crate) struct LinkOptions {
     pub protect: Protect,
     pub carrier: CarrierChoice,
     pub lanes: u16,
+    pub memory: Option<Bytes>,
 }
 
 /// What `args` mean.
@@ -53,6 +54,7 @@ pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
             CarrierArg::Tcp => CarrierChoice::Tcp,
         },
         lanes: args.lanes,
+        memory: args.memory,
     })
 }
 

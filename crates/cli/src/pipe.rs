@@ -74,6 +74,7 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
         protect: link.protect,
         carrier: link.carrier,
         lanes: link.lanes,
+        memory: link.memory,
         idle_timeout: link::IDLE_TIMEOUT,
         circuit: None,
     })

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         once: args.once,
         allow_read: args.allow_read || !either,
         allow_write: args.allow_write || !either,
+        memory: args.memory,
         direct: args.direct,
         socket_buffer: args.socket_buffer,
         connections_max: CONNECTIONS_MAX,

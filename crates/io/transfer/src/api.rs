@@ -72,6 +72,8 @@ pub struct CopyOptions {
     pub lanes: u16,
     /// When data is made durable.
     pub fsync: Fsync,
+    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
+    pub memory: Option<Bytes>,
     /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
     pub direct: bool,
     /// Time without a sign of the peer after which it is given up.
@@ -96,6 +98,9 @@ pub struct ServeOptions {
     pub allow_read: bool,
     /// Clients may copy to here.
     pub allow_write: bool,
+    /// Most memory for what is under way, for each transfer; else by the path. At least
+    /// [`crate::MEMORY_LEAST`].
+    pub memory: Option<Bytes>,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,
     /// Bytes of the UDP sockets' buffers, each way; what suits fast paths unless told.

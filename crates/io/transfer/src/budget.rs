@@ -1,5 +1,5 @@
 //! How much memory a transfer takes at either end: at most 256 MiB and two products of rate and
-//! round trip of its path, whatever its size (docs/operating.md).
+//! round trip of its path, whatever its size, or what the user allows (docs/operating.md).
 //!
 //! What follows is for contents of files. The rest, some 30 MiB, is the program itself, its
 //! sockets' and ciphers' buffers, and the names of entries that are not settled.
@@ -8,24 +8,84 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::MemoryBudget;
 use longhaul_units::{Bytes, Instant};
 
-/// A source keeps what is not acknowledged.
-pub(crate) const SOURCE_MEMORY: Bytes = Bytes::from_mib(192);
-/// A sink keeps what is not written, and promises as much (docs/protocol.md 7.2).
-pub(crate) const SINK_MEMORY: Bytes = Bytes::from_mib(160);
-/// No path needs more, and a peer that makes itself look far away gets no more.
-const MOST: Bytes = Bytes::from_mib(4096);
-
-/// That of a source.
-pub(crate) fn of_source(now: Instant) -> MemoryBudget {
-    MemoryBudget::new(now, SOURCE_MEMORY, MOST)
+/// Memory for contents at one end of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    most: Bytes,
 }
 
-/// That of a sink.
-pub(crate) fn of_sink(now: Instant) -> MemoryBudget {
-    MemoryBudget::new(now, SINK_MEMORY, MOST)
+impl Budget {
+    /// As much as the path is worth, and no more than `cap`.
+    pub fn new(cap: Option<Bytes>) -> Self {
+        Self { most: cap.map_or(MOST, |cap| cap.clamp(MEMORY_LEAST, MOST)) }
+    }
+
+    /// A source keeps what is not acknowledged.
+    pub fn of_source(self) -> Bytes {
+        SOURCE_MEMORY.min(self.most)
+    }
+
+    /// A sink keeps what is not written, and promises as much (docs/protocol.md 7.2).
+    pub fn of_sink(self) -> Bytes {
+        SINK_MEMORY.min(self.most - SINK_SPARE)
+    }
+
+    /// That of a source as its path shows what it is worth.
+    pub fn growing_of_source(self, now: Instant) -> MemoryBudget {
+        MemoryBudget::new(now, self.of_source(), self.most)
+    }
+
+    /// That of a sink.
+    pub fn growing_of_sink(self, now: Instant) -> MemoryBudget {
+        let most = self.most - SINK_SPARE;
+        MemoryBudget::new(now, self.of_sink(), most)
+    }
 }
 
 /// Buffers that are so much.
 pub(crate) fn groups(memory: Bytes) -> usize {
     usize::try_from(memory.get() / GROUP_SIZE).unwrap_or(usize::MAX)
+}
+
+/// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.
+pub const MEMORY_LEAST: Bytes = Bytes::from_mib(64);
+const SOURCE_MEMORY: Bytes = Bytes::from_mib(192);
+const SINK_MEMORY: Bytes = Bytes::from_mib(160);
+/// What a sink takes beyond what it promises: a group that is short takes a buffer, too.
+pub(crate) const SINK_SPARE: Bytes = Bytes::from_mib(32);
+/// No path needs more, and a peer that makes itself look far away gets no more.
+const MOST: Bytes = Bytes::from_mib(4096);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_units::Duration;
+
+    /// What either end takes in all, at first and over a path of 10 GB/s and 1 s.
+    fn of(budget: Budget) -> [Bytes; 4] {
+        let begin = Instant::ZERO;
+        let later = begin + Duration::from_secs(1);
+        let grown = |mut memory: MemoryBudget| memory.update(later, 10 << 30, later - begin);
+        [
+            budget.of_source(),
+            budget.of_sink() + SINK_SPARE,
+            grown(budget.growing_of_source(begin)),
+            grown(budget.growing_of_sink(begin)) + SINK_SPARE,
+        ]
+    }
+
+    #[test]
+    fn memory_grows_with_the_path_up_to_the_cap() {
+        let [source, sink, source_grown, sink_grown] = of(Budget::new(None));
+        assert_eq!((source, sink), (Bytes::from_mib(192), Bytes::from_mib(192)));
+        assert_eq!((source_grown, sink_grown), (MOST, MOST));
+        let cap = Bytes::from_mib(500);
+        let [source, sink, source_grown, sink_grown] = of(Budget::new(Some(cap)));
+        assert_eq!((source, sink), (Bytes::from_mib(192), Bytes::from_mib(192)));
+        assert_eq!((source_grown, sink_grown), (cap, cap));
+        for cap in [Bytes::from_mib(100), MEMORY_LEAST] {
+            assert_eq!(of(Budget::new(Some(cap))), [cap; 4]);
+        }
+        assert_eq!(of(Budget::new(Some(Bytes::new(1)))), [MEMORY_LEAST; 4]);
+    }
 }

@@ -14,7 +14,7 @@ use longhaul_units::{Bytes, Duration, Instant, Rate};
 use longhaul_wire::{Carrier, CloseCode, Message, Protect, ReceiveLimits, SourceReport};
 
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
-use crate::budget::SINK_MEMORY;
+use crate::budget::Budget;
 use crate::carrier::Mailbox;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
@@ -85,6 +85,7 @@ pub(crate) struct Client<'a> {
     pub protect: Protect,
     pub carrier: CarrierChoice,
     pub lanes: u16,
+    pub memory: Budget,
     pub idle_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
     /// Whether this host has the data.
@@ -139,7 +140,7 @@ impl Client<'_> {
             // The first stays on IP.
             lanes: self.lanes.max(1) + u16::from(self.circuit.is_some()),
             implementation: Some(IMPLEMENTATION.into()),
-            receive_limits: Some(ReceiveLimits { socket_buffer, credit: SINK_MEMORY }),
+            receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(self.profile.name.into()),
             rate: self.rate.filter(|_| !self.sends),
             ..ClientConfig::default()

@@ -12,7 +12,7 @@ use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, Protect, Request, SourceReport};
 
 use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
-use crate::budget::SINK_MEMORY;
+use crate::budget::Budget;
 use crate::carrier::Mailbox;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
@@ -137,6 +137,7 @@ pub fn copy(
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
+        memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         sends: job.direction == Direction::Push,
@@ -229,9 +230,11 @@ impl Part {
         server: SocketAddr,
         mailboxes: &[Arc<Mailbox>],
     ) -> Result<Self, Failure> {
+        let memory = Budget::new(options.memory);
         if job.direction == Direction::Push {
             let tree = SourceTree::local(&job.local, options.copy_contents).direct(options.direct);
-            let driver = SourceDriver::new(tree, options.verify, mailboxes.to_vec());
+            let driver =
+                SourceDriver::new(tree, options.verify, memory.of_source(), mailboxes.to_vec());
             return Ok(Self::Source(Arc::new(driver)));
         }
         let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
@@ -249,7 +252,7 @@ impl Part {
         };
         let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
-        let config = sink_config(options.fsync, transfer);
+        let config = sink_config(options.fsync, transfer, memory);
         let driver = SinkDriver::new(tree, config, resume, options.verify, mailboxes.to_vec());
         Ok(Self::Sink(Arc::new(driver)))
     }
@@ -346,9 +349,9 @@ pub(crate) const UNCHECKED: &str = "nothing would notice corrupted data: what is
                                     protected on its way is not copied";
 
 /// What a sink of this program is told.
-pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16]) -> SinkConfig {
+pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16], memory: Budget) -> SinkConfig {
     let mut nonce = [0; 16];
     // Without randomness TLS would have failed before.
     let _ = aws_lc_rs::rand::fill(&mut nonce);
-    SinkConfig { capacity: SINK_MEMORY.get(), fsync, transfer, nonce }
+    SinkConfig { capacity: memory.of_sink().get(), fsync, transfer, nonce }
 }

@@ -36,6 +36,7 @@ pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, LinkReport, Location, ServeEvent,
     ServeOptions, Served, Snapshot, Stop,
 };
+pub use budget::MEMORY_LEAST;
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };

@@ -22,7 +22,7 @@ use longhaul_wire::{
 };
 
 use crate::api::{ServeEvent, ServeOptions, Served, Stop};
-use crate::budget::SINK_MEMORY;
+use crate::budget::Budget;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{path, socket_notices, tcp_options};
@@ -91,10 +91,11 @@ pub fn serve(
         events(ServeEvent::Notice(notice));
     }
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
+    let memory = Budget::new(options.memory);
     let config = ServerConfig {
         udp_port: Some(address.port()),
         implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
-        receive_limits: Some(ReceiveLimits { socket_buffer, credit: SINK_MEMORY }),
+        receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
         ..ServerConfig::default()
     };
     let server = Server {
@@ -106,7 +107,7 @@ pub fn serve(
         udp,
         lanes: Mutex::new(BTreeMap::new()),
         joins: Joins::default(),
-        pipes: Arc::default(),
+        pipes: Arc::new(Pipes::new(memory)),
         connections: AtomicUsize::new(0),
         next_connection: Mutex::new(1),
         served: Stop::default(),
@@ -248,7 +249,9 @@ impl Server<'_> {
         let seat = Arc::new(OnceLock::new());
         let (pipes, place) = (self.pipes.clone(), seat.clone());
         let (read, write) = (self.options.allow_read, self.options.allow_write);
-        let share = Share { root: self.root.clone(), read, write, direct: self.options.direct };
+        let memory = Budget::new(self.options.memory);
+        let (root, direct) = (self.root.clone(), self.options.direct);
+        let share = Share { root, read, write, direct, memory };
         let protect = session.protect;
         let opener = move |wish: Wish<'_>| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
@@ -318,7 +321,7 @@ impl Server<'_> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut watch = Watch::new();
+        let mut watch = Watch::new(Budget::new(self.options.memory));
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -432,6 +435,7 @@ struct Share {
     read: bool,
     write: bool,
     direct: bool,
+    memory: Budget,
 }
 
 impl Share {
@@ -449,7 +453,8 @@ impl Share {
                 let root = self.root.clone();
                 let tree = SourceTree::below(root, &request.paths, request.copy_contents);
                 let tree = tree.direct(self.direct);
-                let driver = SourceDriver::new(tree, verify, mailboxes.to_vec());
+                let driver =
+                    SourceDriver::new(tree, verify, self.memory.of_source(), mailboxes.to_vec());
                 Ok(Side::Source(Arc::new(driver)))
             }
             Direction::Push => {
@@ -461,7 +466,7 @@ impl Share {
                 let destination = Destination::Below { root: &self.root, path };
                 let (tree, resume) = SinkTree::open(destination, &options)
                     .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-                let config = sink_config(fsync, transfer);
+                let config = sink_config(fsync, transfer, self.memory);
                 let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
                 Ok(Side::Sink(Arc::new(driver)))
             }

@@ -10,7 +10,7 @@ use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
-use crate::budget::{SINK_MEMORY, groups};
+use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox, wake_messages};
 use crate::crew::{Crew, Spent};
@@ -74,8 +74,6 @@ struct Group {
     buffer: Buffer,
 }
 
-/// Buffers beyond what is promised: a group that is short takes one too.
-const SPARE_GROUPS: usize = 32;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl SinkDriver {
@@ -87,12 +85,13 @@ impl SinkDriver {
         verify: bool,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Self {
+        let pool = Pool::new(buffers(config.capacity), Reuse::Warm);
         let sink = Sink::new(config, resume);
         Self {
             credit: AtomicU64::new(sink.credit()),
             sink: Mutex::new(sink),
             tree,
-            pool: Pool::new(groups(SINK_MEMORY) + SPARE_GROUPS, Reuse::Warm),
+            pool,
             table: Mutex::new(ObjectTable::default()),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
@@ -304,7 +303,7 @@ impl SinkDriver {
 
     /// There is so much memory for groups that are being received or written.
     pub fn set_memory(&self, memory: Bytes) {
-        if self.pool.grow(groups(memory) + SPARE_GROUPS) {
+        if self.pool.grow(buffers(memory.get())) {
             lock(&self.sink).grow_capacity(memory.get());
             self.after_change();
         }
@@ -316,4 +315,9 @@ impl SinkDriver {
         self.pool.close();
         self.work.notify_all();
     }
+}
+
+/// Buffers for a promise of so many bytes.
+fn buffers(promised: u64) -> usize {
+    groups(Bytes::new(promised) + SINK_SPARE)
 }

@@ -11,7 +11,7 @@ use longhaul_units::{Bytes, Duration, Extent};
 use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
 use crate::bottleneck::{Stage, Stages};
-use crate::budget::{SOURCE_MEMORY, groups};
+use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::{Crew, Spent};
@@ -60,15 +60,20 @@ const ENTRIES_TOLD: u32 = 256;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl SourceDriver {
-    /// A driver that deals to `mailboxes`.
-    pub fn new(tree: SourceTree, verify: bool, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+    /// A driver that deals to `mailboxes` what is in `memory`.
+    pub fn new(
+        tree: SourceTree,
+        verify: bool,
+        memory: Bytes,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> Self {
         Self {
             verify,
             source: Mutex::new(Source::new()),
             tree,
             not_found: Mutex::new(Vec::new()),
             work: Condvar::new(),
-            pool: Pool::new(groups(SOURCE_MEMORY), Reuse::Warm),
+            pool: Pool::new(groups(memory), Reuse::Warm),
             credit: AtomicU64::new(0),
             lanes_full: AtomicBool::new(false),
             drained: AtomicBool::new(false),

@@ -6,7 +6,7 @@ use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Bottleneck, SourceReport};
 
 use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide};
-use crate::budget;
+use crate::budget::Budget;
 use crate::connection::Lanes;
 use crate::hub::Side;
 
@@ -17,11 +17,12 @@ pub(crate) struct Watch {
     report_due: Instant,
     sending: Option<Diagnosis>,
     receiving: Option<ReceivingSide>,
+    budget: Budget,
     memory: Option<MemoryBudget>,
 }
 
 impl Watch {
-    pub fn new() -> Self {
+    pub fn new(budget: Budget) -> Self {
         let now = clock::now();
         Self {
             begun: now,
@@ -29,6 +30,7 @@ impl Watch {
             report_due: now + REPORT_INTERVAL,
             sending: None,
             receiving: None,
+            budget,
             memory: None,
         }
     }
@@ -57,7 +59,8 @@ impl Watch {
         let round_trip = lanes.round_trip();
         match side {
             Side::Source(source) => {
-                let memory = self.memory.get_or_insert_with(|| budget::of_source(self.begun));
+                let memory =
+                    self.memory.get_or_insert_with(|| self.budget.growing_of_source(self.begun));
                 source.set_memory(memory.update(now, there, round_trip));
                 let (stages, readers) = source.seen();
                 let (carrier, receiver) = (lanes.times(), lanes.peer());
@@ -66,7 +69,8 @@ impl Watch {
                 self.sending.get_or_insert_with(|| Diagnosis::new(now)).observe(seen);
             }
             Side::Sink(sink) => {
-                let memory = self.memory.get_or_insert_with(|| budget::of_sink(self.begun));
+                let memory =
+                    self.memory.get_or_insert_with(|| self.budget.growing_of_sink(self.begun));
                 sink.set_memory(memory.update(now, here, round_trip));
                 let (writers, writing) = sink.seen();
                 let seen = ReceivingSide { at: now, lanes: lanes.spent(), writers, writing };

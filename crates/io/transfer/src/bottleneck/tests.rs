@@ -235,6 +235,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         once: false,
         allow_read: true,
         allow_write: true,
+        memory: None,
         direct: false,
         connections_max: 8,
         idle_timeout: PATIENCE,
@@ -256,6 +257,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         lanes: 1,
         // The real disk is not what this is about.
         fsync: Fsync::Never { boot: [0; 16] },
+        memory: None,
         direct: false,
         idle_timeout: PATIENCE,
         circuit: None,

@@ -93,7 +93,7 @@ impl<T: Task> Running<T> {
             silence: Silence::since(clock::now()),
             notices,
             rates: RateMeter::new(started),
-            watch: Watch::new(),
+            watch: Watch::new(client.memory),
         })
     }
 

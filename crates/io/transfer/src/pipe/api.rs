@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use longhaul_session::Token;
-use longhaul_units::Rate;
+use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 
 use crate::api::{CarrierChoice, LinkReport};
@@ -39,6 +39,8 @@ pub struct PipeOptions {
     pub carrier: CarrierChoice,
     /// UDP lanes or TCP connections.
     pub lanes: u16,
+    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
+    pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.
     pub idle_timeout: Duration,
     /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from

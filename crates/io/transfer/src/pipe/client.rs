@@ -10,6 +10,7 @@ use super::api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
 use super::drain::Drain;
 use super::feed::Feed;
 use crate::api::{Snapshot, Stop};
+use crate::budget::Budget;
 use crate::carrier::Mailbox;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
@@ -47,6 +48,7 @@ pub fn pipe(
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
+        memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         sends: options.role == PipeRole::Send,
@@ -77,9 +79,14 @@ enum Part {
 impl End {
     fn new(options: &PipeOptions, mailboxes: &[Arc<Mailbox>]) -> Result<Self, Failure> {
         let (file, mailboxes) = (options.file.try_clone()?, mailboxes.to_vec());
+        let memory = Budget::new(options.memory);
         let part = match options.role {
-            PipeRole::Send => Part::Feed(Arc::new(Feed::of_file(file, mailboxes))),
-            PipeRole::Receive => Part::Drain(Arc::new(Drain::to_file(file, mailboxes))),
+            PipeRole::Send => {
+                Part::Feed(Arc::new(Feed::of_file(file, memory.of_source(), mailboxes)))
+            }
+            PipeRole::Receive => {
+                Part::Drain(Arc::new(Drain::to_file(file, memory.of_sink(), mailboxes)))
+            }
         };
         Ok(Self { part, joined: None, told: false })
     }

@@ -17,7 +17,7 @@ use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
 use super::feed::Feed;
-use crate::budget::{SINK_MEMORY, groups};
+use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Command, Mailbox, wake_messages};
 use crate::crew::{Crew, Spent};
@@ -74,20 +74,20 @@ const SPARE: usize = 8;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Drain {
-    /// One that writes to `output`.
-    pub fn to_file(output: File, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let drain = Self::new(Outlet::File(output), mailboxes);
+    /// One that writes to `output`, and promises `memory`.
+    pub fn to_file(output: File, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let drain = Self::new(Outlet::File(output), memory, mailboxes);
         lock(&drain.state).sink.accept();
         drain
     }
 
     /// One that passes pieces to a client that may not be there yet.
-    pub fn to_client(mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self::new(Outlet::Feed(OnceLock::new()), mailboxes)
+    pub fn to_client(memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        Self::new(Outlet::Feed(OnceLock::new()), memory, mailboxes)
     }
 
-    fn new(outlet: Outlet, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let capacity = groups(SINK_MEMORY);
+    fn new(outlet: Outlet, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let capacity = groups(memory);
         let state = State {
             sink: PipeSink::new(capacity as u64),
             arrived: VecDeque::new(),

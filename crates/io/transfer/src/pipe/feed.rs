@@ -17,7 +17,7 @@ use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
 use super::drain::Drain;
 use crate::bottleneck::{Stage, Stages};
-use crate::budget::{SOURCE_MEMORY, groups};
+use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::{Crew, Spent};
@@ -64,9 +64,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const STOP_LATENCY: Duration = Duration::from_millis(100);
 
 impl Feed {
-    /// One that deals to `mailboxes` what it reads from `input`.
-    pub fn of_file(input: File, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self::new(Some(input), groups(SOURCE_MEMORY), mailboxes)
+    /// One that deals to `mailboxes` what it reads from `input` into `memory`.
+    pub fn of_file(input: File, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        Self::new(Some(input), groups(memory), mailboxes)
     }
 
     /// One that deals to `mailboxes` what it is given.

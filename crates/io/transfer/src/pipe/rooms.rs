@@ -7,14 +7,15 @@ use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
 use super::drain::Drain;
 use super::feed::Feed;
+use crate::budget::Budget;
 use crate::buffer::lock;
 use crate::carrier::Mailbox;
 use crate::hub::{Side, refuse};
 use crate::side::SourceSide;
 
 /// The pipes of a server.
-#[derive(Default)]
 pub(crate) struct Pipes {
+    memory: Budget,
     rooms: Mutex<BTreeMap<Vec<u8>, Arc<Mutex<Room>>>>,
 }
 
@@ -46,6 +47,11 @@ impl Room {
 }
 
 impl Pipes {
+    /// None yet; each takes so much memory.
+    pub fn new(memory: Budget) -> Self {
+        Self { memory, rooms: Mutex::default() }
+    }
+
     /// Gives a client the end of a pipe that it asks for; whoever comes second joins both.
     ///
     /// # Errors
@@ -75,7 +81,7 @@ impl Pipes {
         }
         let side = match role {
             PipeRole::Send => {
-                let drain = Arc::new(Drain::to_client(mailboxes.to_vec()));
+                let drain = Arc::new(Drain::to_client(self.memory.of_sink(), mailboxes.to_vec()));
                 room.sender = Some((drain.clone(), true));
                 Side::Sink(drain)
             }
