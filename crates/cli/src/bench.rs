@@ -24,8 +24,7 @@ pub(crate) fn run(args: &BenchArgs, output: &Output) -> Result<(), Failure> {
     signals::install(&stop, Some(STOPPING), Again::Wait).map_err(failed)?;
     let report =
         longhaul_bench::run(&options, &stop, &mut |step| output.say(step)).map_err(failed)?;
-    output.result(&table::json(&report), table::text(&report));
-    Ok(())
+    output.result(&table::json(&report), table::text(&report))
 }
 
 const STOPPING: &str = "stopping after this row";

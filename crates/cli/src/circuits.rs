@@ -55,8 +55,7 @@ pub(crate) fn run(args: &CircuitsArgs, output: &Output) -> Result<(), Failure> {
         CircuitsCommand::Simulate(args) => simulate(args, output),
         CircuitsCommand::Bench => {
             let report = bench::run(&BenchOptions::default(), &mut |step| output.say(step));
-            output.result(&value(&report)?, bench::table(&report));
-            Ok(())
+            output.result(&value(&report)?, bench::table(&report))
         }
     }
 }
@@ -91,7 +90,7 @@ fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
             if let Some(file) = &args.svg {
                 draw(&report, file)?;
             }
-            output.result(&value(&report)?, table::report(&report));
+            output.result(&value(&report)?, table::report(&report))
         }
         Experiment::Switching => {
             let mut options =
@@ -100,7 +99,7 @@ fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
             set(&mut options.requests, args.requests.map(|count| count as usize));
             set(&mut options.load, one_load);
             let report = switching::run(&options, &mut progress);
-            output.result(&value(&report)?, table::switching(&report));
+            output.result(&value(&report)?, table::switching(&report))
         }
         Experiment::Scenarios => {
             let mut options =
@@ -109,10 +108,9 @@ fn simulate(args: &SimulateArgs, output: &Output) -> Result<(), Failure> {
             set(&mut options.requests, args.requests.map(|count| count as usize));
             set(&mut options.load, one_load);
             let report = scenarios::run(&options, &mut progress);
-            output.result(&value(&report)?, table::scenarios(&report));
+            output.result(&value(&report)?, table::scenarios(&report))
         }
     }
-    Ok(())
 }
 
 fn set<T>(option: &mut T, given: Option<T>) {

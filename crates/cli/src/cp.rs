@@ -34,7 +34,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let json = report::json(&report);
     if report.failures.is_empty() {
         if output.json {
-            output.print_json(&json.into());
+            output.print_json(&json.into())?;
         }
         return Ok(());
     }

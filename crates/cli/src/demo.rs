@@ -62,8 +62,7 @@ pub(crate) fn run(args: &DemoArgs, output: &Output) -> Result<(), Failure> {
     tree::compare(&source, &root.join("data"), &stop).map_err(Failure::failed)?;
     going_on(&stop)?;
     let outcome = Outcome { path, made, copied, emulated, tcp };
-    output.result(&outcome.json(), outcome.text());
-    Ok(())
+    output.result(&outcome.json(), outcome.text())
 }
 
 /// The path that `args` ask for.

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
@@ -11,17 +12,25 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What else there is to say in JSON.
     pub(crate) fields: Map<String, Value>,
+    /// Standard output fails, so that only standard error can tell.
+    pub(crate) of_output: bool,
 }
 
 impl Failure {
     /// The command was used wrongly; nothing was done.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { status: USAGE, message: message.into(), fields: Map::new() }
+        Self { status: USAGE, ..Self::failed(message) }
     }
 
     /// It did not succeed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        Self { status: FAILED, message: message.into(), fields: Map::new() }
+        let message = message.into();
+        Self { status: FAILED, message, fields: Map::new(), of_output: false }
+    }
+
+    /// It may have succeeded, and standard output does not take what there is to say of it.
+    pub(crate) fn of_output(error: &io::Error) -> Self {
+        Self { of_output: true, ..Self::failed(format!("cannot write the report: {error}")) }
     }
 
     /// The same, with what is known of the attempt.

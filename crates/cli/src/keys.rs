@@ -14,7 +14,7 @@ pub(crate) fn run(args: &KeysArgs, output: &Output) -> Result<(), Failure> {
         KeysCommand::New { token_file } if token_file.as_deref() == Some(Path::new("-")) => {
             let token = token::generate()?;
             let id = token.key().id().to_string();
-            output.result(&json!({ "token": token.to_string(), "id": id }), token.to_string());
+            output.result(&json!({ "token": token.to_string(), "id": id }), token.to_string())
         }
         KeysCommand::New { token_file } => {
             let file = token::file_or_default(token_file.as_deref())?;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &KeysArgs, output: &Output) -> Result<(), Failure> {
             token::write(&file, &token)?;
             let (file, id) = (file.display().to_string(), token.key().id().to_string());
             let text = format!("token {id} is in {file}; give a copy to the other host");
-            output.result(&json!({ "token_file": file, "id": id }), text);
+            output.result(&json!({ "token_file": file, "id": id }), text)
         }
         KeysCommand::Id { token_file } => {
             let file = token::file_or_default(token_file.as_deref())?;
@@ -30,8 +30,7 @@ pub(crate) fn run(args: &KeysArgs, output: &Output) -> Result<(), Failure> {
             let ids: Vec<String> =
                 tokens.iter().map(|token| token.key().id().to_string()).collect();
             let file = file.display().to_string();
-            output.result(&json!({ "token_file": file, "ids": ids }), ids.join("\n"));
+            output.result(&json!({ "token_file": file, "ids": ids }), ids.join("\n"))
         }
     }
-    Ok(())
 }

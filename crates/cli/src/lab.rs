@@ -41,12 +41,10 @@ fn topologies(name: Option<&str>, output: &Output) -> Result<(), Failure> {
             .iter()
             .map(|topology| serde_json::json!({ "name": topology.name, "about": topology.about }));
         let json = serde_json::json!({ "topologies": json.collect::<Vec<_>>() });
-        output.result(&json, lines.collect::<Vec<_>>().join("\n"));
-        return Ok(());
+        return output.result(&json, lines.collect::<Vec<_>>().join("\n"));
     };
     let builtin = Builtin::find(name).ok_or_else(|| unknown(name))?;
-    output.result(&serde_json::json!({ "name": name, "toml": builtin.text() }), builtin.text());
-    Ok(())
+    output.result(&serde_json::json!({ "name": name, "toml": builtin.text() }), builtin.text())
 }
 
 fn unknown(name: &str) -> Failure {

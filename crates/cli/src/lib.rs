@@ -82,19 +82,20 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Tells what clap found, as JSON too where that was asked for.
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
-    // Nothing can be done about an output that is closed.
-    let _ = error.print();
+    let output = Output::new(&args::Common::default());
+    let said = error.print().or_else(output::unwritten);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return ExitCode::SUCCESS;
+        return said.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
     if words.iter().any(|word| word == "--json") {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default();
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        let output = Output::new(&args::Common::default());
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
-        output.print_json(&serde_json::json!({ "error": message }));
+        if let Err(failure) = output.print_json(&serde_json::json!({ "error": message })) {
+            output.failed(&failure);
+        }
     }
     Failure::usage("").exit_code()
 }

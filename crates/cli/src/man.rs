@@ -6,6 +6,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, ManArgs};
 use crate::failure::Failure;
+use crate::output::unwritten;
 
 /// Writes a page for each command to a folder, or that of the program to standard output.
 pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
@@ -22,9 +23,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
         None => {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(command).render(&mut page);
-            rendered
-                .and_then(|()| std::io::stdout().lock().write_all(&page))
-                .map_err(|error| Failure::failed(format!("cannot write the manual page: {error}")))
+            rendered.and_then(|()| std::io::stdout().lock().write_all(&page)).or_else(unwritten)
         }
     }
 }

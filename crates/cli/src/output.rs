@@ -1,6 +1,6 @@
 //! Where words go: people's to standard error, JSON to standard output.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -46,31 +46,36 @@ impl Output {
     }
 
     /// The result: as JSON if asked for, else as text on standard output.
-    pub(crate) fn result(&self, json: &Value, text: impl AsRef<str>) {
-        if self.json {
-            self.print_json(json);
-        } else {
-            print(text.as_ref());
-        }
+    ///
+    /// # Errors
+    /// Standard output does not take it.
+    pub(crate) fn result(&self, json: &Value, text: impl AsRef<str>) -> Result<(), Failure> {
+        if self.json { self.print_json(json) } else { print(text.as_ref()) }
     }
 
     /// Says why a command failed.
     pub(crate) fn failed(&self, failure: &Failure) -> ExitCode {
         complain(format!("longhaul: {failure}"));
-        if self.json {
+        if self.json && !failure.of_output {
             let mut fields = failure.fields.clone();
             fields.insert("error".into(), failure.message.clone().into());
-            self.print_json(&Value::Object(fields));
+            if let Err(another) = self.print_json(&Value::Object(fields)) {
+                complain(format!("longhaul: {another}"));
+            }
         }
         failure.exit_code()
     }
 
     /// One object on one line, where scripts look for it.
-    pub(crate) fn print_json(&self, value: &Value) {
+    ///
+    /// # Errors
+    /// Standard output does not take it.
+    pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
         if self.data {
             complain(value.to_string());
+            Ok(())
         } else {
-            print(&value.to_string());
+            print(&value.to_string())
         }
     }
 }
@@ -78,10 +83,23 @@ impl Output {
 /// A line on standard error, whatever the user wants.
 pub(crate) fn complain(text: impl AsRef<str>) {
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{}", text.as_ref());
+    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
 }
 
-fn print(text: &str) {
-    // A reader that has gone away does not want it; the exit status still tells.
-    let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let written = writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush());
+    written.or_else(unwritten)
+}
+
+/// What a failure of standard output means.
+///
+/// # Errors
+/// Somebody may wait for what was not written.
+pub(crate) fn unwritten(error: io::Error) -> Result<(), Failure> {
+    match error.kind() {
+        // A reader that has gone away does not want it; the exit status still tells.
+        ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(Failure::of_output(&error)),
+    }
 }

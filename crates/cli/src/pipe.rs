@@ -37,7 +37,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     }
     output.say(sentence(&report, options.role));
     if output.json {
-        output.print_json(&json(&report).into());
+        output.print_json(&json(&report).into())?;
     }
     Ok(())
 }

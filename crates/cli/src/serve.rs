@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::failed(format!("the transfer failed: {reason}")).with_fields(fields));
     }
     if output.json {
-        output.print_json(&Value::Object(fields));
+        output.print_json(&Value::Object(fields))?;
     }
     Ok(())
 }

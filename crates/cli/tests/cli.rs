@@ -1,21 +1,23 @@
 //! The program as scripts see it: exit statuses, what goes to which stream, JSON.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
+fn program(home: &TempDir, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    command.args(words).current_dir(home.path());
+    command.env("HOME", home.path()).env_remove("XDG_CONFIG_HOME");
+    command
+}
+
 fn longhaul(home: &TempDir, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(words)
-        .current_dir(home.path())
-        .env("HOME", home.path())
-        .env_remove("XDG_CONFIG_HOME")
-        .output()
-        .unwrap()
+    program(home, words).output().unwrap()
 }
 
 fn home() -> TempDir {
@@ -191,4 +193,41 @@ fn circuits_simulate_as_json() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stderr(&output).is_empty());
     assert!(json(&output)["rows"].as_array().is_some_and(|rows| !rows.is_empty()));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let home = home();
+    let into = |stdout: File, words: &[&str]| {
+        program(&home, words).stdout(stdout).stderr(Stdio::piped()).output().unwrap()
+    };
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        println!("skipped: no /dev/full");
+        return;
+    };
+    let simulate = ["circuits", "simulate", "--json", "-q", "--seeds", "2", "--requests", "100"];
+    for words in [
+        &["keys", "new", "--json"][..],
+        &["keys", "id"],
+        &["lab", "topologies", "--json"],
+        &[&simulate[..], &["--load", "0.5"]].concat(),
+        &["man"],
+        &["--help"],
+    ] {
+        let output = into(full.try_clone().unwrap(), words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let text = stderr(&output);
+        assert!(text.contains("cannot write the report: No space left"), "{words:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    // The failure itself is told too, and its status stays.
+    let output = into(full, &["cp", "--json", "a", "b"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(text.contains("both sides") && text.contains("cannot write the report"), "{text}");
+
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = into(File::from(std::os::fd::OwnedFd::from(writer)), &["keys", "id", "--json"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
 }

@@ -20,7 +20,7 @@ use crate::token;
 pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
     let client = client(&args.at)?;
     let preview = client.plan(&want(&args.want, jiff::Timestamp::now())?).map_err(failure)?;
-    output.result(&value(&preview)?, describe(&preview));
+    output.result(&value(&preview)?, describe(&preview))?;
     match preview.plan {
         Some(_) => Ok(()),
         None => Err(Failure::failed(format!("no room: {}", preview.explanation.summary))),
@@ -66,8 +66,7 @@ pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure
             false => failure,
         }
     })?;
-    output.result(&value(&made)?, show::table(&made.bookings));
-    Ok(())
+    output.result(&value(&made)?, show::table(&made.bookings))
 }
 
 /// Does something to a booking and shows what became of it.
@@ -77,8 +76,7 @@ pub(super) fn change(
     act: impl FnOnce(&Client) -> Result<Bookings, ClientError>,
 ) -> Result<(), Failure> {
     let changed = act(&client(at)?).map_err(failure)?;
-    output.result(&value(&changed)?, show::table(&changed.bookings));
-    Ok(())
+    output.result(&value(&changed)?, show::table(&changed.bookings))
 }
 
 /// What `longhaul circuits modify` changes.

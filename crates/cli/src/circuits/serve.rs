@@ -83,7 +83,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     service.stop();
     ended.map_err(|error| Failure::failed(format!("the server failed: {error}")))?;
     if output.json {
-        output.print_json(&json!({ "records": seq }));
+        output.print_json(&json!({ "records": seq }))?;
     }
     Ok(())
 }
@@ -159,8 +159,7 @@ pub(super) fn audit(args: &AuditArgs, output: &Output) -> Result<(), Failure> {
         found.booked,
         found.refused,
         found.peak_ppm as f64 / 1e4
-    ));
-    Ok(())
+    ))
 }
 
 /// The project of a service without a configuration.

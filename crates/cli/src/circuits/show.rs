@@ -26,8 +26,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<(), Failure> {
         true => "no bookings".into(),
         false => table(&all.bookings),
     };
-    output.result(&value(&all)?, text);
-    Ok(())
+    output.result(&value(&all)?, text)
 }
 
 pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<(), Failure> {
@@ -56,8 +55,7 @@ pub(super) fn show(args: &ShowArgs, output: &Output) -> Result<(), Failure> {
         text += &format!("{}\n", why.summary);
         json["explanation"] = value(&why)?;
     }
-    output.result(&json, text);
-    Ok(())
+    output.result(&json, text)
 }
 
 /// Bookings as lines with bars on a common time line.

@@ -26,8 +26,7 @@ pub(super) fn run(args: &CheckArgs, output: &Output) -> Result<(), Failure> {
         return Err(Failure::failed(message).with_fields(fields));
     }
     let text = format!("all {} measurements are as expected", rows.len());
-    output.result(&serde_json::json!({ "checks": checks }), text);
-    Ok(())
+    output.result(&serde_json::json!({ "checks": checks }), text)
 }
 
 fn line(row: &Row) -> String {

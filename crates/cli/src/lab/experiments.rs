@@ -44,8 +44,7 @@ pub(super) fn list(args: &ListArgs, output: &Output) -> Result<(), Failure> {
             "results": made,
         }));
     }
-    output.result(&json!({ "experiments": entries }), lines.join("\n"));
-    Ok(())
+    output.result(&json!({ "experiments": entries }), lines.join("\n"))
 }
 
 /// Makes the runs that are not there yet.
@@ -85,7 +84,7 @@ pub(super) fn run_all(args: &RunArgs, output: &Output) -> Result<ExitCode, Failu
     }
     let folder = results.folder().display().to_string();
     let text = format!("results are in {folder}; `longhaul lab report` draws them");
-    output.result(&json!({ "results": folder, "experiments": told }), text);
+    output.result(&json!({ "results": folder, "experiments": told }), text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -129,8 +128,7 @@ pub(super) fn report(args: &ReportArgs, output: &Output) -> Result<(), Failure> 
     });
     let file = args.output.display().to_string();
     let json = json!({ "report": file, "experiments": told.collect::<Vec<_>>() });
-    output.result(&json, format!("{file}: {} experiments", parts.len()));
-    Ok(())
+    output.result(&json, format!("{file}: {} experiments", parts.len()))
 }
 
 /// By name, or from a file; with its text.

@@ -94,12 +94,12 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     records.finish()?;
     let (links, text) =
         summary::path(&testbed, &topology, args.kernel).map_err(cannot("read the counters"))?;
-    if output.json {
+    let told = if output.json {
         let json = serde_json::json!({
             "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
             "loads": summary::loads_json(&work), "disks": summary::disks_json(&disks),
         });
-        output.result(&json, "");
+        output.print_json(&json)
     } else {
         output.say(text.trim_end());
         if !work.is_empty() {
@@ -108,8 +108,10 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         if !disks.is_empty() {
             output.say(summary::disks_text(&disks).trim_end());
         }
-    }
+        Ok(())
+    };
     testbed.close().map_err(cannot("carry packets to the end"))?;
+    told?;
     Ok(ExitCode::from(code(status)))
 }
 

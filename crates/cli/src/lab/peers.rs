@@ -26,8 +26,7 @@ pub(super) fn run(args: &PeersArgs, output: &Output) -> Result<(), Failure> {
         };
         format!("{:<width$}  {}\n{:width$}  {state}", peer.name(), peer.about(), "")
     });
-    output.result(&json!({ "peers": json }), lines.collect::<Vec<_>>().join("\n"));
-    Ok(())
+    output.result(&json!({ "peers": json }), lines.collect::<Vec<_>>().join("\n"))
 }
 
 fn entry(peer: &dyn Contender, presence: &Result<Presence, Absent>) -> Value {
