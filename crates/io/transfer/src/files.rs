@@ -12,6 +12,7 @@ mod explain;
 pub(crate) mod hindrance;
 mod identify;
 mod place;
+mod pseudo;
 mod record;
 mod scan;
 mod sink;

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat
 use rustix::io::Errno;
 
 use super::source::{SourceTree, file_identity, nanoseconds};
-use super::{explain, identify};
+use super::{explain, identify, pseudo};
 
 /// What is found, one after the other: parents before what is in them, files of a directory one
 /// after the other. Memory depends on the directories found and not read, not on the tree.
@@ -52,6 +52,7 @@ pub struct ScanFailure {
 #[derive(Debug)]
 struct Listing {
     dir: Dir,
+    honest: Option<pseudo::Honest>,
     root: usize,
     path: Vec<u8>,
     /// Directory of a source whose contents are copied together with other sources.
@@ -96,7 +97,7 @@ impl<'a> Scan<'a> {
         if name.is_empty() {
             return Some(self.root_failed(root, "it is not a directory".into()));
         }
-        Some(leaf(name, &stat, None))
+        Some(leaf(self.tree, name, &stat, None, None))
     }
 
     fn root_failed(&self, root: usize, reason: String) -> Scanned {
@@ -113,9 +114,10 @@ impl<'a> Scan<'a> {
         let opened = self.tree.open_directory(root, &rest, OFlags::RDONLY);
         let opened = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
-            Ok((Dir::new(fd)?, stat))
+            let honest = pseudo::honest(&fd, &stat);
+            Ok((Dir::new(fd)?, stat, honest))
         });
-        let (dir, stat) = match opened {
+        let (dir, stat, honest) = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(unreadable(path, explain::at_source(&error))),
         };
@@ -129,7 +131,7 @@ impl<'a> Scan<'a> {
                 Err(_) => return Some(too_long(path)),
             }
         };
-        self.listing = Some(Listing { dir, root, path, shares_top });
+        self.listing = Some(Listing { dir, honest, root, path, shares_top });
         entry.map(Scanned::Entry)
     }
 
@@ -173,7 +175,7 @@ impl<'a> Scan<'a> {
         };
         match stat {
             Some(stat) if kind != FileType::Directory => {
-                Some(leaf(path, &stat, Some((directory, name))))
+                Some(leaf(self.tree, path, &stat, listing.honest, Some((directory, name))))
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
             _ => {
@@ -210,7 +212,13 @@ impl Iterator for Scan<'_> {
 }
 
 /// Anything that is not a directory. `link` says where the target is read, for a link.
-fn leaf(path: Vec<u8>, stat: &Stat, link: Option<(BorrowedFd<'_>, &CStr)>) -> Scanned {
+fn leaf(
+    tree: &SourceTree,
+    path: Vec<u8>,
+    stat: &Stat,
+    honest: Option<pseudo::Honest>,
+    link: Option<(BorrowedFd<'_>, &CStr)>,
+) -> Scanned {
     let kind = match (FileType::from_raw_mode(stat.st_mode), link) {
         (FileType::RegularFile, _) => EntryKind::File,
         (FileType::Symlink, Some((directory, name))) => {
@@ -235,7 +243,11 @@ fn leaf(path: Vec<u8>, stat: &Stat, link: Option<(BorrowedFd<'_>, &CStr)>) -> Sc
     let is_file = kind == EntryKind::File;
     let size = if is_file { stat.st_size as u64 } else { 0 };
     let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
-    Scanned::Entry(entry(kind, stat, size, identity, path))
+    let entry = entry(kind, stat, size, identity, path);
+    if pseudo::has_untold_contents(tree, &entry, stat, honest) {
+        return unreadable(entry.path.as_bytes().to_vec(), pseudo::UNTOLD.into());
+    }
+    Scanned::Entry(entry)
 }
 
 fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: EntryPath) -> Entry {

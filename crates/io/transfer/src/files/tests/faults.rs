@@ -43,6 +43,39 @@ fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
 }
 
 #[test]
+fn contents_that_the_size_does_not_tell_are_not_lost_silently() {
+    let made_up = Path::new("/proc/sys/kernel/random");
+    if !made_up.join("boot_id").exists() {
+        println!("skipped: no /proc");
+        return;
+    }
+    let scratch = Scratch::new();
+    scratch.file("from/empty", "");
+    let shared = PathBuf::from(format!("/dev/shm/longhaul-empty-{}", std::process::id()));
+    let sources = [scratch.at("from"), "/proc/cpuinfo".into(), made_up.into(), shared.clone()];
+    // In memory, as /proc: no device tells its size.
+    let in_memory = std::fs::write(&shared, "").is_ok();
+    let count = if in_memory { 4 } else { 3 };
+    let (tree, to) = (SourceTree::local(&sources[..count], false), scratch.at("to"));
+    let copy = Copy::with(tree, Destination::Local(&to), true).unwrap();
+    copy.run();
+    if in_memory {
+        std::fs::remove_file(&shared).unwrap();
+    }
+    let failures = copy.failures();
+    for path in ["cpuinfo", "random/boot_id"] {
+        let failed = failures.iter().find(|(failed, _)| failed == path);
+        assert!(failed.is_some_and(|(_, reason)| reason.contains("size is told as 0")), "{path}");
+        assert!(!to.join(path).exists());
+    }
+    assert!(failures.iter().all(|(path, _)| !path.contains("empty")), "{failures:?}");
+    assert!(to.join("from/empty").exists());
+    if in_memory {
+        assert!(to.join(shared.file_name().unwrap()).exists());
+    }
+}
+
+#[test]
 fn a_destination_without_room_is_explained() {
     let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (error, expected) in [
