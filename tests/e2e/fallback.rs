@@ -85,3 +85,29 @@ fn where_udp_was_asked_for_it_is_udp_or_nothing() {
         assert!(!test.there("f").exists());
     });
 }
+
+#[test]
+fn a_profile_that_tcp_does_not_follow_is_said() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 100_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::start(server.address);
+        relay.block_udp();
+        let copy = |words: &[&str], at| {
+            let to = format!("lh://{at}/");
+            let copy = Program::cp(test, &[words, &["here/f", &to]].concat()).end();
+            copy.assert_succeeded();
+            let notices = copy.json()["notices"].to_string();
+            (notices.contains(HAS_NO_EFFECT), copy.stderr.contains(HAS_NO_EFFECT))
+        };
+        let rbudp = ["--profile", "rbudp", "--rate", "1Gbps"];
+        let tcp = ["--carrier", "tcp"];
+        assert_eq!(copy(&[&rbudp[..], &tcp].concat(), server.address), (true, true));
+        assert_eq!(copy(&rbudp, relay.address), (true, true));
+        assert_eq!(copy(&[&rbudp[..], &tcp, &["-q"]].concat(), server.address), (true, false));
+        assert_eq!(copy(&rbudp, server.address), (false, false));
+        assert_eq!(copy(&tcp, server.address), (false, false));
+    });
+}
+
+const HAS_NO_EFFECT: &str = "below --rate: profile rbudp has no effect";

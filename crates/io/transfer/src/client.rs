@@ -111,17 +111,36 @@ impl Client<'_> {
             CarrierChoice::Tcp => Carrier::Tcp,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         };
-        match self.attempt(first, Vec::new(), &make, progress, stop) {
+        let tell = |notices: &[String]| notices.iter().for_each(|notice| progress.tell(notice));
+        let mut notices = Vec::new();
+        if first == Carrier::Tcp {
+            notices.extend(self.of_no_effect());
+            tell(&notices);
+        }
+        match self.attempt(first, notices, &make, progress, stop) {
             Err(Failure::UdpBlocked { server })
                 if self.carrier == CarrierChoice::Auto && self.circuit.is_none() =>
             {
                 let notice =
                     format!("no UDP packet comes through to {server}: TCP carries instead");
-                progress.tell(&notice);
-                self.attempt(Carrier::Tcp, vec![notice], &make, progress, stop)
+                let notices: Vec<_> = [notice].into_iter().chain(self.of_no_effect()).collect();
+                tell(&notices);
+                self.attempt(Carrier::Tcp, notices, &make, progress, stop)
             }
             result => result,
         }
+    }
+
+    /// What the user asked for that the TCP carrier does not do.
+    fn of_no_effect(&self) -> Option<String> {
+        let limit = if self.rate.is_some() { " below --rate" } else { "" };
+        let name = self.profile.name;
+        (name != UNNAMED).then(|| {
+            format!(
+                "over TCP the kernel repairs losses and sets the rate{limit}: profile {name} has \
+                 no effect"
+            )
+        })
     }
 
     /// One try with one carrier.
@@ -153,4 +172,6 @@ impl Client<'_> {
     }
 }
 
+/// The profile of those who name none.
+const UNNAMED: &str = "auto";
 const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
