@@ -35,8 +35,11 @@ pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
         let name = &args.profile;
         return Err(Failure::usage(format!("profile {name} sends at your rate: say --rate RATE")));
     }
-    if args.rate.is_some_and(|rate| rate.as_bps() == 0) {
-        return Err(Failure::usage("at a rate of zero nothing moves"));
+    if let Some(rate) = args.rate.filter(|rate| *rate < RATE_MIN) {
+        return Err(Failure::usage(format!(
+            "--rate: {rate} is not one small packet a second; a rate is a number with its unit, as \
+             in --rate 1Gbps"
+        )));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     Ok(LinkOptions {
@@ -58,5 +61,7 @@ pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
     })
 }
 
+/// Below it nothing would seem to move, and whoever asks for it has forgotten the unit.
+const RATE_MIN: Rate = Rate::from_kbps(8);
 /// The protocol's own (docs/protocol.md section 3).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
