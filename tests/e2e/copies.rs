@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 use std::{fs, io};
 
 use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
@@ -10,6 +11,7 @@ use longhaul_wire::Protect;
 use rustix::fs::statfs;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use crate::program::Program;
 use crate::relay::Relay;
 use crate::server::{Copying, Server, pull, push, run, serve_options, slowly};
 use crate::test::limited;
@@ -263,6 +265,45 @@ fn the_same_copy_twice_at_once_is_refused() {
         relay.hurry();
         first.end().unwrap();
         assert_same(&test.here("f"), &test.there("f"));
+    });
+}
+
+#[test]
+fn two_sources_of_one_name_are_refused_before_anything_is_done() {
+    limited(|test| {
+        for side in ["here", "there"] {
+            for folder in ["a", "b"] {
+                fs::create_dir_all(test.path(side).join(folder)).unwrap();
+                fs::write(test.path(side).join(folder).join("f"), folder).unwrap();
+            }
+        }
+        let server = Server::start(test);
+        let there = |path: &str| format!("lh://{}/{path}", server.address);
+        for words in [
+            ["here/a/f", "here/b/f/", &there("new/")],
+            [&there("a/f"), &there("b//f"), "here/new/"],
+        ] {
+            let copy = Program::cp(test, &words).end();
+            assert_eq!(copy.status, Some(2), "{copy:?}");
+            assert!(copy.stderr.contains("two sources are called f"), "{copy:?}");
+        }
+        assert_eq!(names(&test.path("here")), ["a", "b"]);
+        assert_eq!(names(&test.path("there")), ["a", "b"]);
+    });
+}
+
+#[test]
+fn what_is_never_copied_is_named_and_the_rest_arrives() {
+    limited(|test| {
+        fs::create_dir(test.here("tree")).unwrap();
+        fs::write(test.here("tree/f"), "f").unwrap();
+        let fifo = Command::new("mkfifo").arg(test.here("tree/p")).status();
+        assert!(fifo.unwrap().success());
+        let server = Server::start(test);
+        let copy = Program::cp(test, &["here/tree", &format!("lh://{}/", server.address)]).end();
+        copy.assert_failed("tree/p: it is a FIFO, which is not copied");
+        copy.assert_failed("Where the reason can be mended, run the same command again");
+        assert_same(&test.here("tree/f"), &test.there("tree/f"));
     });
 }
 

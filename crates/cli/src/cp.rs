@@ -44,7 +44,10 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     };
     let failed = match report.files {
         0 => failed,
-        _ => format!("{failed}; the rest is complete, run the same command again to retry"),
+        _ => format!(
+            "{failed}; the rest is complete. Where the reason can be mended, run the same command \
+             again after that"
+        ),
     };
     Err(Failure::failed(failed).with_fields(json))
 }

@@ -1,5 +1,6 @@
 //! `longhaul cp`: a copy between this host and a server.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -176,6 +177,10 @@ impl Job {
                 }
             }
         }
+        if !options.copy_contents {
+            let paths = local.iter().map(|path| path.as_os_str().as_bytes());
+            check_names(paths.chain(remote.iter().map(Vec::as_slice)))?;
+        }
         match (&options.destination, server) {
             _ if options.sources.is_empty() => usage("nothing to copy"),
             (Location::Remote { host, port, path }, None) => Ok(Self {
@@ -215,6 +220,24 @@ impl Job {
             paths: self.remote.clone(),
         }
     }
+}
+
+/// Each source goes to the destination under its own name: no two of them may have one.
+fn check_names<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Result<(), CopyError> {
+    let mut names = BTreeSet::new();
+    for path in paths {
+        // Without slashes behind it, and without those before it.
+        let mut components = path.rsplit(|byte| *byte == b'/');
+        let name = components.find(|component| !component.is_empty()).unwrap_or_default();
+        if !matches!(name, b"" | b"." | b"..") && !names.insert(name) {
+            return Err(CopyError::Usage(format!(
+                "two sources are called {}, and one would take the other's place: copy them one \
+                 after the other, to different directories",
+                name.escape_ascii()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The side of a copy that this host plays.
