@@ -258,8 +258,9 @@ pub struct ServeArgs {
     /// memory, on fast disks
     #[arg(long)]
     pub direct: bool,
-    /// Most memory for data that is under way, for each transfer, at least 64MiB; the program itself takes some 30 MiB
-    /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
+    /// Most memory for data that is under way, for each transfer, at least 64MiB; the program itself
+    /// takes some 30 MiB more [default: as much as the path is worth, 192 MiB and two
+    /// bandwidth-delay products]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
