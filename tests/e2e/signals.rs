@@ -1,10 +1,13 @@
 //! Ctrl-C and SIGTERM at either end.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::program::Program;
+use crate::program::{PROGRAM, Program};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_nothing_half_done, assert_same, names, noise, record_len};
 
@@ -31,6 +34,28 @@ fn a_client_that_is_interrupted_says_so_and_goes_on_later() {
             server.end().assert_succeeded();
             fs::remove_dir_all(test.there("tree")).unwrap();
         }
+    });
+}
+
+#[test]
+fn a_demo_that_is_interrupted_says_so_once_and_leaves_nothing() {
+    limited(|test| {
+        let words = ["demo", "--size", "8MiB", "--rate", "4Mbps", "--rtt", "20ms"];
+        let mut command = Command::new(PROGRAM);
+        let mut demo = Program::spawn(test, command.args(words).process_group(0));
+        let line = demo.says(" of files in ");
+        let folder = line.split(" of files in ").nth(1).unwrap().lines().next().unwrap();
+        let received = Path::new(folder).join("received");
+        until("the copy begins", || {
+            fs::read_dir(&received).is_ok_and(|mut found| found.next().is_some()).then_some(())
+        });
+        // As Ctrl-C on a terminal does.
+        let group = Pid::from_raw(demo.id().cast_signed()).unwrap();
+        kill_process_group(group, Signal::INT).unwrap();
+        let ended = demo.end();
+        ended.assert_failed("stopped; the demo's files are removed");
+        assert_eq!(ended.stderr.matches("stopp").count(), 1, "{ended:?}");
+        assert!(!Path::new(folder).exists());
     });
 }
 

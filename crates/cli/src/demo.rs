@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -224,19 +225,11 @@ fn copy(
         let read = stdout.read_to_string(&mut text);
         sender.send(read.map(|_| text))
     });
-    let mut stopping = None;
     let text = loop {
         match result.recv_timeout(POLL) {
             Ok(text) => break text.map_err(cannot("read what the client says"))?,
             Err(RecvTimeoutError::Disconnected) => break String::new(),
-            Err(RecvTimeoutError::Timeout) if stop.is_requested() => {
-                // Ctrl-C reaches the client by itself; other signals do not.
-                let since = *stopping.get_or_insert_with(Instant::now);
-                if since.elapsed() > GRACE {
-                    return Err(stopped());
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => going_on(stop)?,
         }
     };
     going_on(stop)?;
@@ -248,8 +241,13 @@ fn copy(
     }
 }
 
+/// This program as one of the two hosts. Ctrl-C is for the demo, which then ends both and says so
+/// once: hence a group of their own.
 fn this_program() -> Result<Command, Failure> {
-    std::env::current_exe().map(Command::new).map_err(cannot("find this program"))
+    let mut command =
+        std::env::current_exe().map(Command::new).map_err(cannot("find this program"))?;
+    command.process_group(0);
+    Ok(command)
 }
 
 fn going_on(stop: &Stop) -> Result<(), Failure> {
@@ -273,7 +271,6 @@ const MTU: u32 = 1_500;
 const SEED: u64 = 1;
 const ATTEMPTS: usize = 8;
 const START: Duration = Duration::from_secs(10);
-const GRACE: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(50);
 /// Lines of the server that are kept.
 const LOG_MAX: usize = 200;

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         None => Some(token::generate()?),
     };
     let tokens = match (&args.token_file, &made) {
-        (Some(file), _) => token::read(file)?,
+        (Some(file), _) => token::read_at_server(file)?,
         (None, made) => made.iter().cloned().collect(),
     };
     let either = args.allow_read || args.allow_write;

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 
 use longhaul_session::{Token, parse_token_file};
 
@@ -52,12 +52,30 @@ pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 /// # Errors
 /// It cannot be read, or is no token file.
 pub(crate) fn read(file: &Path) -> Result<Vec<Token>, Failure> {
+    read_or(file, |_| {
+        "`longhaul serve` prints a token and the commands to keep it here; `longhaul keys new` \
+         makes one"
+            .into()
+    })
+}
+
+/// The same at a server.
+///
+/// # Errors
+/// It cannot be read, or is no token file.
+pub(crate) fn read_at_server(file: &Path) -> Result<Vec<Token>, Failure> {
+    read_or(file, |shown| {
+        format!("`longhaul keys new --token-file {shown}` makes one, of which clients need a copy")
+    })
+}
+
+/// `advice` is for who has none.
+fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::failed(format!(
-            "no token: {shown} does not exist. `longhaul serve` prints a token and the commands \
-             to keep it here; `longhaul keys new` makes one"
-        )),
+        io::ErrorKind::NotFound => {
+            Failure::failed(format!("no token: {shown} does not exist. {}", advice(&shown)))
+        }
         _ => Failure::failed(format!("cannot read the token file {shown}: {error}")),
     })?;
     if let Ok(metadata) = fs::metadata(file)

@@ -129,6 +129,12 @@ fn a_missing_token_says_how_to_get_one() {
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
     assert!(text.contains(".config/longhaul/token") && text.contains("keys new"), "{text}");
+    let output = longhaul(&home, &["serve", "--token-file", "nosuch", "--listen", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("nosuch does not exist"), "{text}");
+    assert!(text.contains("`longhaul keys new --token-file nosuch` makes one"), "{text}");
+    assert!(!text.contains("longhaul serve"), "{text}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let config = configured(args)?;
     let mut doors = Doors::default();
     for access in &config.access {
-        for token in token::read(&access.token_file)? {
+        for token in token::read_at_server(&access.token_file)? {
             doors.open(&token, &access.project, access.role);
         }
     }

@@ -130,7 +130,8 @@ impl Outcome {
             "losses",
             format!(
                 "the path lost {} of the {} packets with data ({}): {} at random, {} in its full \
-                 queue, {} too large for it; {} packets carried bytes again",
+                 queue, {} too large for it; {} packets carried bytes again; what the copy itself says of the causes is its \
+                 estimate, for it does not see the path",
                 forward.path.total_dropped(),
                 forward.path.offered,
                 percent(forward.path.total_dropped(), forward.path.offered),
@@ -249,6 +250,7 @@ mod tests {
         let text = outcome.text();
         assert!(text.contains("reached   752 Mb/s, 80.0 % of that"), "{text}");
         assert!(text.contains("CPU time 1.2 s at the sender, unknown at the receiver"), "{text}");
+        assert!(text.contains("what the copy itself says of the causes is its estimate"), "{text}");
         assert_eq!(outcome.json()["allowed_bps"], 939_839_999);
     }
 }
