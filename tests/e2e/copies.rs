@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
 use longhaul_wire::Protect;
-use rustix::fs::statfs;
+use rustix::fs::{Mode, OFlags, mkdirat, openat, statfs};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::program::Program;
@@ -289,6 +289,30 @@ fn two_sources_of_one_name_are_refused_before_anything_is_done() {
         }
         assert_eq!(names(&test.path("here")), ["a", "b"]);
         assert_eq!(names(&test.path("there")), ["a", "b"]);
+    });
+}
+
+#[test]
+fn a_client_is_told_of_what_no_entry_can_have() {
+    limited(|test| {
+        for folder in ["a", "b"] {
+            fs::create_dir(test.there(folder)).unwrap();
+            fs::write(test.there(folder).join("f"), folder).unwrap();
+        }
+        // Made step by step, because no call takes a path as long as this.
+        let mut deep = fs::File::open(test.there("a")).unwrap();
+        for _ in 0..21 {
+            let name = "d".repeat(200);
+            mkdirat(&deep, &name, Mode::RWXU).unwrap();
+            deep = openat(&deep, &name, OFlags::DIRECTORY, Mode::empty()).unwrap().into();
+        }
+        let server = Server::start(test);
+        let there = |path: &str| format!("lh://{}/{path}", server.address);
+        let both = [&there("a/."), &there("b/."), "here/new/"];
+        let copy = Program::cp(test, &both).end();
+        copy.assert_failed("another source holds the same name: f");
+        copy.assert_failed("its path is longer than 4096 bytes");
+        assert_eq!(fs::read(test.here("new/f")).unwrap().len(), 1);
     });
 }
 

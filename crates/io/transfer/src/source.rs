@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent};
-use longhaul_wire::{SinkMessage, SourceReport, Summary};
+use longhaul_wire::{Entry, SinkMessage, SourceReport, Summary};
 
 use crate::bottleneck::{Stage, Stages};
 use crate::budget::groups;
@@ -160,13 +160,16 @@ impl SourceDriver {
 
     fn note_scan_failure(&self, failure: ScanFailure) {
         let mut source = lock(&self.source);
-        let stand_in = failure.stand_in.and_then(|entry| source.push_entry(entry).ok());
-        match stand_in {
-            Some(entry) => source.entry_failed(entry, &failure.reason),
-            None => {
-                let path = String::from_utf8_lossy(&failure.path).into_owned();
-                lock(&self.not_found).push((path, failure.reason));
-            }
+        let path = String::from_utf8_lossy(&failure.path).into_owned();
+        // The sink knows no path but the stand-in's.
+        let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
+        let reason = match &failure.stand_in {
+            Some(entry) if !is_named(entry) => format!("{}: {path}", failure.reason),
+            _ => failure.reason,
+        };
+        match failure.stand_in.and_then(|entry| source.push_entry(entry).ok()) {
+            Some(entry) => source.entry_failed(entry, &reason),
+            None => lock(&self.not_found).push((path, reason)),
         }
     }
 

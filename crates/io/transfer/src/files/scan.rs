@@ -24,6 +24,8 @@ pub struct Scan<'a> {
     listing: Option<Listing>,
     /// Directories that are to be read, the next one last.
     pending: Vec<Pending>,
+    /// Failures of what has no path that an entry could have.
+    nameless: u32,
 }
 
 /// Something found by a [`Scan`].
@@ -45,7 +47,7 @@ pub struct ScanFailure {
     /// An entry to push and to fail at once with [`longhaul_objects::Source::entry_failed`], so
     /// that the sink, its report and its exit status know of it. It is a file of one byte, since
     /// only entries with contents are sure not to be published before the failure is known.
-    /// `None` where the path is not one that an entry can have, or has been announced already.
+    /// Where no entry can have the path, or another has it, it is called otherwise.
     pub stand_in: Option<Entry>,
 }
 
@@ -70,7 +72,7 @@ struct Pending {
 
 impl<'a> Scan<'a> {
     pub(super) fn new(tree: &'a SourceTree) -> Self {
-        Self { tree, next_root: 0, has_top: false, listing: None, pending: Vec::new() }
+        Self { tree, next_root: 0, has_top: false, listing: None, pending: Vec::new(), nameless: 0 }
     }
 
     fn start_root(&mut self, root: usize) -> Option<Scanned> {
@@ -109,8 +111,17 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Stands in for what is at `path`, which no entry can have: in the same tree.
+    fn nameless(&mut self, path: &[u8]) -> Option<Entry> {
+        self.nameless += 1;
+        let name = format!("(not copied {})", self.nameless);
+        let top = path.iter().position(|byte| *byte == b'/').map_or(&b""[..], |end| &path[..end]);
+        EntryPath::new(join(top, name.as_bytes())).ok().map(stand_in_at)
+    }
+
     fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {
         let Pending { root, path, rest } = pending;
+        let Ok(told) = EntryPath::new(path.clone()) else { return Some(too_long(path)) };
         let opened = self.tree.open_directory(root, &rest, OFlags::RDONLY);
         let opened = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
@@ -123,14 +134,8 @@ impl<'a> Scan<'a> {
         };
         let is_top = path.is_empty();
         let shares_top = is_top && self.tree.roots.len() > 1;
-        let entry = if is_top && std::mem::replace(&mut self.has_top, true) {
-            None
-        } else {
-            match EntryPath::new(path.clone()) {
-                Ok(path) => Some(entry(EntryKind::Directory, &stat, 0, [0; 16], path)),
-                Err(_) => return Some(too_long(path)),
-            }
-        };
+        let is_told = is_top && std::mem::replace(&mut self.has_top, true);
+        let entry = (!is_told).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], told));
         self.listing = Some(Listing { dir, honest, root, path, shares_top });
         entry.map(Scanned::Entry)
     }
@@ -141,9 +146,9 @@ impl<'a> Scan<'a> {
         let found = match listing.dir.read() {
             Some(Ok(found)) => found,
             Some(Err(error)) => {
-                let path = std::mem::take(&mut listing.path);
+                let rest = join(&listing.path, b"(what could not be listed)");
                 self.listing = None;
-                return Some(failed(&path, explain::at_source(&error.into()), None));
+                return Some(unreadable(rest, explain::at_source(&error.into())));
             }
             None => {
                 self.listing = None;
@@ -204,8 +209,13 @@ impl Iterator for Scan<'_> {
             } else {
                 return None;
             };
-            if scanned.is_some() {
-                return scanned;
+            match scanned {
+                Some(Scanned::Failed(failure)) if failure.stand_in.is_none() => {
+                    let stand_in = self.nameless(&failure.path);
+                    return Some(Scanned::Failed(ScanFailure { stand_in, ..failure }));
+                }
+                Some(scanned) => return Some(scanned),
+                None => {}
             }
         }
     }
@@ -259,15 +269,11 @@ fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: Entr
 /// A failure that the sink can be told of.
 fn unreadable(path: Vec<u8>, reason: String) -> Scanned {
     let stand_in = EntryPath::new(path.clone()).ok().filter(|path| !path.is_empty());
-    let stand_in = stand_in.map(|path| Entry {
-        kind: EntryKind::File,
-        mode: 0,
-        modified: 0,
-        size: 1,
-        identity: [0; 16],
-        path,
-    });
-    failed(&path, reason, stand_in)
+    failed(&path, reason, stand_in.map(stand_in_at))
+}
+
+fn stand_in_at(path: EntryPath) -> Entry {
+    Entry { kind: EntryKind::File, mode: 0, modified: 0, size: 1, identity: [0; 16], path }
 }
 
 fn failed(path: &[u8], reason: String, stand_in: Option<Entry>) -> Scanned {

@@ -28,7 +28,6 @@ struct Copy {
     in_order: Mutex<()>,
     /// Time as the sink sees it.
     now: Mutex<Instant>,
-    scan_failures: Vec<(String, String)>,
 }
 
 impl Copy {
@@ -50,17 +49,12 @@ impl Copy {
         nonce[..4].copy_from_slice(&RUNS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let config = SinkConfig { transfer, nonce, ..SinkConfig::default() };
         let mut source = Source::new();
-        let mut scan_failures = Vec::new();
         for scanned in tree.scan() {
             match scanned {
                 Scanned::Entry(entry) => drop(source.push_entry(entry).unwrap()),
                 Scanned::Failed(failure) => {
-                    let path = failure.path.escape_ascii().to_string();
-                    scan_failures.push((path, failure.reason.clone()));
-                    if let Some(stand_in) = failure.stand_in {
-                        let id = source.push_entry(stand_in).unwrap();
-                        source.entry_failed(id, &failure.reason);
-                    }
+                    let id = source.push_entry(failure.stand_in.unwrap()).unwrap();
+                    source.entry_failed(id, &failure.reason);
                 }
             }
         }
@@ -72,7 +66,6 @@ impl Copy {
             to,
             in_order: Mutex::new(()),
             now: Mutex::new(Instant::ZERO),
-            scan_failures,
         })
     }
 
