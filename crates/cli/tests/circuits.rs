@@ -120,6 +120,11 @@ fn plan_request_list_show_change_cancel_and_audit() {
     let refused = service.run("request a b --bytes 10TB --max-rate 8Gbps --deadline +60s");
     assert_eq!(refused.0, 1);
     assert!(refused.2.contains("it would be accepted with a deadline of"), "{}", refused.2);
+    let (status, out, _) =
+        service.run("plan a b --bytes 10TB --max-rate 8Gbps --deadline +60s --json");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert!(status == 1 && json["explanation"].is_object(), "{json}");
+    assert!(json["error"].as_str().unwrap().starts_with("no room: "), "{json}");
     assert_eq!(service.run("plan a nowhere --bytes 1GB --max-rate 1Gbps").0, 1);
     assert_eq!(service.run("plan a b --bytes 1GB").0, 2);
     let store = service.folder.path().join("book.db");

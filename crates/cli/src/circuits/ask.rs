@@ -20,11 +20,16 @@ use crate::token;
 pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
     let client = client(&args.at)?;
     let preview = client.plan(&want(&args.want, jiff::Timestamp::now())?).map_err(failure)?;
-    output.result(&value(&preview)?, describe(&preview))?;
-    match preview.plan {
-        Some(_) => Ok(()),
-        None => Err(Failure::failed(format!("no room: {}", preview.explanation.summary))),
+    let json = value(&preview)?;
+    if preview.plan.is_some() {
+        return output.result(&json, describe(&preview));
     }
+    output.say(describe(&preview));
+    let failure = Failure::failed(format!("no room: {}", preview.explanation.summary));
+    Err(match json {
+        Value::Object(fields) => failure.with_fields(fields),
+        _ => failure,
+    })
 }
 
 pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure> {
