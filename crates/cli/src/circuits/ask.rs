@@ -15,6 +15,7 @@ use super::when::When;
 use super::{gantt, show, value};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::report::object;
 use crate::token;
 
 pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
@@ -26,10 +27,7 @@ pub(super) fn plan(args: &PlanArgs, output: &Output) -> Result<(), Failure> {
     }
     output.say(describe(&preview));
     let failure = Failure::failed(format!("no room: {}", preview.explanation.summary));
-    Err(match json {
-        Value::Object(fields) => failure.with_fields(fields),
-        _ => failure,
-    })
+    Err(failure.with_fields(object(json)))
 }
 
 pub(super) fn request(args: &RequestArgs, output: &Output) -> Result<(), Failure> {

@@ -130,8 +130,8 @@ impl Outcome {
             "losses",
             format!(
                 "the path lost {} of the {} packets with data ({}): {} at random, {} in its full \
-                 queue, {} too large for it; {} packets carried bytes again; what the copy itself says of the causes is its \
-                 estimate, for it does not see the path",
+                 queue, {} too large for it; {} packets carried bytes again; what the copy itself \
+                 says of the causes is its estimate, for it does not see the path",
                 forward.path.total_dropped(),
                 forward.path.offered,
                 percent(forward.path.total_dropped(), forward.path.offered),

@@ -37,8 +37,7 @@ impl Budget {
 
     /// That of a sink.
     pub fn growing_of_sink(self, now: Instant) -> MemoryBudget {
-        let most = self.most - SINK_SPARE;
-        MemoryBudget::new(now, self.of_sink(), most)
+        MemoryBudget::new(now, self.of_sink(), self.most - SINK_SPARE)
     }
 }
 

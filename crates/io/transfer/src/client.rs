@@ -111,21 +111,13 @@ impl Client<'_> {
             CarrierChoice::Tcp => Carrier::Tcp,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         };
-        let tell = |notices: &[String]| notices.iter().for_each(|notice| progress.tell(notice));
-        let mut notices = Vec::new();
-        if first == Carrier::Tcp {
-            notices.extend(self.of_no_effect());
-            tell(&notices);
-        }
-        match self.attempt(first, notices, &make, progress, stop) {
+        match self.attempt(first, Vec::new(), &make, progress, stop) {
             Err(Failure::UdpBlocked { server })
                 if self.carrier == CarrierChoice::Auto && self.circuit.is_none() =>
             {
                 let notice =
                     format!("no UDP packet comes through to {server}: TCP carries instead");
-                let notices: Vec<_> = [notice].into_iter().chain(self.of_no_effect()).collect();
-                tell(&notices);
-                self.attempt(Carrier::Tcp, notices, &make, progress, stop)
+                self.attempt(Carrier::Tcp, vec![notice], &make, progress, stop)
             }
             result => result,
         }
@@ -143,15 +135,19 @@ impl Client<'_> {
         })
     }
 
-    /// One try with one carrier.
+    /// One try with one carrier, of which there are `notices` to tell.
     fn attempt<T: Task>(
         &self,
         carrier: Carrier,
-        notices: Vec<String>,
+        mut notices: Vec<String>,
         make: impl Fn(SocketAddr, &[Arc<Mailbox>]) -> Result<T, Failure>,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
+        if carrier == Carrier::Tcp {
+            notices.extend(self.of_no_effect());
+        }
+        notices.iter().for_each(|notice| progress.tell(notice));
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
         let config = ClientConfig {
             protect: self.protect,

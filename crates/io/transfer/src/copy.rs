@@ -19,7 +19,8 @@ use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
 use crate::control::ConnectError;
 use crate::files::{
-    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, source_label, transfer_id,
+    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, own_name, source_label,
+    transfer_id,
 };
 use crate::hub::Side;
 use crate::progress::Progress;
@@ -226,10 +227,9 @@ impl Job {
 fn check_names<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Result<(), CopyError> {
     let mut names = BTreeSet::new();
     for path in paths {
-        // Without slashes behind it, and without those before it.
-        let mut components = path.rsplit(|byte| *byte == b'/');
-        let name = components.find(|component| !component.is_empty()).unwrap_or_default();
-        if !matches!(name, b"" | b"." | b"..") && !names.insert(name) {
+        if let Some(name) = own_name(path)
+            && !names.insert(name)
+        {
             return Err(CopyError::Usage(format!(
                 "two sources are called {}, and one would take the other's place: copy them one \
                  after the other, to different directories",

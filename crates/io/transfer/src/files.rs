@@ -11,6 +11,7 @@ mod explain;
 #[cfg(test)]
 pub(crate) mod hindrance;
 mod identify;
+mod large;
 mod place;
 mod pseudo;
 mod record;
@@ -27,3 +28,4 @@ pub use identify::{boot_id, source_label, transfer_id};
 pub use scan::{Scan, ScanFailure, Scanned};
 pub use sink::{SinkOptions, SinkTree, StorageError};
 pub use source::SourceTree;
+pub(crate) use source::own_name;

@@ -92,6 +92,13 @@ pub fn serve(
     }
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
     let memory = Budget::new(options.memory);
+    let share = Share {
+        root: Arc::new(root),
+        read: options.allow_read,
+        write: options.allow_write,
+        direct: options.direct,
+        memory,
+    };
     let config = ServerConfig {
         udp_port: Some(address.port()),
         implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
@@ -102,7 +109,7 @@ pub fn serve(
         options,
         events,
         stop,
-        root: Arc::new(root),
+        share,
         acceptor: Acceptor::new(&options.tokens, config, stop.clone())?,
         udp,
         lanes: Mutex::new(BTreeMap::new()),
@@ -145,7 +152,7 @@ struct Server<'a> {
     options: &'a ServeOptions,
     events: &'a (dyn Fn(ServeEvent) + Sync),
     stop: &'a Stop,
-    root: Arc<ConfinedDir>,
+    share: Share,
     acceptor: Acceptor,
     udp: Arc<UdpSocket>,
     /// Lanes by connection and number: where datagrams go that come to the common socket.
@@ -247,11 +254,7 @@ impl Server<'_> {
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let lane_boxes = boxes.clone();
         let seat = Arc::new(OnceLock::new());
-        let (pipes, place) = (self.pipes.clone(), seat.clone());
-        let (read, write) = (self.options.allow_read, self.options.allow_write);
-        let memory = Budget::new(self.options.memory);
-        let (root, direct) = (self.root.clone(), self.options.direct);
-        let share = Share { root, read, write, direct, memory };
+        let (share, pipes, place) = (self.share.clone(), self.pipes.clone(), seat.clone());
         let protect = session.protect;
         let opener = move |wish: Wish<'_>| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
@@ -259,7 +262,7 @@ impl Server<'_> {
             }
             Wish::Copy(request) => share.open(request, &lane_boxes),
             Wish::Pipe(request) => {
-                let (seat, side) = open_pipe(&pipes, read, write, request, &lane_boxes)?;
+                let (seat, side) = share.open_pipe(&pipes, request, &lane_boxes)?;
                 let _ = place.set(seat);
                 Ok(side)
             }
@@ -321,7 +324,7 @@ impl Server<'_> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut watch = Watch::new(Budget::new(self.options.memory));
+        let mut watch = Watch::new(self.share.memory);
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -430,6 +433,7 @@ fn sending(hello: &Hello) -> (&'static Profile, Option<Rate>) {
 }
 
 /// The directory that is served, and what clients may do with it.
+#[derive(Clone)]
 struct Share {
     root: Arc<ConfinedDir>,
     read: bool,
@@ -472,21 +476,22 @@ impl Share {
             }
         }
     }
-}
 
-/// Gives the client its end of a pipe.
-fn open_pipe(
-    pipes: &Arc<Pipes>,
-    read: bool,
-    write: bool,
-    request: &PipeRequest,
-    mailboxes: &[Arc<Mailbox>],
-) -> Result<(Seat, Side), Refused> {
-    let refused = |what| Err(refuse(CloseCode::REFUSED, what));
-    match request.role {
-        PipeRole::Send if !write => refused("this server does not let anyone send to it"),
-        PipeRole::Receive if !read => refused("this server does not let anyone receive from it"),
-        _ => pipes.enter(request, mailboxes),
+    /// Gives the client its end of a pipe.
+    fn open_pipe(
+        &self,
+        pipes: &Arc<Pipes>,
+        request: &PipeRequest,
+        mailboxes: &[Arc<Mailbox>],
+    ) -> Result<(Seat, Side), Refused> {
+        let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+        match request.role {
+            PipeRole::Send if !self.write => refused("this server does not let anyone send to it"),
+            PipeRole::Receive if !self.read => {
+                refused("this server does not let anyone receive from it")
+            }
+            _ => pipes.enter(request, mailboxes),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ pub(super) fn at_source(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "it is no longer there".into(),
         ErrorKind::PermissionDenied => "no permission to read it".into(),
-        ErrorKind::Unsupported => NO_DIRECT_IO.into(),
         _ if is_link(error) => "it was replaced by a link while it was copied".into(),
         _ => format!("cannot be read: {error}"),
     }
@@ -28,7 +27,6 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
             format!("{doing}: the destination is on a read-only file system")
         }
         ErrorKind::PermissionDenied => format!("{doing}: no permission at the destination"),
-        ErrorKind::Unsupported => format!("{doing}: {NO_DIRECT_IO}"),
         ErrorKind::IsADirectory => format!("{doing}: a directory of that name is in the way"),
         ErrorKind::NotADirectory => format!("{doing}: a file is where its directory should be"),
         ErrorKind::NotFound => format!("{doing}: its directory is gone from the destination"),
@@ -59,8 +57,6 @@ pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
         _ => None,
     }
 }
-
-const NO_DIRECT_IO: &str = "its file system has no direct I/O: leave --direct out";
 
 /// Whether the system refused to follow a link.
 pub(super) fn is_link(error: &io::Error) -> bool {

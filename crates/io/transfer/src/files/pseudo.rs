@@ -3,8 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use longhaul_objects::{EntryId, GroupTask, ReadPiece, identity};
-use longhaul_units::ObjectId;
+use longhaul_objects::{EntryId, ReadPiece, identity};
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{Stat, fstatfs, major};
 
@@ -34,16 +33,7 @@ pub(super) fn has_untold_contents(
     let entry = Entry { identity: identity(&file_identity(stat)), ..entry.clone() };
     let byte =
         ReadPiece { id: NO_ENTRY, entry: Arc::new(entry), file_offset: 0, group_offset: 0, len: 1 };
-    let task = GroupTask {
-        object: ObjectId(0),
-        group: 0,
-        offset: 0,
-        len: 1,
-        only: true,
-        repair: false,
-        pieces: vec![byte],
-    };
-    tree.read_group(&task, &mut [0]).is_empty()
+    tree.read_piece(&byte, &mut [0], &mut None).is_ok()
 }
 
 /// Why such a file is not copied.

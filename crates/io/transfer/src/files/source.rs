@@ -17,6 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
 use super::cache::HandleCache;
 use super::explain;
 use super::identify::as_path;
+use super::large::large;
 use super::place::{beneath, split};
 use super::scan::Scan;
 use super::sync::lock;
@@ -127,7 +128,8 @@ impl SourceTree {
         failed
     }
 
-    fn read_piece<'a>(
+    /// As [`Self::read_group`], of one piece.
+    pub(super) fn read_piece<'a>(
         &self,
         piece: &'a ReadPiece,
         into: &mut [u8],
@@ -143,8 +145,9 @@ impl SourceTree {
             match self.files.get(&piece.id) {
                 Some(file) => file,
                 None => {
-                    let file = self.open_file(path, directory).and_then(|file| self.large(file));
-                    let file = Arc::new(file.map_err(explain)?);
+                    let file = self.open_file(path, directory);
+                    let file = file.and_then(|file| large(file, self.direct)).map_err(explain)?;
+                    let file = Arc::new(file);
                     self.files.insert(piece.id, Arc::clone(&file));
                     file
                 }
@@ -156,11 +159,6 @@ impl SourceTree {
             return Err(changed(&piece.entry, &stat));
         }
         Ok(())
-    }
-
-    /// A file of which whole groups are read.
-    fn large(&self, file: File) -> io::Result<PositionedFile> {
-        if self.direct { PositionedFile::direct(file) } else { Ok(PositionedFile::new(file)) }
     }
 
     /// Opens the file of the entry `path`. `directory` is kept from one call to the next, since
@@ -274,14 +272,14 @@ impl SourceTree {
 }
 
 /// A directory that files were just opened in.
-struct OpenDirectory<'a> {
+pub(super) struct OpenDirectory<'a> {
     root: usize,
     path: &'a [u8],
     handle: Arc<OwnedFd>,
 }
 
 /// Last component of the path of a source; `None` when it has no name of its own.
-fn own_name(path: &[u8]) -> Option<&[u8]> {
+pub(crate) fn own_name(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
     let name = path[..end].rsplit(|byte| *byte == b'/').next()?;
     (name != b"." && name != b"..").then_some(name)

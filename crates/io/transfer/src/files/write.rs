@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use super::destination::gone;
 use super::explain;
 use super::identify::hex;
+use super::large::large;
 use super::place::split;
 use super::sink::{LastDirectory, SinkTree};
 use super::sync::lock;
@@ -35,12 +36,12 @@ pub(super) struct Unpublished {
 }
 
 impl Unpublished {
-    fn new(file: impl Into<File>) -> Self {
+    fn new(file: impl Into<File>) -> Arc<Self> {
         Self::of(PositionedFile::new(file.into()))
     }
 
-    fn of(file: PositionedFile) -> Self {
-        Self { file, turn: Mutex::new(()) }
+    fn of(file: PositionedFile) -> Arc<Self> {
+        Arc::new(Self { file, turn: Mutex::new(()) })
     }
 
     pub(super) fn file(&self) -> &File {
@@ -113,13 +114,13 @@ impl SinkTree {
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
-            let opened = reserve(&file, entry.size).and_then(|()| self.large(file));
-            let open = opened.map_err(|error| {
+            let opened = reserve(&file, entry.size).and_then(|()| large(file, self.direct));
+            let file = opened.map_err(|error| {
                 let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
                 explain(error)
             })?;
             lock(&self.rough).insert(temp);
-            self.files.insert(temp, Arc::new(open));
+            self.files.insert(temp, Unpublished::of(file));
             return Ok(Prepared::Ready);
         }
         let is_there =
@@ -241,20 +242,12 @@ impl SinkTree {
             Err(Errno::ACCESS) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = openat(&self.hidden, &name[..], flags, Mode::empty())?;
-                return Ok(Arc::new(Unpublished::new(file)));
+                return Ok(Unpublished::new(file));
             }
-            opened => Arc::new(self.large(opened?.into())?),
+            opened => Unpublished::of(large(opened?.into(), self.direct)?),
         };
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
-    }
-
-    /// A file of which whole groups are written.
-    fn large(&self, file: File) -> io::Result<Unpublished> {
-        if !self.direct {
-            return Ok(Unpublished::new(file));
-        }
-        PositionedFile::direct(file).map(Unpublished::of)
     }
 
     /// A small file that is written in several pieces, by several threads perhaps.
@@ -263,7 +256,7 @@ impl SinkTree {
         if !rough.insert(temp) {
             return self.open_file(temp);
         }
-        let open = Arc::new(Unpublished::new(self.create(temp, PRIVATE)?));
+        let open = Unpublished::new(self.create(temp, PRIVATE)?);
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
     }
