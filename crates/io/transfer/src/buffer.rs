@@ -18,7 +18,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub enum Reuse {
     /// The one returned last: it is still in the cache.
     Warm,
-    /// The one returned first: for measuring with memory that is not in the cache.
+    /// The one returned first: for memory that is larger than the caches and read later.
     Cold,
 }
 
@@ -146,6 +146,13 @@ pub struct Buffer {
     /// `None` only while it is dropped.
     pages: Option<Pages>,
     pool: Arc<Inner>,
+}
+
+impl Buffer {
+    /// How the pool's buffers go round.
+    pub fn reuse(&self) -> Reuse {
+        self.pool.reuse
+    }
 }
 
 impl Deref for Buffer {

@@ -9,12 +9,11 @@ use longhaul_engine::{Closed, Path};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_sys::clock;
-use longhaul_sys::memory::prefetch;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Extent, Instant, ObjectId, RangeSet};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::buffer::{Buffer, lock};
+use crate::buffer::{Buffer, Reuse, lock};
 
 /// The transfer, as seen by the threads of a carrier. Calls come from any of them and do not block.
 pub trait Hub: Send + Sync {
@@ -271,8 +270,8 @@ struct Arriving {
 
 /// Where received bytes go.
 pub(crate) enum Slot<'a> {
-    /// Straight to their place: nothing accepted is there.
-    Place(&'a mut [u8]),
+    /// Straight to their place: nothing accepted is there. How its memory goes round.
+    Place(&'a mut [u8], Reuse),
     /// Some or all of them are there already: they have to go elsewhere first.
     Repeated,
 }
@@ -380,12 +379,9 @@ impl Incoming {
     ) -> Result<Slot<'_>, Unplaceable> {
         match self.arriving(hub, target)? {
             Some(arriving) if arriving.assembly.is_vacant(target.start, target.len) => {
-                let len = target.len as usize;
-                let (place, behind) = arriving.buffer[target.start as usize..].split_at_mut(len);
-                // The next packet mostly goes there.
-                let next = len.min(behind.len());
-                prefetch(&behind[..next]);
-                Ok(Slot::Place(place))
+                let reuse = arriving.buffer.reuse();
+                let place = target.start as usize..(target.start + target.len) as usize;
+                Ok(Slot::Place(&mut arriving.buffer[place], reuse))
             }
             _ => Ok(Slot::Repeated),
         }

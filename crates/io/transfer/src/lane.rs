@@ -2,6 +2,7 @@
 
 mod drops;
 mod receive;
+mod run;
 mod send;
 mod socket;
 

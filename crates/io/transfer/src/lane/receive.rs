@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Mutex;
 
 use longhaul_engine::{Arrival, Lane, LaneConfig, Path};
@@ -12,8 +13,9 @@ use longhaul_wire::{
     CLEAR_TAG_LEN, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect,
 };
 
-use crate::buffer::lock;
-use crate::carrier::{Hub, Incoming, Slot, Unplaceable};
+use super::run::Run;
+use crate::buffer::{Reuse, lock};
+use crate::carrier::{Hub, Incoming, Slot};
 use crate::protection::{Protection, object_tag_len};
 
 /// Received datagrams of one size, as the kernel joined them.
@@ -35,6 +37,18 @@ impl<'b> Batch<'b> {
         self.len > 4 * self.segment
     }
 
+    /// Where the datagrams are in its `len` bytes.
+    fn packets(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let segment = self.segment;
+        let starts = (0..len).step_by(segment).take(SEGMENTS_MAX);
+        starts.map(move |start| start..len.min(start + segment))
+    }
+
+    /// IP and UDP headers of a datagram, which the kernel has taken off.
+    fn header_bytes(&self) -> u64 {
+        if self.from.is_ipv4() { IPV4_UDP } else { IPV6_UDP }
+    }
+
     pub fn single(from: SocketAddr, at: Instant, bytes: &'b mut [u8]) -> Self {
         let len = bytes.len();
         let segment = len.max(1);
@@ -51,15 +65,18 @@ pub(super) struct Receiving {
     buffer: Vec<u8>,
     /// Bytes that were there already.
     repeated: Vec<u8>,
+    /// Headers and tags of the batch (`clear`).
+    headers: Vec<[u8; OBJECT_HEADER_LEN]>,
+    tags: Vec<[u8; CLEAR_TAG_LEN]>,
     wall: WallOffset,
     wall_due: Instant,
     overflow: u32,
     /// Authentic packets of consecutive numbers that the engine has not been told of.
-    run: Option<Arrival>,
+    arrival: Option<Arrival>,
 }
 
 const BUFFER: usize = 65_536;
-/// IP and UDP headers that the kernel has taken off.
+/// IP and UDP headers of a datagram.
 const IPV4_UDP: u64 = 28;
 const IPV6_UDP: u64 = 48;
 /// How often the clocks are compared.
@@ -81,10 +98,12 @@ impl Receiving {
             incoming: Incoming::default(),
             buffer: vec![0; BUFFER],
             repeated: vec![0; BUFFER],
+            headers: Vec::with_capacity(SEGMENTS_MAX),
+            tags: Vec::with_capacity(SEGMENTS_MAX),
             wall,
             wall_due: now + WALL_INTERVAL,
             overflow: 0,
-            run: None,
+            arrival: None,
         }
     }
 
@@ -149,9 +168,11 @@ impl Receiving {
         let authentic = if self.protection.protect() == Protect::Clear {
             self.verify_clear(batch, bytes)
         } else {
-            0
+            u128::MAX
         };
-        for (i, packet) in bytes.chunks_mut(batch.segment).take(SEGMENTS_MAX).enumerate() {
+        let mut run = None::<Run>;
+        for (i, range) in batch.packets(bytes.len()).enumerate() {
+            let packet = &bytes[range.clone()];
             let Ok(header) = Header::parse(packet) else { continue };
             if header.lane != self.lane || header.connection != self.connection {
                 continue;
@@ -160,22 +181,28 @@ impl Receiving {
                 continue;
             }
             match header.kind {
+                Kind::Object if authentic >> i & 1 == 0 => {}
                 Kind::Object => {
-                    if self.take_object(hub, header, packet, authentic >> i & 1 == 1) {
-                        self.extend_run(lane, batch, &header, packet.len());
+                    let Some(next) = self.run_of_one(header, packet, range) else { continue };
+                    if !run.as_mut().is_some_and(|run| run.takes_in(&next))
+                        && let Some(whole) = run.replace(next)
+                    {
+                        self.take_run(lane, hub, batch, whole, bytes);
                     }
                 }
                 Kind::Control => {
-                    self.flush_run(lane, batch.from);
-                    self.take_control(lane, path, batch, &header, packet);
+                    if let Some(whole) = run.take() {
+                        self.take_run(lane, hub, batch, whole, bytes);
+                    }
+                    self.flush_arrival(lane, batch.from);
+                    self.take_control(lane, path, batch, &header, &mut bytes[range]);
                 }
             }
         }
-        self.flush_run(lane, batch.from);
-    }
-
-    fn wire_bytes(batch: &Batch<'_>, len: usize) -> u64 {
-        len as u64 + if batch.from.is_ipv4() { IPV4_UDP } else { IPV6_UDP }
+        if let Some(whole) = run {
+            self.take_run(lane, hub, batch, whole, bytes);
+        }
+        self.flush_arrival(lane, batch.from);
     }
 
     fn take_control(
@@ -191,7 +218,7 @@ impl Receiving {
             numbers: number..number + 1,
             at: batch.at,
             send_time: header.send_time,
-            wire_bytes: Self::wire_bytes(batch, packet.len()),
+            wire_bytes: packet.len() as u64 + batch.header_bytes(),
             marked: u32::from(batch.marked),
             overflowed: batch.overflowed,
         };
@@ -200,107 +227,122 @@ impl Receiving {
         }
     }
 
-    /// Places the payload of an OBJECT packet. `authentic`: its header verified (`clear`).
-    fn take_object(
+    fn run_of_one(&self, header: Header, packet: &[u8], range: Range<usize>) -> Option<Run> {
+        let header = ObjectHeader::parse_behind(header, packet).ok()?;
+        let overhead = OBJECT_HEADER_LEN + object_tag_len(self.protection.protect());
+        let len = packet.len().checked_sub(overhead).filter(|len| *len > 0)?;
+        let number = header.header.number.get();
+        Some(Run {
+            range,
+            packet: packet.len(),
+            overhead,
+            numbers: number..number + 1,
+            send_time: header.header.send_time,
+            object: header.object,
+            offset: header.offset,
+            len: len as u32,
+        })
+    }
+
+    /// Places the payloads of a run of `bytes`, as many of them as are authentic.
+    fn take_run(
         &mut self,
+        lane: &mut Lane,
         hub: &dyn Hub,
-        header: Header,
-        packet: &[u8],
-        authentic: bool,
-    ) -> bool {
-        let protect = self.protection.protect();
-        let clear = protect == Protect::Clear;
-        if clear && !authentic {
-            return false;
-        }
-        let tag = object_tag_len(protect);
-        let Ok(header) = ObjectHeader::parse_behind(header, packet) else { return false };
-        let Some(len) = packet.len().checked_sub(OBJECT_HEADER_LEN + tag) else { return false };
-        let target = self.incoming.target(hub, header.object, header.offset, len as u32);
-        let Ok(target) = target else { return false };
-        let elsewhere = match self.incoming.slot(hub, &target) {
-            Err(Unplaceable) => return false,
-            Ok(Slot::Place(place)) => {
-                if !open(&mut self.protection, &header, packet, place) {
-                    return false;
+        batch: &Batch<'_>,
+        mut run: Run,
+        bytes: &[u8],
+    ) {
+        let mut together = true;
+        while run.packets() > 0 {
+            let part = if together { run.clone() } else { run.first(1) };
+            let Some(placed) = self.place(hub, &part, bytes) else {
+                if part.packets() == 1 {
+                    run = run.behind(1);
                 }
-                false
+                // What has no place may be a forged packet among others: each for itself.
+                together = false;
+                continue;
+            };
+            if placed > 0 {
+                self.extend_arrival(lane, batch, &part.first(placed));
             }
-            Ok(Slot::Repeated) => {
-                if !open(&mut self.protection, &header, packet, &mut self.repeated[..len]) {
-                    return false;
-                }
-                true
+            // The packet behind those, if there is one, is not the peer's.
+            run = run.behind(part.packets().min(placed + 1));
+        }
+    }
+
+    /// Opens the packets of a run to their place, up to the first that is not authentic; returns how
+    /// many. `None`: there is no place for all of them.
+    fn place(&mut self, hub: &dyn Hub, run: &Run, bytes: &[u8]) -> Option<usize> {
+        let mut target = self.incoming.target(hub, run.object, run.offset, run.len).ok()?;
+        let (placed, elsewhere) = match self.incoming.slot(hub, &target).ok()? {
+            Slot::Place(place, reuse) => {
+                (run.open(&mut self.protection, bytes, place, reuse), false)
+            }
+            Slot::Repeated => {
+                let repeated = &mut self.repeated[..run.len as usize];
+                (run.open(&mut self.protection, bytes, repeated, Reuse::Warm), true)
             }
         };
-        let elsewhere = elsewhere.then_some(&self.repeated[..len]);
-        self.incoming.accept(hub, &target, elsewhere);
-        true
+        target.len = run.first(placed).len;
+        if target.len > 0 {
+            let elsewhere = elsewhere.then_some(&self.repeated[..target.len as usize]);
+            self.incoming.accept(hub, &target, elsewhere);
+        }
+        Some(placed)
     }
 
     /// Which packets of the batch have the header tag that they should; bit i for packet i.
     fn verify_clear(&mut self, batch: &Batch<'_>, bytes: &[u8]) -> u128 {
-        let packets = || bytes.chunks(batch.segment).take(SEGMENTS_MAX);
+        let packets = || batch.packets(bytes.len()).map(|range| &bytes[range]);
         // A batch whose packets are of two epochs is verified for its first; the others are resent.
         let Some(first) = packets().find_map(|packet| ObjectHeader::parse(packet).ok()) else {
             return 0;
         };
-        let mut headers = [[0; OBJECT_HEADER_LEN]; SEGMENTS_MAX];
-        let mut tags = [[0; CLEAR_TAG_LEN]; SEGMENTS_MAX];
-        let mut count = 0;
+        self.headers.clear();
+        self.tags.clear();
         for packet in packets() {
-            if let (Some(header), Some(tag)) = (packet.first_chunk(), packet.last_chunk()) {
-                headers[count] = *header;
-                tags[count] = *tag;
-            }
-            count += 1;
+            // What is too short for them is no OBJECT packet.
+            self.headers.push(packet.first_chunk().copied().unwrap_or_default());
+            self.tags.push(packet.last_chunk().copied().unwrap_or_default());
         }
-        self.protection.verify_clear(first.header.number, &headers[..count], &tags[..count])
+        self.protection.verify_clear(first.header.number, &self.headers, &self.tags)
     }
 
-    fn extend_run(&mut self, lane: &mut Lane, batch: &Batch<'_>, header: &Header, len: usize) {
-        let number = header.number.get();
-        let bytes = Self::wire_bytes(batch, len);
-        if let Some(run) = &mut self.run
-            && run.numbers.end == number
+    fn extend_arrival(&mut self, lane: &mut Lane, batch: &Batch<'_>, run: &Run) {
+        let packets = run.packets() as u64;
+        let wire_bytes = run.range.len() as u64 + packets * batch.header_bytes();
+        let marked = if batch.marked { packets as u32 } else { 0 };
+        if let Some(arrival) = &mut self.arrival
+            && arrival.numbers.end == run.numbers.start
         {
-            run.numbers.end += 1;
-            run.send_time = header.send_time;
-            run.wire_bytes += bytes;
-            run.marked += u32::from(batch.marked);
+            arrival.numbers.end = run.numbers.end;
+            arrival.send_time = run.send_time;
+            arrival.wire_bytes += wire_bytes;
+            arrival.marked += marked;
             return;
         }
-        self.flush_run(lane, batch.from);
-        self.run = Some(Arrival {
-            numbers: number..number + 1,
+        self.flush_arrival(lane, batch.from);
+        self.arrival = Some(Arrival {
+            numbers: run.numbers.clone(),
             at: batch.at,
-            send_time: header.send_time,
-            wire_bytes: bytes,
-            marked: u32::from(batch.marked),
+            send_time: run.send_time,
+            wire_bytes,
+            marked,
             overflowed: batch.overflowed,
         });
     }
 
-    fn flush_run(&mut self, lane: &mut Lane, from: SocketAddr) {
-        if let Some(run) = self.run.take() {
-            lane.handle_objects(clock::now(), from, &run);
+    fn flush_arrival(&mut self, lane: &mut Lane, from: SocketAddr) {
+        if let Some(arrival) = self.arrival.take() {
+            lane.handle_objects(clock::now(), from, &arrival);
         }
     }
 }
 
-/// Writes the payload of `packet` to `into` if it is authentic.
-fn open(
-    protection: &mut Protection,
-    header: &ObjectHeader,
-    packet: &[u8],
-    into: &mut [u8],
-) -> bool {
-    if protection.protect() == Protect::Clear {
-        into.copy_from_slice(&packet[OBJECT_HEADER_LEN..OBJECT_HEADER_LEN + into.len()]);
-        return true;
-    }
-    protection.open_object(header.header.number, packet, into).is_ok()
-}
-
 /// More datagrams than a super-packet holds (64, UDP_GRO_CNT_MAX), and bits of what tells of each.
 const SEGMENTS_MAX: usize = 128;
+
+#[cfg(test)]
+mod tests;

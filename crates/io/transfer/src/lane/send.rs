@@ -27,6 +27,9 @@ pub(super) struct Sending {
     control: Vec<u8>,
     /// Sealed OBJECT packets, one after the other; what is behind the last is of batches before.
     packets: Vec<u8>,
+    /// Their headers and tags (`clear`).
+    headers: Vec<[u8; OBJECT_HEADER_LEN]>,
+    tags: Vec<[u8; CLEAR_TAG_LEN]>,
     /// Packets that the local stack refused.
     pub refused: u64,
 }
@@ -41,6 +44,8 @@ impl Sending {
             protection,
             control: Vec::new(),
             packets: Vec::with_capacity(PAYLOAD_MAX),
+            headers: Vec::with_capacity(BATCH_MAX),
+            tags: Vec::with_capacity(BATCH_MAX),
             refused: 0,
         }
     }
@@ -113,13 +118,14 @@ impl Sending {
         payload + (OBJECT_HEADER_LEN + object_tag_len(self.protection.protect())) as u16
     }
 
-    /// The packets of the plan, with the bytes that each carries.
+    /// The packets of the plan, with the bytes that each carries. Begins to bring those of the
+    /// next packet into the cache.
     fn pieces<'g>(
         runs: &'g [Run],
         payload: u16,
         groups: &'g Groups,
     ) -> impl Iterator<Item = (ObjectId, u64, &'g [u8])> {
-        let payload = u64::from(payload);
+        let (payload, packet) = (u64::from(payload), usize::from(payload));
         runs.iter().flat_map(move |run| {
             let extent = run.extent;
             let base = extent.offset - extent.offset % GROUP_SIZE;
@@ -127,8 +133,11 @@ impl Sending {
             (0..u64::from(run.packets)).filter_map(move |i| {
                 let offset = extent.offset + i * payload;
                 let end = (offset + payload).min(extent.end());
-                let bytes = bytes?.get((offset - base) as usize..(end - base) as usize)?;
-                Some((extent.object, offset, bytes))
+                let rest = bytes?.get((offset - base) as usize..)?;
+                if let Some(next) = rest.get(packet..2 * packet) {
+                    prefetch(next);
+                }
+                Some((extent.object, offset, rest.get(..(end - offset) as usize)?))
             })
         })
     }
@@ -138,11 +147,7 @@ impl Sending {
         let tag = object_tag_len(self.protection.protect());
         let mut number = transmit.first;
         let mut end = 0;
-        let mut pieces = Self::pieces(&plan.runs, payload, groups).peekable();
-        while let Some((object, offset, bytes)) = pieces.next() {
-            if let Some((_, _, next)) = pieces.peek() {
-                prefetch(next);
-            }
+        for (object, offset, bytes) in Self::pieces(&plan.runs, payload, groups) {
             let header = ObjectHeader {
                 header: self.header(Kind::Object, number, transmit.send_time),
                 object,
@@ -165,15 +170,13 @@ impl Sending {
     /// Writes the tags of the packets in the first `len` bytes.
     fn tag_clear(&mut self, first: PacketNumber, payload: u16, len: usize) {
         let segment = usize::from(self.segment(payload));
-        let mut headers = [[0; OBJECT_HEADER_LEN]; BATCH_MAX];
-        let mut tags = [[0; CLEAR_TAG_LEN]; BATCH_MAX];
-        let packets = self.packets[..len].chunks(segment);
-        let count = packets.len();
-        for (header, packet) in headers.iter_mut().zip(packets) {
-            header.copy_from_slice(&packet[..OBJECT_HEADER_LEN]);
+        self.headers.clear();
+        for packet in self.packets[..len].chunks(segment) {
+            self.headers.extend(packet.first_chunk::<OBJECT_HEADER_LEN>());
         }
-        self.protection.clear_tags(first, &headers[..count], &mut tags[..count]);
-        for (tag, packet) in tags.iter().zip(self.packets[..len].chunks_mut(segment)) {
+        self.tags.resize(self.headers.len(), [0; CLEAR_TAG_LEN]);
+        self.protection.clear_tags(first, &self.headers, &mut self.tags);
+        for (tag, packet) in self.tags.iter().zip(self.packets[..len].chunks_mut(segment)) {
             let place = packet.len() - CLEAR_TAG_LEN;
             packet[place..].copy_from_slice(tag);
         }

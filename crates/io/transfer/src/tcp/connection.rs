@@ -318,7 +318,7 @@ impl Worker {
                     self.link.read(&mut self.repeated[*count..])?
                 } else {
                     match self.incoming.slot(&*self.hub, target) {
-                        Ok(Slot::Place(place)) => self.link.read(&mut place[*count..])?,
+                        Ok(Slot::Place(place, _)) => self.link.read(&mut place[*count..])?,
                         Ok(Slot::Repeated) => {
                             self.repeated.resize(target.len as usize, 0);
                             *repeated = true;

@@ -1,0 +1,212 @@
+//! Batches with packets among them that the peer did not send.
+
+use longhaul_engine::{Closed, Role};
+use longhaul_objects::ObjectTable;
+use longhaul_rate_control::{Governor, Profile, Start};
+use longhaul_session::{Direction, LaneKeys, SessionSecret};
+use longhaul_units::{Extent, ObjectId, PacketNumber};
+use longhaul_wire::Cipher;
+
+use super::*;
+use crate::buffer::{Buffer, Pool, Reuse};
+
+/// What is received into memory.
+struct Memory {
+    table: ObjectTable,
+    pool: Pool,
+    groups: Mutex<Vec<(u32, Vec<u8>)>>,
+}
+
+impl Hub for Memory {
+    fn on_validated(&self) {}
+    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+    fn on_stream_end(&self) {}
+    fn next_message(&self, _: &mut Vec<u8>) -> bool {
+        false
+    }
+    fn is_finished(&self) -> bool {
+        false
+    }
+    fn on_credit(&self, _: u64) {}
+    fn on_delivered(&self, _: Extent) {}
+    fn on_closed(&self, _: &Closed) {}
+    fn is_drained(&self) -> bool {
+        true
+    }
+    fn objects(&self) -> ObjectTable {
+        self.table.clone()
+    }
+    fn take_buffer(&self) -> Option<Buffer> {
+        self.pool.try_take()
+    }
+    fn on_group(&self, _: ObjectId, group: u32, len: u32, buffer: Buffer) {
+        lock(&self.groups).push((group, buffer[..len as usize].to_vec()));
+    }
+    fn credit(&self) -> u64 {
+        u64::MAX >> 2
+    }
+}
+
+const PAYLOAD: usize = 1_000;
+const OBJECT: ObjectId = ObjectId(0);
+/// Past the first group, so that a batch may hold the end of one and the start of the next.
+const SIZE: usize = END + 3_500;
+/// Of the first group.
+const END: usize = 1 << 20;
+
+struct Receiver {
+    protect: Protect,
+    sealing: Protection,
+    receiving: Receiving,
+    lane: Lane,
+    path: Mutex<Path>,
+    memory: Memory,
+    object: Vec<u8>,
+    next_number: u64,
+}
+
+impl Receiver {
+    fn new(protect: Protect, reuse: Reuse) -> Self {
+        let now = clock::now();
+        let protection = || {
+            let secret = SessionSecret::new([1; 32]);
+            let keys = LaneKeys::new(&secret, Direction::ClientToServer, LaneId(0));
+            Protection::new(keys, Cipher::Aes128Gcm, protect)
+        };
+        let config = LaneConfig::new(ConnectionId(1), LaneId(0), Role::Server, 1);
+        let controller = Profile::by_name("auto")
+            .unwrap()
+            .controller(&Start { now, packet: 1500, rate: None })
+            .unwrap();
+        let mut table = ObjectTable::default();
+        table.push(SIZE as u64);
+        Self {
+            protect,
+            sealing: protection(),
+            receiving: Receiving::new(&config, protection(), WallOffset::sample(), now),
+            lane: Lane::new(now, config),
+            path: Mutex::new(Path::new(
+                now,
+                controller,
+                Governor::new(now),
+                Duration::from_millis(1),
+                1,
+            )),
+            memory: Memory { table, pool: Pool::new(2, reuse), groups: Mutex::default() },
+            object: (0..SIZE).map(|i| (i / 7 + i / 300) as u8).collect(),
+            next_number: 0,
+        }
+    }
+
+    /// A packet of what is at `offset`, as the peer would make it, or of something behind the end.
+    fn packet(&mut self, offset: usize) -> Vec<u8> {
+        let end = (offset + PAYLOAD).min(if offset < END { END } else { SIZE });
+        let payload = if offset < SIZE { &self.object[offset..end] } else { &[7; PAYLOAD] };
+        let number = PacketNumber::new(self.next_number);
+        self.next_number += 1;
+        let header = Header {
+            kind: Kind::Object,
+            lane: LaneId(0),
+            connection: ConnectionId(1),
+            number,
+            send_time: 5,
+        };
+        let header = ObjectHeader { header, object: OBJECT, offset: offset as u64 };
+        let mut packet = vec![0; OBJECT_HEADER_LEN + payload.len() + object_tag_len(self.protect)];
+        self.sealing.seal_object(&header, payload, &mut packet);
+        if self.protect == Protect::Clear {
+            let head = *packet.first_chunk().unwrap();
+            let mut tags = [[0; CLEAR_TAG_LEN]];
+            self.sealing.clear_tags(number, &[head], &mut tags);
+            let place = packet.len() - CLEAR_TAG_LEN;
+            packet[place..].copy_from_slice(&tags[0]);
+        }
+        packet
+    }
+
+    /// Takes in packets, all but the last as long as the first, as one batch; returns how many the
+    /// engine was told of.
+    fn take(&mut self, packets: &[Vec<u8>]) -> u64 {
+        let before = self.lane.stats().packets_received;
+        let mut bytes = packets.concat();
+        let mut batch = Batch::single("10.0.0.1:1".parse().unwrap(), clock::now(), &mut bytes);
+        batch.segment = packets[0].len();
+        self.receiving.take(&mut self.lane, &self.path, &self.memory, &mut batch);
+        self.lane.stats().packets_received - before
+    }
+
+    /// Groups that arrived whole.
+    fn arrived(&self) -> Vec<(u32, Vec<u8>)> {
+        lock(&self.memory.groups).clone()
+    }
+}
+
+/// Every mode and kind of memory.
+fn each(test: impl Fn(Receiver)) {
+    for protect in [Protect::Clear, Protect::Integrity, Protect::Aead] {
+        for reuse in [Reuse::Warm, Reuse::Cold] {
+            test(Receiver::new(protect, reuse));
+        }
+    }
+}
+
+#[test]
+fn a_batch_goes_on_in_the_next_group() {
+    each(|mut receiver| {
+        let first = receiver.packet(0);
+        assert_eq!(receiver.take(&[first]), 1);
+        let offsets: Vec<_> = (END % PAYLOAD..SIZE).step_by(PAYLOAD).collect();
+        assert!(offsets.chunks(50).any(|batch| batch[1..].contains(&END)));
+        for batch in offsets.chunks(50) {
+            let packets: Vec<_> = batch.iter().map(|offset| receiver.packet(*offset)).collect();
+            assert_eq!(receiver.take(&packets), packets.len() as u64);
+        }
+        let (first, second) = receiver.object.split_at(END);
+        assert_eq!(receiver.arrived(), [(0, first.to_vec()), (1, second.to_vec())]);
+    });
+}
+
+#[test]
+fn a_forged_packet_costs_no_other_its_place() {
+    for forged in 0..4 {
+        each(|mut receiver| {
+            let genuine: Vec<_> = (0..4).map(|i| receiver.packet(END + i * PAYLOAD)).collect();
+            let mut packets = genuine.clone();
+            *packets[forged].last_mut().unwrap() ^= 1;
+            assert_eq!(receiver.take(&packets), 3);
+            assert_eq!(receiver.arrived(), []);
+            assert_eq!(receiver.take(&genuine[forged..=forged]), 1);
+            assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        });
+    }
+}
+
+#[test]
+fn a_packet_without_a_place_costs_no_other_its_own() {
+    each(|mut receiver| {
+        // Side by side; the third is behind the end of the object.
+        let packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
+        assert_eq!(receiver.take(&packets), 2);
+        let packets = [0, 1_000].map(|offset| receiver.packet(END + offset));
+        assert_eq!(receiver.take(&packets), 2);
+        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+    });
+}
+
+#[test]
+fn what_is_there_already_stays_and_the_rest_is_filled_in() {
+    each(|mut receiver| {
+        let at = |i: usize| END + i * PAYLOAD;
+        let second = receiver.packet(at(1));
+        assert_eq!(receiver.take(&[second]), 1);
+        let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
+        assert_eq!(receiver.take(&all), 4);
+        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        // All of it once more: a group is handed on once.
+        let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
+        assert_eq!(receiver.take(&all), 4);
+        assert_eq!(receiver.arrived().len(), 1);
+    });
+}
