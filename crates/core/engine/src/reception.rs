@@ -102,14 +102,11 @@ impl Default for Reception {
 impl Reception {
     /// Whether a packet with this number may be opened: its epoch is the current one or a
     /// neighbour, and it is no replay.
-    #[inline]
     pub fn accepts(&mut self, number: u64) -> bool {
         let epoch = PacketNumber::new(number).epoch();
-        let largest = self.largest.map_or(0, |largest| largest.number);
-        let current = PacketNumber::new(largest).epoch();
-        let fresh = epoch.abs_diff(current) <= 1
-            && number >= self.floor
-            && (number > largest || !self.received.contains(number));
+        let current = self.largest.map_or(0, |l| PacketNumber::new(l.number).epoch());
+        let fresh =
+            epoch.abs_diff(current) <= 1 && number >= self.floor && !self.received.contains(number);
         self.replays += u64::from(!fresh);
         fresh
     }

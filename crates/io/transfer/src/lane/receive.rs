@@ -37,9 +37,9 @@ impl<'b> Batch<'b> {
         self.len > 4 * self.segment
     }
 
-    /// Where the datagrams are in its `len` bytes.
-    fn packets(&self, len: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let segment = self.segment;
+    /// Where the datagrams are in its bytes.
+    fn packets(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (len, segment) = (self.len, self.segment);
         let starts = (0..len).step_by(segment).take(SEGMENTS_MAX);
         starts.map(move |start| start..len.min(start + segment))
     }
@@ -171,7 +171,7 @@ impl Receiving {
             u128::MAX
         };
         let mut run = None::<Run>;
-        for (i, range) in batch.packets(bytes.len()).enumerate() {
+        for (i, range) in batch.packets().enumerate() {
             let packet = &bytes[range.clone()];
             let Ok(header) = Header::parse(packet) else { continue };
             if header.lane != self.lane || header.connection != self.connection {
@@ -230,7 +230,9 @@ impl Receiving {
     fn run_of_one(&self, header: Header, packet: &[u8], range: Range<usize>) -> Option<Run> {
         let header = ObjectHeader::parse_behind(header, packet).ok()?;
         let overhead = OBJECT_HEADER_LEN + object_tag_len(self.protection.protect());
-        let len = packet.len().checked_sub(overhead).filter(|len| *len > 0)?;
+        if packet.len() <= overhead {
+            return None;
+        }
         let number = header.header.number.get();
         Some(Run {
             range,
@@ -240,7 +242,6 @@ impl Receiving {
             send_time: header.header.send_time,
             object: header.object,
             offset: header.offset,
-            len: len as u32,
         })
     }
 
@@ -275,19 +276,16 @@ impl Receiving {
     /// Opens the packets of a run to their place, up to the first that is not authentic; returns how
     /// many. `None`: there is no place for all of them.
     fn place(&mut self, hub: &dyn Hub, run: &Run, bytes: &[u8]) -> Option<usize> {
-        let mut target = self.incoming.target(hub, run.object, run.offset, run.len).ok()?;
-        let (placed, elsewhere) = match self.incoming.slot(hub, &target).ok()? {
-            Slot::Place(place, reuse) => {
-                (run.open(&mut self.protection, bytes, place, reuse), false)
-            }
-            Slot::Repeated => {
-                let repeated = &mut self.repeated[..run.len as usize];
-                (run.open(&mut self.protection, bytes, repeated, Reuse::Warm), true)
-            }
+        let len = run.payload_len();
+        let mut target = self.incoming.target(hub, run.object, run.offset, len as u32).ok()?;
+        let (into, reuse, is_elsewhere) = match self.incoming.slot(hub, &target).ok()? {
+            Slot::Place(place, reuse) => (place, reuse, false),
+            Slot::Repeated => (&mut self.repeated[..len], Reuse::Warm, true),
         };
-        target.len = run.first(placed).len;
+        let placed = run.open(&mut self.protection, bytes, into, reuse);
+        target.len = run.first(placed).payload_len() as u32;
         if target.len > 0 {
-            let elsewhere = elsewhere.then_some(&self.repeated[..target.len as usize]);
+            let elsewhere = is_elsewhere.then_some(&self.repeated[..target.len as usize]);
             self.incoming.accept(hub, &target, elsewhere);
         }
         Some(placed)
@@ -295,7 +293,7 @@ impl Receiving {
 
     /// Which packets of the batch have the header tag that they should; bit i for packet i.
     fn verify_clear(&mut self, batch: &Batch<'_>, bytes: &[u8]) -> u128 {
-        let packets = || batch.packets(bytes.len()).map(|range| &bytes[range]);
+        let packets = || batch.packets().map(|range| &bytes[range]);
         // A batch whose packets are of two epochs is verified for its first; the others are resent.
         let Some(first) = packets().find_map(|packet| ObjectHeader::parse(packet).ok()) else {
             return 0;

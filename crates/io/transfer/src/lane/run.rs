@@ -25,7 +25,6 @@ pub(super) struct Run {
     pub object: ObjectId,
     /// Of the payloads, in the object.
     pub offset: u64,
-    pub len: u32,
 }
 
 impl Run {
@@ -33,10 +32,15 @@ impl Run {
         (self.numbers.end - self.numbers.start) as usize
     }
 
+    /// Bytes of all payloads.
+    pub fn payload_len(&self) -> usize {
+        self.range.len() - self.packets() * self.overhead
+    }
+
     /// Takes `next` in if it goes on where this ends.
     pub fn takes_in(&mut self, next: &Self) -> bool {
         let fits = self.object == next.object
-            && self.offset + u64::from(self.len) == next.offset
+            && self.offset + self.payload_len() as u64 == next.offset
             && !next.offset.is_multiple_of(GROUP_SIZE)
             && self.numbers.end == next.numbers.start
             && self.range.end == next.range.start
@@ -44,7 +48,6 @@ impl Run {
         if fits {
             self.range.end = next.range.end;
             self.numbers.end = next.numbers.end;
-            self.len += next.len;
         }
         fits
     }
@@ -55,7 +58,6 @@ impl Run {
         if packets < self.packets() {
             first.range.end = first.range.start + packets * self.packet;
             first.numbers.end = first.numbers.start + packets as u64;
-            first.len = (packets * (self.packet - self.overhead)) as u32;
         }
         first
     }
@@ -65,8 +67,7 @@ impl Run {
         let first = self.first(packets);
         self.range.start = first.range.end;
         self.numbers.start = first.numbers.end;
-        self.offset += u64::from(first.len);
-        self.len -= first.len;
+        self.offset += first.payload_len() as u64;
         self
     }
 
@@ -80,11 +81,9 @@ impl Run {
         reuse: Reuse,
     ) -> usize {
         let packets = bytes[self.range.clone()].chunks(self.packet);
-        let tag = self.overhead - OBJECT_HEADER_LEN;
         let clear = protection.protect() == Protect::Clear;
         if clear && reuse == Reuse::Cold {
-            let payloads = packets.map(|packet| &packet[OBJECT_HEADER_LEN..packet.len() - tag]);
-            copy_past_caches(payloads, into);
+            copy_past_caches(packets.map(|packet| self.payload(packet)), into);
             return self.packets();
         }
         let mut rest = into;
@@ -92,7 +91,7 @@ impl Run {
             let (place, behind) = rest.split_at_mut(packet.len() - self.overhead);
             prefetch(&behind[..place.len().min(behind.len())]);
             if clear {
-                place.copy_from_slice(&packet[OBJECT_HEADER_LEN..packet.len() - tag]);
+                place.copy_from_slice(self.payload(packet));
             } else {
                 let number = PacketNumber::new(self.numbers.start + placed as u64);
                 if protection.open_object(number, packet, place).is_err() {
@@ -102,5 +101,9 @@ impl Run {
             rest = behind;
         }
         self.packets()
+    }
+
+    fn payload<'p>(&self, packet: &'p [u8]) -> &'p [u8] {
+        &packet[OBJECT_HEADER_LEN..][..packet.len() - self.overhead]
     }
 }
