@@ -172,11 +172,9 @@ pub struct NamedFile {
 pub enum Verdict {
     /// Write it, then call [`crate::Sink::group_written`].
     Write(WriteTask),
-    /// It did not verify: forget it, it will be sent again.
-    Repair,
-    /// It is not needed (any more): forget it.
+    /// It is not needed (any more), or did not verify ([`crate::Sink::poll_anew`]): drop it.
     Discard,
-    /// It was received before: forget it.
+    /// It was received before: drop it.
     Duplicate,
     /// The object was never accepted or has no such group: the caller did not check it.
     Unknown,

@@ -35,8 +35,9 @@ use crate::{
 ///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
 ///   the same time; each ends with [`Sink::group_written`], after [`Sink::write_failed`] for each
 ///   file that could not be written;
-/// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`];
-/// * calls `poll_action` and `poll_message` again after any of these, and at
+/// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`] and every group of
+///   [`Sink::poll_anew`];
+/// * calls `poll_action`, `poll_anew` and `poll_message` again after any of these, and at
 ///   [`Sink::next_timeout`].
 ///
 /// When storage fails as a whole (a sync fails, the record cannot be written) the driver ends
@@ -131,6 +132,9 @@ pub struct Sink {
     refused: VecDeque<(EntryId, String)>,
     haves: VecDeque<SinkMessage>,
     announced_accept: u32,
+    /// Groups that did not verify, until the lanes are told.
+    anew: VecDeque<(ObjectId, u32)>,
+    /// And then, until the source is told.
     repairs: VecDeque<(ObjectId, u32)>,
     confirmed: RangeSet,
 
@@ -350,6 +354,7 @@ impl Sink {
             refused: VecDeque::new(),
             haves: VecDeque::new(),
             announced_accept: 0,
+            anew: VecDeque::new(),
             repairs: VecDeque::new(),
             confirmed: RangeSet::new(),
             digests: BTreeMap::new(),

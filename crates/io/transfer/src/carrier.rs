@@ -72,8 +72,6 @@ pub struct Outgoing {
 pub enum Command {
     /// Send this group.
     Offer(Outgoing),
-    /// The group did not verify: receive it anew.
-    Forget(ObjectId, u32),
     /// Say goodbye and end.
     Close(CloseCode, String),
     /// A datagram for this lane that came to another socket.
@@ -110,6 +108,9 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Mailbox {
     commands: Mutex<VecDeque<Command>>,
+    /// Groups that did not verify, and whether there are any.
+    anew: Mutex<Vec<(ObjectId, u32)>>,
+    has_anew: AtomicBool,
     waker: Waker,
     /// The thread has to look at the hub once more before it sleeps.
     look: AtomicBool,
@@ -132,6 +133,8 @@ impl Mailbox {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             commands: Mutex::new(VecDeque::new()),
+            anew: Mutex::default(),
+            has_anew: AtomicBool::new(false),
             waker: Waker::new()?,
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
@@ -159,6 +162,22 @@ impl Mailbox {
         }
         drop(commands);
         self.wake();
+    }
+
+    /// The group did not verify and is to be received anew. Said before the source is asked for it.
+    pub fn post_anew(&self, object: ObjectId, group: u32) {
+        lock(&self.anew).push((object, group));
+        self.has_anew.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Gives `forget` the groups that are to be received anew. Called between receiving and placing:
+    /// what answers a repair cannot have come before the repair was posted here.
+    pub(crate) fn take_anew(&self, mut forget: impl FnMut(ObjectId, u32)) {
+        if self.has_anew.swap(false, Ordering::SeqCst) {
+            let groups = std::mem::take(&mut *lock(&self.anew));
+            groups.into_iter().for_each(|(object, group)| forget(object, group));
+        }
     }
 
     /// Makes the thread look at the hub.
@@ -227,6 +246,11 @@ pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &st
     for mailbox in mailboxes {
         mailbox.post(Command::Close(code, reason.into()));
     }
+}
+
+/// No lane is to take the next packets of the group for repetitions.
+pub(crate) fn receive_anew(mailboxes: &[Arc<Mailbox>], object: ObjectId, group: u32) {
+    mailboxes.iter().for_each(|mailbox| mailbox.post_anew(object, group));
 }
 
 /// There is something to tell the peer: the first lane carries messages.

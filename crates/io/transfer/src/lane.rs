@@ -192,7 +192,6 @@ impl LaneThread {
         for command in commands.drain(..) {
             match command {
                 Command::Offer(outgoing) => self.offer(outgoing),
-                Command::Forget(object, group) => self.receiving.incoming.forget(object, group),
                 Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
                 Command::Datagram(stray) if self.strays.len() < DATAGRAMS_MAX => {
                     self.strays.push_back(stray);
@@ -202,10 +201,16 @@ impl LaneThread {
             }
         }
         self.commands = commands;
+        self.forget_repaired();
         if self.hub.is_drained() && self.lane.backlog() == 0 {
             self.lane.flush();
         }
         any
+    }
+
+    fn forget_repaired(&mut self) {
+        let incoming = &mut self.receiving.incoming;
+        self.mailbox.take_anew(|object, group| incoming.forget(object, group));
     }
 
     /// What came another way is newer than what the own socket still holds, and than its account of
@@ -277,6 +282,9 @@ impl LaneThread {
                 Ok(Some(mut batch)) => {
                     any = true;
                     self.flooded |= batch.is_large();
+                    let incoming = &mut self.receiving.incoming;
+                    // Again, now that these packets are here: one may answer a repair.
+                    self.mailbox.take_anew(|object, group| incoming.forget(object, group));
                     self.receiving.take_buffered(
                         &mut self.lane,
                         &self.path,

@@ -12,7 +12,7 @@ use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox, wake_messages};
+use crate::carrier::{Mailbox, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::files::SinkTree;
 
@@ -160,21 +160,13 @@ impl SinkDriver {
             false => hash::UNHASHED,
         };
         let verdict = lock(&self.sink).group_received(object, group, value);
-        match verdict {
-            Verdict::Write(task) => {
-                let failures = self.tree.write(&task, data);
-                let mut sink = lock(&self.sink);
-                for (entry, reason) in failures {
-                    sink.write_failed(entry, &reason);
-                }
-                sink.group_written(object, group);
+        if let Verdict::Write(task) = verdict {
+            let failures = self.tree.write(&task, data);
+            let mut sink = lock(&self.sink);
+            for (entry, reason) in failures {
+                sink.write_failed(entry, &reason);
             }
-            Verdict::Repair => {
-                for mailbox in &self.mailboxes {
-                    mailbox.post(Command::Forget(object, group));
-                }
-            }
-            _ => {}
+            sink.group_written(object, group);
         }
         drop(buffer);
         self.after_change();
@@ -212,6 +204,9 @@ impl SinkDriver {
     /// The sink's state moved: others may have something to do.
     fn after_change(&self) {
         let mut sink = lock(&self.sink);
+        while let Some((object, group)) = sink.poll_anew() {
+            receive_anew(&self.mailboxes, object, group);
+        }
         let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         sink.set_cpu_time(cpu);
         self.credit.store(sink.credit(), Ordering::Relaxed);
@@ -321,3 +316,6 @@ impl SinkDriver {
 fn buffers(promised: u64) -> usize {
     groups(Bytes::new(promised) + SINK_SPARE)
 }
+
+#[cfg(test)]
+mod tests;

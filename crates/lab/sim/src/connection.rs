@@ -418,7 +418,7 @@ impl Connection {
     /// Takes the role of source or sink.
     pub fn begin(&mut self, source: End, scenario: &Scenario, env: &mut Env<'_>) {
         self.side = if source == self.end {
-            Side::Source(Box::new(SourceSide::new(scenario.disk_latency)))
+            Side::Source(Box::new(SourceSide::new(scenario.disk_latency, scenario.hash_delay)))
         } else {
             Side::Sink(Box::new(SinkSide::new(scenario, env.disk)))
         };

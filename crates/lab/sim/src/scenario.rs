@@ -50,6 +50,8 @@ pub struct Scenario {
     pub socket_buffer: Bytes,
     /// Longest time that a write, read or sync takes.
     pub disk_latency: Duration,
+    /// What hashing a group at the source takes beyond that, while its packets are on their way.
+    pub hash_delay: Duration,
     /// Client's and server's clocks are ahead of the world's by so much.
     pub clocks: [Duration; 2],
     /// Whether the server lets the client do what it asks.
@@ -138,6 +140,7 @@ impl Scenario {
             batch: 44,
             socket_buffer: Bytes::from_mib(4),
             disk_latency: Duration::from_micros(500),
+            hash_delay: Duration::ZERO,
             clocks: [Duration::from_secs(1000), Duration::from_secs(4294)],
             granted: true,
             authorized: true,

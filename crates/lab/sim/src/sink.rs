@@ -128,6 +128,11 @@ impl SinkSide {
             self.perform(now, operation, env);
             progress = true;
         }
+        while let Some(key) = self.sink.poll_anew() {
+            self.received.remove(&key);
+            self.repairs.insert(key);
+            progress = true;
+        }
         while self.failed.is_none()
             && let Some(action) = self.sink.poll_action(now)
         {
@@ -278,7 +283,7 @@ impl SinkSide {
                 return;
             }
             Verdict::Unknown => env.checks.require(false, || format!("{key:?} is unknown")),
-            Verdict::Repair | Verdict::Discard | Verdict::Duplicate => {}
+            Verdict::Discard | Verdict::Duplicate => {}
         }
         self.staged_bytes -= staged.data.len() as u64;
     }
@@ -288,8 +293,9 @@ impl SinkSide {
         match message {
             SinkMessage::Repair { object, group } => {
                 let key = (*object, *group as u32);
-                self.received.remove(&key);
-                self.repairs.insert(key);
+                env.checks.require(!self.received.contains(&key), || {
+                    format!("{key:?} is asked for, and the lanes would take it for a repetition")
+                });
                 env.checks.require(self.protect == Protect::Clear, || {
                     format!("{key:?} does not verify, though every packet was authentic")
                 });

@@ -27,6 +27,8 @@ pub(crate) struct SourceSide {
     /// Lane that a group went on, for its repair.
     lanes: BTreeMap<(ObjectId, u32), usize>,
     latency: Duration,
+    /// What a hash takes beyond that.
+    hash_delay: Duration,
     /// Groups that it may keep, and the most that it kept.
     allowed: usize,
     pub peak: usize,
@@ -40,7 +42,7 @@ struct Held {
 }
 
 impl SourceSide {
-    pub fn new(latency: Duration) -> Self {
+    pub fn new(latency: Duration, hash_delay: Duration) -> Self {
         Self {
             source: Source::new(),
             pushed: Vec::new(),
@@ -51,6 +53,7 @@ impl SourceSide {
             held: BTreeMap::new(),
             lanes: BTreeMap::new(),
             latency,
+            hash_delay,
             allowed: (MEMORY / GROUP_SIZE) as usize,
             peak: 0,
             reads_done: Vec::new(),
@@ -118,7 +121,7 @@ impl SourceSide {
             let data = Arc::new(self.read(&task, files));
             self.reads_done.push((task.object, task.group));
             let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
-            self.hashes.push((now + taken, task.clone(), Arc::clone(&data)));
+            self.hashes.push((now + taken + self.hash_delay, task.clone(), Arc::clone(&data)));
             self.ready.push_back((task, data));
             progress = true;
         }

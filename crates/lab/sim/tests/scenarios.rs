@@ -155,6 +155,17 @@ fn corruption_in_clear_is_repaired_by_group() {
 }
 
 #[test]
+fn a_corrupted_group_whose_hash_comes_late_is_repaired() {
+    let path = DuplexConfig::symmetric(line().corruption(Probability::from_ppm(1000)));
+    for hash_delay in [ms(50), ms(400)] {
+        let scenario = Scenario { protect: Protect::Clear, hash_delay, ..one_file(10, 4) };
+        let report = run(scenario.over(&path));
+        assert!(report.repairs > 0);
+        assert_eq!(report.failed, 0);
+    }
+}
+
+#[test]
 fn corruption_of_authenticated_payload_is_only_loss() {
     for protect in [Protect::Aead, Protect::Integrity] {
         let path = DuplexConfig::symmetric(line().corruption(Probability::from_percent(1)));

@@ -31,8 +31,10 @@ pub struct PipeSink {
     bytes: u64,
     /// Verified and not told.
     confirm: RangeSet,
+    /// Damaged, until the driver is told: at most the pieces that were promised.
+    anew: VecDeque<Piece>,
+    /// And then, until the source is told.
     repair: VecDeque<Piece>,
-    events: VecDeque<PipeSinkEvent>,
     /// Pieces and bytes in all.
     end: Option<(u64, u64)>,
     summary: Option<Summary>,
@@ -52,7 +54,8 @@ struct Arrived {
 pub enum PipeSinkEvent {
     /// It comes next: pass it on, with its hash.
     Take(Piece, ChainingValue),
-    /// It is damaged: drop it, and receive it anew.
+    /// It is damaged: drop it, and have the lanes receive it anew. The source is asked for it only
+    /// once this was given out.
     Drop(Piece),
 }
 
@@ -69,8 +72,8 @@ impl PipeSink {
             next: 0,
             bytes: 0,
             confirm: RangeSet::new(),
+            anew: VecDeque::new(),
             repair: VecDeque::new(),
-            events: VecDeque::new(),
             end: None,
             summary: None,
             told: false,
@@ -113,7 +116,9 @@ impl PipeSink {
     ) -> Result<bool, PipeError> {
         let unwanted = piece.number < self.next
             || u64::from(piece.number) >= self.pieces_promised()
-            || self.arrived.contains_key(&piece.number);
+            || self.arrived.contains_key(&piece.number)
+            // The lanes have not heard that it is damaged: it was on its way before the repair.
+            || self.anew.iter().any(|damaged| damaged.number == piece.number);
         if unwanted {
             return Ok(false);
         }
@@ -138,8 +143,7 @@ impl PipeSink {
             if *repairs > REPAIRS_MAX {
                 return Err(PipeError::Damaged(number));
             }
-            self.events.push_back(PipeSinkEvent::Drop(piece));
-            self.repair.push_back(piece);
+            self.anew.push_back(piece);
         }
         Ok(())
     }
@@ -179,8 +183,9 @@ impl PipeSink {
 
     /// What is to be done now.
     pub fn poll_event(&mut self) -> Option<PipeSinkEvent> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
+        if let Some(piece) = self.anew.pop_front() {
+            self.repair.push_back(piece);
+            return Some(PipeSinkEvent::Drop(piece));
         }
         let arrived = *self.arrived.get(&self.next).filter(|arrived| arrived.verified)?;
         let piece = Piece { number: self.next, len: arrived.len };

@@ -126,7 +126,7 @@ impl Sink {
             if expected != value {
                 self.consumed += if first { u64::from(len) } else { 0 };
                 self.repair(id, group);
-                return Verdict::Repair;
+                return Verdict::Discard;
             }
         }
         let slots = &self.slots;
@@ -162,6 +162,16 @@ impl Sink {
         }
         self.begin_aside((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
+    }
+
+    /// A group that did not verify: whatever the lanes have of it is to be forgotten, so that the
+    /// next packets of it are no repetitions. The source is asked for it only once it was given out
+    /// here, so a driver cannot ask without telling the lanes, whichever way the fault was found.
+    #[must_use]
+    pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
+        let group = self.anew.pop_front()?;
+        self.repairs.push_back(group);
+        Some(group)
     }
 
     /// A piece of a [`WriteTask`] could not be written. [`Sink::group_written`] follows.
@@ -273,7 +283,7 @@ impl Sink {
         state.written = false;
         state.repairs += 1;
         if state.repairs <= REPAIRS_MAX {
-            self.repairs.push_back((id, group));
+            self.anew.push_back((id, group));
             return;
         }
         let files: Vec<EntryId> = object.layout.parts(group).map(|part| part.entry).collect();

@@ -466,6 +466,43 @@ proptest! {
     }
 }
 
+/// A sink with one accepted object of two groups.
+fn with_an_object() -> (Sink, SourceMessage) {
+    let mut sink = sink();
+    let size = 2 * GROUP_SIZE;
+    sink.handle(manifest(0, vec![file("a", size)], &[(0, 0, 1, size)])).unwrap();
+    assert_eq!(objects(&mut sink), 1);
+    while sink.poll_message().is_some() {}
+    let values = vec![[1; 32]; 2];
+    (sink, SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values })
+}
+
+/// Whichever way a group is found to be wrong, the lanes are told before the source is.
+#[test]
+fn every_repair_is_first_given_to_the_lanes() {
+    let repair = Some(SinkMessage::Repair { object: ObjectId(0), group: 1 });
+    for hash_comes in ["before", "while it is written", "late"] {
+        let (mut sink, hashes) = with_an_object();
+        if hash_comes == "before" {
+            sink.handle(hashes.clone()).unwrap();
+        }
+        let verdict = sink.group_received(ObjectId(0), 1, [2; 32]);
+        assert_eq!(matches!(verdict, Verdict::Write(_)), hash_comes != "before");
+        if hash_comes == "while it is written" {
+            sink.handle(hashes.clone()).unwrap();
+        }
+        sink.group_written(ObjectId(0), 1);
+        if hash_comes == "late" {
+            sink.handle(hashes).unwrap();
+        }
+        assert_eq!(sink.poll_message(), None, "{hash_comes}: the lanes do not know");
+        assert_eq!(sink.poll_anew(), Some((ObjectId(0), 1)), "{hash_comes}");
+        assert_eq!(sink.poll_anew(), None);
+        assert_eq!(sink.poll_message(), repair, "{hash_comes}");
+        assert!(matches!(sink.group_received(ObjectId(0), 1, [1; 32]), Verdict::Write(_)));
+    }
+}
+
 #[test]
 fn what_does_not_verify_four_times_fails() {
     let mut source = Source::new();
@@ -492,6 +529,7 @@ fn what_does_not_verify_four_times_fails() {
         while let Some(action) = sink.poll_action(Instant::ZERO) {
             storage::perform(&mut disk, &mut sink, action).unwrap();
         }
+        while sink.poll_anew().is_some() {}
         while let Some(message) = sink.poll_message() {
             source.handle(message).unwrap();
         }

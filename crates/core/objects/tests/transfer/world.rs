@@ -180,6 +180,7 @@ impl World {
                 }
             }
             3 => {
+                while self.sink.poll_anew().is_some() {}
                 if self.to_source.len() < 4
                     && let Some(message) = self.sink.poll_message()
                 {
@@ -290,7 +291,7 @@ impl World {
         let value = group_chaining_value(&data, task.group, task.only);
         match self.sink.group_received(task.object, task.group, value) {
             Verdict::Write(write) => self.writes.push((write, data)),
-            Verdict::Repair | Verdict::Discard => {
+            Verdict::Discard => {
                 self.first_sent.remove(&(task.object, task.group));
             }
             Verdict::Duplicate => {}

@@ -19,7 +19,7 @@ use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 use super::feed::Feed;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Command, Mailbox, wake_messages};
+use crate::carrier::{Mailbox, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
@@ -64,8 +64,8 @@ struct State {
 enum Step {
     Verify(Piece, Buffer),
     Pass(Piece, ChainingValue, Buffer),
-    /// The piece is of no use.
-    Waste(Piece, Option<Buffer>),
+    /// The memory of a damaged piece.
+    Waste(Option<Buffer>),
     End,
 }
 
@@ -130,12 +130,7 @@ impl Drain {
                     self.verified(piece, value, buffer).map_err(|error| error.to_string())?;
                 }
                 Step::Pass(piece, value, buffer) => self.pass(piece, value, buffer)?,
-                Step::Waste(piece, buffer) => {
-                    self.waste(buffer);
-                    for mailbox in &self.mailboxes {
-                        mailbox.post(Command::Forget(piece.object(), piece.number));
-                    }
-                }
+                Step::Waste(buffer) => self.waste(buffer),
                 Step::End => match &self.outlet {
                     Outlet::File(_) => self.finish(),
                     Outlet::Feed(feed) => feed.get().into_iter().for_each(|feed| feed.finish()),
@@ -153,7 +148,7 @@ impl Drain {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            if let Some(step) = state.next_step()? {
+            if let Some(step) = state.next_step(&self.mailboxes)? {
                 state.busy_since.get_or_insert_with(clock::now);
                 return Ok(Some(step));
             }
@@ -237,7 +232,7 @@ impl Drain {
 }
 
 impl State {
-    fn next_step(&mut self) -> Result<Option<Step>, PipeError> {
+    fn next_step(&mut self, mailboxes: &[Arc<Mailbox>]) -> Result<Option<Step>, PipeError> {
         if let Some(event) = self.sink.poll_event() {
             return Ok(match event {
                 PipeSinkEvent::Take(piece, value) => {
@@ -245,7 +240,9 @@ impl State {
                     buffer.map(|buffer| Step::Pass(piece, value, buffer))
                 }
                 PipeSinkEvent::Drop(piece) => {
-                    Some(Step::Waste(piece, self.buffers.remove(&piece.number)))
+                    // Under the lock, so before the source is asked for it.
+                    receive_anew(mailboxes, piece.object(), piece.number);
+                    Some(Step::Waste(self.buffers.remove(&piece.number)))
                 }
             });
         }

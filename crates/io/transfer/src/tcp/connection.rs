@@ -187,14 +187,19 @@ impl Worker {
         for command in commands.drain(..) {
             match command {
                 Command::Offer(outgoing) => self.outgoing.push_back(outgoing),
-                Command::Forget(object, group) => self.incoming.forget(object, group),
                 Command::Close(code, reason) => end = Some(Closed { code, reason, by_peer: false }),
                 // Only UDP lanes share sockets, and change paths.
                 Command::Datagram(..) | Command::Move(..) => {}
             }
         }
         self.commands = commands;
+        self.forget_repaired();
         end
+    }
+
+    fn forget_repaired(&mut self) {
+        let incoming = &mut self.incoming;
+        self.mailbox.take_anew(|object, group| incoming.forget(object, group));
     }
 
     /// Sends records until nothing goes any more; whether anything went and more may.
@@ -353,6 +358,7 @@ impl Worker {
                         self.reading = Reading::Frames { bytes: vec![0; len], count: 0 };
                     }
                     Some((RecordHead::Object { object, offset, len }, _)) => {
+                        self.forget_repaired();
                         let target =
                             self.incoming
                                 .target(&*self.hub, object, offset, len as u32)

@@ -50,6 +50,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         batch: *draw.pick(&[1, 7, 20, 44, 64]),
         socket_buffer: Bytes::new(draw.scaled(64 << 10, 4 << 20)),
         disk_latency: draw.micros(10, 20_000),
+        hash_delay: hash_delay(seed),
         clocks: [clock(draw), clock(draw)],
         adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
         rest: draw.one_in(2),
@@ -71,6 +72,12 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         scenario.faults.sort_by_key(|fault| fault.at);
     }
     scenario
+}
+
+/// Where groups are hashed late, their packets come long before their hashes.
+fn hash_delay(seed: u64) -> Duration {
+    let draw = &mut Draw::new(seed, HASH_STREAM);
+    if draw.one_in(8) { draw.micros(1_000, 500_000) } else { Duration::ZERO }
 }
 
 /// Microseconds in which the transfer will probably still run.
@@ -194,3 +201,5 @@ fn path(draw: &mut Draw, line: &Line) -> PathConfig {
 
 /// Number of the stream of choices that scenarios are drawn from.
 const STREAM: u64 = 1;
+/// That of the delay of hashes: apart, so that all else of a seed stays as it was.
+const HASH_STREAM: u64 = 27;

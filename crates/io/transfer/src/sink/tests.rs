@@ -1,0 +1,67 @@
+use longhaul_objects::testing::file;
+use longhaul_objects::{Fsync, ResumeState};
+use longhaul_wire::{Entry, ManifestObject, SinkMessage};
+
+use super::*;
+use crate::files::{Destination, SinkOptions};
+
+/// A sink of `entries` in a new directory, and the box of its only lane.
+fn sink(directory: &tempfile::TempDir) -> (SinkDriver, Arc<Mailbox>) {
+    let options =
+        SinkOptions { is_directory: true, transfer: [1; 16], fsync: Fsync::End, direct: false };
+    let place = Destination::Local(directory.path());
+    let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
+    let mailbox = Arc::new(Mailbox::new().unwrap());
+    let config = SinkConfig { transfer: [1; 16], ..SinkConfig::default() };
+    (SinkDriver::new(tree, config, resume, true, vec![mailbox.clone()]), mailbox)
+}
+
+fn manifest(entries: Vec<Entry>) -> SourceMessage {
+    let size = entries.iter().map(|entry| entry.size).sum();
+    let objects = vec![ManifestObject {
+        id: ObjectId(0),
+        first_entry: 0,
+        entries: entries.len() as u64,
+        size,
+    }];
+    SourceMessage::Manifest { first_entry: 0, entries, objects }
+}
+
+/// What it says next.
+fn said(sink: &SinkDriver) -> SinkMessage {
+    let mut bytes = Vec::new();
+    while !sink.next_message(&mut bytes) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut reader = longhaul_wire::MessageReader::new();
+    reader.push(&bytes);
+    match reader.next_message().unwrap() {
+        Some(longhaul_wire::Message::Sink(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The lane that received it has to take it once more, or the repair is a repetition for ever.
+#[test]
+fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sink, lane) = sink(&directory);
+    let len = 100;
+    sink.handle(manifest(vec![file("a", len)])).unwrap();
+    let good = hash::group_chaining_value(&[7; 100], 0, true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| sink.work().unwrap());
+        assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
+        sink.on_group(ObjectId(0), 0, len as u32, sink.take_buffer().unwrap());
+        while sink.stats().received_bytes < len {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let values = vec![good];
+        sink.handle(SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values }).unwrap();
+        assert_eq!(said(&sink), SinkMessage::Repair { object: ObjectId(0), group: 0 });
+        let mut anew = Vec::new();
+        lane.take_anew(|object, group| anew.push((object, group)));
+        assert_eq!(anew, [(ObjectId(0), 0)]);
+        sink.stop();
+    });
+}
