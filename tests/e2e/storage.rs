@@ -154,7 +154,7 @@ fn a_missing_source_is_named() {
         let pulled = run(test, &pull(server.address, b"not-there", &test.here("f"))).unwrap();
         for report in [pushed, pulled] {
             assert!(!report.verified);
-            assert!(report.failures[0].0.contains("not-there"), "{report:?}");
+            assert!(report.failures.sample[0].0.contains("not-there"), "{report:?}");
         }
         assert!(names(&test.path("here")).is_empty());
         assert!(names(&test.path("there")).is_empty());
@@ -180,7 +180,7 @@ fn a_source_that_changes_is_named_and_does_not_arrive_mixed() {
                 // All of it had been read before: then all of it is as it was.
                 assert!(fs::read(test.there(&name)).unwrap() == before);
             } else {
-                assert!(report.failures[0].0.contains(&name), "{report:?}");
+                assert!(report.failures.sample[0].0.contains(&name), "{report:?}");
                 assert!(!test.there(&name).exists(), "{report:?}");
             }
             fs::remove_file(&source).unwrap();
@@ -213,7 +213,7 @@ fn files_that_vanish_on_the_way_are_named_and_the_rest_arrives() {
         for name in names(&kept) {
             let (source, copy) = (kept.join(&name), test.there("tree").join(&name));
             let name = name.to_str().unwrap();
-            if report.failures.iter().any(|(path, _)| path.contains(name)) {
+            if report.failures.sample.iter().any(|(path, _)| path.contains(name)) {
                 assert!(gone.iter().any(|gone| gone == name), "{report:?}");
                 assert!(!copy.exists(), "{report:?}");
             } else {

@@ -25,8 +25,12 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
-    for (path, reason) in &report.failures {
+    for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
         crate::output::complain(format!("longhaul: {path}: {reason}"));
+    }
+    let more = report.failures.count.saturating_sub(FAILURES_SHOWN as u64);
+    if more > 0 {
+        crate::output::complain(format!("longhaul: and {more} more"));
     }
     if report.files > 0 || report.failures.is_empty() {
         output.say(report::sentence(&report));
@@ -38,7 +42,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let failed = match report.failures.len() {
+    let failed = match report.failures.count {
         1 => "1 entry was not copied".to_owned(),
         many => format!("{many} entries were not copied"),
     };
@@ -155,4 +159,6 @@ fn failure(error: &CopyError, progress: &Progress) -> Failure {
     }
 }
 
+/// Entries that were not copied and are named for people; `--json` names more.
+const FAILURES_SHOWN: usize = 10;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

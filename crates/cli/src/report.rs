@@ -16,6 +16,7 @@ pub(crate) fn goodput(report: &CopyReport) -> Rate {
 pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
     let failures: Vec<Value> = report
         .failures
+        .sample
         .iter()
         .map(|(path, reason)| json!({ "path": path, "reason": reason }))
         .collect();
@@ -27,6 +28,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "goodput_bps": goodput(report).as_bps(),
         "resumed_bytes": report.resumed_bytes,
         "verified": report.verified,
+        "failed": report.failures.count,
         "failures": failures,
     }));
     fields.append(&mut of_link(&report.link));
@@ -190,6 +192,7 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_transfer::Failures;
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -200,7 +203,7 @@ mod tests {
             setup: Duration::from_millis(512),
             resumed_bytes: 0,
             verified: true,
-            failures: Vec::new(),
+            failures: Failures::default(),
             link: LinkReport {
                 carrier: "udp",
                 profile: "auto".into(),
@@ -235,9 +238,18 @@ mod tests {
             "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
-            "resumed_bytes": 0, "verified": true, "failures": [], "notices": [],
+            "resumed_bytes": 0, "verified": true, "failed": 0, "failures": [], "notices": [],
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn json_counts_what_failed_and_names_a_sample() {
+        let sample = vec![("d/f".to_string(), "no space left".to_string())];
+        let failures = Failures { count: 14_886, sample };
+        let json = json(&CopyReport { failures, ..report() });
+        assert_eq!(json["failed"], 14_886);
+        assert_eq!(json["failures"], json!([{ "path": "d/f", "reason": "no space left" }]));
     }
 
     #[test]

@@ -90,10 +90,10 @@ impl Account {
                 self.transfers += 1;
                 self.bytes += bytes;
                 let done = format!("done, {}", Bytes::new(*bytes));
-                self.last_failure = failures.first().map(|(path, reason)| {
+                self.last_failure = failures.sample.first().map(|(path, reason)| {
                     format!(
                         "{} not copied, first {path}: {reason}",
-                        report::entries(failures.len() as u64)
+                        report::entries(failures.count)
                     )
                 });
                 match &self.last_failure {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_objects::Fsync;
+use longhaul_objects::limits::FAILURES_MAX;
+use longhaul_objects::{Failure, Fsync};
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{Bottleneck, Losses, Protect};
@@ -170,8 +171,8 @@ pub struct CopyReport {
     pub resumed_bytes: u64,
     /// All file contents were compared with the source's hashes.
     pub verified: bool,
-    /// Entries that could not be copied: path and reason.
-    pub failures: Vec<(String, String)>,
+    /// Entries that could not be copied.
+    pub failures: Failures,
     /// How the data travelled.
     pub link: LinkReport,
 }
@@ -210,8 +211,41 @@ pub struct LinkReport {
 pub struct Served {
     /// Bytes moved.
     pub bytes: u64,
-    /// Entries that could not be copied: path and reason.
-    pub failures: Vec<(String, String)>,
+    /// Entries that could not be copied.
+    pub failures: Failures,
+}
+
+/// Entries that could not be copied: all are counted, the first are named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// How many there are.
+    pub count: u64,
+    /// Path and reason of the first, at most [`FAILURES_MAX`].
+    pub sample: Vec<(String, String)>,
+}
+
+impl Failures {
+    /// Whether everything was copied.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One more.
+    pub(crate) fn push(&mut self, path: String, reason: String) {
+        self.count += 1;
+        if self.sample.len() < FAILURES_MAX {
+            self.sample.push((path, reason));
+        }
+    }
+
+    /// And `count` others, of which the first are `sample`.
+    pub(crate) fn plus(mut self, count: u64, sample: &[Failure]) -> Self {
+        self.count += count;
+        let left = FAILURES_MAX.saturating_sub(self.sample.len());
+        let more = sample.iter().take(left);
+        self.sample.extend(more.map(|failure| (failure.path.to_string(), failure.reason.clone())));
+        self
+    }
 }
 
 /// Something that a server tells its operator.
@@ -243,4 +277,22 @@ pub enum ServeEvent {
     },
     /// For `-v`: a socket buffer smaller than asked, an offload that is missing, ...
     Notice(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_failures_are_counted_and_the_first_are_named() {
+        let mut failures = Failures::default();
+        assert!(failures.is_empty());
+        for number in 0..FAILURES_MAX + 5 {
+            failures.push(number.to_string(), "no space left".into());
+        }
+        let failures = failures.plus(14_886, &[]);
+        assert_eq!(failures.count, FAILURES_MAX as u64 + 5 + 14_886);
+        assert_eq!(failures.sample.len(), FAILURES_MAX);
+        assert_eq!(failures.sample[0].0, "0");
+    }
 }

@@ -33,8 +33,8 @@ pub mod tcp;
 mod watch;
 
 pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, LinkReport, Location, ServeEvent,
-    ServeOptions, Served, Snapshot, Stop,
+    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,
+    ServeEvent, ServeOptions, Served, Snapshot, Stop,
 };
 pub use budget::MEMORY_LEAST;
 pub use circuit::{

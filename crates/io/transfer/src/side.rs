@@ -8,6 +8,7 @@ use longhaul_objects::ObjectTable;
 use longhaul_units::{Bytes, Duration, ObjectId};
 use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
+use crate::api::Failures;
 use crate::bottleneck::Stages;
 use crate::buffer::Buffer;
 use crate::crew::Spent;
@@ -39,8 +40,8 @@ pub(crate) trait SourceSide: Send + Sync {
     fn report(&self, sending: SourceReport);
     /// Bytes that were moved, once all is.
     fn done(&self) -> Option<u64>;
-    /// What could not be copied: path and reason.
-    fn failures(&self) -> Vec<(String, String)>;
+    /// What could not be copied.
+    fn failures(&self) -> Failures;
     /// Ends all threads.
     fn stop(&self);
 }
@@ -73,8 +74,8 @@ pub(crate) trait SinkSide: Send + Sync {
     fn set_memory(&self, memory: Bytes);
     /// Bytes that were moved, once all is and the source was told.
     fn done(&self) -> Option<u64>;
-    /// What could not be copied: path and reason.
-    fn failures(&self) -> Vec<(String, String)>;
+    /// What could not be copied.
+    fn failures(&self) -> Failures;
     /// Ends all threads.
     fn stop(&self);
 }
@@ -128,7 +129,7 @@ impl SourceSide for SourceDriver {
         self.result().map(|result| result.bytes.get())
     }
 
-    fn failures(&self) -> Vec<(String, String)> {
+    fn failures(&self) -> Failures {
         self.failures()
     }
 
@@ -199,7 +200,7 @@ impl SinkSide for SinkDriver {
         self.is_done().then(|| self.stats().confirmed_bytes)
     }
 
-    fn failures(&self) -> Vec<(String, String)> {
+    fn failures(&self) -> Failures {
         self.failures()
     }
 
@@ -225,8 +226,8 @@ impl Side {
         }
     }
 
-    /// What could not be copied: path and reason.
-    pub fn failures(&self) -> Vec<(String, String)> {
+    /// What could not be copied.
+    pub fn failures(&self) -> Failures {
         match self {
             Self::Source(source) => source.failures(),
             Self::Sink(sink) => sink.failures(),

@@ -10,6 +10,7 @@ use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
+use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Mailbox, receive_anew, wake_messages};
@@ -286,10 +287,10 @@ impl SinkDriver {
         lock(&self.sink).source_report().copied()
     }
 
-    /// Entries that could not be copied: path and reason.
-    pub fn failures(&self) -> Vec<(String, String)> {
+    /// Entries that could not be copied.
+    pub fn failures(&self) -> Failures {
         let sink = lock(&self.sink);
-        sink.failures().iter().map(|f| (f.path.to_string(), f.reason.clone())).collect()
+        Failures::default().plus(sink.stats().failed.into(), sink.failures())
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -10,6 +10,7 @@ use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent};
 use longhaul_wire::{Entry, SinkMessage, SourceReport, Summary};
 
+use crate::api::Failures;
 use crate::bottleneck::{Stage, Stages};
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
@@ -22,8 +23,8 @@ use crate::files::{ScanFailure, Scanned, SourceTree};
 pub(crate) struct SourceDriver {
     source: Mutex<Source>,
     tree: SourceTree,
-    /// What the scan could not take in: path and reason.
-    not_found: Mutex<Vec<(String, String)>>,
+    /// What the scan could not take in.
+    not_found: Mutex<Failures>,
     /// A message, credit or room: workers look again.
     work: Condvar,
     pool: Pool,
@@ -71,7 +72,7 @@ impl SourceDriver {
             verify,
             source: Mutex::new(Source::new()),
             tree,
-            not_found: Mutex::new(Vec::new()),
+            not_found: Mutex::default(),
             work: Condvar::new(),
             pool: Pool::new(groups(memory), Reuse::Warm),
             credit: AtomicU64::new(0),
@@ -143,7 +144,7 @@ impl SourceDriver {
                     }
                     let path = entry.path.to_string();
                     if let Err(error) = source.push_entry(entry) {
-                        lock(&self.not_found).push((path, error.to_string()));
+                        lock(&self.not_found).push(path, error.to_string());
                     }
                 }
                 Scanned::Failed(failure) => self.note_scan_failure(failure),
@@ -169,7 +170,7 @@ impl SourceDriver {
         };
         match failure.stand_in.and_then(|entry| source.push_entry(entry).ok()) {
             Some(entry) => source.entry_failed(entry, &reason),
-            None => lock(&self.not_found).push((path, reason)),
+            None => lock(&self.not_found).push(path, reason),
         }
     }
 
@@ -305,11 +306,11 @@ impl SourceDriver {
         *lock(&self.source).stats()
     }
 
-    /// Entries that could not be copied: path and reason.
-    pub fn failures(&self) -> Vec<(String, String)> {
+    /// Entries that could not be copied.
+    pub fn failures(&self) -> Failures {
         let source = lock(&self.source);
-        let told = source.failures().iter().map(|f| (f.path.to_string(), f.reason.clone()));
-        lock(&self.not_found).iter().cloned().chain(told).collect()
+        let not_found = lock(&self.not_found).clone();
+        not_found.plus(source.stats().failed.into(), source.failures())
     }
 
     pub fn is_stopped(&self) -> bool {

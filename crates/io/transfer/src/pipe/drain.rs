@@ -17,6 +17,7 @@ use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
 use super::feed::Feed;
+use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Mailbox, receive_anew, wake_messages};
@@ -355,8 +356,8 @@ impl SinkSide for Drain {
     }
 
     /// A pipe comes whole, or not at all.
-    fn failures(&self) -> Vec<(String, String)> {
-        Vec::new()
+    fn failures(&self) -> Failures {
+        Failures::default()
     }
 
     fn stop(&self) {

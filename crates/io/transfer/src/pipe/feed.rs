@@ -16,6 +16,7 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{SinkMessage, SourceReport, Summary};
 
 use super::drain::Drain;
+use crate::api::Failures;
 use crate::bottleneck::{Stage, Stages};
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
@@ -366,8 +367,8 @@ impl SourceSide for Feed {
     }
 
     /// A pipe comes whole, or not at all.
-    fn failures(&self) -> Vec<(String, String)> {
-        Vec::new()
+    fn failures(&self) -> Failures {
+        Failures::default()
     }
 
     fn stop(&self) {
