@@ -1,5 +1,6 @@
 //! Checking what the source announces.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -41,8 +42,10 @@ impl Sink {
             return Err(SinkError::TooMany);
         }
         let coverage = self.check_objects(first, &entries, objects)?;
-        let parents = self.take_paths(first, &entries)?;
+        let Paths { taken, parents, root_is_leaf } = self.check_paths(first, &entries)?;
 
+        self.paths.extend(taken);
+        self.root_is_leaf = root_is_leaf;
         self.announced_bytes = bytes;
         self.directory_count += directories as u32;
         self.unmade += directories as u32;
@@ -155,57 +158,48 @@ impl Sink {
         Ok(covered)
     }
 
-    /// Checks the entries and remembers their paths; returns the directory that holds each.
-    fn take_paths(
-        &mut self,
-        first: EntryId,
-        entries: &[Entry],
-    ) -> Result<Vec<Option<EntryId>>, SinkError> {
-        let mut taken = Vec::with_capacity(entries.len());
-        let mut parents = Vec::with_capacity(entries.len());
-        let root_is_leaf = self.root_is_leaf;
+    /// Checks the entries and where they are. Nothing is taken before all of them are known to be
+    /// right, so a bad one costs no more than those before it, whatever was announced earlier.
+    fn check_paths(&self, first: EntryId, entries: &[Entry]) -> Result<Paths, SinkError> {
+        let mut paths = Paths {
+            taken: BTreeMap::new(),
+            parents: Vec::with_capacity(entries.len()),
+            root_is_leaf: self.root_is_leaf,
+        };
         for (number, entry) in (first.0..).zip(entries) {
-            let result = self.take_path(EntryId(number), entry);
-            match result {
-                Ok((key, parent)) => {
-                    taken.push(key);
-                    parents.push(parent);
-                }
-                Err(error) => {
-                    self.paths.retain(|key, _| !taken.contains(key));
-                    self.root_is_leaf = root_is_leaf;
-                    return Err(error);
-                }
-            }
+            self.check_path(EntryId(number), entry, &mut paths)?;
         }
-        Ok(parents)
+        Ok(paths)
     }
 
-    fn take_path(
-        &mut self,
-        id: EntryId,
-        entry: &Entry,
-    ) -> Result<([u8; 16], Option<EntryId>), SinkError> {
+    fn check_path(&self, id: EntryId, entry: &Entry, new: &mut Paths) -> Result<(), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
+        let known = |key: &[u8; 16]| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();
         let path = parent(entry);
-        let holder = self.paths.get(&path_key(path.unwrap_or_default())).copied().flatten();
+        let holder = known(&path_key(path.unwrap_or_default())).flatten();
         let holder = holder.filter(|_| !is_root);
-        if path.is_some() && holder.is_none() || self.root_is_leaf || is_root && id.0 > 0 {
+        if path.is_some() && holder.is_none() || new.root_is_leaf || is_root && id.0 > 0 {
             return Err(SinkError::Orphan { entry: id });
         }
         let is_directory = entry.kind == EntryKind::Directory;
         let key = path_key(entry.path.as_bytes());
-        match self.paths.entry(key) {
-            alloc::collections::btree_map::Entry::Occupied(_) => {
-                return Err(SinkError::Duplicate { entry: id });
-            }
-            alloc::collections::btree_map::Entry::Vacant(vacant) => {
-                vacant.insert(is_directory.then_some(id));
-            }
+        if known(&key).is_some() {
+            return Err(SinkError::Duplicate { entry: id });
         }
-        self.root_is_leaf = is_root && !is_directory;
-        Ok((key, holder))
+        new.taken.insert(key, is_directory.then_some(id));
+        new.parents.push(holder);
+        new.root_is_leaf = is_root && !is_directory;
+        Ok(())
     }
+}
+
+/// Where the entries of one message are.
+struct Paths {
+    /// As [`Sink::paths`].
+    taken: BTreeMap<[u8; 16], Option<EntryId>>,
+    /// The directory that holds each.
+    parents: Vec<Option<EntryId>>,
+    root_is_leaf: bool,
 }
