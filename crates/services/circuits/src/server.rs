@@ -3,6 +3,7 @@
 //! Handlers translate times and names to ticks and numbers, have the [`Service`] decide, and read
 //! its view. None holds the view across an await.
 
+mod accept;
 mod auth;
 mod bookings;
 mod description;
@@ -15,12 +16,13 @@ mod quotes;
 mod reasons;
 mod recur;
 mod routes;
+mod seats;
 mod translate;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -28,7 +30,6 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use axum::serve::ListenerExt;
 use tokio::sync::{oneshot, watch};
 
 pub use self::auth::Doors;
@@ -70,29 +71,20 @@ impl Server {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let (close, closing) = watch::channel(false);
-        let mut late = closing.clone();
+        let limits = service.config().limits.clone();
         let (doors, quotes) = (Arc::new(doors), Arc::default());
-        let site = Site { service, doors, quotes, closing };
+        let site = Site { service, doors, quotes, closing: closing.clone() };
         let thread = std::thread::Builder::new().name("server".into());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                let stop = async move {
+                tokio::spawn(async move {
                     // That the server was dropped means the same.
                     let _ = stopped.await;
                     close.send_replace(true);
-                };
-                let late = async move {
-                    // That the server is gone means the same.
-                    let _ = late.wait_for(|closing| *closing).await;
-                    tokio::time::sleep(GRACE).await;
-                };
-                let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
-                let served = axum::serve(listener, router(site)).with_graceful_shutdown(stop);
-                tokio::select! {
-                    ended = served => ended,
-                    () = late => Ok(()),
-                }
+                });
+                accept::serve(listener, router(site), limits, closing).await;
+                Ok(())
             })
         })?;
         Ok(Self { address, stop, thread })
@@ -166,7 +158,5 @@ async fn not_so() -> Failure {
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
 }
 
-/// How long a stop waits for requests that are half sent and answers that are half read.
-const GRACE: Duration = Duration::from_secs(5);
 /// Translating and encoding is light work.
 const WORKERS: usize = 2;

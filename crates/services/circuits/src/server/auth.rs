@@ -1,17 +1,19 @@
 //! Who is asking.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::{StatusCode, header, request::Parts};
 use longhaul_session::Token;
 
 use super::Site;
+use super::accept::{Seat, Staying};
 use super::problem::Failure;
 use crate::service::config::Role;
 
 /// What a token stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// The token's public name.
     pub(super) name: String,
@@ -19,6 +21,8 @@ pub(crate) struct Caller {
     pub(super) project: String,
     /// What it may.
     pub(super) role: Role,
+    /// Keeps its connection as long as the request goes on.
+    staying: Option<Arc<Staying>>,
 }
 
 /// All tokens that are let in, by the hash of what is presented: comparing hashes tells nothing
@@ -30,7 +34,7 @@ impl Doors {
     /// Lets a token in.
     pub fn open(&mut self, token: &Token, project: &str, role: Role) {
         let name = token.key().id().to_string();
-        let caller = Caller { name, project: project.into(), role };
+        let caller = Caller { name, project: project.into(), role, staying: None };
         self.0.insert(hash(&token.to_string()), caller);
     }
 
@@ -71,7 +75,12 @@ impl FromRequestParts<Site> for Caller {
         let bearer = value.to_str().ok().and_then(|value| value.split_once(' '));
         let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let (_, token) = bearer.ok_or_else(|| refused("expected Authorization: Bearer TOKEN"))?;
-        site.doors.caller(token.trim())
+        let mut caller = site.doors.caller(token.trim())?;
+        if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
+            let staying = seat.stay().ok_or_else(Failure::crowded)?;
+            caller.staying = Some(Arc::new(staying));
+        }
+        Ok(caller)
     }
 }
 

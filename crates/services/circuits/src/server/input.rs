@@ -21,14 +21,20 @@ impl<T: DeserializeOwned> FromRequest<Site> for Body<T> {
 
     async fn from_request(request: Request, site: &Site) -> Result<Self, Failure> {
         let path = request.uri().path().to_owned();
-        let bytes =
-            Bytes::from_request(request, site).await.map_err(|error| match error.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => {
-                    let detail = format!("the body: more than {BODY_MAX} bytes");
-                    Failure::new(error.status(), "too-large", "The request is too large", detail)
-                }
-                _ => Failure::malformed(error.body_text()),
-            })?;
+        let patience = site.service.config().limits.body;
+        let read = tokio::time::timeout(patience, Bytes::from_request(request, site)).await;
+        let read = read.map_err(|_| {
+            let detail = format!("the body: not all of it came within {patience:?}");
+            let title = "The request came too slowly";
+            Failure::new(StatusCode::REQUEST_TIMEOUT, "too-slow", title, detail)
+        })?;
+        let bytes = read.map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let detail = format!("the body: more than {BODY_MAX} bytes");
+                Failure::new(error.status(), "too-large", "The request is too large", detail)
+            }
+            _ => Failure::malformed(error.body_text()),
+        })?;
         // A body that is not there asks for nothing in particular.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let mut reader = serde_json::Deserializer::from_slice(text);

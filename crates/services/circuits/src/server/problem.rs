@@ -43,6 +43,12 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, kind, "There is no such thing", detail)
     }
 
+    /// The connection has to make room for others: the answer may not arrive.
+    pub(super) fn crowded() -> Self {
+        let detail = "too many connections are open; nothing was booked or changed";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too much to do", detail)
+    }
+
     pub(super) fn explained(mut self, explanation: Option<Explanation>) -> Self {
         self.0.explanation = explanation;
         self

@@ -1,5 +1,7 @@
 //! What an operator writes: a TOML file.
 
+mod limits;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,6 +9,7 @@ use std::time::Duration;
 use longhaul_units::Rate;
 use serde::Deserialize;
 
+pub use self::limits::Limits;
 use crate::ledger::{LinkSpec, Quota, Rules};
 use crate::store::Location;
 
@@ -35,6 +38,8 @@ pub struct Config {
     pub currency: String,
     /// Where records go that the store need not keep; without it, the store keeps all.
     pub archive: Option<Archive>,
+    /// What a client may take of the service.
+    pub limits: Limits,
 }
 
 /// When records leave the store, and for where.
@@ -151,6 +156,8 @@ struct File {
     currency: String,
     #[serde(default)]
     rules: FileRules,
+    #[serde(default)]
+    limits: limits::File,
     #[serde(default)]
     link: Vec<FileLink>,
     #[serde(default)]
@@ -269,6 +276,7 @@ impl File {
             access,
             quote: some_time("quote", &self.quote)?,
             currency: self.currency,
+            limits: self.limits.check()?,
         })
     }
 }
