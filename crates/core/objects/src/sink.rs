@@ -16,6 +16,7 @@ use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
 use self::aside::Aside;
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
+use crate::limits::ANSWERS_MAX;
 use crate::record::{Claim, PartialFile, RecordWriter};
 use crate::window::Window;
 use crate::{
@@ -27,7 +28,8 @@ use crate::{
 /// tells the source what it has (docs/protocol.md section 7, docs/objects.md).
 ///
 /// The driver
-/// * hands what arrives on stream 0 to [`Sink::handle`] and sends what [`Sink::poll_message`]
+/// * hands what arrives on stream 0 to [`Sink::handle`], as long as [`Sink::wants_messages`], and
+///   sends what [`Sink::poll_message`]
 ///   gives while the stream has room;
 /// * does what [`Sink::poll_action`] gives, on whatever thread, and calls the method that the
 ///   action names with the outcome;
@@ -129,13 +131,16 @@ pub struct Sink {
     discard: Vec<TempName>,
     phase: Phase,
 
-    refused: VecDeque<(EntryId, String)>,
+    /// Many have one reason, as a full disk: it is there once.
+    refused: VecDeque<(EntryId, Arc<str>)>,
     haves: VecDeque<SinkMessage>,
     announced_accept: u32,
     /// Groups that did not verify, until the lanes are told.
     anew: VecDeque<(ObjectId, u32)>,
     /// And then, until the source is told.
     repairs: VecDeque<(ObjectId, u32)>,
+    /// What was promised when too many answers waited, while they do.
+    credit_held: Option<u64>,
     confirmed: RangeSet,
 
     digests: BTreeMap<EntryId, ChainingValue>,
@@ -356,6 +361,7 @@ impl Sink {
             announced_accept: 0,
             anew: VecDeque::new(),
             repairs: VecDeque::new(),
+            credit_held: None,
             confirmed: RangeSet::new(),
             digests: BTreeMap::new(),
             failures: Vec::new(),
@@ -378,8 +384,33 @@ impl Sink {
     /// Object bytes that may ever be sent for the first time (docs/protocol.md section 5.4).
     /// Never shrinks.
     pub fn credit(&self) -> u64 {
+        self.credit_held.unwrap_or_else(|| self.earned_credit())
+    }
+
+    fn earned_credit(&self) -> u64 {
         let stopped = self.unverified.saturating_sub(crate::limits::UNVERIFIED_MAX);
         self.consumed - stopped + self.config.capacity
+    }
+
+    /// Answers that the source has not taken. They are bounded whatever it announces and however
+    /// little it reads, since [`Sink::wants_messages`], credit and preparations stop at
+    /// [`ANSWERS_MAX`]: what waits beyond is about entries that were announced before.
+    pub fn answers_waiting(&self) -> usize {
+        self.refused.len() + self.haves.len() + self.repairs.len() + self.anew.len()
+    }
+
+    /// Whether the next message of the source is to be taken in. Looked at before each is read from
+    /// its stream, and again after [`Sink::poll_message`].
+    pub fn wants_messages(&self) -> bool {
+        self.answers_waiting() < ANSWERS_MAX
+    }
+
+    /// Credit stands still while too many answers wait.
+    fn hold_credit(&mut self) {
+        match self.wants_messages() {
+            true => self.credit_held = None,
+            false => self.credit_held = Some(self.credit()),
+        }
     }
 
     /// There is so much memory for groups from now on: more than before, or it stays as it was.
@@ -474,7 +505,10 @@ impl Sink {
         crate::source::note_failure(&mut self.failures, id, entry, &reason);
         self.stats.failed += 1;
         if told == Told::No {
-            self.refused.push_back((id, reason));
+            let last = self.refused.back().map(|(_, last)| last);
+            let shared = last.filter(|last| ***last == *reason).cloned();
+            self.refused.push_back((id, shared.unwrap_or_else(|| reason.into())));
+            self.hold_credit();
         }
     }
 

@@ -24,6 +24,11 @@ pub trait Hub: Send + Sync {
     /// # Errors
     /// The peer broke the protocol, in words; the carrier closes the connection.
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String>;
+    /// Whether bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
+    /// held by its limit. Changes to `true` by [`Hub::next_message`] only.
+    fn wants_stream(&self) -> bool {
+        true
+    }
     /// The peer finished stream 0.
     fn on_stream_end(&self);
     /// Appends the next message for stream 0 to `out`; `false` when there is none now.

@@ -229,6 +229,10 @@ impl Hub for TransferHub {
         Ok(())
     }
 
+    fn wants_stream(&self) -> bool {
+        self.sink().is_none_or(|sink| sink.wants_messages())
+    }
+
     fn on_stream_end(&self) {
         self.change(|state| state.stream_ended = true);
     }

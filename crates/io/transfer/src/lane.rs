@@ -347,7 +347,9 @@ impl LaneThread {
     fn read_stream(&mut self) -> bool {
         let mut any = false;
         let mut bytes = [0; 16 << 10];
-        while let Ok(count @ 1..) = self.lane.stream_read(STREAM, &mut bytes) {
+        while self.hub.wants_stream()
+            && let Ok(count @ 1..) = self.lane.stream_read(STREAM, &mut bytes)
+        {
             any = true;
             if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
                 let code = longhaul_wire::CloseCode::PROTOCOL_VIOLATION;

@@ -52,6 +52,10 @@ pub(crate) trait SinkSide: Send + Sync {
     fn start(self: Arc<Self>, hub: &Arc<TransferHub>) -> io::Result<Vec<JoinHandle<()>>>;
     /// The source said something.
     fn handle(&self, message: SourceMessage) -> Result<(), String>;
+    /// Whether more of what the source says is wanted; changes to `true` by `next_message` only.
+    fn wants_messages(&self) -> bool {
+        true
+    }
     /// The next message for the source.
     fn next_message(&self, out: &mut Vec<u8>) -> bool;
     /// Sizes of the objects that may arrive.
@@ -154,6 +158,10 @@ impl SinkSide for SinkDriver {
 
     fn handle(&self, message: SourceMessage) -> Result<(), String> {
         self.handle(message)
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.wants_messages()
     }
 
     fn next_message(&self, out: &mut Vec<u8>) -> bool {

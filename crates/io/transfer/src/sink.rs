@@ -23,6 +23,8 @@ pub(crate) struct SinkDriver {
     tree: SinkTree,
     pool: Pool,
     credit: AtomicU64,
+    /// As the sink said last.
+    wants_messages: AtomicBool,
     table: Mutex<ObjectTable>,
     queue: Mutex<Queue>,
     work: Condvar,
@@ -90,6 +92,7 @@ impl SinkDriver {
         let sink = Sink::new(config, resume);
         Self {
             credit: AtomicU64::new(sink.credit()),
+            wants_messages: AtomicBool::new(true),
             sink: Mutex::new(sink),
             tree,
             pool,
@@ -211,6 +214,7 @@ impl SinkDriver {
         let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         sink.set_cpu_time(cpu);
         self.credit.store(sink.credit(), Ordering::Relaxed);
+        self.wants_messages.store(sink.wants_messages(), Ordering::Relaxed);
         if sink.objects().objects() != lock(&self.table).objects() {
             *lock(&self.table) = sink.objects().clone();
         }
@@ -231,9 +235,22 @@ impl SinkDriver {
         Ok(())
     }
 
+    /// Whether more of what the source says is wanted.
+    pub fn wants_messages(&self) -> bool {
+        self.wants_messages.load(Ordering::Relaxed)
+    }
+
     /// The next message for the source.
     pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let message = lock(&self.sink).poll_message();
+        let mut sink = lock(&self.sink);
+        let message = sink.poll_message();
+        let again = sink.wants_messages() && !self.wants_messages.swap(true, Ordering::Relaxed);
+        drop(sink);
+        if again {
+            // Preparations and credit go on as well.
+            self.after_change();
+            self.look();
+        }
         message.is_some_and(|message| message.encode(out).is_ok())
     }
 

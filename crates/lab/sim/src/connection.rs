@@ -360,7 +360,9 @@ impl Connection {
     fn read_stream(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) -> bool {
         let mut buffer = [0; 4096];
         let mut progress = false;
-        while let Ok(count @ 1..) = self.lanes[0].lane.stream_read(STREAM, &mut buffer) {
+        while self.wants_stream()
+            && let Ok(count @ 1..) = self.lanes[0].lane.stream_read(STREAM, &mut buffer)
+        {
             progress = true;
             self.reader.push(&buffer[..count]);
             loop {
@@ -375,6 +377,13 @@ impl Connection {
             }
         }
         progress
+    }
+
+    fn wants_stream(&self) -> bool {
+        match &self.side {
+            Side::Sink(sink) => sink.sink.wants_messages(),
+            _ => true,
+        }
     }
 
     fn handle(&mut self, now: Instant, message: Message, scenario: &Scenario, env: &mut Env<'_>) {

@@ -1,5 +1,6 @@
 //! What goes to the source.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_wire::{SinkMessage, SourceMessage};
@@ -48,7 +49,14 @@ impl Sink {
     /// waiting stays here, where it is bounded.
     #[must_use]
     pub fn poll_message(&mut self) -> Option<SinkMessage> {
+        let message = self.next_message();
+        self.hold_credit();
+        message
+    }
+
+    fn next_message(&mut self) -> Option<SinkMessage> {
         if let Some((entry, reason)) = self.refused.pop_front() {
+            let reason = String::from(&*reason);
             return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
         }
         // What need not be sent comes before the permission to send.

@@ -124,6 +124,9 @@ impl Sink {
     }
 
     pub(super) fn setup_action(&mut self) -> Option<Action> {
+        if !self.wants_messages() {
+            return None;
+        }
         loop {
             if let Some(Action::PrepareFile { file, .. }) = self.setup.front() {
                 let slot = self.slots.get_mut(file.id.0);

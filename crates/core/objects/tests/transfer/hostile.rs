@@ -1,7 +1,9 @@
 //! A peer that lies: an error, and nothing changed.
 
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_objects::limits::{GROUP_SIZE, OBJECT_MAX, UNSETTLED_MAX};
+use longhaul_objects::limits::{
+    ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, OBJECT_MAX, UNSETTLED_MAX,
+};
 use longhaul_objects::storage::{self};
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
@@ -164,6 +166,54 @@ fn more_than_a_sink_holds() {
         assert!(first < 3 * u64::from(UNSETTLED_MAX));
     };
     assert_eq!(error, SinkError::TooMany);
+}
+
+/// A source that makes everything fail and never reads: what waits for it is bounded.
+#[test]
+fn answers_that_nobody_reads_are_bounded() {
+    let mut sink = sink();
+    let mut disk = Broken;
+    let (mut first, mut announced) = (0, 0);
+    let batch = 1000;
+    while sink.wants_messages() {
+        let entries = (0..batch).map(|i| directory(&format!("{}", first + i)));
+        sink.handle(manifest(first, entries.collect(), &[])).unwrap();
+        first += batch;
+        announced += batch as usize;
+        assert!(announced <= 3 * ANSWERS_MAX, "it goes on and on");
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            disk.refuse(&mut sink, action);
+        }
+    }
+    let credit = sink.credit();
+    assert!(sink.answers_waiting() < ANSWERS_MAX + ACTION_ENTRIES_MAX);
+    assert_eq!(sink.poll_action(Instant::ZERO), None, "nothing more is prepared");
+    sink.grow_capacity(1 << 30);
+    assert_eq!(sink.credit(), credit, "nothing more is promised");
+    // As soon as it reads, everything goes on.
+    while !sink.wants_messages() {
+        assert!(sink.poll_message().is_some());
+    }
+    assert!(sink.credit() > credit);
+    while sink.stats().failed < first as u32 {
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            disk.refuse(&mut sink, action);
+        }
+        while sink.poll_message().is_some() {}
+    }
+    assert_eq!(sink.answers_waiting(), 0);
+}
+
+/// A disk on which no directory can be made.
+struct Broken;
+
+impl Broken {
+    fn refuse(&mut self, sink: &mut Sink, action: Action) {
+        let Action::MakeDirectories(batch) = action else { panic!("{action:?}") };
+        for directory in batch {
+            sink.directory_made(directory.id, Err("no space left on device".into()));
+        }
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Stream {
 
     /// Appends frames to `out`, which must have room for all of them.
     pub fn write(&mut self, hub: &dyn Hub, out: &mut Writer<'_>, room: usize) -> Result<(), Full> {
-        if self.received + WINDOW >= self.allowed + WINDOW / 2 {
+        if self.received + WINDOW >= self.allowed + WINDOW / 2 && hub.wants_stream() {
             self.allowed = self.received + WINDOW;
             Frame::StreamLimit { stream: STREAM, limit: self.allowed }.encode(out)?;
         }
