@@ -105,6 +105,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         destination,
         destination_is_directory: false,
         copy_contents: false,
+        merge: false,
         verify: true,
         token: token(1),
         profile: "auto".into(),

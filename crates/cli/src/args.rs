@@ -71,7 +71,8 @@ pub enum Command {
 ///
 /// Into an existing directory a source goes under its own name, else the destination takes the new
 /// name. A slash at the end of DST asks for a directory and makes it; at the end of SRC it means
-/// nothing. SRC/. means the contents of SRC. A local name with a colon is written ./a:b. Other
+/// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
+/// empty directory unless --merge is given. A local name with a colon is written ./a:b. Other
 /// bytes of a remote path are written as in URLs: %20 is a space, %25 is a %.
 ///
 /// A file appears under its name only when it is whole, verified and durable. What an interrupted
@@ -89,6 +90,10 @@ pub struct CpArgs {
     /// When data is made durable at the destination
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
     pub fsync: FsyncArg,
+    /// With SRC/. from a server: also into a directory that is not empty. The server chooses every name
+    /// in it and may replace what is there
+    #[arg(long)]
+    pub merge: bool,
     /// Do not hash the data at both ends: takes less processor time, and finds only what is corrupted
     /// on the network. Not with --protect clear
     #[arg(long)]

@@ -102,6 +102,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
     Ok(CopyOptions {
         destination_is_directory: destination.trailing_slash,
         copy_contents: contents,
+        merge: args.merge,
         verify: !args.no_verify,
         sources: paths.into_iter().map(|source| source.location).collect(),
         destination: destination.location,

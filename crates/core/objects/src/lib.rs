@@ -63,6 +63,7 @@ mod entry;
 pub mod hash;
 mod layout;
 pub mod limits;
+mod names;
 mod pipe;
 pub mod record;
 mod sink;
@@ -79,6 +80,7 @@ pub use action::{
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
+pub use names::TopNames;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState};
 pub use sink::{Sink, SinkConfig, SinkError, SinkStats};

@@ -21,7 +21,7 @@ use crate::record::{Claim, PartialFile, RecordWriter};
 use crate::window::Window;
 use crate::{
     Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, NamedFile, ObjectTable,
-    ResumeState, TempName,
+    ResumeState, TempName, TopNames,
 };
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
@@ -152,7 +152,7 @@ pub struct Sink {
 }
 
 /// What a sink is told at its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkConfig {
     /// Bytes of memory for groups that are being received or written, at least four groups: what
     /// the source may have under way. See [`Sink::grow_capacity`].
@@ -163,11 +163,19 @@ pub struct SinkConfig {
     pub transfer: [u8; 16],
     /// Random, different in every run.
     pub nonce: [u8; 16],
+    /// What the source may call what it sends.
+    pub names: TopNames,
 }
 
 impl Default for SinkConfig {
     fn default() -> Self {
-        Self { capacity: 64 << 20, fsync: Fsync::End, transfer: [0; 16], nonce: [0; 16] }
+        Self {
+            capacity: 64 << 20,
+            fsync: Fsync::End,
+            transfer: [0; 16],
+            nonce: [0; 16],
+            names: TopNames::Any,
+        }
     }
 }
 
@@ -201,7 +209,7 @@ pub struct SinkStats {
 }
 
 /// What the source said is not true or not allowed. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
     /// An entry that is not allowed.
@@ -217,6 +225,12 @@ pub enum SinkError {
     Duplicate {
         /// The later one.
         entry: EntryId,
+    },
+    /// An entry has a name at the top that [`SinkConfig::names`] does not admit.
+    #[error("it sends {name}, which was not asked for")]
+    NotAskedFor {
+        /// The name, escaped.
+        name: String,
     },
     /// What an entry is in was not announced before it as a directory.
     #[error("{entry:?} is in no directory")]

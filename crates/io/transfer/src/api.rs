@@ -56,6 +56,9 @@ pub struct CopyOptions {
     pub destination_is_directory: bool,
     /// A source was written as `SRC/.`: its contents are copied.
     pub copy_contents: bool,
+    /// Contents of a server's directory go into a directory here that holds something already too. The
+    /// server chooses every name in it then, and may replace what is there.
+    pub merge: bool,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,

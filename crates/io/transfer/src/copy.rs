@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use longhaul_objects::{Fsync, SinkConfig};
+use longhaul_objects::{Fsync, SinkConfig, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, Protect, Request, SourceReport};
@@ -82,6 +82,16 @@ pub enum CopyError {
         /// Its words.
         reason: String,
     },
+    /// The server did what no server may do.
+    #[error(
+        "{server} breaks the protocol: {reason}; the copy was ended, what was written before stays"
+    )]
+    Violation {
+        /// The server.
+        server: SocketAddr,
+        /// What it did.
+        reason: String,
+    },
     /// This host failed: disk full, ...
     #[error("{0}; what was written is kept, run the same command again to go on")]
     Local(String),
@@ -102,6 +112,12 @@ impl From<Failure> for CopyError {
             Failure::Closed { server, code: CloseCode::STORAGE, by_peer: true, reason } => {
                 Self::Server { server, reason }
             }
+            Failure::Closed {
+                server,
+                code: CloseCode::PROTOCOL_VIOLATION,
+                by_peer: false,
+                reason,
+            } => Self::Violation { server, reason },
             Failure::Closed { server, reason, .. } => Self::Lost { server, reason },
             Failure::Local(reason) => Self::Local(reason),
             Failure::Stopped => Self::Stopped,
@@ -178,6 +194,10 @@ impl Job {
                 }
             }
         }
+        let nameless = |path: &Vec<u8>| options.copy_contents || own_name(path).is_none();
+        if remote.iter().any(nameless) && !remote.iter().all(nameless) {
+            return usage("contents of directories and whole sources cannot be mixed in one copy");
+        }
         if !options.copy_contents {
             let paths = local.iter().map(|path| path.as_os_str().as_bytes());
             check_names(paths.chain(remote.iter().map(Vec::as_slice)))?;
@@ -203,6 +223,12 @@ impl Job {
             }
             _ => usage("one side has to be on this host"),
         }
+    }
+
+    /// What a server may call what it sends.
+    fn names(&self, options: &CopyOptions) -> TopNames {
+        let own = |path| own_name(path).filter(|_| !options.copy_contents);
+        TopNames::asked(self.remote.iter().map(|path| own(path)))
     }
 
     fn request(&self, options: &CopyOptions) -> Request {
@@ -267,15 +293,17 @@ impl Part {
         let label = OsStr::as_bytes(destination.as_os_str());
         let transfer = transfer_id(&source, label, options.verify);
         let several = job.remote.len() > 1;
+        let names = job.names(options);
         let sink_options = SinkOptions {
             is_directory: options.destination_is_directory || several,
             transfer,
             fsync: options.fsync,
             direct: options.direct,
+            only_empty: names == TopNames::Contents && !options.merge,
         };
         let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
-        let config = sink_config(options.fsync, transfer, memory);
+        let config = sink_config(options.fsync, transfer, memory, names);
         let driver = SinkDriver::new(tree, config, resume, options.verify, mailboxes.to_vec());
         Ok(Self::Sink(Arc::new(driver)))
     }
@@ -372,9 +400,17 @@ pub(crate) const UNCHECKED: &str = "nothing would notice corrupted data: what is
                                     protected on its way is not copied";
 
 /// What a sink of this program is told.
-pub(crate) fn sink_config(fsync: Fsync, transfer: [u8; 16], memory: Budget) -> SinkConfig {
+pub(crate) fn sink_config(
+    fsync: Fsync,
+    transfer: [u8; 16],
+    memory: Budget,
+    names: TopNames,
+) -> SinkConfig {
     let mut nonce = [0; 16];
     // Without randomness TLS would have failed before.
     let _ = aws_lc_rs::rand::fill(&mut nonce);
-    SinkConfig { capacity: memory.of_sink().get(), fsync, transfer, nonce }
+    SinkConfig { capacity: memory.of_sink().get(), fsync, transfer, nonce, names }
 }
+
+#[cfg(test)]
+mod tests;

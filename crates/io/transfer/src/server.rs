@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_objects::Fsync;
+use longhaul_objects::{Fsync, TopNames};
 use longhaul_rate_control::Profile;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
@@ -466,11 +466,14 @@ impl Share {
                 let transfer = transfer_id(&[&request.label], path, verify);
                 let fsync = fsync(request.sync_at_end);
                 let is_directory = request.destination_is_directory;
-                let options = SinkOptions { is_directory, transfer, fsync, direct: self.direct };
+                let direct = self.direct;
+                // The client chooses the names, as it may.
+                let options =
+                    SinkOptions { is_directory, transfer, fsync, direct, only_empty: false };
                 let destination = Destination::Below { root: &self.root, path };
                 let (tree, resume) = SinkTree::open(destination, &options)
                     .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-                let config = sink_config(fsync, transfer, self.memory);
+                let config = sink_config(fsync, transfer, self.memory, TopNames::Any);
                 let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
                 Ok(Side::Sink(Arc::new(driver)))
             }

@@ -98,7 +98,8 @@ impl SinkSide {
         let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
-        let config = SinkConfig { capacity, fsync, transfer: TRANSFER, nonce };
+        let config =
+            SinkConfig { capacity, fsync, transfer: TRANSFER, nonce, ..SinkConfig::default() };
         Self {
             sink: Sink::new(config, resume),
             fsync,

@@ -222,18 +222,18 @@ impl Sink {
         first_group: u64,
         values: &[ChainingValue],
     ) -> Result<(), SinkError> {
-        let error = SinkError::Hashes { object: id };
+        let error = || SinkError::Hashes { object: id };
         if id.0 >= self.accepted {
-            return Err(error);
+            return Err(error());
         }
         let Some(object) = self.objects.get_mut(id.0) else {
             return Ok(());
         };
         let count = values.len() as u64;
-        let end = first_group.checked_add(count).ok_or(error)?;
+        let end = first_group.checked_add(count).ok_or_else(error)?;
         let limit = WAITING_HASHES_MAX + 2 * self.config.capacity / GROUP_SIZE;
         if end > u64::from(object.layout.groups()) || self.waiting_hashes + count > limit {
-            return Err(error);
+            return Err(error());
         }
         if self.abandoned.contains_key(&id) {
             return Ok(());

@@ -11,6 +11,7 @@ use super::aside::NOWHERE;
 use super::{Sink, SinkError, Slot, State};
 use crate::entry::{check, parent, path_key};
 use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
+use crate::names::shown_top;
 use crate::sink::groups::Object;
 use crate::{EntryId, TempName};
 
@@ -132,26 +133,26 @@ impl Sink {
         };
         let mut covered = skip(self.covered);
         for (number, spec) in (self.objects.end()..).zip(objects) {
-            let error = SinkError::Object { object: spec.id };
+            let error = || SinkError::Object { object: spec.id };
             let past = spec.first_entry.checked_add(spec.entries);
-            let past = past.filter(|past| *past <= u64::from(end)).ok_or(error)? as u32;
+            let past = past.filter(|past| *past <= u64::from(end)).ok_or_else(error)? as u32;
             if spec.id != ObjectId(number)
                 || spec.first_entry != u64::from(covered)
                 || spec.entries == 0
             {
-                return Err(error);
+                return Err(error());
             }
             let mut size = 0;
             for number in covered..past {
-                let more = size_of(number).ok_or(error)?;
+                let more = size_of(number).ok_or_else(error)?;
                 let fits = spec.entries == 1 || more < LARGE_FILE_MIN && size + more <= BUNDLE_MAX;
                 if !fits {
-                    return Err(error);
+                    return Err(error());
                 }
                 size += more;
             }
             if size != spec.size || size_of(past - 1) == Some(0) {
-                return Err(error);
+                return Err(error());
             }
             covered = skip(past);
         }
@@ -174,6 +175,9 @@ impl Sink {
 
     fn check_path(&self, id: EntryId, entry: &Entry, new: &mut Paths) -> Result<(), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
+        if !self.config.names.admit(entry) {
+            return Err(SinkError::NotAskedFor { name: shown_top(entry) });
+        }
         let known = |key: &[u8; 16]| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();

@@ -8,7 +8,7 @@ use longhaul_objects::storage::{self};
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
     Action, EntryError, Prepared, PushError, Sink, SinkConfig, SinkError, Source, SourceError,
-    Verdict,
+    TopNames, Verdict,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
@@ -90,6 +90,33 @@ fn entries_that_are_not_allowed() {
     assert_eq!(refuses(&mut sink, manifest(4, vec![file("x", 0)], &[])), SinkError::Order);
     // All that time the names were not taken.
     sink.handle(manifest(3, vec![file("new", 0), file("d/g", 0)], &[])).unwrap();
+}
+
+#[test]
+fn names_that_were_not_asked_for() {
+    let asking =
+        |names| Sink::new(SinkConfig { names, ..SinkConfig::default() }, Default::default());
+    let mut sink = asking(TopNames::asked([Some(&b"data"[..]), Some(b"more")]));
+    sink.handle(manifest(0, vec![directory("data"), file("data/.bashrc", 0)], &[])).unwrap();
+    for (wrong, name) in [
+        (vec![file(".bashrc", 0)], ".bashrc"),
+        (vec![directory(".ssh"), file(".ssh/authorized_keys", 0)], ".ssh"),
+        (vec![link("more")], "more"),
+        (vec![directory("data2")], "data2"),
+        (vec![directory("")], "."),
+    ] {
+        let entries = [vec![file("data/fine", 0)], wrong].concat();
+        let error = refuses(&mut sink, manifest(2, entries, &[]));
+        assert_eq!(error, SinkError::NotAskedFor { name: name.into() });
+    }
+    sink.handle(manifest(2, vec![file("data/fine", 0), file("more", 0)], &[])).unwrap();
+    // Of contents the source chooses the names, but it cannot put something else in their place.
+    for wrong in [file("", 0), link("")] {
+        let error = refuses(&mut asking(TopNames::asked([None])), manifest(0, vec![wrong], &[]));
+        assert_eq!(error, SinkError::NotAskedFor { name: ".".into() });
+    }
+    let mut sink = asking(TopNames::asked([None]));
+    sink.handle(manifest(0, vec![directory(""), file("any", 0)], &[])).unwrap();
 }
 
 #[test]

@@ -106,8 +106,13 @@ impl World {
         let resume = record::replay(&self.disk.read_record(), &TRANSFER, self.fsync);
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&self.runs.to_be_bytes());
-        let config =
-            SinkConfig { capacity: self.capacity, fsync: self.fsync, transfer: TRANSFER, nonce };
+        let config = SinkConfig {
+            capacity: self.capacity,
+            fsync: self.fsync,
+            transfer: TRANSFER,
+            nonce,
+            ..SinkConfig::default()
+        };
         self.source = Source::new();
         self.sink = Sink::new(config, resume);
         self.pushed = 0;

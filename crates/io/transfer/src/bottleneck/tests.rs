@@ -248,6 +248,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         destination: to,
         destination_is_directory: false,
         copy_contents: false,
+        merge: false,
         verify: true,
         token: Token::from_random([1; 16]),
         profile: "auto".into(),

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::aside::remove_aside;
 use super::explain;
-use super::identify::{as_path, hidden_name, is_aside_name};
+use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 
 /// Where a copy goes: as the user wrote it.
@@ -39,6 +39,15 @@ pub enum DestinationError {
     /// A directory was asked for, and something else is there.
     #[error("{path}: is not a directory")]
     NotDirectory {
+        /// The destination.
+        path: String,
+    },
+    /// Contents were asked for, and it holds something already.
+    #[error(
+        "{path}: is not empty, and of SRC/. the server chooses every name: copy into a new or empty \
+         directory, or say --merge to let it replace what is there"
+    )]
+    NotEmpty {
         /// The destination.
         path: String,
     },
@@ -157,6 +166,22 @@ impl Destination<'_> {
         }
     }
 
+    /// Checks that `place` holds nothing, unless this transfer has begun to fill it.
+    pub(super) fn check_empty(
+        &self,
+        place: &Resolved,
+        transfer: &[u8; 16],
+    ) -> Result<(), DestinationError> {
+        // A new name is no directory yet, or is one that this transfer has made.
+        if place.name.is_some()
+            || is_begun(&place.root, transfer)
+            || is_empty(&place.root).map_err(|error| self.error(error))?
+        {
+            return Ok(());
+        }
+        Err(DestinationError::NotEmpty { path: self.shown() })
+    }
+
     /// Makes, or finds, the hidden directory and locks it.
     pub(super) fn hide(
         &self,
@@ -215,11 +240,7 @@ impl Destination<'_> {
 
     /// Whether the hidden directory of this transfer lies beside the destination.
     fn was_begun_as_name(&self, parent: &[u8], transfer: &[u8; 16]) -> bool {
-        let Ok(root) = self.open(parent) else {
-            return false;
-        };
-        let hidden = root.symlink_metadata(as_path(&hidden_name(transfer)));
-        hidden.is_ok_and(|metadata| metadata.is_dir())
+        self.open(parent).is_ok_and(|root| is_begun(&root, transfer))
     }
 
     fn parent(&self, path: &[u8]) -> Result<ConfinedDir, DestinationError> {
@@ -261,6 +282,22 @@ impl Destination<'_> {
             path => path.escape_ascii().to_string(),
         }
     }
+}
+
+/// Whether the hidden directory of the transfer lies in `root`.
+fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
+    let hidden = root.symlink_metadata(as_path(&hidden_name(transfer)));
+    hidden.is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Whether nothing is in `root` but hidden directories of transfers.
+pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
+    for entry in root.read_dir("")? {
+        if !is_hidden_name(entry?.name.as_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Names in the hidden directory, the record excepted.

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::aside::Asides;
 use super::cache::HandleCache;
 use super::destination::{
-    Destination, DestinationError, read_record, remove_hidden, remove_temp, temps,
+    Destination, DestinationError, is_empty, read_record, remove_hidden, remove_temp, temps,
 };
 use super::explain;
 use super::identify::{as_path, hex, is_aside_name};
@@ -41,6 +41,8 @@ use super::write::{Unpublished, set_attributes};
 #[derive(Debug)]
 pub struct SinkTree {
     pub(super) root: ConfinedDir,
+    /// See [`SinkOptions::only_empty`].
+    only_empty: bool,
     rename: Option<Rename>,
     hidden_name: Vec<u8>,
     pub(super) hidden: OwnedFd,
@@ -75,6 +77,9 @@ pub struct SinkOptions {
     pub fsync: Fsync,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,
+    /// The destination has to be new, empty, or begun by this transfer: who sends chooses all
+    /// names in it.
+    pub only_empty: bool,
 }
 
 /// The destination as a whole failed: the transfer ends. What is recorded stays valid.
@@ -113,6 +118,9 @@ impl SinkTree {
         options: &SinkOptions,
     ) -> Result<(Self, ResumeState), DestinationError> {
         let place = destination.resolve(options.is_directory, &options.transfer)?;
+        if options.only_empty {
+            destination.check_empty(&place, &options.transfer)?;
+        }
         let hidden = destination.hide(&place.root, &options.transfer)?;
         let explain = |error| destination.error(error);
         let bytes = read_record(&hidden.record).map_err(explain)?;
@@ -131,6 +139,7 @@ impl SinkTree {
         }
         let tree = Self {
             root: place.root,
+            only_empty: options.only_empty,
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
             hidden_name: hidden.name,
             hidden: hidden.directory,
@@ -355,9 +364,10 @@ impl SinkTree {
     }
 
     /// Whether a later run could go on from what is in the hidden directory, or could not tell
-    /// without it that the destination is the new name.
+    /// without it that the destination is the new name, or that this transfer has begun to fill it.
     fn is_worth_keeping(&self) -> bool {
         !lock(&self.record).is_empty()
+            || self.only_empty && self.rename.is_none() && !is_empty(&self.root).unwrap_or(false)
             || self
                 .rename
                 .as_ref()

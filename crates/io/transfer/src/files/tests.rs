@@ -42,7 +42,13 @@ impl Copy {
         is_directory: bool,
     ) -> Result<Self, DestinationError> {
         let transfer = transfer_id(&[b"test"], b"", true);
-        let options = SinkOptions { is_directory, transfer, fsync: Fsync::End, direct: false };
+        let options = SinkOptions {
+            is_directory,
+            transfer,
+            fsync: Fsync::End,
+            direct: false,
+            only_empty: false,
+        };
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mut nonce = [0; 16];

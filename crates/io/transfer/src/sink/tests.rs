@@ -7,8 +7,13 @@ use crate::files::{Destination, SinkOptions};
 
 /// A sink of `entries` in a new directory, and the box of its only lane.
 fn sink(directory: &tempfile::TempDir) -> (SinkDriver, Arc<Mailbox>) {
-    let options =
-        SinkOptions { is_directory: true, transfer: [1; 16], fsync: Fsync::End, direct: false };
+    let options = SinkOptions {
+        is_directory: true,
+        transfer: [1; 16],
+        fsync: Fsync::End,
+        direct: false,
+        only_empty: false,
+    };
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());

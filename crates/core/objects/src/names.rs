@@ -1,0 +1,114 @@
+//! Which names a source may give at the top of a copy (docs/protocol.md section 7.1).
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use longhaul_wire::{Entry, EntryKind};
+
+/// The names that a source may give at the top of a copy. Who asked for `data` gets nothing called
+/// `.bashrc`, whatever the other side sends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TopNames {
+    /// Any: the source itself asks for the copy, as in a push.
+    #[default]
+    Any,
+    /// The contents of directories were asked for: the names in them are the source's to choose.
+    /// The top itself is a directory, never a file or link in its place.
+    Contents,
+    /// Only these. None of them is a symbolic link: a source follows the links it is asked for.
+    Only(BTreeSet<Vec<u8>>),
+}
+
+impl TopNames {
+    /// Those that a request for `sources` asks for: the own name of each, `None` where the contents
+    /// of a directory are asked for.
+    pub fn asked<'a>(sources: impl IntoIterator<Item = Option<&'a [u8]>>) -> Self {
+        let names: Option<BTreeSet<Vec<u8>>> =
+            sources.into_iter().map(|name| name.map(<[u8]>::to_vec)).collect();
+        names.map_or(Self::Contents, Self::Only)
+    }
+
+    /// Whether `entry` may be part of the copy.
+    pub fn admit(&self, entry: &Entry) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Contents => !entry.path.is_empty() || entry.kind == EntryKind::Directory,
+            Self::Only(names) => {
+                let is_link = matches!(entry.kind, EntryKind::Link { .. });
+                let mut components = entry.path.components();
+                components.next().is_some_and(|first| names.contains(first))
+                    && (!is_link || components.next().is_some())
+            }
+        }
+    }
+}
+
+/// The first component of the entry's path, for people: escaped, and cut.
+pub(crate) fn shown_top(entry: &Entry) -> String {
+    let first = entry.path.components().next().unwrap_or_default();
+    let mut shown: String = first.escape_ascii().map(char::from).take(SHOWN_MAX).collect();
+    if shown.is_empty() {
+        shown.push('.');
+    }
+    shown
+}
+
+/// Characters of a name that an error tells.
+const SHOWN_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::file;
+
+    fn link(path: &str) -> Entry {
+        Entry { kind: EntryKind::Link { target: b"x".to_vec() }, ..file(path, 0) }
+    }
+
+    fn directory(path: &str) -> Entry {
+        Entry { kind: EntryKind::Directory, ..file(path, 0) }
+    }
+
+    #[test]
+    fn only_names_that_were_asked_for_are_admitted() {
+        let one = TopNames::asked([Some(&b"data"[..])]);
+        for path in ["data", "data/.bashrc", "data/data"] {
+            assert!(one.admit(&file(path, 1)) && one.admit(&directory(path)), "{path}");
+        }
+        for path in ["", ".bashrc", "Data", "data ", "dat", "data2", ".ssh/data", "x/data"] {
+            assert!(!one.admit(&file(path, 1)) && !one.admit(&directory(path)), "{path}");
+        }
+        let odd = [Some(&b"a\xff\n"[..]), Some(b"b")];
+        let several = TopNames::asked(odd);
+        let at = |path: &[u8]| Entry {
+            path: longhaul_wire::EntryPath::new(path.to_vec()).unwrap(),
+            ..file("", 1)
+        };
+        assert!(several.admit(&at(b"a\xff\n")) && several.admit(&at(b"b/c")));
+        assert!(!several.admit(&at(b"a\xff")) && !several.admit(&at(b"a\xfe\n")));
+    }
+
+    #[test]
+    fn a_source_is_no_link_and_what_is_in_it_may_be() {
+        let one = TopNames::asked([Some(&b"data"[..])]);
+        assert!(!one.admit(&link("data")));
+        assert!(one.admit(&link("data/link")));
+    }
+
+    #[test]
+    fn contents_have_any_name_below_a_directory() {
+        let contents = TopNames::asked([None]);
+        assert!(contents.admit(&directory("")) && contents.admit(&link("a")));
+        assert!(!contents.admit(&file("", 1)) && !contents.admit(&link("")));
+        assert_eq!(TopNames::asked([Some(&b"a"[..]), None]), TopNames::Contents);
+        assert!(TopNames::Any.admit(&file("", 1)));
+    }
+
+    #[test]
+    fn a_name_is_told_escaped_and_not_at_length() {
+        assert_eq!(shown_top(&file("\u{1b}[2J/b", 0)), "\\x1b[2J");
+        assert_eq!(shown_top(&file(&"\n".repeat(99), 0)).len(), SHOWN_MAX);
+        assert_eq!(shown_top(&file("", 0)), ".");
+    }
+}

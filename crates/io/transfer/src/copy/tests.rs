@@ -1,0 +1,194 @@
+//! Pulls from a server that sends what nobody asked for: its messages are scripted, the client's side
+//! is the program's own.
+
+use std::time::Duration as Wait;
+
+use longhaul_session::Token;
+use longhaul_units::Bytes;
+use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
+
+use super::*;
+use crate::api::CarrierChoice;
+use crate::carrier::Hub;
+use crate::hub::TransferHub;
+
+/// A directory of its own for each test, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("longhaul-pull-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.unwrap().file_name().into_string().unwrap()
+        };
+        let mut names: Vec<_> = std::fs::read_dir(&self.0).unwrap().map(name).collect();
+        names.retain(|name| !name.starts_with(".longhaul-"));
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions {
+    let remote =
+        |path: &&[u8]| Location::Remote { host: "127.0.0.1".into(), port: 1, path: path.to_vec() };
+    CopyOptions {
+        sources: sources.iter().map(remote).collect(),
+        destination: Location::Local(to.into()),
+        destination_is_directory: false,
+        copy_contents,
+        merge: false,
+        verify: true,
+        token: Token::from_random([1; 16]),
+        profile: "auto".into(),
+        rate: None,
+        protect: Protect::Aead,
+        carrier: CarrierChoice::Auto,
+        lanes: 1,
+        fsync: Fsync::End,
+        memory: None,
+        direct: false,
+        idle_timeout: Wait::from_secs(1),
+        circuit: None,
+    }
+}
+
+/// The client's side of the copy, to which a server speaks.
+fn client(options: &CopyOptions) -> Result<(TransferHub, Part), Failure> {
+    let job = Job::new(options).unwrap();
+    let part = Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), &[])?;
+    let hub = TransferHub::client(&job.request(options).into(), Vec::new());
+    hub.play(part.side());
+    Ok((hub, part))
+}
+
+fn directory(path: &[u8]) -> Entry {
+    let path = EntryPath::new(path.to_vec()).unwrap();
+    let kind = EntryKind::Directory;
+    Entry { kind, mode: 0o755, modified: 0, size: 0, identity: [0; 16], path }
+}
+
+fn file(path: &[u8]) -> Entry {
+    Entry { kind: EntryKind::File, ..directory(path) }
+}
+
+/// Says that there are `entries` and no more, and does what is to be done then.
+fn send(client: &(TransferHub, Part), entries: Vec<Entry>) -> Result<(), String> {
+    let count = entries.len() as u64;
+    for message in [
+        SourceMessage::Manifest { first_entry: 0, entries, objects: Vec::new() },
+        SourceMessage::ManifestEnd { entries: count, objects: 0, bytes: Bytes::ZERO },
+    ] {
+        let mut bytes = Vec::new();
+        Message::Source(message).encode(&mut bytes).unwrap();
+        client.0.on_stream_bytes(&bytes)?;
+    }
+    let Part::Sink(sink) = &client.1 else { unreachable!() };
+    std::thread::scope(|scope| {
+        let working = scope.spawn(|| sink.work());
+        while !working.is_finished() && !sink.is_done() {
+            let mut out = Vec::new();
+            client.0.next_message(&mut out);
+            std::thread::yield_now();
+        }
+        sink.stop();
+        working.join().unwrap()
+    })
+}
+
+#[test]
+fn a_server_cannot_put_what_was_not_asked_for_beside_it() {
+    let scratch = Scratch::new("names");
+    std::fs::write(scratch.0.join(".bashrc"), "mine").unwrap();
+    let (data, dir): (&[u8], &[u8]) = (b"data", b"dir/sub");
+    let odd: &[u8] = b"odd\xff\nname";
+    for sources in [&[data][..], &[dir], &[data, dir], &[odd], &[b"data/"]] {
+        for wrong in [
+            vec![file(b".bashrc")],
+            vec![directory(b".ssh"), file(b".ssh/authorized_keys")],
+            vec![directory(b""), file(b".bashrc")],
+            vec![directory(b"dir"), file(b"dir/sub")],
+            vec![file(b"odd\xfe\nname")],
+        ] {
+            let client = client(&options(sources, false, &scratch.0)).ok().unwrap();
+            let error = send(&client, wrong).unwrap_err();
+            assert!(error.contains("was not asked for"), "{error}");
+            drop(client);
+            assert_eq!(scratch.names(), [".bashrc"], "{sources:?}");
+            assert_eq!(std::fs::read(scratch.0.join(".bashrc")).unwrap(), b"mine");
+        }
+    }
+    // With the new name as destination as well.
+    let client = client(&options(&[data], false, &scratch.0.join("new"))).ok().unwrap();
+    send(&client, vec![file(b".bashrc")]).unwrap_err();
+    assert_eq!(scratch.names(), [".bashrc"]);
+}
+
+#[test]
+fn what_was_asked_for_arrives_under_its_name() {
+    let scratch = Scratch::new("asked");
+    let client = client(&options(&[b"data", b"odd\xff"], false, &scratch.0)).ok().unwrap();
+    send(&client, vec![directory(b"data"), file(b"data/.bashrc"), file(b"odd\xff")]).unwrap();
+    let names: Vec<_> = std::fs::read_dir(&scratch.0).unwrap().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(scratch.0.join("data/.bashrc").is_file());
+}
+
+#[test]
+fn contents_go_into_no_directory_that_holds_something() {
+    let scratch = Scratch::new("contents");
+    std::fs::write(scratch.0.join(".bashrc"), "mine").unwrap();
+    for (sources, contents) in [(&[&b"data"[..]][..], true), (&[b""], false), (&[b"a", b"b"], true)]
+    {
+        let refused = client(&options(sources, contents, &scratch.0)).err();
+        let Some(Failure::Destination(error)) = refused else { panic!("{sources:?}") };
+        assert!(matches!(error, DestinationError::NotEmpty { .. }), "{error}");
+        assert!(error.to_string().contains("--merge"), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+    // Where they may, they do.
+    let merging = CopyOptions { merge: true, ..options(&[b"data"], true, &scratch.0) };
+    send(&client(&merging).ok().unwrap(), vec![directory(b""), file(b".bashrc")]).unwrap();
+    assert_eq!(std::fs::read(scratch.0.join(".bashrc")).unwrap(), b"");
+    // An empty directory, a new one, and one that the same copy has begun to fill.
+    for to in ["empty", "new"] {
+        let to = scratch.0.join(to);
+        if to.ends_with("empty") {
+            std::fs::create_dir(&to).unwrap();
+        }
+        for _ in 0..2 {
+            let begun = client(&options(&[b"data"], true, &to)).ok().unwrap();
+            let half = SourceMessage::Manifest {
+                first_entry: 0,
+                entries: vec![directory(b""), directory(b"sub"), directory(b"next")],
+                objects: Vec::new(),
+            };
+            let mut bytes = Vec::new();
+            Message::Source(half).encode(&mut bytes).unwrap();
+            begun.0.on_stream_bytes(&bytes).unwrap();
+            let Part::Sink(sink) = &begun.1 else { unreachable!() };
+            std::thread::scope(|scope| {
+                scope.spawn(|| sink.work());
+                while !to.join("sub").exists() {
+                    std::thread::yield_now();
+                }
+                sink.stop();
+            });
+        }
+        let whole = client(&options(&[b"data"], true, &to)).ok().unwrap();
+        send(&whole, vec![directory(b""), directory(b"sub"), file(b"sub/f")]).unwrap();
+        assert!(to.join("sub/f").is_file());
+        assert!(client(&options(&[b"data"], true, &to)).is_err());
+    }
+}
