@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod addresses;
+mod altered;
 mod circuit;
 mod confinement;
 mod copies;

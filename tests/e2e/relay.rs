@@ -19,6 +19,14 @@ pub enum Way {
 /// Turns a datagram into those that are passed on.
 pub type Tap = Box<dyn FnMut(Way, &[u8]) -> Vec<Vec<u8>> + Send>;
 
+/// Turns bytes of one direction of a TCP connection into those that are passed on; `None` ends the
+/// connection.
+pub type StreamTap = Box<dyn FnMut(&[u8]) -> Option<Vec<u8>> + Send>;
+
+/// Makes the taps of the TCP connections, which are counted from 0: the first is a client's control
+/// connection.
+pub type StreamTaps = Box<dyn Fn(usize, Way) -> StreamTap + Send + Sync>;
+
 /// Passes on what comes to `address`.
 pub struct Relay {
     pub address: SocketAddr,
@@ -35,24 +43,31 @@ struct Switches {
     /// Bits per second towards each side; none is as fast as it goes.
     pace: AtomicU64,
     tap: Mutex<Tap>,
+    streams: StreamTaps,
 }
 
 impl Relay {
     pub fn start(server: SocketAddr) -> Self {
-        Self::with(server, 0, Box::new(|_, datagram| vec![datagram.to_vec()]))
+        Self::with(server, 0, Box::new(|_, datagram| vec![datagram.to_vec()]), untouched())
     }
 
     /// A path of this rate.
     pub fn paced(server: SocketAddr, bits_per_second: u64) -> Self {
-        Self::with(server, bits_per_second, Box::new(|_, bytes| vec![bytes.to_vec()]))
+        let tap = Box::new(|_, datagram: &[u8]| vec![datagram.to_vec()]);
+        Self::with(server, bits_per_second, tap, untouched())
     }
 
     /// A path that does this to datagrams.
     pub fn tapped(server: SocketAddr, tap: Tap) -> Self {
-        Self::with(server, 0, tap)
+        Self::with(server, 0, tap, untouched())
     }
 
-    fn with(server: SocketAddr, pace: u64, tap: Tap) -> Self {
+    /// A path that does these to datagrams and to TCP connections.
+    pub fn altering(server: SocketAddr, tap: Tap, streams: StreamTaps) -> Self {
+        Self::with(server, 0, tap, streams)
+    }
+
+    fn with(server: SocketAddr, pace: u64, tap: Tap, streams: StreamTaps) -> Self {
         // The port is the server's, for the server tells clients that of its datagrams.
         let (listener, datagrams) = (2..=250)
             .find_map(|last| {
@@ -67,6 +82,7 @@ impl Relay {
             over: AtomicBool::new(false),
             pace: AtomicU64::new(pace),
             tap: Mutex::new(tap),
+            streams,
         });
         let (tcp, udp) = (switches.clone(), switches.clone());
         let thread = vec![
@@ -139,16 +155,21 @@ impl Switches {
 fn pass_connections(listener: &TcpListener, server: SocketAddr, switches: &Arc<Switches>) {
     listener.set_nonblocking(true).unwrap();
     let mut threads = Vec::new();
+    let mut count = 0;
     while !switches.is_over() {
         match listener.accept() {
             Ok((client, _)) => {
                 client.set_nonblocking(false).unwrap();
                 let Ok(server) = TcpStream::connect(server) else { continue };
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                for (way, from, to) in
+                    [(Way::ToServer, &client, &server), (Way::ToClient, &server, &client)]
+                {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let switches = switches.clone();
-                    threads.push(thread::spawn(move || pass_bytes(from, to, &switches)));
+                    let tap = (switches.streams)(count, way);
+                    threads.push(thread::spawn(move || pass_bytes(from, to, tap, &switches)));
                 }
+                count += 1;
             }
             Err(_) => thread::sleep(TICK),
         }
@@ -158,7 +179,7 @@ fn pass_connections(listener: &TcpListener, server: SocketAddr, switches: &Arc<S
     }
 }
 
-fn pass_bytes(mut from: TcpStream, mut to: TcpStream, switches: &Switches) {
+fn pass_bytes(mut from: TcpStream, mut to: TcpStream, mut tap: StreamTap, switches: &Switches) {
     from.set_read_timeout(Some(TICK)).unwrap();
     let mut bytes = vec![0; 16 << 10];
     while !switches.is_over() {
@@ -171,7 +192,8 @@ fn pass_bytes(mut from: TcpStream, mut to: TcpStream, switches: &Switches) {
             Ok(_) if switches.is_silent() => {}
             Ok(len) => {
                 switches.take_time(len);
-                if to.write_all(&bytes[..len]).is_err() {
+                let Some(passed) = tap(&bytes[..len]) else { break };
+                if to.write_all(&passed).is_err() {
                     break;
                 }
             }
@@ -212,6 +234,11 @@ fn pass_datagrams(outside: UdpSocket, server: SocketAddr, switches: &Arc<Switche
     for thread in threads {
         let _ = thread.join();
     }
+}
+
+/// All TCP connections pass as they are.
+fn untouched() -> StreamTaps {
+    Box::new(|_, _| Box::new(|bytes| Some(bytes.to_vec())))
 }
 
 const TICK: Duration = Duration::from_millis(20);

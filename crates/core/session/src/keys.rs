@@ -1,7 +1,7 @@
 use core::fmt;
 
 use longhaul_units::{LaneId, PacketNumber};
-use longhaul_wire::{Cipher, MAX_EPOCHS};
+use longhaul_wire::{Cipher, MAX_EPOCH_PACKETS, MAX_EPOCHS};
 use zeroize::Zeroizing;
 
 use crate::SessionSecret;
@@ -31,11 +31,16 @@ pub struct LaneKeys {
 impl LaneKeys {
     /// The keys at epoch 0.
     pub fn new(secret: &SessionSecret, direction: Direction, lane: LaneId) -> Self {
+        Self::under("longhaul/1 lane secret", secret, direction, lane)
+    }
+
+    /// Those whose first secret is derived under `context`.
+    fn under(context: &str, secret: &SessionSecret, direction: Direction, lane: LaneId) -> Self {
         let mut material = Zeroizing::new([0; 35]);
         material[..32].copy_from_slice(secret.bytes());
         material[32] = direction as u8;
         material[33..].copy_from_slice(&lane.0.to_be_bytes());
-        let lane_secret = derive("longhaul/1 lane secret", &*material);
+        let lane_secret = derive(context, &*material);
         let next_secret = following(&lane_secret);
         Self {
             epoch: 0,
@@ -89,6 +94,45 @@ impl LaneKeys {
 impl fmt::Debug for LaneKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LaneKeys(epoch {})", self.epoch)
+    }
+}
+
+/// The keys of the records of one direction of a TCP connection under `clear`, and how many there
+/// were (docs/protocol.md sections 4.2 and 8).
+///
+/// Both ends count alike, so the number of a record is never sent: one that was left out, repeated
+/// or put elsewhere meets the keys and the number of another.
+pub struct RecordKeys {
+    keys: LaneKeys,
+    next: PacketNumber,
+}
+
+impl RecordKeys {
+    /// The keys of the first record.
+    pub fn new(secret: &SessionSecret, direction: Direction, lane: LaneId) -> Self {
+        let keys = LaneKeys::under("longhaul/1 record secret", secret, direction, lane);
+        Self { keys, next: PacketNumber::new(0) }
+    }
+
+    /// The number of the next record and the keys of its epoch; from then on that of the one
+    /// behind it. `None` behind the last of the last epoch.
+    pub fn next_record(&mut self) -> Option<(PacketNumber, &EpochKeys)> {
+        let number = self.next;
+        let (epoch, behind) = (number.epoch(), number.after(1));
+        let start = u64::from(epoch) << PacketNumber::SEQUENCE_BITS;
+        self.next = if behind.get() - start < MAX_EPOCH_PACKETS {
+            behind
+        } else {
+            PacketNumber::new((u64::from(epoch) + 1) << PacketNumber::SEQUENCE_BITS)
+        };
+        self.keys.advance_to(epoch);
+        self.keys.epoch(epoch).map(|keys| (number, keys))
+    }
+}
+
+impl fmt::Debug for RecordKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RecordKeys(next {:?})", self.next)
     }
 }
 
@@ -155,6 +199,10 @@ mod tests {
         LaneKeys::new(&SessionSecret::new([1; 32]), direction, LaneId(lane))
     }
 
+    fn record_keys(direction: Direction, lane: u16) -> RecordKeys {
+        RecordKeys::new(&SessionSecret::new([1; 32]), direction, LaneId(lane))
+    }
+
     fn all_of(keys: &EpochKeys) -> Vec<u8> {
         let number = PacketNumber::new(0);
         [keys.packet_key(Cipher::ChaCha20Poly1305), &keys.nonce(number), keys.header_key()].concat()
@@ -197,16 +245,43 @@ mod tests {
         let mut seen = BTreeSet::new();
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             for lane in [0, 1, 256] {
-                let mut keys = keys(direction, lane);
-                for epoch in 0..4 {
-                    keys.advance_to(epoch);
-                    let keys = keys.epoch(epoch).unwrap();
-                    assert!(seen.insert(keys.packet_key(Cipher::Aes128Gcm).to_vec()));
-                    assert!(seen.insert(keys.header_key().to_vec()));
-                    assert!(seen.insert(keys.nonce(PacketNumber::new(0)).to_vec()));
+                for mut keys in [keys(direction, lane), record_keys(direction, lane).keys] {
+                    for epoch in 0..4 {
+                        keys.advance_to(epoch);
+                        let keys = keys.epoch(epoch).unwrap();
+                        assert!(seen.insert(keys.packet_key(Cipher::Aes128Gcm).to_vec()));
+                        assert!(seen.insert(keys.header_key().to_vec()));
+                        assert!(seen.insert(keys.nonce(PacketNumber::new(0)).to_vec()));
+                    }
                 }
             }
         }
+    }
+
+    #[test]
+    fn records_are_counted_through_all_epochs() {
+        let mut keys = record_keys(Direction::ClientToServer, 3);
+        let numbered = |keys: &mut RecordKeys| {
+            let (number, keys) = keys.next_record()?;
+            Some((number.epoch(), number.get() & 0xffff_ffff_ffff, all_of(keys)))
+        };
+        let (epoch, sequence, zero) = numbered(&mut keys).unwrap();
+        assert_eq!((epoch, sequence), (0, 0));
+        assert_eq!(numbered(&mut keys).unwrap(), (0, 1, zero.clone()));
+        for epoch in 0..MAX_EPOCHS {
+            let start = u64::from(epoch) << PacketNumber::SEQUENCE_BITS;
+            keys.next = PacketNumber::new(start + MAX_EPOCH_PACKETS - 1);
+            let (found, sequence, _) = numbered(&mut keys).unwrap();
+            assert_eq!((found, sequence), (epoch, MAX_EPOCH_PACKETS - 1));
+            match numbered(&mut keys) {
+                Some((next, sequence, secrets)) => {
+                    assert_eq!((next, sequence), (epoch + 1, 0));
+                    assert_ne!(secrets, zero);
+                }
+                None => assert_eq!(epoch, MAX_EPOCHS - 1),
+            }
+        }
+        assert_eq!(numbered(&mut keys), None);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! - [`ClientHandshake`] and [`ServerHandshake`]: pure machines over the bytes of the control
 //!   connection. They prove the token in both directions, bound to the [`SessionSecret`] that the
 //!   two ends share, and agree on version, protection, cipher, carrier and lanes.
-//! - [`Session`]: what was agreed; [`LaneKeys`]: the keys of a lane and direction, by epoch.
+//! - [`Session`]: what was agreed; [`LaneKeys`]: the keys of a lane and direction, by epoch;
+//!   [`RecordKeys`]: those of a TCP connection under `clear`.
 //!
 //! The crate opens no connection, runs no TLS, seals no packet and has no randomness of its own;
 //! what a session means after the handshake is not its concern.
@@ -56,7 +57,7 @@ pub use handshake::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, ServerConfig, ServerHandshake,
     ServerProgress, VerifiedClient,
 };
-pub use keys::{Direction, EpochKeys, LaneKeys};
+pub use keys::{Direction, EpochKeys, LaneKeys, RecordKeys};
 pub use secret::SessionSecret;
 pub use session::{Role, Session};
 pub use token::{

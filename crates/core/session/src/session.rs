@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use longhaul_units::LaneId;
 use longhaul_wire::{Carrier, Cipher, ConnectionId, Join, Protect, ReceiveLimits};
 
-use crate::keys::{Direction, LaneKeys};
+use crate::keys::{Direction, LaneKeys, RecordKeys};
 use crate::secret::{SessionSecret, equal};
 use crate::token::KeyId;
 
@@ -83,6 +83,16 @@ impl Session {
     /// Keys for the packets that this end receives on `lane`.
     pub fn receive_keys(&self, lane: LaneId) -> LaneKeys {
         LaneKeys::new(&self.secret, self.role.peer().sends(), lane)
+    }
+
+    /// Keys for the records that this end sends on TCP connection `lane` under `clear`.
+    pub fn send_record_keys(&self, lane: LaneId) -> RecordKeys {
+        RecordKeys::new(&self.secret, self.role.sends(), lane)
+    }
+
+    /// Keys for the records that this end receives on TCP connection `lane` under `clear`.
+    pub fn receive_record_keys(&self, lane: LaneId) -> RecordKeys {
+        RecordKeys::new(&self.secret, self.role.peer().sends(), lane)
     }
 
     /// The first bytes of the TCP connection number `lane` (docs/protocol.md section 8).

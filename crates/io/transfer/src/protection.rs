@@ -23,14 +23,15 @@ pub struct Protection {
     epochs: Vec<(u16, Epoch)>,
 }
 
+/// The keys of one epoch, made ready.
 #[derive(Debug)]
-struct Epoch {
-    aead: LessSafeKey,
-    mac: HeaderMac,
+pub(crate) struct Epoch {
+    pub aead: LessSafeKey,
+    pub mac: HeaderMac,
 }
 
 impl Epoch {
-    fn new(keys: &EpochKeys, cipher: Cipher) -> Option<Self> {
+    pub fn new(keys: &EpochKeys, cipher: Cipher) -> Option<Self> {
         let algorithm = match cipher {
             Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
             _ => &AES_128_GCM,

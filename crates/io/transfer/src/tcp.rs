@@ -8,6 +8,7 @@
 mod connection;
 mod join;
 mod link;
+mod seal;
 mod stream;
 
 use std::io;

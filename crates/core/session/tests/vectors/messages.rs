@@ -1,13 +1,15 @@
 //! Messages of stream 0 and the TCP carrier (docs/protocol.md sections 7 and 8).
 
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, LaneId, ObjectId};
+use longhaul_units::{Bytes, Duration, LaneId, ObjectId, PacketNumber};
 use longhaul_wire::{
-    Bottleneck, CloseCode, Direction, Entry, EntryKind, EntryPath, JOIN_LEN, Losses,
+    Bottleneck, Cipher, CloseCode, Direction, Entry, EntryKind, EntryPath, Frame, JOIN_LEN, Losses,
     ManifestObject, Message, MessageReader, PipeRequest, PipeRole, RecordHead, Refused, Request,
     SinkMessage, SourceMessage, SourceReport, Summary, Writer,
 };
+use siphasher::sip::SipHasher24;
 
+use crate::packets::seal;
 use crate::page::Page;
 
 pub fn write(page: &mut Page, session: &Session) {
@@ -97,6 +99,44 @@ fn tcp(page: &mut Page, session: &Session) {
         head.encode(&mut Writer::append(&mut bytes)).unwrap();
         assert_eq!(RecordHead::parse(&bytes), Ok(Some((head, bytes.len()))));
         page.bytes(name, bytes);
+    }
+    records(page, session);
+}
+
+/// Records as they are outside TLS, under the keys of connection 1 from client to server.
+fn records(page: &mut Page, session: &Session) {
+    page.part(
+        "Records under `clear`",
+        "The first three from the client on TCP connection 1, AES-128-GCM: CLOSE `done`, 20 bytes of\n\
+         object 7 from offset 4096 on, CLOSE `done` again.",
+    );
+    let lane = LaneId(1);
+    let mut keys = session.send_record_keys(lane);
+    let mut close = Vec::new();
+    let frame = Frame::Close { code: CloseCode::DONE, reason: "" };
+    frame.encode(&mut Writer::append(&mut close)).unwrap();
+    let payload = b"twenty bytes of data";
+    let object = RecordHead::Object { object: ObjectId(7), offset: 4096, len: payload.len() };
+    for (i, body) in [&close[..], payload, &close].into_iter().enumerate() {
+        let (number, keys) = keys.next_record().unwrap();
+        if i == 0 {
+            page.bytes("packet key", keys.packet_key(Cipher::ChaCha20Poly1305));
+            page.bytes("iv", keys.nonce(PacketNumber::new(0)));
+            page.bytes("header key", keys.header_key());
+        }
+        let mut record = Vec::new();
+        let head = if i == 1 { object } else { RecordHead::Frames { len: body.len() } };
+        head.encode(&mut Writer::append(&mut record)).unwrap();
+        if i == 1 {
+            let signed = [&record[..], &number.get().to_be_bytes(), &[0; 8]].concat();
+            let tag = SipHasher24::new_with_key(keys.header_key()).hash(&signed);
+            record.extend(tag.to_le_bytes());
+            record.extend(body);
+        } else {
+            let (sealed, tag) = seal(Cipher::Aes128Gcm, keys, number, &record, body);
+            record.extend([sealed, tag].concat());
+        }
+        page.bytes(&format!("record {i}"), record);
     }
 }
 

@@ -204,7 +204,7 @@ fn encoded(frames: &[Frame<'_>]) -> Vec<u8> {
 }
 
 /// Ciphertext and tag; they must open again.
-fn seal(
+pub fn seal(
     cipher: Cipher,
     keys: &EpochKeys,
     number: PacketNumber,

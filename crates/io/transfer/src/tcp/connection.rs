@@ -19,13 +19,16 @@ use longhaul_wire::{
 use super::TcpView;
 use super::join::DataConnection;
 use super::link::{Got, Link};
+use super::seal::{FRAMES_TAG, OBJECT_TAG, Seals};
 use super::stream::{STREAM, Stream};
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Command, Hub, Incoming, Mailbox, Outgoing, Slot, Target};
+use crate::protection::Forged;
 
 /// The thread's state.
 pub(crate) struct Worker {
     link: Link,
+    seals: Option<Box<Seals>>,
     hub: Arc<dyn Hub>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<TcpView>>,
@@ -65,12 +68,23 @@ struct Record {
 
 /// The record that is being received.
 enum Reading {
-    Head { bytes: [u8; MAX_RECORD_HEAD], count: usize },
-    Frames { bytes: Vec<u8>, count: usize },
-    Object { target: Target, count: usize, repeated: bool },
+    Head {
+        bytes: [u8; LONGEST_HEAD],
+        count: usize,
+    },
+    /// With its head, and with its tag if it has one.
+    Frames {
+        bytes: Vec<u8>,
+        count: usize,
+    },
+    Object {
+        target: Target,
+        count: usize,
+        repeated: bool,
+    },
 }
 
-const HEAD: Reading = Reading::Head { bytes: [0; MAX_RECORD_HEAD], count: 0 };
+const HEAD: Reading = Reading::Head { bytes: [0; LONGEST_HEAD], count: 0 };
 
 /// How reading went.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,11 +106,12 @@ impl Worker {
         mailbox: Arc<Mailbox>,
         shared: Arc<Mutex<TcpView>>,
     ) -> io::Result<Self> {
-        let DataConnection { lane, link } = connection;
+        let DataConnection { lane, link, seals } = connection;
         let congestion_control = tcp::congestion_control(&link.stream)?;
         let now = clock::now();
         Ok(Self {
             link,
+            seals,
             hub,
             mailbox,
             shared,
@@ -206,7 +221,7 @@ impl Worker {
     fn send(&mut self) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..WRITES {
-            if self.record.is_sent() && !self.next_record() {
+            if self.record.is_sent() && !self.next_record()? {
                 busy = false;
                 break;
             }
@@ -231,16 +246,16 @@ impl Worker {
 
     /// Begins the next record: frames first, for bytes of objects wait for them, then a piece of
     /// a group.
-    fn next_record(&mut self) -> bool {
-        if self.frames_record() {
-            return true;
+    fn next_record(&mut self) -> io::Result<bool> {
+        if self.frames_record()? {
+            return Ok(true);
         }
-        let Some(first) = self.outgoing.front() else { return false };
+        let Some(first) = self.outgoing.front() else { return Ok(false) };
         if self.rate.is_some() {
             let now = clock::now();
             if now < self.paced_until {
                 self.held_since.get_or_insert(now);
-                return false;
+                return Ok(false);
             }
             // Being late is nobody's limit.
             let since = self.held_since.take().unwrap_or(self.paced_until);
@@ -253,14 +268,14 @@ impl Worker {
             offset: first.extent.offset + self.sent,
             len: len as usize,
         };
-        self.record.body = Some((first.bytes.clone(), start..start + len as usize));
-        // Appending to a vector cannot fail.
-        head.encode(&mut Writer::append(&mut self.record.head)).is_ok()
+        let piece = (first.bytes.clone(), start..start + len as usize);
+        self.record.set_object(head, piece, self.seals.as_deref_mut())?;
+        Ok(true)
     }
 
     /// Puts what there is to say into a record of frames.
-    fn frames_record(&mut self) -> bool {
-        let Some(stream) = &mut self.stream else { return false };
+    fn frames_record(&mut self) -> io::Result<bool> {
+        let Some(stream) = &mut self.stream else { return Ok(false) };
         let mut frames = Vec::new();
         let mut writer = Writer::append(&mut frames);
         let credit = self.hub.credit();
@@ -274,8 +289,8 @@ impl Worker {
             let _ = Frame::Feedback(feedback).encode(&mut writer);
         }
         let _ = stream.write(&*self.hub, &mut writer, MAX_FRAMES_RECORD - FRAMES_MARGIN);
-        self.record.set_frames(&frames);
-        !frames.is_empty()
+        self.record.set_frames(&frames, self.seals.as_deref_mut())?;
+        Ok(!frames.is_empty())
     }
 
     /// The record of frames, or piece of a group, is in the socket.
@@ -304,7 +319,11 @@ impl Worker {
         let got = match &mut self.reading {
             Reading::Head { bytes, count } => {
                 // Never more than the head, so that what follows goes straight to its place.
-                let most = if *count < SHORT_HEAD { SHORT_HEAD } else { MAX_RECORD_HEAD };
+                let most = match &self.seals {
+                    _ if *count < SHORT_HEAD => SHORT_HEAD,
+                    Some(_) => LONGEST_HEAD,
+                    None => MAX_RECORD_HEAD,
+                };
                 let got = self.link.read(&mut bytes[*count..most])?;
                 if let Got::Bytes(more) = got {
                     *count += more;
@@ -351,13 +370,27 @@ impl Worker {
     fn advance(&mut self) -> Result<(), Closed> {
         match &mut self.reading {
             Reading::Head { bytes, count } => {
-                let head = RecordHead::parse(&bytes[..*count]);
-                match head.map_err(|error| violation(error.to_string()))? {
+                let head = match RecordHead::parse(&bytes[..(*count).min(MAX_RECORD_HEAD)]) {
+                    Ok(head) => head,
+                    // Nobody knows yet who wrote it.
+                    Err(_) if self.seals.is_some() => return Err(altered(Forged)),
+                    Err(error) => return Err(violation(error.to_string())),
+                };
+                match head {
                     None => {}
-                    Some((RecordHead::Frames { len }, _)) => {
-                        self.reading = Reading::Frames { bytes: vec![0; len], count: 0 };
+                    Some((RecordHead::Frames { len }, head)) => {
+                        let tag = if self.seals.is_some() { FRAMES_TAG } else { 0 };
+                        let mut record = vec![0; head + len + tag];
+                        record[..head].copy_from_slice(&bytes[..head]);
+                        self.reading = Reading::Frames { bytes: record, count: head };
                     }
                     Some((RecordHead::Object { object, offset, len }, _)) => {
+                        if let Some(seals) = &mut self.seals {
+                            let Some((head, tag)) = whole_head(&bytes[..*count]) else {
+                                return Ok(());
+                            };
+                            seals.received.verify_object(head, *tag).map_err(altered)?;
+                        }
                         self.forget_repaired();
                         let target =
                             self.incoming
@@ -369,9 +402,14 @@ impl Worker {
             }
             Reading::Frames { bytes, count } => {
                 if *count == bytes.len() {
-                    let bytes = std::mem::take(bytes);
+                    let mut bytes = std::mem::take(bytes);
                     self.reading = HEAD;
-                    self.handle_frames(&bytes)?;
+                    let (head, body) = bytes.split_at_mut(SHORT_HEAD);
+                    let frames = match &mut self.seals {
+                        Some(seals) => seals.received.open_frames(head, body).map_err(altered)?,
+                        None => body,
+                    };
+                    self.handle_frames(frames)?;
                 }
             }
             Reading::Object { target, count, repeated } => {
@@ -452,7 +490,9 @@ impl Worker {
                 }
                 said = true;
                 self.record = Record::default();
-                self.record.set_frames(&frames);
+                if self.record.set_frames(&frames, self.seals.as_deref_mut()).is_err() {
+                    return;
+                }
             }
             let body = self.record.rest_of_body();
             let head = &self.record.head[self.record.sent.min(self.record.head.len())..];
@@ -498,14 +538,41 @@ impl Record {
         &bytes[piece.start + sent..piece.end]
     }
 
-    fn set_frames(&mut self, frames: &[u8]) {
-        if !frames.is_empty() {
-            let head = RecordHead::Frames { len: frames.len() };
-            // Appending to a vector cannot fail.
-            let _ = head.encode(&mut Writer::append(&mut self.head));
-            self.head.extend_from_slice(frames);
+    fn set_frames(&mut self, frames: &[u8], seals: Option<&mut Seals>) -> io::Result<()> {
+        if frames.is_empty() {
+            return Ok(());
         }
+        let head = RecordHead::Frames { len: frames.len() };
+        // Appending to a vector cannot fail.
+        let _ = head.encode(&mut Writer::append(&mut self.head));
+        self.head.extend_from_slice(frames);
+        if let Some(seals) = seals {
+            seals.sent.seal_frames(&mut self.head, SHORT_HEAD).map_err(used_up)?;
+        }
+        Ok(())
     }
+
+    fn set_object(
+        &mut self,
+        head: RecordHead,
+        piece: (Arc<Buffer>, Range<usize>),
+        seals: Option<&mut Seals>,
+    ) -> io::Result<()> {
+        // Appending to a vector cannot fail.
+        let _ = head.encode(&mut Writer::append(&mut self.head));
+        if let (Some(seals), Some(head)) = (seals, self.head.first_chunk()) {
+            let tag = seals.sent.object_tag(head).map_err(used_up)?;
+            self.head.extend_from_slice(&tag);
+        }
+        self.body = Some(piece);
+        Ok(())
+    }
+}
+
+/// The head of a record of object bytes and its tag, once both are there.
+fn whole_head(bytes: &[u8]) -> Option<(&[u8; MAX_RECORD_HEAD], &[u8; OBJECT_TAG])> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    Some((head, rest.first_chunk()?))
 }
 
 /// How a socket's failure ended the connection. The kernel times out when nothing was acknowledged
@@ -518,6 +585,17 @@ fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
     Closed { code: CloseCode::TIMEOUT, reason, by_peer: false }
 }
 
+/// A record that the peer did not write so: the connection is as good as broken.
+fn altered(_: Forged) -> Closed {
+    let reason = "a data connection was altered on the way".into();
+    Closed { code: CloseCode::TIMEOUT, reason, by_peer: false }
+}
+
+/// There are no keys for another record.
+fn used_up(_: Forged) -> io::Error {
+    io::Error::other("it has carried as many records as it may")
+}
+
 fn violation(reason: String) -> Closed {
     Closed { code: CloseCode::PROTOCOL_VIOLATION, reason, by_peer: false }
 }
@@ -528,6 +606,7 @@ const PIECE: u64 = 256 << 10;
 const FRAMES_MARGIN: usize = 256;
 /// Bytes of a head that tell its kind: all of the head of a record of frames.
 const SHORT_HEAD: usize = 4;
+const LONGEST_HEAD: usize = MAX_RECORD_HEAD + OBJECT_TAG;
 /// Writes, and reads, before the other direction has its turn.
 const WRITES: usize = 16;
 const READS: usize = 64;

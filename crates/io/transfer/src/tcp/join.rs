@@ -18,6 +18,7 @@ use longhaul_wire::{
 
 use super::TcpCarrierOptions;
 use super::link::Link;
+use super::seal::Seals;
 use crate::api::Stop;
 use crate::buffer::lock;
 use crate::control::pipe::{Pipe, PipeError, STOP_LATENCY, Until};
@@ -28,6 +29,17 @@ use crate::control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
 pub struct DataConnection {
     pub(super) lane: LaneId,
     pub(super) link: Link,
+    /// What authenticates records outside TLS.
+    pub(super) seals: Option<Box<Seals>>,
+}
+
+impl DataConnection {
+    /// Connection `lane` of `session`, over `link`.
+    fn new(session: &Session, lane: LaneId, link: Link) -> Self {
+        let bare = session.protect == Protect::Clear;
+        let seals = bare.then(|| Box::new(Seals::new(session, lane)));
+        Self { lane, link, seals }
+    }
 }
 
 /// Opens the TCP connections of `session`, as many as the server granted, to `server`, which has
@@ -118,14 +130,15 @@ fn open(
                 until.wait(&link.stream, Interest::Writable).map_err(failed)?;
             }
         }
-        return Ok(DataConnection { lane, link });
+        return Ok(DataConnection::new(session, lane, link));
     }
     let tls = tls::data_client(server.ip(), identity, session.cipher)
         .map_err(|error| failed(error.into()))?;
     let mut pipe = Pipe::new(tls, stream)?;
     pipe.handshake(until).map_err(failed)?;
     pipe.write_all(&join, until).map_err(failed)?;
-    Ok(DataConnection { lane, link: Link::new(pipe.stream, Some(pipe.tls))? })
+    let link = Link::new(pipe.stream, Some(pipe.tls))?;
+    Ok(DataConnection::new(session, lane, link))
 }
 
 /// Sets the options of a connection of the carrier.
@@ -236,7 +249,7 @@ impl Expected<'_> {
             }
             apply(options, &join.stream)?;
             let link = Link::new(join.stream, join.tls)?;
-            joined.insert(lane, DataConnection { lane, link });
+            joined.insert(lane, DataConnection::new(session, lane, link));
         }
         Ok(joined.into_values().collect())
     }
@@ -249,8 +262,12 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// Tells whoever asks that it is not let in, without waiting for it.
+/// Tells whoever asks that it is not let in, without waiting for it. Outside TLS it could not
+/// believe that, so there the connection just ends.
 fn refuse(join: PendingJoin) {
+    if !join.is_encrypted() {
+        return;
+    }
     let frame = Frame::Close { code: CloseCode::UNAUTHORIZED, reason: "no such connection" };
     let (mut frames, mut record) = (Vec::new(), Vec::new());
     // Appending to a vector cannot fail.

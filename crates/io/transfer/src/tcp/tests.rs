@@ -103,7 +103,7 @@ fn strangers_do_not_join() {
     let wrong_lane = Join { lane: LaneId(2), ..good };
     let unknown = Join { connection: ConnectionId(77), ..good };
     for join in [wrong_proof, wrong_lane, unknown] {
-        assert_eq!(server.knock(&join).1, Some(CloseCode::UNAUTHORIZED), "{join:?}");
+        assert_eq!(server.join_bare(&join).read(&mut [0]).unwrap(), 0, "{join:?}");
     }
     // The same lane twice: whichever comes first stays.
     let mut twins = [server.join_bare(&good), server.join_bare(&good)];
@@ -111,10 +111,14 @@ fn strangers_do_not_join() {
     let (_, _, joined) = waiting.join().unwrap().unwrap();
     let lanes: Vec<_> = joined.iter().map(|connection| connection.lane.0).collect();
     assert_eq!(lanes, [0, 1]);
-    drop(joined);
-    let mut codes = twins.each_mut().map(close_code);
-    codes.sort();
-    assert_eq!(codes, [None, Some(CloseCode::UNAUTHORIZED)]);
+    let ended = |twin: &mut TcpStream| {
+        twin.set_nonblocking(true).unwrap();
+        twin.read(&mut [0]).is_ok_and(|count| count == 0)
+    };
+    while !twins.iter_mut().any(ended) {
+        thread::yield_now();
+    }
+    assert_eq!(twins.iter_mut().filter_map(|twin| ended(twin).then_some(())).count(), 1);
 }
 
 #[test]
@@ -122,7 +126,7 @@ fn a_bare_join_is_no_way_around_tls() {
     let server = Host::start();
     let (dialed, waiting) = server.dial(Protect::Aead, 1, |_, _| ());
     let join = dialed.session.join(LaneId(0));
-    assert_eq!(server.knock(&join).1, Some(CloseCode::UNAUTHORIZED));
+    assert_eq!(server.join_bare(&join).read(&mut [0]).unwrap(), 0);
     let joined =
         super::join(dialed.server, &dialed.identity, &dialed.session, &options(), &Stop::default());
     assert_eq!(joined.unwrap().len(), 1);
@@ -153,44 +157,142 @@ fn connections_that_do_not_come_are_not_waited_for() {
 }
 
 #[test]
+fn a_second_connection_for_a_lane_is_turned_away_inside_tls_too() {
+    let server = Host::start();
+    let (dialed, waiting) = server.dial(Protect::Aead, 2, |_, _| ());
+    let join = || {
+        let Dialed { server, identity, session, .. } = &dialed;
+        super::join(*server, identity, session, &options(), &Stop::default()).unwrap()
+    };
+    let (first, second) = (join(), join());
+    waiting.join().unwrap().unwrap();
+    let mut codes: Vec<_> = first.into_iter().chain(second).map(|data| Peer(data).end()).collect();
+    codes.sort();
+    let unauthorized = Some(CloseCode::UNAUTHORIZED);
+    assert_eq!(codes, [None, None, unauthorized, unauthorized]);
+}
+
+#[test]
 fn what_breaks_the_protocol_closes_the_connection() {
     let mut object = vec![2, 0, 0, 13];
     object.extend([0; 13]);
     let long_object = [2, 0x10, 0, 13];
     let long_frames = [1, 1, 0, 1];
-    let frame = |frame: Frame<'_>| {
-        let (mut frames, mut record) = (Vec::new(), Vec::new());
-        frame.encode(&mut Writer::append(&mut frames)).unwrap();
-        let head = RecordHead::Frames { len: frames.len() };
-        head.encode(&mut Writer::append(&mut record)).unwrap();
-        record.extend(frames);
+    let frame = frames_record;
+    let stream = |stream, offset, data| frame(Frame::Stream { stream, offset, fin: false, data });
+    for protect in [Protect::Aead, Protect::Clear] {
+        for (bytes, why) in [
+            (&b"\x09"[..], "record"),
+            (&long_object, "record"),
+            (&long_frames, "record"),
+            (&object, "not asked for"),
+            (&[1, 0, 0, 1, 0x7f], ""),
+            (&frame(Frame::Challenge([0; 8])), "no place"),
+            (&frame(Frame::Ping), "no place"),
+            (&stream(StreamId(2), 0, b"x"), "no place"),
+            (&stream(StreamId(0), 5, b"x"), "out of order"),
+            (&stream(StreamId(0), 0, b"bad"), "the hub does not like it"),
+        ] {
+            let (mut peer, end) = peer(protect);
+            peer.send(bytes);
+            // Without TLS nobody knows who wrote what is no record.
+            let (code, why) = match (protect, why) {
+                (Protect::Clear, "record") => (CloseCode::TIMEOUT, ALTERED),
+                _ => (CloseCode::PROTOCOL_VIOLATION, why),
+            };
+            assert_eq!(peer.end(), Some(code), "{bytes:?}");
+            end.hub.wait(|hub| !hub.closed.is_empty());
+            let closed = end.hub.state().closed.remove(0);
+            assert!(closed.reason.contains(why) && !closed.by_peer, "{bytes:?}: {closed:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_altered_on_the_way_is_believed_by_nobody() {
+    let stream = |offset: u8, data: &[u8]| {
+        let mut record = vec![1, 0, 0, 5 + data.len() as u8, 7, 3 + data.len() as u8, 0, offset, 0];
+        record.extend(data);
         record
     };
-    let stream = |stream, offset, data| frame(Frame::Stream { stream, offset, fin: false, data });
-    for (bytes, why) in [
-        (&b"\x09"[..], "record"),
-        (&long_object, "record"),
-        (&long_frames, "record"),
-        (&object, "not asked for"),
-        (&[1, 0, 0, 1, 0x7f], ""),
-        (&frame(Frame::Challenge([0; 8])), "no place"),
-        (&frame(Frame::Ping), "no place"),
-        (&stream(StreamId(2), 0, b"x"), "no place"),
-        (&stream(StreamId(0), 5, b"x"), "out of order"),
-        (&stream(StreamId(0), 0, b"bad"), "the hub does not like it"),
-    ] {
-        let server = Host::start();
-        let (dialed, waiting) = server.dial(Protect::Clear, 1, |_, _| ());
-        let mut peer = server.join_bare(&dialed.session.join(LaneId(0)));
-        let end = waiting.join().unwrap().unwrap();
-        let end = End::start(end.0, end.1, end.2);
-        peer.write_all(bytes).unwrap();
-        assert_eq!(close_code(&mut peer), Some(CloseCode::PROTOCOL_VIOLATION), "{bytes:?}");
-        drop(peer);
+    let close = frames_record(Frame::Close { code: CloseCode::DONE, reason: "" });
+    // What the peer sent, and what somebody in between makes of it.
+    let first = |sent: &[Vec<u8>]| sent[0].clone();
+    let flipped = |place: usize| {
+        move |sent: &[Vec<u8>]| {
+            let mut bytes = sent.concat();
+            let place = place % bytes.len();
+            bytes[place] ^= 1;
+            bytes
+        }
+    };
+    let bare = |_: &[Vec<u8>]| [close.clone(), vec![0; seal::FRAMES_TAG]].concat();
+    let behind_bare = |sent: &[Vec<u8>]| [sent[0].clone(), bare(sent)].concat();
+    let repeated = |sent: &[Vec<u8>]| [first(sent), first(sent)].concat();
+    let swapped = |sent: &[Vec<u8>]| [sent[1].clone(), sent[0].clone()].concat();
+    let removed = |sent: &[Vec<u8>]| sent[1..].concat();
+    type Change<'c> = &'c dyn Fn(&[Vec<u8>]) -> Vec<u8>;
+    let (head, body, tag) = (flipped(0), flipped(6), flipped(20));
+    let changes: [(Change<'_>, &str); 8] = [
+        (&head, ""),
+        (&body, ""),
+        (&tag, ""),
+        (&bare, ""),
+        (&behind_bare, "a"),
+        (&repeated, "a"),
+        (&swapped, ""),
+        (&removed, ""),
+    ];
+    for (i, (change, heard)) in changes.into_iter().enumerate() {
+        let (mut peer, end) = peer(Protect::Clear);
+        let sent =
+            [stream(0, b"a"), stream(1, b"b"), close.clone()].map(|record| peer.seal(&record));
+        peer.write(&change(&sent));
         end.hub.wait(|hub| !hub.closed.is_empty());
         let closed = end.hub.state().closed.remove(0);
-        assert!(closed.reason.contains(why) && !closed.by_peer, "{bytes:?}: {closed:?}");
+        assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false), "{i}");
+        assert_eq!(closed.reason, ALTERED, "{i}");
+        assert_eq!(end.hub.state().heard, heard.as_bytes(), "{i}");
     }
+}
+
+#[test]
+fn records_of_another_connection_or_sent_back_are_not_believed() {
+    let server = Host::start();
+    let (dialed, waiting) = server.dial(Protect::Clear, 2, |_, _| ());
+    let Dialed { session, .. } = &dialed;
+    let mut bare = [0, 1].map(|lane| server.join_bare(&session.join(LaneId(lane))));
+    let end = waiting.join().unwrap().unwrap();
+    let end = End::start(end.0, end.1, end.2);
+    end.hub.say(10, 1);
+    end.lanes.mailboxes[0].wake();
+    let mut head = [0; 4];
+    bare[0].read_exact(&mut head).unwrap();
+    let mut record = vec![0; usize::from(head[3]) + seal::FRAMES_TAG];
+    bare[0].read_exact(&mut record).unwrap();
+    bare[0].write_all(&[&head[..], &record].concat()).unwrap();
+    let mut other = seal::Seals::new(session, LaneId(0)).sent;
+    let mut close = frames_record(Frame::Close { code: CloseCode::DONE, reason: "" });
+    other.seal_frames(&mut close, 4).unwrap();
+    bare[1].write_all(&close).unwrap();
+    end.hub.wait(|hub| hub.closed.len() == 2);
+    for closed in &end.hub.state().closed {
+        assert_eq!((closed.reason.as_str(), closed.by_peer), (ALTERED, false));
+    }
+}
+
+#[test]
+fn bytes_of_objects_are_placed_where_their_sender_says_and_nowhere_else() {
+    let (mut peer, end) = peer(Protect::Clear);
+    end.hub.expect_object(2 * GROUP_SIZE, 4);
+    let mut record = peer.seal(&[2, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'x']);
+    // The second group instead of the first.
+    record[13] = 0x10;
+    peer.write(&record);
+    end.hub.wait(|hub| !hub.closed.is_empty());
+    assert_eq!(end.hub.state().closed[0].reason, ALTERED);
+    let buffers = [(); 4].map(|()| end.hub.take_buffer());
+    assert!(buffers.iter().all(Option::is_some), "memory was taken for what nobody sent");
 }
 
 #[test]
@@ -214,19 +316,20 @@ fn more_of_the_stream_than_allowed_closes_the_connection() {
 
 #[test]
 fn a_peer_that_vanishes_is_told() {
-    for sent in [&b""[..], b"\x02", b"\x02\0\0\x20\0\0\0\0\0\0\0\0\0\0\0\0half"] {
-        let server = Host::start();
-        let (dialed, waiting) = server.dial(Protect::Clear, 1, |_, _| ());
-        let mut peer = server.join_bare(&dialed.session.join(LaneId(0)));
-        let end = waiting.join().unwrap().unwrap();
-        let end = End::start(end.0, end.1, end.2);
-        end.hub.expect_object(GROUP_SIZE, 4);
-        peer.write_all(sent).unwrap();
-        drop(peer);
-        end.hub.wait(|hub| !hub.closed.is_empty());
-        let closed = end.hub.state().closed.remove(0);
-        assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false));
-        assert!(closed.reason.starts_with("a data connection broke"), "{closed:?}");
+    let mut begun = vec![2, 0, 0, 0x20];
+    begun.extend([0; 12]);
+    begun.extend(b"half");
+    for protect in [Protect::Aead, Protect::Clear] {
+        for sent in [&[][..], &[2], &begun] {
+            let (mut peer, end) = peer(protect);
+            end.hub.expect_object(GROUP_SIZE, 4);
+            peer.send(sent);
+            drop(peer);
+            end.hub.wait(|hub| !hub.closed.is_empty());
+            let closed = end.hub.state().closed.remove(0);
+            assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false));
+            assert!(closed.reason.starts_with("a data connection broke"), "{closed:?}");
+        }
     }
 }
 
@@ -502,13 +605,87 @@ impl Host {
         stream.write_all(&bytes).unwrap();
         stream
     }
+}
 
-    /// Joins, and what the server says to that.
-    fn knock(&self, join: &Join) -> (TcpStream, Option<CloseCode>) {
-        let mut stream = self.join_bare(join);
-        let code = close_code(&mut stream);
-        (stream, code)
+/// The client's end of a data connection, in the hands of a test.
+struct Peer(DataConnection);
+
+impl Peer {
+    /// `record` as it travels: outside TLS with its tag.
+    fn seal(&mut self, record: &[u8]) -> Vec<u8> {
+        let mut sealed = record.to_vec();
+        let Some(seals) = &mut self.0.seals else { return sealed };
+        match (record.first(), record.first_chunk()) {
+            (Some(2), Some(head)) => {
+                let tag = seals.sent.object_tag(head).unwrap();
+                sealed.splice(head.len()..head.len(), tag);
+            }
+            (Some(1), _) if record.len() > 4 => seals.sent.seal_frames(&mut sealed, 4).unwrap(),
+            // Not a whole head.
+            _ => {}
+        }
+        sealed
     }
+
+    fn send(&mut self, record: &[u8]) {
+        let sealed = self.seal(record);
+        if !sealed.is_empty() {
+            self.write(&sealed);
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        assert_eq!(self.0.link.write(bytes, &[]).unwrap(), bytes.len());
+        assert!(self.0.link.flush().unwrap());
+    }
+
+    /// The code of the CLOSE that comes before the end, if one does.
+    fn end(mut self) -> Option<CloseCode> {
+        let tag = if self.0.seals.is_some() { seal::FRAMES_TAG } else { 0 };
+        let mut bytes = Vec::new();
+        let mut chunk = [0; 4096];
+        loop {
+            while let Ok(Some((RecordHead::Frames { len }, head))) = RecordHead::parse(&bytes) {
+                if bytes.len() < head + len + tag {
+                    break;
+                }
+                let mut record: Vec<u8> = bytes.drain(..head + len + tag).collect();
+                let (head, body) = record.split_at_mut(head);
+                let frames = match &mut self.0.seals {
+                    Some(seals) => seals.received.open_frames(head, body).unwrap(),
+                    None => body,
+                };
+                for frame in Frames::new(frames) {
+                    if let Frame::Close { code, .. } = frame.unwrap() {
+                        return Some(code);
+                    }
+                }
+            }
+            match self.0.link.read(&mut chunk) {
+                Ok(link::Got::Bytes(count)) => bytes.extend_from_slice(&chunk[..count]),
+                Ok(link::Got::Nothing) => thread::yield_now(),
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// An end at work, and its peer.
+fn peer(protect: Protect) -> (Peer, End) {
+    let server = Host::start();
+    let (dialed, waiting) = server.dial(protect, 1, |_, _| ());
+    let joined =
+        super::join(dialed.server, &dialed.identity, &dialed.session, &options(), &Stop::default());
+    let (session, control, connections) = waiting.join().unwrap().unwrap();
+    let end = End::start(session, control, connections);
+    (Peer(joined.unwrap().remove(0)), end)
+}
+
+fn frames_record(frame: Frame<'_>) -> Vec<u8> {
+    let mut record = vec![1, 0, 0, 0];
+    frame.encode(&mut Writer::append(&mut record)).unwrap();
+    record[3] = record.len() as u8 - 4;
+    record
 }
 
 /// Two ends, connected.
@@ -522,27 +699,6 @@ fn ends(protect: Protect, lanes: u16) -> (End, End) {
         End::start(dialed.session, dialed.control, joined.unwrap()),
         End::start(session, control, connections),
     )
-}
-
-/// The code of the CLOSE that comes before the end of `stream`.
-fn close_code(stream: &mut TcpStream) -> Option<CloseCode> {
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        while let Ok(Some((RecordHead::Frames { len }, head))) = RecordHead::parse(&bytes) {
-            let Some(frames) = bytes.get(head..head + len) else { break };
-            for frame in Frames::new(frames) {
-                if let Frame::Close { code, .. } = frame.unwrap() {
-                    return Some(code);
-                }
-            }
-            bytes.drain(..head + len);
-        }
-        match stream.read(&mut chunk) {
-            Ok(count @ 1..) => bytes.extend_from_slice(&chunk[..count]),
-            _ => return None,
-        }
-    }
 }
 
 fn group_bytes(group: u32, size: u64) -> Vec<u8> {
@@ -574,6 +730,7 @@ fn token() -> Token {
 }
 
 const OBJECT: ObjectId = ObjectId(0);
+const ALTERED: &str = "a data connection was altered on the way";
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
