@@ -9,6 +9,7 @@ mod confinement;
 mod copies;
 mod datagrams;
 mod fallback;
+mod forgeries;
 mod lab;
 mod pipe;
 mod program;

@@ -470,7 +470,6 @@ impl Lane {
         LaneStats {
             packets_received: self.reception.packets,
             bytes_received: self.reception.bytes,
-            replays: self.reception.replays,
             datagram: self.mtu.datagram(),
             ..self.stats
         }

@@ -55,7 +55,6 @@ pub(crate) struct Reception {
     pub host_drops: u64,
     /// Packets newly found missing that the socket did not drop.
     unexplained: u64,
-    pub replays: u64,
     /// The peer's smoothed RTT, from STATE.
     peer_round_trip: Option<Duration>,
     unreported_bytes: u64,
@@ -87,7 +86,6 @@ impl Default for Reception {
             socket_drops: 0,
             host_drops: 0,
             unexplained: 0,
-            replays: 0,
             peer_round_trip: None,
             unreported_bytes: 0,
             unreported: false,
@@ -102,13 +100,10 @@ impl Default for Reception {
 impl Reception {
     /// Whether a packet with this number may be opened: its epoch is the current one or a
     /// neighbour, and it is no replay.
-    pub fn accepts(&mut self, number: u64) -> bool {
+    pub fn accepts(&self, number: u64) -> bool {
         let epoch = PacketNumber::new(number).epoch();
         let current = self.largest.map_or(0, |l| PacketNumber::new(l.number).epoch());
-        let fresh =
-            epoch.abs_diff(current) <= 1 && number >= self.floor && !self.received.contains(number);
-        self.replays += u64::from(!fresh);
-        fresh
+        epoch.abs_diff(current) <= 1 && number >= self.floor && !self.received.contains(number)
     }
 
     /// Notes packets that authenticated. `eliciting`: they ask to be reported.
@@ -272,7 +267,6 @@ mod tests {
         reception.on_state(20, None);
         assert!(!reception.accepts(15) && reception.accepts(20));
         assert!(!reception.accepts(2 << 48) && reception.accepts(1 << 48));
-        assert_eq!(reception.replays, 3);
     }
 
     #[test]

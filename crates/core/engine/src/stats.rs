@@ -31,8 +31,6 @@ pub struct LaneStats {
     pub packets_received: u64,
     /// IP-layer bytes received.
     pub bytes_received: u64,
-    /// Packets refused as replays or out of their epoch.
-    pub replays: u64,
     /// UDP payload bytes known to pass.
     pub datagram: u16,
 }

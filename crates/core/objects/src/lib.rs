@@ -61,6 +61,7 @@ mod action;
 mod assembly;
 mod entry;
 pub mod hash;
+mod intake;
 mod layout;
 pub mod limits;
 mod names;
@@ -80,6 +81,7 @@ pub use action::{
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
+pub use intake::Intake;
 pub use names::TopNames;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState};

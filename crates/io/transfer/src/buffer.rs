@@ -110,6 +110,13 @@ impl Pool {
         free.left > 0 || !free.buffers.is_empty()
     }
 
+    /// Buffers that can be had.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        let free = lock(&self.inner.free);
+        free.left + free.buffers.len()
+    }
+
     /// How often a buffer was given back, since the start.
     pub fn given_back(&self) -> u64 {
         lock(&self.inner.free).given_back

@@ -1,19 +1,18 @@
 //! What a carrier (UDP lanes, TCP connections) and a transfer ask of each other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_engine::{Closed, Path};
-use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{GroupAssembly, ObjectTable};
+use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Extent, Instant, ObjectId, RangeSet};
+use longhaul_units::{Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::buffer::{Buffer, Reuse, lock};
+use crate::buffer::{Buffer, lock};
 
 /// The transfer, as seen by the threads of a carrier. Calls come from any of them and do not block.
 pub trait Hub: Send + Sync {
@@ -51,8 +50,11 @@ pub trait Hub: Send + Sync {
     fn taken_below(&self) -> u32 {
         0
     }
-    /// Memory for a group, if there is any.
-    fn take_buffer(&self) -> Option<Buffer>;
+    /// Memory for a group of which the first authentic bytes have come.
+    ///
+    /// # Errors
+    /// There is none now, or the peer may not send the group.
+    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
     /// Object bytes that this side takes in all.
@@ -60,6 +62,28 @@ pub trait Hub: Send + Sync {
     /// What holds this side up in receiving.
     fn bounds(&self) -> ReceiverBounds {
         ReceiverBounds::NONE
+    }
+}
+
+/// Why authentic bytes cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unplaceable {
+    /// There is no memory for their group now.
+    NoMemory,
+    /// Nobody asked for them: there is no such object, or they are not within one of its groups.
+    Unasked,
+    /// Their group was never sent before, and is beyond the credit.
+    BeyondCredit,
+}
+
+impl Unplaceable {
+    /// How the peer broke the protocol, if it did (docs/protocol.md 7.2).
+    pub(crate) fn violation(self) -> Option<&'static str> {
+        match self {
+            Self::NoMemory => None,
+            Self::Unasked => Some("bytes that were not asked for"),
+            Self::BeyondCredit => Some("bytes beyond the credit"),
+        }
     }
 }
 
@@ -275,171 +299,3 @@ pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
 
 /// Datagrams and commands that may wait in a mailbox before datagrams are dropped.
 pub(crate) const DATAGRAMS_MAX: usize = 4096;
-
-/// Groups that a carrier thread is receiving.
-#[derive(Debug, Default)]
-pub(crate) struct Incoming {
-    /// The group that bytes came for last: mostly that of the next ones, too.
-    current: Option<Arriving>,
-    open: BTreeMap<(ObjectId, u32), Arriving>,
-    /// Groups handed on; what still comes of them is a repetition.
-    done: BTreeMap<ObjectId, RangeSet>,
-    /// As [`Hub::taken_below`] said last.
-    taken_below: u32,
-    table: ObjectTable,
-    spare: Vec<GroupAssembly>,
-}
-
-#[derive(Debug)]
-struct Arriving {
-    key: (ObjectId, u32),
-    assembly: GroupAssembly,
-    buffer: Buffer,
-}
-
-/// Where received bytes go.
-pub(crate) enum Slot<'a> {
-    /// Straight to their place: nothing accepted is there. How its memory goes round.
-    Place(&'a mut [u8], Reuse),
-    /// Some or all of them are there already: they have to go elsewhere first.
-    Repeated,
-}
-
-/// Bytes that cannot be taken: no such object, or no memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unplaceable;
-
-/// Place of received bytes within an object's groups.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
-    pub object: ObjectId,
-    pub group: u32,
-    pub start: u32,
-    pub len: u32,
-    group_len: u32,
-}
-
-impl Incoming {
-    /// Where `len` bytes at `offset` of `object` belong.
-    pub fn target<H: Hub + ?Sized>(
-        &mut self,
-        hub: &H,
-        object: ObjectId,
-        offset: u64,
-        len: u32,
-    ) -> Result<Target, Unplaceable> {
-        if let Some(target) = self.target_in_current(object, offset, len) {
-            return Ok(target);
-        }
-        let mut placed = self.table.place(object, offset, len as usize);
-        if placed.is_err() {
-            self.table = hub.objects();
-            placed = self.table.place(object, offset, len as usize);
-        }
-        let placed = placed.map_err(|_| Unplaceable)?;
-        Ok(Target {
-            object,
-            group: placed.group,
-            start: placed.offset,
-            len,
-            group_len: placed.group_len,
-        })
-    }
-
-    /// As [`Self::target`], for bytes of the group that bytes came for last.
-    fn target_in_current(&self, object: ObjectId, offset: u64, len: u32) -> Option<Target> {
-        let current = self.current.as_ref().filter(|current| current.key.0 == object)?;
-        let group = current.key.1;
-        let start = offset.checked_sub(u64::from(group) * GROUP_SIZE)?;
-        let group_len = current.assembly.len();
-        let is_within = len > 0 && start + u64::from(len) <= u64::from(group_len);
-        is_within.then_some(Target { object, group, start: start as u32, len, group_len })
-    }
-
-    /// The group of `target`, begun if need be; `None` where it was handed on.
-    fn arriving<H: Hub + ?Sized>(
-        &mut self,
-        hub: &H,
-        target: &Target,
-    ) -> Result<Option<&mut Arriving>, Unplaceable> {
-        let key = (target.object, target.group);
-        if self.current.as_ref().is_none_or(|current| current.key != key) {
-            self.forget_taken(hub);
-            if target.group < self.taken_below {
-                return Ok(None);
-            }
-            let done = self.done.get(&target.object);
-            if done.is_some_and(|groups| groups.contains(target.group.into())) {
-                return Ok(None);
-            }
-            let next = match self.open.remove(&key) {
-                Some(next) => next,
-                None => {
-                    let buffer = hub.take_buffer().ok_or(Unplaceable)?;
-                    let mut assembly = self.spare.pop().unwrap_or_default();
-                    assembly.start(target.group_len);
-                    Arriving { key, assembly, buffer }
-                }
-            };
-            if let Some(last) = self.current.replace(next) {
-                self.open.insert(last.key, last);
-            }
-        }
-        Ok(self.current.as_mut())
-    }
-
-    /// What is taken for good need not be known group by group.
-    fn forget_taken<H: Hub + ?Sized>(&mut self, hub: &H) {
-        let below = hub.taken_below();
-        if below > self.taken_below {
-            self.taken_below = below;
-            self.done.retain(|_, groups| {
-                groups.remove_below(below.into());
-                !groups.is_empty()
-            });
-        }
-    }
-
-    /// Memory for the bytes of `target`.
-    pub fn slot<H: Hub + ?Sized>(
-        &mut self,
-        hub: &H,
-        target: &Target,
-    ) -> Result<Slot<'_>, Unplaceable> {
-        match self.arriving(hub, target)? {
-            Some(arriving) if arriving.assembly.is_vacant(target.start, target.len) => {
-                let reuse = arriving.buffer.reuse();
-                let place = target.start as usize..(target.start + target.len) as usize;
-                Ok(Slot::Place(&mut arriving.buffer[place], reuse))
-            }
-            _ => Ok(Slot::Repeated),
-        }
-    }
-
-    /// The bytes of `target` are in their place, or in `elsewhere`, and authentic. Hands the
-    /// group on when it is whole.
-    pub fn accept<H: Hub + ?Sized>(&mut self, hub: &H, target: &Target, elsewhere: Option<&[u8]>) {
-        let Ok(Some(arriving)) = self.arriving(hub, target) else { return };
-        if let Some(bytes) = elsewhere {
-            for gap in arriving.assembly.missing(target.start, target.len) {
-                let from = (gap.start - target.start) as usize..(gap.end - target.start) as usize;
-                arriving.buffer[gap.start as usize..gap.end as usize].copy_from_slice(&bytes[from]);
-            }
-        }
-        arriving.assembly.insert(target.start, target.len);
-        if arriving.assembly.is_complete()
-            && let Some(Arriving { assembly, buffer, .. }) = self.current.take()
-        {
-            self.spare.push(assembly);
-            self.done.entry(target.object).or_default().insert_one(target.group.into());
-            hub.on_group(target.object, target.group, target.group_len, buffer);
-        }
-    }
-
-    /// The group is to be received anew.
-    pub fn forget(&mut self, object: ObjectId, group: u32) {
-        if let Some(groups) = self.done.get_mut(&object) {
-            groups.remove(u64::from(group)..u64::from(group) + 1);
-        }
-    }
-}

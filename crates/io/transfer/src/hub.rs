@@ -13,7 +13,7 @@ use longhaul_wire::{
 };
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Hub, Mailbox};
+use crate::carrier::{Hub, Mailbox, Unplaceable};
 use crate::control::ControlEnd;
 use crate::side::{SinkSide, SourceSide};
 
@@ -292,8 +292,8 @@ impl Hub for TransferHub {
         self.sink().map_or(0, |sink| sink.taken_below())
     }
 
-    fn take_buffer(&self) -> Option<Buffer> {
-        self.sink()?.take_buffer()
+    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
+        self.sink().ok_or(Unplaceable::Unasked)?.begin_group(object, group)
     }
 
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {

@@ -18,6 +18,8 @@ mod crew;
 mod deal;
 pub mod files;
 mod hub;
+mod ids;
+mod incoming;
 mod lane;
 mod losses;
 pub mod memory;

@@ -17,7 +17,7 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
-use crate::carrier::{Command, Hub, Mailbox, Outgoing};
+use crate::carrier::{Command, Hub, Mailbox, Outgoing, Unplaceable};
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
 
@@ -114,8 +114,8 @@ impl Hub for MemoryHub {
     fn objects(&self) -> ObjectTable {
         self.table.clone()
     }
-    fn take_buffer(&self) -> Option<Buffer> {
-        self.pool.try_take()
+    fn begin_group(&self, _: ObjectId, _: u32) -> Result<Buffer, Unplaceable> {
+        self.pool.try_take().ok_or(Unplaceable::NoMemory)
     }
     fn on_group(&self, _: ObjectId, _: u32, len: u32, buffer: Buffer) {
         drop(buffer);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,6 +30,7 @@ use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{UNCHECKED, sink_config};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::hub::{Side, TransferHub, Wish, refuse};
+use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::pipe::{Pipes, Seat};
 use crate::sink::SinkDriver;
@@ -116,7 +116,7 @@ pub fn serve(
         joins: Joins::default(),
         pipes: Arc::new(Pipes::new(memory)),
         connections: AtomicUsize::new(0),
-        next_connection: Mutex::new(1),
+        ids: ConnectionIds::default(),
         served: Stop::default(),
     };
     events(ServeEvent::Listening(address));
@@ -161,7 +161,7 @@ struct Server<'a> {
     joins: Joins,
     pipes: Arc<Pipes>,
     connections: AtomicUsize,
-    next_connection: Mutex<u32>,
+    ids: ConnectionIds,
     /// With `once`: a client was served.
     served: Stop,
 }
@@ -232,13 +232,6 @@ impl Server<'_> {
         }
     }
 
-    fn new_connection(&self) -> NonZeroU32 {
-        let mut next = lock(&self.next_connection);
-        let id = NonZeroU32::new(*next).unwrap_or(NonZeroU32::MIN);
-        *next = next.wrapping_add(1).max(1);
-        id
-    }
-
     fn serve_client(
         &self,
         client: PendingClient,
@@ -246,7 +239,8 @@ impl Server<'_> {
         local: SocketAddr,
     ) -> Result<Served, (CloseCode, String)> {
         let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
-        let id = self.new_connection();
+        let own_id = self.ids.take(random_number).map_err(text)?;
+        let id = own_id.get();
         let (profile, rate) = sending(client.client().hello());
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));

@@ -11,6 +11,7 @@ use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 use crate::api::Failures;
 use crate::bottleneck::Stages;
 use crate::buffer::Buffer;
+use crate::carrier::Unplaceable;
 use crate::crew::Spent;
 use crate::hub::{Side, TransferHub};
 use crate::sink::SinkDriver;
@@ -62,8 +63,8 @@ pub(crate) trait SinkSide: Send + Sync {
     fn objects(&self) -> ObjectTable;
     /// Groups below are of no use any more, whatever their object.
     fn taken_below(&self) -> u32;
-    /// Memory for a group, if there is any.
-    fn take_buffer(&self) -> Option<Buffer>;
+    /// Memory for a group of which the first bytes have come, if it may come and there is any.
+    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
     /// Object bytes that it takes in all.
@@ -176,8 +177,8 @@ impl SinkSide for SinkDriver {
         0
     }
 
-    fn take_buffer(&self) -> Option<Buffer> {
-        self.take_buffer()
+    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
+        self.begin_group(object, group)
     }
 
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {

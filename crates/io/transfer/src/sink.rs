@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_objects::{Action, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
+use longhaul_objects::{Action, Intake, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
-use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
+use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::files::SinkTree;
 
@@ -25,7 +25,8 @@ pub(crate) struct SinkDriver {
     credit: AtomicU64,
     /// As the sink said last.
     wants_messages: AtomicBool,
-    table: Mutex<ObjectTable>,
+    /// What the source may send, and has begun to.
+    intake: Mutex<Intake>,
     queue: Mutex<Queue>,
     work: Condvar,
     /// Held while an action is taken, and while one is done that has to be in order.
@@ -96,7 +97,7 @@ impl SinkDriver {
             sink: Mutex::new(sink),
             tree,
             pool,
-            table: Mutex::new(ObjectTable::default()),
+            intake: Mutex::default(),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
             acting: Mutex::new(()),
@@ -158,7 +159,7 @@ impl SinkDriver {
         let data = &buffer[..len as usize];
         let value = match self.verify {
             true => {
-                let place = lock(&self.table).place(object, 0, 1);
+                let place = lock(&self.intake).objects().place(object, 0, 1);
                 hash::group_chaining_value(data, group, place.is_ok_and(|place| place.only))
             }
             false => hash::UNHASHED,
@@ -215,9 +216,7 @@ impl SinkDriver {
         sink.set_cpu_time(cpu);
         self.credit.store(sink.credit(), Ordering::Relaxed);
         self.wants_messages.store(sink.wants_messages(), Ordering::Relaxed);
-        if sink.objects().objects() != lock(&self.table).objects() {
-            *lock(&self.table) = sink.objects().clone();
-        }
+        lock(&self.intake).set_objects(sink.objects());
         drop(sink);
         wake_messages(&self.mailboxes);
     }
@@ -244,6 +243,10 @@ impl SinkDriver {
     pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
         let mut sink = lock(&self.sink);
         let message = sink.poll_message();
+        if let Some(SinkMessage::Accept { .. }) = &message {
+            // Whoever is told to send may do so at once.
+            lock(&self.intake).set_objects(sink.objects());
+        }
         let again = sink.wants_messages() && !self.wants_messages.swap(true, Ordering::Relaxed);
         drop(sink);
         if again {
@@ -255,11 +258,18 @@ impl SinkDriver {
     }
 
     pub fn objects(&self) -> ObjectTable {
-        lock(&self.table).clone()
+        lock(&self.intake).objects().clone()
     }
 
-    pub fn take_buffer(&self) -> Option<Buffer> {
-        self.pool.try_take()
+    /// Memory for a group that the source begins to send.
+    pub fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
+        let mut intake = lock(&self.intake);
+        if !intake.allows(object, group, self.credit()) {
+            return Err(Unplaceable::BeyondCredit);
+        }
+        let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
+        intake.begin(object, group);
+        Ok(buffer)
     }
 
     pub fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {

@@ -14,7 +14,7 @@ impl Lane {
     /// Whether a packet with this number may be opened: no replay, and of a current key epoch
     /// (protocol.md 4.2, 4.4).
     #[inline]
-    pub fn accepts(&mut self, number: u64) -> bool {
+    pub fn accepts(&self, number: u64) -> bool {
         self.reception.accepts(number)
     }
 

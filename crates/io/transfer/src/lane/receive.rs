@@ -10,12 +10,13 @@ use longhaul_sys::clock::{self, WallOffset};
 use longhaul_sys::udp::{UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId};
 use longhaul_wire::{
-    CLEAR_TAG_LEN, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect,
+    CLEAR_TAG_LEN, CloseCode, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect,
 };
 
 use super::run::Run;
 use crate::buffer::{Reuse, lock};
-use crate::carrier::{Hub, Incoming, Slot};
+use crate::carrier::{Hub, Unplaceable};
+use crate::incoming::{Incoming, Slot, Target};
 use crate::protection::{Protection, object_tag_len};
 
 /// Received datagrams of one size, as the kernel joined them.
@@ -63,14 +64,16 @@ pub(super) struct Receiving {
     pub incoming: Incoming,
     /// One super-packet, warm in the cache.
     buffer: Vec<u8>,
-    /// Bytes that were there already.
-    repeated: Vec<u8>,
+    /// Bytes that were there already, or of a group that has not begun.
+    elsewhere: Vec<u8>,
     /// Headers and tags of the batch (`clear`).
     headers: Vec<[u8; OBJECT_HEADER_LEN]>,
     tags: Vec<[u8; CLEAR_TAG_LEN]>,
     wall: WallOffset,
     wall_due: Instant,
+    /// The socket's count of what it dropped, and whether it grew since something authentic came.
     overflow: u32,
+    overflowed: bool,
     /// Authentic packets of consecutive numbers that the engine has not been told of.
     arrival: Option<Arrival>,
 }
@@ -97,12 +100,13 @@ impl Receiving {
             protection,
             incoming: Incoming::default(),
             buffer: vec![0; BUFFER],
-            repeated: vec![0; BUFFER],
+            elsewhere: vec![0; BUFFER],
             headers: Vec::with_capacity(SEGMENTS_MAX),
             tags: Vec::with_capacity(SEGMENTS_MAX),
             wall,
             wall_due: now + WALL_INTERVAL,
             overflow: 0,
+            overflowed: false,
             arrival: None,
         }
     }
@@ -118,14 +122,14 @@ impl Receiving {
         }
         // A stamp from before a step of the wall clock may lie in the future.
         let at = got.kernel_time.map_or(now, |stamp| self.wall.to_instant(stamp).min(now));
-        let overflowed = got.overflow != self.overflow;
+        self.overflowed |= got.overflow != self.overflow;
         self.overflow = got.overflow;
         Ok(Some(Batch {
             from: got.from,
             at,
             len: if got.truncated { 0 } else { got.len },
             segment: usize::from(got.segment).max(1),
-            overflowed,
+            overflowed: self.overflowed,
             marked: got.traffic_class & CE == CE,
             bytes: None,
         }))
@@ -223,6 +227,7 @@ impl Receiving {
             overflowed: batch.overflowed,
         };
         if let Ok(frames) = self.protection.open_control(header.number, packet) {
+            self.overflowed &= !batch.overflowed;
             lane.handle_control(clock::now(), &mut lock(path), batch.from, &arrival, frames);
         }
     }
@@ -257,38 +262,51 @@ impl Receiving {
         let mut together = true;
         while run.packets() > 0 {
             let part = if together { run.clone() } else { run.first(1) };
-            let Some(placed) = self.place(hub, &part, bytes) else {
-                if part.packets() == 1 {
-                    run = run.behind(1);
+            match self.place(hub, &part, bytes) {
+                Ok(Placed { looked_at, authentic }) => {
+                    if authentic > 0 {
+                        self.extend_arrival(lane, batch, &part.first(authentic));
+                    }
+                    run = run.behind(looked_at);
                 }
-                // What has no place may be a forged packet among others: each for itself.
-                together = false;
-                continue;
-            };
-            if placed > 0 {
-                self.extend_arrival(lane, batch, &part.first(placed));
+                // One among them may be forged: each for itself.
+                Err(Unplaceable::Unasked) if part.packets() > 1 => together = false,
+                Err(refusal) => {
+                    if let Some(reason) = refusal.violation() {
+                        lane.close(clock::now(), CloseCode::PROTOCOL_VIOLATION, reason);
+                    }
+                    // What is behind it is of the same group.
+                    return;
+                }
             }
-            // The packet behind those, if there is one, is not the peer's.
-            run = run.behind(part.packets().min(placed + 1));
         }
     }
 
-    /// Opens the packets of a run to their place, up to the first that is not authentic; returns how
-    /// many. `None`: there is no place for all of them.
-    fn place(&mut self, hub: &dyn Hub, run: &Run, bytes: &[u8]) -> Option<usize> {
-        let len = run.payload_len();
-        let mut target = self.incoming.target(hub, run.object, run.offset, len as u32).ok()?;
-        let (into, reuse, is_elsewhere) = match self.incoming.slot(hub, &target).ok()? {
-            Slot::Place(place, reuse) => (place, reuse, false),
-            Slot::Repeated => (&mut self.repeated[..len], Reuse::Warm, true),
+    /// Opens the packets of a run to their place, up to the first that is not authentic. Of a group
+    /// that has not begun it looks at the first only: nothing is looked for, or taken, before a packet
+    /// has proven to be the peer's.
+    fn place(&mut self, hub: &dyn Hub, run: &Run, bytes: &[u8]) -> Result<Placed, Unplaceable> {
+        let part = match target(run).map(|target| self.incoming.slot(&target)) {
+            Some(Slot::Place(place, reuse)) => {
+                let authentic = run.open(&mut self.protection, bytes, place, reuse);
+                if let Some(target) = target(&run.first(authentic)).filter(|_| authentic > 0) {
+                    self.incoming.accept(hub, &target, None);
+                }
+                return Ok(Placed::of(run, authentic));
+            }
+            Some(Slot::Outside) if run.packets() > 1 => return Err(Unplaceable::Unasked),
+            Some(Slot::Repeated) => run.clone(),
+            Some(Slot::New | Slot::Outside) | None => run.first(1),
         };
-        let placed = run.open(&mut self.protection, bytes, into, reuse);
-        target.len = run.first(placed).payload_len() as u32;
-        if target.len > 0 {
-            let elsewhere = is_elsewhere.then_some(&self.repeated[..target.len as usize]);
-            self.incoming.accept(hub, &target, elsewhere);
+        let elsewhere = &mut self.elsewhere[..part.payload_len()];
+        let authentic = part.open(&mut self.protection, bytes, elsewhere, Reuse::Warm);
+        if authentic > 0 {
+            let target = target(&part.first(authentic)).ok_or(Unplaceable::Unasked)?;
+            self.incoming.begin(hub, &target)?;
+            let bytes = &self.elsewhere[..target.len as usize];
+            self.incoming.accept(hub, &target, Some(bytes));
         }
-        Some(placed)
+        Ok(Placed::of(&part, authentic))
     }
 
     /// Which packets of the batch have the header tag that they should; bit i for packet i.
@@ -309,6 +327,7 @@ impl Receiving {
     }
 
     fn extend_arrival(&mut self, lane: &mut Lane, batch: &Batch<'_>, run: &Run) {
+        self.overflowed &= !batch.overflowed;
         let packets = run.packets() as u64;
         let wire_bytes = run.range.len() as u64 + packets * batch.header_bytes();
         let marked = if batch.marked { packets as u32 } else { 0 };
@@ -337,6 +356,25 @@ impl Receiving {
             lane.handle_objects(clock::now(), from, &arrival);
         }
     }
+}
+
+/// How far a run was opened.
+struct Placed {
+    /// Packets that are done with.
+    looked_at: usize,
+    /// Those of them that were authentic: the first.
+    authentic: usize,
+}
+
+impl Placed {
+    fn of(run: &Run, authentic: usize) -> Self {
+        // The packet behind those, if there is one, is not the peer's.
+        Self { looked_at: run.packets().min(authentic + 1), authentic }
+    }
+}
+
+fn target(run: &Run) -> Option<Target> {
+    Target::new(run.object, run.offset, run.payload_len() as u32)
 }
 
 /// More datagrams than a super-packet holds (64, UDP_GRO_CNT_MAX), and bits of what tells of each.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
 };
@@ -20,7 +21,7 @@ use super::feed::Feed;
 use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
@@ -308,8 +309,11 @@ impl SinkSide for Drain {
         lock(&self.state).sink.taken_below()
     }
 
-    fn take_buffer(&self) -> Option<Buffer> {
-        self.pool.try_take()
+    fn begin_group(&self, _: ObjectId, number: u32) -> Result<Buffer, Unplaceable> {
+        if (u64::from(number) + 1) * GROUP_SIZE > self.credit() {
+            return Err(Unplaceable::BeyondCredit);
+        }
+        self.pool.try_take().ok_or(Unplaceable::NoMemory)
     }
 
     fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
@@ -363,5 +367,23 @@ impl SinkSide for Drain {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.work.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_beyond_the_credit_takes_no_memory() {
+        let drain = Drain::to_client(Bytes::from_mib(4), Vec::new());
+        let free = drain.pool.free();
+        for number in [4, 5, u32::MAX] {
+            let refused = drain.begin_group(ObjectId(7), number).map(drop);
+            assert_eq!(refused, Err(Unplaceable::BeyondCredit));
+        }
+        assert_eq!(drain.pool.free(), free);
+        let taken: Vec<_> = (0..4).map(|n| drain.begin_group(ObjectId(7), n).unwrap()).collect();
+        assert_eq!(drain.pool.free(), free - taken.len());
     }
 }

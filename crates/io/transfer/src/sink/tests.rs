@@ -57,7 +57,7 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     std::thread::scope(|scope| {
         scope.spawn(|| sink.work().unwrap());
         assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
-        sink.on_group(ObjectId(0), 0, len as u32, sink.take_buffer().unwrap());
+        sink.on_group(ObjectId(0), 0, len as u32, sink.begin_group(ObjectId(0), 0).unwrap());
         while sink.stats().received_bytes < len {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -67,6 +67,27 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
         let mut anew = Vec::new();
         lane.take_anew(|object, group| anew.push((object, group)));
         assert_eq!(anew, [(ObjectId(0), 0)]);
+        sink.stop();
+    });
+}
+
+#[test]
+fn a_source_gets_memory_for_what_its_credit_covers() {
+    let directory = tempfile::tempdir().unwrap();
+    let (sink, _lane) = sink(&directory);
+    sink.handle(manifest(vec![file("a", 100 << 20)])).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sink.work().unwrap());
+        assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
+        let promised = (sink.credit() >> 20) as u32;
+        assert!(promised < 100);
+        let free = sink.pool.free();
+        let begin = |group| sink.begin_group(ObjectId(0), group);
+        let taken: Vec<_> = (0..promised).map(|group| begin(group).unwrap()).collect();
+        assert_eq!(begin(promised).map(drop), Err(Unplaceable::BeyondCredit));
+        // It comes again on another lane.
+        assert_eq!(begin(0).map(drop), Ok(()));
+        assert_eq!(sink.pool.free(), free - taken.len());
         sink.stop();
     });
 }

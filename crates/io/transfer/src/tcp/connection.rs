@@ -22,7 +22,8 @@ use super::link::{Got, Link};
 use super::seal::{FRAMES_TAG, OBJECT_TAG, Seals};
 use super::stream::{STREAM, Stream};
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Incoming, Mailbox, Outgoing, Slot, Target};
+use crate::carrier::{Command, Hub, Mailbox, Outgoing};
+use crate::incoming::{Incoming, Slot, Target};
 use crate::protection::Forged;
 
 /// The thread's state.
@@ -341,15 +342,22 @@ impl Worker {
                 let got = if *repeated {
                     self.link.read(&mut self.repeated[*count..])?
                 } else {
-                    match self.incoming.slot(&*self.hub, target) {
-                        Ok(Slot::Place(place, _)) => self.link.read(&mut place[*count..])?,
-                        Ok(Slot::Repeated) => {
+                    match self.incoming.slot(target) {
+                        Slot::Place(place, _) => self.link.read(&mut place[*count..])?,
+                        Slot::Repeated => {
                             self.repeated.resize(target.len as usize, 0);
                             *repeated = true;
                             return Ok(Ok(Progress::Busy));
                         }
-                        // Nothing is resent on TCP: it has to wait.
-                        Err(_) => return Ok(Ok(Progress::Stalled)),
+                        Slot::New | Slot::Outside => {
+                            let begun = self.incoming.begin(&*self.hub, target);
+                            return Ok(match begun.map_err(|refusal| refusal.violation()) {
+                                Ok(()) => Ok(Progress::Busy),
+                                // Nothing is resent on TCP: it has to wait.
+                                Err(None) => Ok(Progress::Stalled),
+                                Err(Some(reason)) => Err(violation(reason.into())),
+                            });
+                        }
                     }
                 };
                 if let Got::Bytes(more) = got {
@@ -392,10 +400,8 @@ impl Worker {
                             seals.received.verify_object(head, *tag).map_err(altered)?;
                         }
                         self.forget_repaired();
-                        let target =
-                            self.incoming
-                                .target(&*self.hub, object, offset, len as u32)
-                                .map_err(|_| violation("bytes that were not asked for".into()))?;
+                        let target = Target::new(object, offset, len as u32)
+                            .ok_or_else(|| violation("bytes that were not asked for".into()))?;
                         self.reading = Reading::Object { target, count: 0, repeated: false };
                     }
                 }

@@ -1,6 +1,8 @@
 //! Batches with packets among them that the peer did not send.
 
-use longhaul_engine::{Closed, Role};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_engine::{Closed, Event, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_rate_control::{Governor, Profile, Start};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
@@ -13,7 +15,10 @@ use crate::buffer::{Buffer, Pool, Reuse};
 /// What is received into memory.
 struct Memory {
     table: ObjectTable,
+    /// How often it was looked at.
+    lookups: AtomicUsize,
     pool: Pool,
+    refusal: Mutex<Option<Unplaceable>>,
     groups: Mutex<Vec<(u32, Vec<u8>)>>,
 }
 
@@ -36,10 +41,14 @@ impl Hub for Memory {
         true
     }
     fn objects(&self) -> ObjectTable {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
         self.table.clone()
     }
-    fn take_buffer(&self) -> Option<Buffer> {
-        self.pool.try_take()
+    fn begin_group(&self, _: ObjectId, _: u32) -> Result<Buffer, Unplaceable> {
+        match *lock(&self.refusal) {
+            Some(refusal) => Err(refusal),
+            None => self.pool.try_take().ok_or(Unplaceable::NoMemory),
+        }
     }
     fn on_group(&self, _: ObjectId, group: u32, len: u32, buffer: Buffer) {
         lock(&self.groups).push((group, buffer[..len as usize].to_vec()));
@@ -55,6 +64,9 @@ const OBJECT: ObjectId = ObjectId(0);
 const SIZE: usize = END + 3_500;
 /// Of the first group.
 const END: usize = 1 << 20;
+/// Groups of the next object, of which the peer sends none.
+const NEVER_SENT: u32 = 1000;
+const BUFFERS: usize = 2;
 
 struct Receiver {
     protect: Protect,
@@ -82,6 +94,7 @@ impl Receiver {
             .unwrap();
         let mut table = ObjectTable::default();
         table.push(SIZE as u64);
+        table.push(u64::from(NEVER_SENT) * END as u64);
         Self {
             protect,
             sealing: protection(),
@@ -94,7 +107,13 @@ impl Receiver {
                 Duration::from_millis(1),
                 1,
             )),
-            memory: Memory { table, pool: Pool::new(2, reuse), groups: Mutex::default() },
+            memory: Memory {
+                table,
+                lookups: AtomicUsize::new(0),
+                pool: Pool::new(BUFFERS, reuse),
+                refusal: Mutex::default(),
+                groups: Mutex::default(),
+            },
             object: (0..SIZE).map(|i| (i / 7 + i / 300) as u8).collect(),
             next_number: 0,
         }
@@ -124,6 +143,24 @@ impl Receiver {
             packet[place..].copy_from_slice(&tags[0]);
         }
         packet
+    }
+
+    /// A packet of another's, for a group that the peer has not sent.
+    fn forged(&mut self, group: u32) -> Vec<u8> {
+        let mut packet = self.packet(0);
+        // The object, and the offset in it (docs/protocol.md 4.1).
+        packet[20..24].copy_from_slice(&1u32.to_be_bytes());
+        let offset = u64::from(group) * END as u64 + 100;
+        packet[24..32].copy_from_slice(&offset.to_be_bytes());
+        packet
+    }
+
+    /// How this side ended the lane, if it did.
+    fn closed(&mut self) -> Option<(CloseCode, String)> {
+        std::iter::from_fn(|| self.lane.poll_event()).find_map(|event| match event {
+            Event::Closed(closed) => Some((closed.code, closed.reason)),
+            _ => None,
+        })
     }
 
     /// Takes in packets, all but the last as long as the first, as one batch; returns how many the
@@ -186,9 +223,11 @@ fn a_forged_packet_costs_no_other_its_place() {
 #[test]
 fn a_packet_without_a_place_costs_no_other_its_own() {
     each(|mut receiver| {
-        // Side by side; the third is behind the end of the object.
-        let packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
+        // Side by side; the third is behind the end of the object, and not the peer's.
+        let mut packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
+        *packets[2].last_mut().unwrap() ^= 1;
         assert_eq!(receiver.take(&packets), 2);
+        assert_eq!(receiver.closed(), None);
         let packets = [0, 1_000].map(|offset| receiver.packet(END + offset));
         assert_eq!(receiver.take(&packets), 2);
         assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
@@ -208,5 +247,65 @@ fn what_is_there_already_stays_and_the_rest_is_filled_in() {
         let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
         assert_eq!(receiver.take(&all), 4);
         assert_eq!(receiver.arrived().len(), 1);
+    });
+}
+
+#[test]
+fn forged_packets_take_no_memory_and_ask_for_none() {
+    each(|mut receiver| {
+        let first = receiver.packet(0);
+        assert_eq!(receiver.take(&[first]), 1);
+        let lookups = receiver.memory.lookups.load(Ordering::Relaxed);
+        let groups: Vec<_> = (0..NEVER_SENT + 50).collect();
+        for groups in groups.chunks(50) {
+            let packets: Vec<_> = groups.iter().map(|group| receiver.forged(*group)).collect();
+            assert_eq!(receiver.take(&packets), 0);
+        }
+        assert_eq!(receiver.memory.pool.free(), BUFFERS - 1);
+        assert_eq!(receiver.memory.lookups.load(Ordering::Relaxed), lookups);
+        let rest: Vec<_> = (PAYLOAD..END).step_by(PAYLOAD).collect();
+        for batch in rest.chunks(50) {
+            let mut packets: Vec<_> = batch.iter().map(|offset| receiver.packet(*offset)).collect();
+            // Among those of the peer.
+            packets.insert(0, receiver.forged(3));
+            assert_eq!(receiver.take(&packets), batch.len() as u64);
+        }
+        assert_eq!(receiver.arrived(), [(0, receiver.object[..END].to_vec())]);
+        assert_eq!(receiver.memory.pool.free(), BUFFERS);
+    });
+}
+
+#[test]
+fn a_peer_that_sends_what_was_not_asked_for_is_told_so() {
+    each(|mut receiver| {
+        let packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
+        assert_eq!(receiver.take(&packets), 2);
+        let reason = "bytes that were not asked for".to_owned();
+        assert_eq!(receiver.closed(), Some((CloseCode::PROTOCOL_VIOLATION, reason)));
+    });
+}
+
+#[test]
+fn a_peer_that_breaks_its_credit_is_told_so_and_takes_no_memory() {
+    each(|mut receiver| {
+        *lock(&receiver.memory.refusal) = Some(Unplaceable::BeyondCredit);
+        let packets = [0, 1_000].map(|offset| receiver.packet(offset));
+        assert_eq!(receiver.take(&packets), 0);
+        let reason = "bytes beyond the credit".to_owned();
+        assert_eq!(receiver.closed(), Some((CloseCode::PROTOCOL_VIOLATION, reason)));
+        assert_eq!(receiver.memory.pool.free(), BUFFERS);
+    });
+}
+
+#[test]
+fn what_there_is_no_memory_for_may_come_again() {
+    each(|mut receiver| {
+        let taken: Vec<_> = std::iter::from_fn(|| receiver.memory.pool.try_take()).collect();
+        let packets: Vec<_> = (0..4).map(|i| receiver.packet(END + i * PAYLOAD)).collect();
+        assert_eq!(receiver.take(&packets), 0);
+        assert_eq!(receiver.closed(), None);
+        drop(taken);
+        assert_eq!(receiver.take(&packets), 4);
+        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
     });
 }
