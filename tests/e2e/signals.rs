@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::program::{PROGRAM, Program};
 use crate::test::{Test, limited, until};
-use crate::trees::{assert_nothing_half_done, assert_same, names, noise, record_len};
+use crate::trees::{assert_nothing_half_done, assert_same, names, noise, record_len, whole_groups};
 
 #[test]
 fn a_client_that_is_interrupted_says_so_and_goes_on_later() {
@@ -84,6 +84,55 @@ fn a_server_that_is_stopped_says_so_to_its_clients() {
             assert!(again.json()["resumed_bytes"].as_u64().unwrap() > 0, "{again:?}");
             assert_same(&test.here("tree"), &test.there("tree"));
             fs::remove_dir_all(test.there("tree")).unwrap();
+        }
+    });
+}
+
+/// Whichever end has the files and whichever is stopped, what was whole then is not sent again.
+#[test]
+fn what_was_whole_at_a_stop_is_not_sent_again() {
+    limited(|test| {
+        for (push, stop_client, signal) in [
+            (true, true, Signal::INT),
+            (true, false, Signal::TERM),
+            (false, true, Signal::TERM),
+            (false, false, Signal::INT),
+        ] {
+            let case = format!("push {push}, client {stop_client}");
+            let (mut server, at) = Program::serve(test, &test.own_address(), &[]);
+            let data = noise(77, 96 << 20);
+            let (source, sink) = if push {
+                (test.here("file"), test.path("there"))
+            } else {
+                (test.there("file"), test.path("here"))
+            };
+            fs::write(&source, &data).unwrap();
+            let remote = format!("lh://{at}/");
+            let file = format!("{remote}file");
+            let words = if push { ["here/file", &remote] } else { [&file, "here/"] };
+            let client = Program::cp(test, &[&["--rate", "100Mbps"][..], &words].concat());
+            let first = until("a record", || record_len(&sink).filter(|len| *len > 0));
+            until("something durable", || record_len(&sink).filter(|len| *len > first));
+            if stop_client {
+                client.signal(signal);
+                client.end().assert_failed("run the same command again");
+                server.says("failed: ");
+            } else {
+                server.signal(signal);
+                client.end().assert_failed("the server is stopping");
+                server.end().assert_succeeded();
+                server = Program::serve(test, &at.to_string(), &[]).0;
+            }
+            let kept = whole_groups(&sink, &data) << 20;
+            assert!(kept > 0 && kept < data.len(), "{case}: {kept}");
+            let again = Program::cp(test, &words).end();
+            again.assert_succeeded();
+            assert_eq!(again.json()["resumed_bytes"], kept, "{case}");
+            assert_same(&test.here("file"), &test.there("file"));
+            server.signal(Signal::TERM);
+            server.end().assert_succeeded();
+            fs::remove_file(test.here("file")).unwrap();
+            fs::remove_file(test.there("file")).unwrap();
         }
     });
 }

@@ -72,6 +72,15 @@ pub fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".longhaul-")
 }
 
+/// Groups of the only file, whose contents are `data`, that lie whole below `root` unpublished.
+pub fn whole_groups(root: &Path, data: &[u8]) -> usize {
+    let hidden = fs::read_dir(root).unwrap().flatten().find(|entry| is_hidden(&entry.file_name()));
+    let files = fs::read_dir(hidden.unwrap().path()).unwrap().flatten();
+    let file = files.map(|entry| entry.path()).find(|path| !path.ends_with("record")).unwrap();
+    let kept = fs::read(file).unwrap();
+    kept.chunks(1 << 20).zip(data.chunks(1 << 20)).filter(|(kept, sent)| kept == sent).count()
+}
+
 /// Bytes in the resume record of the only copy under way to below `root`, if there is one.
 pub fn record_len(root: &Path) -> Option<u64> {
     let hidden = fs::read_dir(root).ok()?.flatten().find(|entry| is_hidden(&entry.file_name()))?;

@@ -123,6 +123,8 @@ pub struct Sink {
     /// How long the last checkpoint took, its record included.
     checkpoint_cost: Duration,
     step: Step,
+    /// The transfer ends early.
+    winding_up: bool,
     append: Option<Action>,
     publishable: VecDeque<EntryId>,
     publishing: u32,
@@ -364,6 +366,7 @@ impl Sink {
             checkpoint_began: None,
             checkpoint_cost: Duration::ZERO,
             step: Step::Idle,
+            winding_up: false,
             append: None,
             publishable: VecDeque::new(),
             publishing: 0,

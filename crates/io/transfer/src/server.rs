@@ -378,6 +378,9 @@ impl Server<'_> {
             }
         };
         if let Some(side) = hub.side() {
+            if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
+                side.wind_up();
+            }
             side.stop();
         }
         join_all(&mut workers);

@@ -81,6 +81,9 @@ pub(crate) trait SinkSide: Send + Sync {
     fn done(&self) -> Option<u64>;
     /// What could not be copied.
     fn failures(&self) -> Failures;
+    /// The transfer ends early: makes durable what has arrived, for a later run, but waits no longer
+    /// than `patience` for that.
+    fn wind_up(&self, _patience: Duration) {}
     /// Ends all threads.
     fn stop(&self);
 }
@@ -213,6 +216,10 @@ impl SinkSide for SinkDriver {
         self.failures()
     }
 
+    fn wind_up(&self, patience: Duration) {
+        self.wind_up(patience);
+    }
+
     fn stop(&self) {
         self.stop();
     }
@@ -243,6 +250,13 @@ impl Side {
         }
     }
 
+    /// The transfer ends early, its storage being sound: what has arrived is kept.
+    pub fn wind_up(&self) {
+        if let Self::Sink(sink) = self {
+            sink.wind_up(WIND_UP_PATIENCE);
+        }
+    }
+
     /// Ends its threads.
     pub fn stop(&self) {
         match self {
@@ -256,5 +270,8 @@ pub(crate) fn named(name: &str) -> std::thread::Builder {
     std::thread::Builder::new().name(name.into())
 }
 
+/// What a last checkpoint may take beyond the sync that cannot be interrupted. A user who does not
+/// want to wait for it asks once more.
+const WIND_UP_PATIENCE: Duration = Duration::from_secs(10);
 /// Threads that read and hash, or hash and write.
 pub(crate) const WORKERS: u32 = 2;

@@ -2,7 +2,7 @@
 //! [`Sink`] says with the destination.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::{Action, Intake, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
@@ -39,6 +39,10 @@ pub(crate) struct SinkDriver {
     bounds: Mutex<ReceiverBounds>,
     cpu_at_start: Duration,
     stopped: AtomicBool,
+    /// The transfer ends early: nothing more is taken.
+    winding_up: AtomicBool,
+    /// Groups that threads have taken from the queue and not dealt with.
+    taken: AtomicUsize,
     /// Contents are hashed and compared.
     verify: bool,
 }
@@ -79,6 +83,8 @@ struct Group {
 }
 
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How often is looked whether everything is durable.
+const WIND_UP_LOOK: Duration = Duration::from_millis(2);
 
 impl SinkDriver {
     /// A driver over `tree`, whose record said `resume`.
@@ -107,6 +113,8 @@ impl SinkDriver {
             bounds: Mutex::default(),
             cpu_at_start: clock::process_cpu_time(),
             stopped: AtomicBool::new(false),
+            winding_up: AtomicBool::new(false),
+            taken: AtomicUsize::new(0),
             verify,
         }
     }
@@ -128,6 +136,7 @@ impl SinkDriver {
             let group = self.next_group();
             if let Some(group) = group {
                 self.take_group(group);
+                self.taken.fetch_sub(1, Ordering::Relaxed);
             }
             self.act()?;
         }
@@ -138,6 +147,8 @@ impl SinkDriver {
         let mut queue = lock(&self.queue);
         loop {
             if let Some(group) = queue.groups.pop_front() {
+                // Under the lock, so that it is counted in one of the two places.
+                self.taken.fetch_add(1, Ordering::Relaxed);
                 return Some(group);
             }
             if std::mem::take(&mut queue.look) || self.is_stopped() {
@@ -273,6 +284,9 @@ impl SinkDriver {
     }
 
     pub fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+        if self.winding_up.load(Ordering::Relaxed) {
+            return;
+        }
         lock(&self.queue).groups.push_back(Group { object, group, len, buffer });
         self.work.notify_one();
     }
@@ -329,6 +343,29 @@ impl SinkDriver {
         if self.pool.grow(buffers(memory.get())) {
             lock(&self.sink).grow_capacity(memory.get());
             self.after_change();
+        }
+    }
+
+    /// Writes the groups that have arrived whole, and makes durable what is written and verified, for
+    /// a later run. What comes from now on is dropped. Waits no longer than `patience`.
+    pub fn wind_up(&self, patience: Duration) {
+        self.winding_up.store(true, Ordering::Relaxed);
+        let until = clock::now() + patience;
+        loop {
+            let left = lock(&self.queue).groups.len() + self.taken.load(Ordering::Relaxed);
+            let mut sink = lock(&self.sink);
+            if left == 0 {
+                sink.wind_up();
+                if sink.is_wound_up() {
+                    return;
+                }
+            }
+            drop(sink);
+            if clock::now() >= until || self.is_stopped() {
+                return;
+            }
+            self.look();
+            std::thread::sleep(WIND_UP_LOOK);
         }
     }
 

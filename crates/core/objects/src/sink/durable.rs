@@ -62,12 +62,27 @@ impl Sink {
             self.checkpoint_cost = now - began;
         }
         self.dirty_since = self.is_dirty().then(|| self.dirty_since.unwrap_or(now));
-        self.setup_action()
+        let setup = if self.winding_up { None } else { self.setup_action() };
+        setup
             .or_else(|| self.publish_action())
             .or_else(|| self.place_action())
             .or_else(|| self.append.take())
-            .or_else(|| self.finish_action())
+            .or_else(|| if self.winding_up { None } else { self.finish_action() })
             .or_else(|| self.checkpoint_action(now))
+    }
+
+    /// The transfer ends early: from now on [`Sink::poll_action`] only makes durable what is verified
+    /// and written, at once, so that a later run finds it. The driver hands over no more groups, and
+    /// does what is asked until [`Sink::is_wound_up`].
+    pub fn wind_up(&mut self) {
+        self.winding_up = true;
+    }
+
+    /// Whether everything is durable that is to be, once it is to be wound up.
+    pub fn is_wound_up(&self) -> bool {
+        let is_named = self.publishable.is_empty() && self.publishing == 0;
+        let is_written = self.held.is_empty() && self.append.is_none();
+        is_written && is_named && matches!(self.step, Step::Idle) && !self.is_dirty()
     }
 
     /// When [`Sink::poll_action`] has something to do though nothing else happens.
@@ -197,7 +212,8 @@ impl Sink {
         let last_step = idle && (!self.whole.is_empty() || self.phase == Phase::Syncing);
         let due = self.dirty_since.is_some_and(|since| now >= since + self.checkpoint_wait())
             || self.written >= CHECKPOINT_BYTES
-            || last_step;
+            || last_step
+            || self.winding_up && self.held.is_empty();
         if !due || !self.is_dirty() {
             return None;
         }

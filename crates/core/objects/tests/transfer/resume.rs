@@ -58,6 +58,29 @@ fn durable_groups_are_neither_read_nor_sent_again() {
 }
 
 #[test]
+fn what_arrived_before_a_stop_is_kept() {
+    for large in [true, false] {
+        let sizes = if large { vec![40 * GROUP_SIZE + 5] } else { vec![300_000; 60] };
+        let mut world = world(&sizes, Faults::default());
+        // Time stands still, so that no checkpoint comes by itself.
+        while world.sink.stats().verified_bytes < 9 * GROUP_SIZE {
+            world.step();
+            world.now = Instant::ZERO;
+        }
+        let kept = world.stop();
+        world.crash();
+        world.run();
+        let resumed = world.sink.stats().resumed_bytes;
+        if large {
+            assert_eq!(resumed, kept);
+        } else {
+            // A file in two groups of which one arrived is sent again.
+            assert!(resumed > 0 && resumed <= kept, "{resumed} of {kept}");
+        }
+    }
+}
+
+#[test]
 fn published_files_are_not_copied_again() {
     let sizes: Vec<u64> = (0..300).map(|n| 20_000 + n).chain([30 * GROUP_SIZE]).collect();
     let mut world = world(&sizes, Faults::default());

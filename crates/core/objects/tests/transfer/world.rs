@@ -137,6 +137,27 @@ impl World {
         self.start();
     }
 
+    /// The user stops the sink's process: what was asked of the disk is done, and then what winding
+    /// up takes. Returns the bytes that were verified and written, or resumed.
+    pub fn stop(&mut self) -> u64 {
+        while !self.writes.is_empty() {
+            self.write();
+        }
+        while let Some(action) = self.setup.pop_front() {
+            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+        }
+        for action in std::mem::take(&mut self.actions) {
+            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+        }
+        self.sink.wind_up();
+        while let Some(action) = self.sink.poll_action(self.now) {
+            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+        }
+        assert!(self.sink.is_wound_up(), "seed {}", self.seed);
+        let stats = self.sink.stats();
+        stats.verified_bytes + stats.resumed_bytes
+    }
+
     /// Runs to the end, through all faults.
     pub fn run(&mut self) {
         for _ in 0..2_000_000 {
@@ -146,6 +167,9 @@ impl World {
             if self.chance(self.faults.crash) && self.runs < 6 {
                 self.crash();
             } else if self.chance(self.faults.kill) && self.runs < 6 {
+                if self.runs.is_multiple_of(2) {
+                    self.stop();
+                }
                 self.start();
             } else {
                 if self.chance(self.faults.intruder) {

@@ -199,6 +199,11 @@ impl<T: Task> Running<T> {
         self.hub.finish();
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
+        // A failure of the local storage leaves nothing to be made durable.
+        if !matches!(end, Ok(()) | Err(Failure::Local(_))) {
+            side.wind_up();
+            progress.set(self.snapshot());
+        }
         side.stop();
         self.lanes.join();
         if T::THREADS_END || end.is_ok() {
