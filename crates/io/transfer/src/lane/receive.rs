@@ -311,19 +311,14 @@ impl Receiving {
 
     /// Which packets of the batch have the header tag that they should; bit i for packet i.
     fn verify_clear(&mut self, batch: &Batch<'_>, bytes: &[u8]) -> u128 {
-        let packets = || batch.packets().map(|range| &bytes[range]);
-        // A batch whose packets are of two epochs is verified for its first; the others are resent.
-        let Some(first) = packets().find_map(|packet| ObjectHeader::parse(packet).ok()) else {
-            return 0;
-        };
         self.headers.clear();
         self.tags.clear();
-        for packet in packets() {
+        for packet in batch.packets().map(|range| &bytes[range]) {
             // What is too short for them is no OBJECT packet.
             self.headers.push(packet.first_chunk().copied().unwrap_or_default());
             self.tags.push(packet.last_chunk().copied().unwrap_or_default());
         }
-        self.protection.verify_clear(first.header.number, &self.headers, &self.tags)
+        self.protection.verify_clear(&self.headers, &self.tags)
     }
 
     fn extend_arrival(&mut self, lane: &mut Lane, batch: &Batch<'_>, run: &Run) {

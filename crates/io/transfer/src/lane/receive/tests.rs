@@ -309,3 +309,32 @@ fn what_there_is_no_memory_for_may_come_again() {
         assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
     });
 }
+
+#[test]
+fn a_forged_packet_of_another_epoch_costs_no_other_its_place() {
+    for epoch in [1, 2, (1 << 14) - 1] {
+        for place in [0, 2] {
+            each(|mut receiver| {
+                let genuine: Vec<_> = (0..4).map(|i| receiver.packet(END + i * PAYLOAD)).collect();
+                let mut packets = genuine.clone();
+                let mut forged = genuine[0].clone();
+                // As docs/protocol.md 4.1 has it.
+                forged[8..10].copy_from_slice(&u16::to_be_bytes(epoch));
+                packets.insert(place, forged);
+                assert_eq!(receiver.take(&packets), 4);
+                assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+            });
+        }
+    }
+}
+
+#[test]
+fn packets_of_two_epochs_come_in_one_batch() {
+    each(|mut receiver| {
+        let mut packets: Vec<_> = (0..2).map(|i| receiver.packet(END + i * PAYLOAD)).collect();
+        receiver.next_number = 1 << 48;
+        packets.extend((2..4).map(|i| receiver.packet(END + i * PAYLOAD)));
+        assert_eq!(receiver.take(&packets), 4);
+        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+    });
+}
