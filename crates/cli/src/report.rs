@@ -28,6 +28,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "goodput_bps": goodput(report).as_bps(),
         "resumed_bytes": report.resumed_bytes,
         "verified": report.verified,
+        "discarded": report.discarded,
         "failed": report.failures.count,
         "failures": failures,
     }));
@@ -89,7 +90,12 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
 
 /// For people.
 pub(crate) fn sentence(report: &CopyReport) -> String {
-    let checked = if report.verified { "copied and verified" } else { "copied" };
+    let checked = match (report.verified, report.discarded) {
+        (true, false) => "copied and verified",
+        (false, false) => "copied",
+        (true, true) => "received, verified and discarded",
+        (false, true) => "received and discarded",
+    };
     let mut text = format!(
         "{} in {} {checked} in {:.2} s: {} {}",
         Bytes::new(report.bytes),
@@ -203,6 +209,7 @@ mod tests {
             setup: Duration::from_millis(512),
             resumed_bytes: 0,
             verified: true,
+            discarded: false,
             failures: Failures::default(),
             link: LinkReport {
                 carrier: "udp",
@@ -238,7 +245,7 @@ mod tests {
             "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
-            "resumed_bytes": 0, "verified": true, "failed": 0, "failures": [], "notices": [],
+            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [],
         });
         assert_eq!(json, expected);
     }
@@ -256,6 +263,12 @@ mod tests {
     fn bytes_that_were_there_before_are_no_goodput() {
         let report = CopyReport { resumed_bytes: 600_000_000, ..report() };
         assert_eq!(goodput(&report), Rate::from_mbps(320));
+    }
+
+    #[test]
+    fn what_is_discarded_is_not_called_copied() {
+        let said = sentence(&CopyReport { discarded: true, ..report() });
+        assert!(said.contains("received, verified and discarded in"), "{said}");
     }
 
     #[test]

@@ -172,6 +172,8 @@ pub struct CopyReport {
     pub setup: Duration,
     /// Bytes that were durable from an earlier run.
     pub resumed_bytes: u64,
+    /// Nothing was kept: the destination is the null device of this host.
+    pub discarded: bool,
     /// All file contents were compared with the source's hashes.
     pub verified: bool,
     /// Entries that could not be copied.

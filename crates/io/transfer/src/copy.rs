@@ -19,7 +19,7 @@ use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
 use crate::control::ConnectError;
 use crate::files::{
-    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, own_name, source_label,
+    Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
     transfer_id,
 };
 use crate::hub::Side;
@@ -301,7 +301,7 @@ impl Part {
             direct: options.direct,
             only_empty: names == TopNames::Contents && !options.merge,
         };
-        let (tree, resume) = SinkTree::open(Destination::Local(destination), &sink_options)
+        let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
         let config = sink_config(options.fsync, transfer, memory, names);
         let driver = SinkDriver::new(tree, config, resume, options.verify, mailboxes.to_vec());
@@ -389,6 +389,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes,
+        discarded: matches!(&task, Part::Sink(sink) if sink.discards()),
         verified: verify && failures.is_empty(),
         failures,
         link,

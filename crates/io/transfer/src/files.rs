@@ -18,7 +18,9 @@ mod record;
 mod scan;
 mod sink;
 mod source;
+mod special;
 mod sync;
+mod target;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -29,3 +31,4 @@ pub use scan::{Scan, ScanFailure, Scanned};
 pub use sink::{SinkOptions, SinkTree, StorageError};
 pub use source::SourceTree;
 pub(crate) use source::own_name;
+pub use target::Target;

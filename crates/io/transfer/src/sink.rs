@@ -15,12 +15,12 @@ use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
-use crate::files::SinkTree;
+use crate::files::Target;
 
 /// Drives a [`Sink`] over a destination.
 pub(crate) struct SinkDriver {
     sink: Mutex<Sink>,
-    tree: SinkTree,
+    tree: Target,
     pool: Pool,
     credit: AtomicU64,
     /// As the sink said last.
@@ -89,7 +89,7 @@ const WIND_UP_LOOK: Duration = Duration::from_millis(2);
 impl SinkDriver {
     /// A driver over `tree`, whose record said `resume`.
     pub fn new(
-        tree: SinkTree,
+        tree: impl Into<Target>,
         config: SinkConfig,
         resume: longhaul_objects::ResumeState,
         verify: bool,
@@ -101,7 +101,7 @@ impl SinkDriver {
             credit: AtomicU64::new(sink.credit()),
             wants_messages: AtomicBool::new(true),
             sink: Mutex::new(sink),
-            tree,
+            tree: tree.into(),
             pool,
             intake: Mutex::default(),
             queue: Mutex::new(Queue::default()),
@@ -332,6 +332,11 @@ impl SinkDriver {
     pub fn failures(&self) -> Failures {
         let sink = lock(&self.sink);
         Failures::default().plus(sink.stats().failed.into(), sink.failures())
+    }
+
+    /// Whether nothing of what arrives is kept.
+    pub fn discards(&self) -> bool {
+        self.tree.discards()
     }
 
     pub fn is_stopped(&self) -> bool {

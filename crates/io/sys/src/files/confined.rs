@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat2, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, unlinkat,
+};
 use rustix::io::Errno;
 
 /// A directory under which files are opened, made, renamed and removed, and that no path leads out
@@ -200,6 +202,12 @@ impl ConfinedDir {
     /// What `path` is, through links that stay inside.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), OFlags::PATH)
+    }
+
+    /// As [`Self::metadata`], with all that the system says.
+    pub fn path_stat(&self, path: impl AsRef<Path>) -> Result<Stat> {
+        let fd = self.resolve(path.as_ref(), OFlags::PATH, Mode::empty()).map_err(escape)?;
+        Ok(rustix::fs::fstat(fd)?)
     }
 
     /// What `path` is; a link as last component is not followed.

@@ -146,6 +146,27 @@ fn what_was_asked_for_arrives_under_its_name() {
 }
 
 #[test]
+fn the_null_device_takes_a_file_and_stays() {
+    let null = FilePath::new("/dev/null");
+    let device = |metadata: std::fs::Metadata| {
+        use std::os::unix::fs::{FileTypeExt, MetadataExt};
+        assert!(metadata.file_type().is_char_device());
+        metadata.ino()
+    };
+    let before = device(std::fs::symlink_metadata(null).unwrap());
+    let one = client(&options(&[b"data"], false, null)).ok().unwrap();
+    send(&one, vec![file(b"data")]).unwrap();
+    let Part::Sink(sink) = &one.1 else { unreachable!() };
+    assert!(sink.discards() && sink.failures().is_empty());
+    // A tree has no place there.
+    let tree = client(&options(&[b"data"], false, null)).ok().unwrap();
+    send(&tree, vec![directory(b"data"), file(b"data/x")]).unwrap();
+    let Part::Sink(sink) = &tree.1 else { unreachable!() };
+    assert!(!sink.failures().is_empty());
+    assert_eq!(device(std::fs::symlink_metadata(null).unwrap()), before);
+}
+
+#[test]
 fn contents_go_into_no_directory_that_holds_something() {
     let scratch = Scratch::new("contents");
     std::fs::write(scratch.0.join(".bashrc"), "mine").unwrap();

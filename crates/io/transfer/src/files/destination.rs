@@ -16,6 +16,7 @@ use super::aside::remove_aside;
 use super::explain;
 use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
+use super::special::Special;
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,14 @@ pub enum DestinationError {
     NotDirectory {
         /// The destination.
         path: String,
+    },
+    /// It is a device, a FIFO or a socket, or a link to one.
+    #[error("{path}: is {what}; devices, FIFOs and sockets are never replaced")]
+    Special {
+        /// The destination.
+        path: String,
+        /// What it is.
+        what: String,
     },
     /// Contents were asked for, and it holds something already.
     #[error(
@@ -159,6 +168,10 @@ impl Destination<'_> {
                     Err(DestinationError::NotDirectory { path: self.shown() })
                 }
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if plain => {
+                    if let Some(special) = self.special(place) {
+                        let what = special.to_string();
+                        return Err(DestinationError::Special { path: self.shown(), what });
+                    }
                     Ok(Resolved { root: self.parent(parent)?, name: Some(name.to_vec()) })
                 }
                 _ => Err(self.error(error)),
@@ -180,6 +193,21 @@ impl Destination<'_> {
             return Ok(());
         }
         Err(DestinationError::NotEmpty { path: self.shown() })
+    }
+
+    /// Whether it is the null device of this host.
+    pub(super) fn is_null_device(&self) -> bool {
+        matches!(self, Self::Local(_)) && self.special(self.bytes()) == Some(Special::Null)
+    }
+
+    /// What is there, through links, if it is neither file nor directory.
+    fn special(&self, path: &[u8]) -> Option<Special> {
+        let stat = match self {
+            Self::Local(_) => rustix::fs::stat(path).ok()?,
+            // Without opening it: that may block, or do something.
+            Self::Below { root, .. } => root.path_stat(as_path(path)).ok()?,
+        };
+        Special::of(&stat)
     }
 
     /// Makes, or finds, the hidden directory and locks it.

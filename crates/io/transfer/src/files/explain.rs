@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
+use super::special::InTheWay;
+
 /// Why a file could not be read.
 pub(super) fn at_source(error: &io::Error) -> String {
     match error.kind() {
@@ -18,6 +20,9 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
         return format!(
             "{doing}: {reason}; what is complete stays: make room and run the same command again"
         );
+    }
+    if let Some(special) = in_the_way(error) {
+        return format!("{doing}: {special}");
     }
     match error.kind() {
         ErrorKind::FileTooLarge => {
@@ -56,6 +61,11 @@ pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
         ErrorKind::QuotaExceeded => Some("the quota at the destination is used up"),
         _ => None,
     }
+}
+
+/// The device, FIFO or socket that is not replaced, if that is why.
+fn in_the_way(error: &io::Error) -> Option<&InTheWay> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// Whether the system refused to follow a link.

@@ -286,7 +286,8 @@ impl SinkTree {
                     Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; \
                         links at the destination are not followed"
                         .into()),
-                    Ok(_) => Err("a file of that name is in the way".into()),
+                    Ok(FileType::RegularFile) => Err("a file of that name is in the way".into()),
+                    Ok(_) => Err("something that is no directory is in the way".into()),
                     Err(error) => Err(explain(error.into())),
                 }
             }

@@ -14,8 +14,8 @@ use longhaul_objects::{
 use longhaul_sys::files::{PositionedFile, preallocate};
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstatfs, futimens, openat, renameat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstatfs, futimens, openat, symlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -23,8 +23,9 @@ use super::destination::gone;
 use super::explain;
 use super::identify::hex;
 use super::large::large;
-use super::place::split;
+use super::place::{beneath, split};
 use super::sink::{LastDirectory, SinkTree};
+use super::special::{InTheWay, Special, rename_over_files};
 use super::sync::lock;
 
 /// An unpublished file that is open.
@@ -110,9 +111,10 @@ impl SinkTree {
         temp: TempName,
         existing: Existing,
     ) -> Result<Prepared, String> {
-        self.place(entry)?;
+        let place = self.place(entry)?;
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
+            self.check_not_special(&place).map_err(explain)?;
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
             let opened = reserve(&file, entry.size).and_then(|()| large(file, self.direct));
             let file = opened.map_err(|error| {
@@ -137,6 +139,17 @@ impl SinkTree {
         }
     }
 
+    /// What cannot be published need not be sent.
+    fn check_not_special(&self, place: &[u8]) -> io::Result<()> {
+        let (parent, name) = split(place);
+        // Its directory may not be in its place; then nothing has the name.
+        let Ok(parent) = beneath(&self.root, parent, OFlags::PATH) else { return Ok(()) };
+        match Special::at(parent, name)? {
+            Some(special) => Err(io::Error::other(InTheWay(special))),
+            None => Ok(()),
+        }
+    }
+
     /// See [`longhaul_objects::Action::Publish`].
     pub(super) fn publish(
         &self,
@@ -157,13 +170,13 @@ impl SinkTree {
             self.finish(entry, file.temp).map_err(explain)?;
             (&self.hidden, &temp[..])
         };
-        match renameat(directory, from, parent, name) {
+        match rename_over_files((directory, from), (parent, name)) {
             Ok(()) => Ok(()),
-            Err(Errno::XDEV) => {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 self.elsewhere.store(true, Ordering::Relaxed);
                 self.move_across(file, (directory, from), parent, name).map_err(explain)
             }
-            Err(error) => Err(explain(error.into())),
+            Err(error) => Err(explain(error)),
         }
     }
 
@@ -220,7 +233,10 @@ impl SinkTree {
                 return Err(error);
             }
         }
-        renameat(parent, &hidden[..], parent, name)?;
+        if let Err(error) = rename_over_files((parent, &hidden), (parent, name)) {
+            let _ = unlinkat(parent, &hidden[..], AtFlags::empty());
+            return Err(error);
+        }
         gone(unlinkat(directory, from, AtFlags::empty()))
     }
 

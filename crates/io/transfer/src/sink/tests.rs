@@ -3,7 +3,7 @@ use longhaul_objects::{Fsync, ResumeState};
 use longhaul_wire::{Entry, ManifestObject, SinkMessage};
 
 use super::*;
-use crate::files::{Destination, SinkOptions};
+use crate::files::{Destination, SinkOptions, SinkTree};
 
 /// A sink of `entries` in a new directory, and the box of its only lane.
 fn sink(directory: &tempfile::TempDir) -> (SinkDriver, Arc<Mailbox>) {

@@ -210,6 +210,46 @@ fn a_link_planted_while_files_arrive_is_not_followed() {
 }
 
 #[test]
+fn devices_fifos_and_sockets_are_never_replaced() {
+    let scratch = prepared();
+    scratch.file("tree/large", vec![7; 2 << 20]);
+    symlink("leaf", scratch.at("tree/link")).unwrap();
+    let special = |path: &str| {
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, scratch.at(path), kind, mode, 0).unwrap();
+    };
+    let is_file = |path: &str| std::fs::symlink_metadata(scratch.at(path)).unwrap().is_file();
+    // As the destination, here and at a server, also through a link.
+    special("there/fifo");
+    std::os::unix::net::UnixListener::bind(scratch.at("there/socket")).unwrap();
+    symlink("fifo", scratch.at("there/to fifo")).unwrap();
+    for to in ["there/fifo", "there/socket", "there/to fifo"] {
+        let error = cp(&scratch, &["file"], to).unwrap_err();
+        assert!(error.contains("never replaced"), "{error}");
+        let root = ConfinedDir::open_root(&scratch.path).unwrap();
+        let tree = SourceTree::local(&[scratch.at("file")], false);
+        let below = Destination::Below { root: &root, path: to.as_bytes() };
+        let error = Copy::with(tree, below, false).err();
+        assert!(matches!(error, Some(DestinationError::Special { .. })), "{error:?}");
+        assert!(!is_file(to));
+    }
+    assert_eq!(scratch.names("there"), ["fifo", "socket", "to fifo"]);
+    // In a directory, and in a tree.
+    special("there/file");
+    scratch.directory("there/tree/sub");
+    for path in ["there/tree/sub/leaf", "there/tree/large", "there/tree/link"] {
+        special(path);
+    }
+    let failures = cp(&scratch, &["file", "tree"], "there").unwrap();
+    assert_eq!(failures.len(), 4, "{failures:?}");
+    for (path, reason) in failures {
+        assert!(reason.contains("a FIFO of that name is in the way"), "{path}: {reason}");
+        assert!(!is_file(&format!("there/{path}")));
+    }
+}
+
+#[test]
 fn hidden_directories_are_neither_copied_nor_written_to() {
     let scratch = prepared();
     let hidden = ".longhaul-00112233445566778899aabbccddeeff";

@@ -1,0 +1,79 @@
+//! Devices, FIFOs and sockets at the destination: nothing ever takes their place.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{
+    AtFlags, FileType, RenameFlags, Stat, major, minor, renameat, renameat_with, statat,
+};
+use rustix::io::Errno;
+
+/// What is neither file, directory nor link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    /// The device that swallows everything.
+    Null,
+    Device,
+    Fifo,
+    Socket,
+}
+
+impl Special {
+    pub(super) fn of(stat: &Stat) -> Option<Self> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::CharacterDevice if is_null(stat) => Some(Self::Null),
+            FileType::CharacterDevice | FileType::BlockDevice => Some(Self::Device),
+            FileType::Fifo => Some(Self::Fifo),
+            FileType::Socket => Some(Self::Socket),
+            _ => None,
+        }
+    }
+
+    /// What has the name, if that is such a thing. A link is none, wherever it leads.
+    pub(super) fn at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Self>> {
+        match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Self::of(&stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl fmt::Display for Special {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Null | Self::Device => "a device",
+            Self::Fifo => "a FIFO",
+            Self::Socket => "a socket",
+        })
+    }
+}
+
+/// Something stands where an entry should, and is not replaced.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} of that name is in the way; devices, FIFOs and sockets are never replaced")]
+pub(super) struct InTheWay(pub(super) Special);
+
+/// Renames within a file system. What has the new name is replaced, if it is a file or a link.
+pub(super) fn rename_over_files(
+    (from, old): (impl AsFd, &[u8]),
+    (to, new): (impl AsFd, &[u8]),
+) -> io::Result<()> {
+    match renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
+        // Some file systems cannot promise that nothing is replaced.
+        Err(Errno::EXIST | Errno::INVAL) => {}
+        result => return Ok(result?),
+    }
+    if let Some(special) = Special::at(&to, new)? {
+        return Err(io::Error::other(InTheWay(special)));
+    }
+    Ok(renameat(from, old, to, new)?)
+}
+
+fn is_null(stat: &Stat) -> bool {
+    (major(stat.st_rdev), minor(stat.st_rdev)) == NULL
+}
+
+/// Linux' numbers of `/dev/null`.
+const NULL: (u32, u32) = (1, 3);
