@@ -112,10 +112,8 @@ pub enum Made {
 pub enum Checked {
     /// It is not there.
     Missing,
-    /// It is under its name, durable.
+    /// It is under its name, which may not be durable.
     There,
-    /// It has just got its name.
-    Named,
 }
 
 /// What an earlier run left of a large file.

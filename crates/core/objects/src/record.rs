@@ -33,7 +33,8 @@ pub struct ResumeState {
     checksum: [u8; 16],
     /// Claims by entry; values by group, ascending.
     partial: BTreeMap<EntryKey, PartialFile>,
-    /// Entries that are whole and durable under their names, ascending.
+    /// Entries that are whole and durable, under their names or in directories that waited for
+    /// theirs, ascending.
     published: Vec<EntryKey>,
 }
 

@@ -284,7 +284,7 @@ struct Slot {
     directory: EntryId,
     /// Written straight into it.
     aside: bool,
-    /// Recorded as published, though its directory had to wait.
+    /// Recorded as published, by an earlier run or while its directory had to wait.
     recorded: bool,
     object: u32,
     /// Groups not verified and written.
@@ -302,9 +302,8 @@ enum State {
     Waiting,
     /// Prepared; contents are missing.
     Open,
-    /// Recorded as published by an earlier run, and there; its object is not accepted.
-    Resumed,
-    /// Published by an earlier run that did not come to record it; its object is not accepted.
+    /// Under its name, where an earlier run or the check of this one has put it, and perhaps not
+    /// durable there; its object is not accepted or its groups are awaited.
     Found,
     /// Received whole.
     Whole,
@@ -561,7 +560,7 @@ impl Sink {
 impl State {
     /// Whether the file is settled no sooner than its groups.
     fn awaits_groups(self) -> bool {
-        matches!(self, Self::Open | Self::Resumed | Self::Found)
+        matches!(self, Self::Open | Self::Found)
     }
 }
 

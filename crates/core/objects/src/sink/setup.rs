@@ -57,7 +57,7 @@ impl Sink {
             }
             Ok(Prepared::Published) => {
                 self.partials.remove(&id);
-                self.resumed(id, State::Found);
+                self.found(id);
             }
         }
     }
@@ -69,8 +69,10 @@ impl Sink {
             return;
         };
         match checked {
-            Checked::There => self.resumed(id, State::Resumed),
-            Checked::Named => self.resumed(id, State::Found),
+            Checked::There => {
+                slot.recorded = true;
+                self.found(id);
+            }
             Checked::Missing if slot.is_large() => self.prepare_anew(id),
             Checked::Missing => {
                 slot.state = State::Open;
@@ -195,9 +197,7 @@ impl Sink {
                     slot.left = groups.end - groups.start;
                     awaited.insert(u64::from(groups.start)..u64::from(groups.end));
                 }
-                Some(slot) if matches!(slot.state, State::Resumed | State::Found) => {
-                    resumed.push(index);
-                }
+                Some(slot) if slot.state == State::Found => resumed.push(index),
                 _ => {}
             }
         }
@@ -291,22 +291,18 @@ impl Sink {
         self.setup.push_front(Action::PrepareFile { file, temp, existing });
     }
 
-    /// The file from an earlier run is settled.
+    /// The file from an earlier run has its name. That run may have ended before it synced the
+    /// name, even of a file that it recorded: one that waited for its directory then.
     pub(super) fn confirm_resumed(&mut self, id: EntryId) {
         self.unnamed -= 1;
-        if self.state(id) == Some(State::Found) {
-            // Its name may not be durable.
-            self.set_state(id, State::Named);
-            self.got_name(id);
-        } else {
-            self.confirm(id);
-        }
+        self.set_state(id, State::Named);
+        self.got_name(id);
     }
 
     /// The file is under its name already.
-    fn resumed(&mut self, id: EntryId, state: State) {
+    fn found(&mut self, id: EntryId) {
         if let Some(slot) = self.slots.get_mut(id.0) {
-            slot.state = state;
+            slot.state = State::Found;
             self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
             self.unfinished -= 1;
         }

@@ -283,7 +283,7 @@ impl Storage for MemoryStorage {
             return Checked::Missing;
         }
         self.change(Change::Seen(path.into()));
-        Checked::Named
+        Checked::There
     }
 
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), MemoryError> {

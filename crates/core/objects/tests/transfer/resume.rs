@@ -214,3 +214,64 @@ fn an_empty_transfer_ends() {
     let costs = cost(Vec::new());
     assert_eq!((costs.groups, costs.checkpoints, costs.to_source), (0, 0, 1));
 }
+
+#[test]
+fn a_file_whose_directory_got_its_name_is_confirmed_by_a_later_run_once_that_name_is_durable() {
+    // Each group completes one file; `b` lies over the end of the first.
+    let readable = |path: &str, size| Entry { mode: 0o644, ..file(path, size) };
+    let directory = Entry { kind: EntryKind::Directory, ..file("d", 0) };
+    let entries =
+        [directory, readable("d/a", 700_000), readable("d/b", 700_000), readable("d/c", 600_000)];
+    let mut disk = MemoryStorage::new();
+    let mut now = Instant::ZERO;
+    let mut resume = ResumeState::default();
+    let mut confirmed = false;
+    for run in 0..2 {
+        let config = SinkConfig { transfer: TRANSFER, nonce: [run; 16], ..SinkConfig::default() };
+        let mut sink = Sink::new(config, resume);
+        let mut source = Source::new();
+        for entry in entries.clone() {
+            source.push_entry(entry).unwrap();
+        }
+        source.finish_entries();
+        // The first run ends when the directory has its name.
+        let is_over = |disk: &MemoryStorage| run == 0 && disk.node(b"d").is_some();
+        for step in 0..16 {
+            while let Some(message) = source.poll_message() {
+                sink.handle(message).unwrap();
+            }
+            loop {
+                while let Some(message) = sink.poll_message() {
+                    if matches!(message, SinkMessage::Confirm { .. }) {
+                        confirmed = true;
+                        assert!(disk.is_durable(b"d/a"), "in run {run}: {message:?}");
+                    }
+                    source.handle(message).unwrap();
+                }
+                let action = if is_over(&disk) { None } else { sink.poll_action(now) };
+                let Some(action) = action else { break };
+                storage::perform(&mut disk, &mut sink, action).unwrap();
+            }
+            now += Duration::from_secs(2);
+            // There is a checkpoint between two groups.
+            let task = if step % 4 == 0 { source.next_group(sink.credit()) } else { None };
+            let Some(task) = task else { continue };
+            let data = vec![1; task.len as usize];
+            let value = group_chaining_value(&data, task.group, task.only);
+            source.group_hashed(task.object, task.group, value);
+            if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+                storage::write(&mut disk, &mut sink, &write, &data);
+            }
+            while let Some(message) = source.poll_message() {
+                sink.handle(message).unwrap();
+            }
+        }
+        resume = record::replay(&disk.read_record(), &TRANSFER, config.fsync);
+        if run == 0 {
+            assert_eq!(resume.published(), 1);
+            assert!(disk.contents(b"d/a").is_some() && !disk.is_durable(b"d/a"));
+        } else {
+            assert!(confirmed && source.is_done());
+        }
+    }
+}

@@ -177,7 +177,7 @@ impl SinkTree {
             }
             renameat(&left, name, parent, name).ok()
         };
-        take().map_or(Checked::Missing, |()| Checked::Named)
+        take().map_or(Checked::Missing, |()| Checked::There)
     }
 
     /// Whether something has the name.
