@@ -61,8 +61,10 @@ pub(crate) struct Reception {
     unreported: bool,
     urgent: bool,
     last_report: Option<Instant>,
-    /// Where the next rotating section begins.
+    /// Where the next rotating section begins, and where the rotation ends that it belongs to: what
+    /// came since that began does not keep it from coming back to the floor.
     rotation: u64,
+    rotation_end: u64,
     report_newest: bool,
 }
 
@@ -92,6 +94,7 @@ impl Default for Reception {
             urgent: false,
             last_report: None,
             rotation: 0,
+            rotation_end: 0,
             report_newest: true,
         }
     }
@@ -175,6 +178,7 @@ impl Reception {
     /// Rotating reports begin anew at the floor.
     pub fn restart_rotation(&mut self) {
         self.rotation = self.floor;
+        self.rotation_end = self.end();
     }
 
     fn interval(&self) -> Duration {
@@ -202,15 +206,15 @@ impl Reception {
         let span = self.floor..self.end();
         let all = Ranges::lowest(buffer, span.clone(), self.received.iter());
         if all.to() == span.end {
-            self.rotation = span.end;
+            (self.rotation, self.rotation_end) = (span.end, span.end);
             return Ranges::lowest(buffer, span, self.received.iter());
         }
         self.report_newest = !self.report_newest;
         if self.report_newest {
             return Ranges::highest(buffer, span, self.received.iter().rev());
         }
-        if !span.contains(&self.rotation) {
-            self.rotation = span.start;
+        if !(span.start..self.rotation_end).contains(&self.rotation) {
+            (self.rotation, self.rotation_end) = (span.start, span.end);
         }
         let start = self.rotation;
         let part = Ranges::lowest(buffer, start..span.end, self.received.iter_from(start));
@@ -327,6 +331,22 @@ mod tests {
         let whole = reception.report(&mut buffer);
         assert_eq!((whole.from(), whole.to()), (0, 195));
         assert!(reception.reported_to(195));
+    }
+
+    #[test]
+    fn old_numbers_are_reported_again_and_again_while_new_ones_arrive() {
+        // A few ranges more than fit a report: the newest of them leave out the oldest.
+        let mut reception = Reception::default();
+        for i in 0..10 {
+            reception.on_arrival(&arrival(i * 10..i * 10 + 5), true);
+        }
+        let mut buffer = [0; 16];
+        let mut told = 0;
+        for number in 95..195 {
+            reception.on_arrival(&arrival(number..number + 1), true);
+            told += u32::from(reception.report(&mut buffer).from() == 0);
+        }
+        assert!(told >= 20, "{told} of 100 reports tell of the oldest numbers");
     }
 
     #[test]
