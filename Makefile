@@ -2,7 +2,7 @@
 # root. `make help` says what there is.
 
 PREFIX ?= /usr/local
-SEEDS ?= 2000
+SEEDS ?= 20000
 
 # aws-lc-sys, the only C in the build, takes a C compiler and nothing else.
 WITH := xtask/with-tools.sh cc
