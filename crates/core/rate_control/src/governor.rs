@@ -127,23 +127,20 @@ impl Governor {
     }
 
     /// What may be sent, and which bound says so. At equal rates a limit that was set wins over the
-    /// controller. A limit has no more back to back than its own rate makes in half a millisecond:
-    /// the controller's burst is made for the controller's rate.
+    /// controller. No more may leave back to back than any limit's own rate makes in half a
+    /// millisecond, even where the controller's rate is lower: its burst is made for a path that can
+    /// carry more.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bound) {
         let mut least = (controller.rate, self.controller);
+        let mut burst = controller.burst;
         for (bound, limit) in Bound::ALL.iter().zip(&self.limits) {
-            match limit {
-                Some(rate) if *rate < least.0 || *rate == least.0 && least.1 == self.controller => {
-                    least = (*rate, *bound);
-                }
-                _ => {}
+            let Some(rate) = limit else { continue };
+            burst = burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST));
+            if *rate < least.0 || *rate == least.0 && least.1 == self.controller {
+                least = (*rate, *bound);
             }
         }
         let (rate, bound) = least;
-        let burst = match bound == self.controller {
-            true => controller.burst,
-            false => controller.burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST)),
-        };
         (Pacing { rate, burst, ..controller }, bound)
     }
 
@@ -219,11 +216,16 @@ mod tests {
             (Rate::from_mbps(1), 3_000),
             (Rate::from_mbps(100), 6_250),
             (Rate::from_gbps(4), 250_000),
-            (Rate::from_gbps(6), 512 << 10),
+            (Rate::from_gbps(6), 375_000),
+            (Rate::from_gbps(9), 512 << 10),
         ] {
             governor.set(Bound::UserLimit, limit);
             assert_eq!(governor.allow(controller).0.burst, burst, "{limit}");
         }
+        // A controller below the limit may find it fit to send much at once; the limit does not.
+        governor.set(Bound::UserLimit, Rate::from_gbps(1));
+        let slower = Pacing { rate: Rate::from_mbps(900), ..controller };
+        assert_eq!(governor.allow(slower), (Pacing { burst: 62_500, ..slower }, Bound::Startup));
         // A controller that is gentler still stays so.
         governor.set(Bound::UserLimit, Rate::from_gbps(4));
         assert_eq!(governor.allow(CONTROLLER).0.burst, CONTROLLER.burst);

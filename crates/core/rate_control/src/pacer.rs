@@ -20,12 +20,13 @@ impl Pacer {
     }
 
     /// Changes the rate from now on. What was saved stays, up to the new burst, and what was
-    /// overdrawn, up to one large batch.
+    /// overdrawn, up to one large batch. Parts of a byte are not saved: changes that follow each other
+    /// would add them up.
     pub fn set(&mut self, now: Instant, pacing: Pacing) {
         if pacing == self.pacing {
             return;
         }
-        let missing = self.pacing.rate.bytes_in(self.full - now);
+        let missing = self.pacing.rate.bytes_in(self.full - now) + u64::from(self.full > now);
         let saved = self.pacing.burst.saturating_sub(missing);
         let debt = missing.saturating_sub(self.pacing.burst).min(MAX_DEBT);
         let missing = pacing.burst.saturating_sub(saved) + debt;
