@@ -115,8 +115,11 @@ impl Connection {
         if let Some(limit) = scenario.limit {
             path.govern(local, |governor| governor.set(Bound::UserLimit, limit));
         }
-        let fixed = scenario.rate.map(|rate| Meter::new(now, rate, FIXED_BURST));
-        let limited = scenario.limit.map(|rate| Meter::new(now, rate, AUTO_BURST));
+        let fixed = scenario.rate.map(|rate| match scenario.profile {
+            "trc" => Meter::new(now, rate, pace::of_circuit(rate)),
+            _ => Meter::new(now, rate, pace::of_fixed(rate)),
+        });
+        let limited = scenario.limit.map(|rate| Meter::new(now, rate, pace::under_limit(rate)));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let mut connection = Self {
             id: session.connection,
@@ -710,10 +713,6 @@ const STREAM: StreamId = StreamId(0);
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Packets that a kernel gathers into one.
 const TRAIN_MAX: usize = 44;
-/// Least burst of `fixed`, in bytes: ten packets.
-const FIXED_BURST: u64 = 15_000;
-/// Most that `auto` sends back to back.
-const AUTO_BURST: u64 = 128 << 10;
 /// More than the longest path here can hold.
 const TRACKED_MAX: usize = 20_000;
 /// No path here needs more.

@@ -27,6 +27,10 @@ pub(crate) struct Disk {
     pub sync_fails: bool,
     /// Runs of the sink so far.
     pub runs: u64,
+    /// The last run has said that everything is copied: it left nothing unpublished.
+    pub is_tidy: bool,
+    /// The power was cut since, so that what it removed may be there again.
+    pub cut_when_tidy: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +96,7 @@ pub(crate) struct Piece<'a> {
 impl SinkSide {
     pub fn new(scenario: &Scenario, disk: &mut Disk) -> Self {
         disk.runs += 1;
+        (disk.is_tidy, disk.cut_when_tidy) = (false, false);
         let boot = [disk.boot; 16];
         let capacity = scenario.capacity.get();
         let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
@@ -300,6 +305,11 @@ impl SinkSide {
                 env.checks.require(self.protect == Protect::Clear, || {
                     format!("{key:?} does not verify, though every packet was authentic")
                 });
+            }
+            SinkMessage::Result(summary) if summary.failed == 0 => {
+                let temps = env.disk.storage.temp_count();
+                env.checks.require(temps == 0, || format!("{temps} unpublished files are left"));
+                env.disk.is_tidy = true;
             }
             SinkMessage::Confirm { entries } => {
                 for number in entries.iter().cloned().flatten() {

@@ -133,7 +133,14 @@ impl World {
     pub fn new(scenario: Scenario, verbose: bool) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
         let mut tree = Draw::new(scenario.seed, 4);
-        let disk = Disk { storage: MemoryStorage::new(), boot: 1, sync_fails: false, runs: 0 };
+        let disk = Disk {
+            storage: MemoryStorage::new(),
+            boot: 1,
+            sync_fails: false,
+            runs: 0,
+            is_tidy: false,
+            cut_when_tidy: false,
+        };
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
         Self {

@@ -4,7 +4,7 @@
 use longhaul_sim::{Scenario, World};
 
 /// Seed, and the fault that it found.
-const SEEDS: [(u64, &str); 18] = [
+const SEEDS: [(u64, &str); 39] = [
     (6, "stream bytes waited for room for a whole packet: a driver woken for ever at jumbo sizes"),
     (48, "the same with a window between a quarter and a whole packet"),
     (398, "the same on a lane that only acknowledges"),
@@ -23,6 +23,27 @@ const SEEDS: [(u64, &str); 18] = [
     (12259, "the source loses power behind RESULT: only the sink knows what failed"),
     (703, "power is cut after the end, at a sink that never syncs"),
     (1686, "the same, and an unpublished file comes back"),
+    (7011434, "a directory got its name and its run ended before a sync: the next confirmed what was in it"),
+    (7032297, "the same"),
+    (7042798, "the same"),
+    (7065091, "the same"),
+    (7068144, "the same"),
+    (7096784, "the same"),
+    (7023695, "reports that all but fit never came back to the oldest numbers: a source waited for ever"),
+    (7047327, "the same"),
+    (7063208, "the same"),
+    (7095711, "the same"),
+    (7098310, "the same"),
+    (7098376, "the same"),
+    (7079995, "the same, until the ledger was full"),
+    (7083345, "the same"),
+    (7090768, "the same"),
+    (7043767, "power is cut behind RESULT at a sink that syncs: what was removed is there again"),
+    (7019721, "auto below its limit took a burst larger than the limit's"),
+    (7036825, "the same"),
+    (7088235, "the same"),
+    (7090358, "the same"),
+    (7096633, "the same"),
 ];
 
 #[test]

@@ -84,6 +84,7 @@ impl World {
             self.disk.storage.crash(self.draw.rng());
             self.disk.boot += 1;
             self.disk.sync_fails = false;
+            self.disk.cut_when_tidy |= self.disk.is_tidy;
             if self.scenario.fsync
                 && let Some(fault) = self.files.fault_of_names(&self.disk.storage)
             {
