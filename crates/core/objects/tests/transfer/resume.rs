@@ -266,7 +266,7 @@ fn a_file_whose_directory_got_its_name_is_confirmed_by_a_later_run_once_that_nam
                 sink.handle(message).unwrap();
             }
         }
-        resume = record::replay(&disk.read_record(), &TRANSFER, config.fsync);
+        resume = record::replay(&disk.read_record(), &TRANSFER, SinkConfig::default().fsync);
         if run == 0 {
             assert_eq!(resume.published(), 1);
             assert!(disk.contents(b"d/a").is_some() && !disk.is_durable(b"d/a"));
