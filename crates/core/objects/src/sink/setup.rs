@@ -218,7 +218,6 @@ impl Sink {
                 confirmed.push(files[index]);
             }
         }
-        confirmed.into_iter().for_each(|id| self.confirm_resumed(id));
         if let [id] = files[..]
             && let Some(partial) = self.partials.remove(&id)
         {
@@ -235,6 +234,8 @@ impl Sink {
         {
             self.became_whole(id);
         }
+        // The last, since an object of which everything is confirmed is forgotten.
+        confirmed.into_iter().for_each(|id| self.confirm_resumed(id));
     }
 
     fn announce_have(&mut self, number: u32) {

@@ -4,7 +4,9 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage as _};
 use longhaul_objects::testing::{MemoryStorage, file};
-use longhaul_objects::{Action, EntryId, ResumeState, Sink, SinkConfig, Source, Verdict, record};
+use longhaul_objects::{
+    Action, EntryId, Fsync, ResumeState, Sink, SinkConfig, Source, Verdict, record,
+};
 use longhaul_units::{Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, EntryKind, SinkMessage};
 use rand_core::SeedableRng;
@@ -94,6 +96,19 @@ fn published_files_are_not_copied_again() {
     let bundled: Vec<_> =
         reads(&world, world.runs).into_iter().filter(|key| key.0.0 == 0).collect();
     assert_eq!(bundled.len(), 1, "{bundled:?}");
+    assert_eq!(world.source.result().unwrap().confirmed, 301);
+}
+
+#[test]
+fn published_files_are_not_copied_again_where_nothing_is_synced() {
+    let sizes: Vec<u64> = (0..300).map(|n| 20_000 + n).chain([30 * GROUP_SIZE]).collect();
+    let mut world = world(&sizes, Faults::default());
+    world.fsync = Fsync::Never { boot: [1; 16] };
+    world.start();
+    step_until(&mut world, |world| claimed(world).published() == 300);
+    world.start();
+    world.run();
+    assert!(reads(&world, world.runs).iter().all(|key| key.0.0 != 0));
     assert_eq!(world.source.result().unwrap().confirmed, 301);
 }
 
