@@ -115,11 +115,14 @@ impl Connection {
         if let Some(limit) = scenario.limit {
             path.govern(local, |governor| governor.set(Bound::UserLimit, limit));
         }
-        let fixed = scenario.rate.map(|rate| match scenario.profile {
-            "trc" => Meter::new(now, rate, pace::of_circuit(rate)),
-            _ => Meter::new(now, rate, pace::of_fixed(rate)),
+        let fixed = scenario.rate.map(|rate| {
+            let is_circuit = scenario.profile == "trc";
+            let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };
+            Meter::new(now, rate, burst, burst)
         });
-        let limited = scenario.limit.map(|rate| Meter::new(now, rate, pace::under_limit(rate)));
+        let limited = scenario
+            .limit
+            .map(|rate| Meter::new(now, rate, pace::under_limit(rate), pace::LEAST_BURST));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let mut connection = Self {
             id: session.connection,
@@ -562,7 +565,7 @@ impl Connection {
             if let Some(meter) = &mut self.meter
                 && matches!(transmit.what, What::Objects { .. })
             {
-                meter.sent(now, bytes, env.checks);
+                meter.sent(now, transmit.packets, bytes, env.checks);
             }
             // The kernel refuses what the interface cannot send.
             let most = usize::from(self.interface_max);

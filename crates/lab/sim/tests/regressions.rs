@@ -4,7 +4,7 @@
 use longhaul_sim::{Scenario, World};
 
 /// Seed, and the fault that it found.
-const SEEDS: [(u64, &str); 39] = [
+const SEEDS: [(u64, &str); 43] = [
     (6, "stream bytes waited for room for a whole packet: a driver woken for ever at jumbo sizes"),
     (48, "the same with a window between a quarter and a whole packet"),
     (398, "the same on a lane that only acknowledges"),
@@ -50,6 +50,13 @@ const SEEDS: [(u64, &str); 39] = [
     (7088235, "the same"),
     (7090358, "the same"),
     (7096633, "the same"),
+    (1408, "a found file was confirmed without a sync, and its object forgotten before HAVE"),
+    (1860, "the same"),
+    (8101429, "the same"),
+    (
+        8101696,
+        "the check of pacing knew one burst only, where a jumbo packet is larger than a smaller",
+    ),
 ];
 
 #[test]

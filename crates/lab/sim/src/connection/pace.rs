@@ -4,27 +4,31 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use crate::trace::Checks;
 
-/// A token bucket beside the engine's: over any time t, rate * t + burst and no more may leave. A
-/// batch that is larger than the burst leaves alone.
+/// A token bucket beside the engine's: over any time t, rate * t + burst and no more may leave.
 #[derive(Debug)]
 pub(super) struct Meter {
     rate: Rate,
     burst: u64,
+    /// The controller's own burst is no smaller.
+    least: u64,
     /// When the rate will have carried away what was sent.
     empty: Instant,
 }
 
 impl Meter {
-    /// `burst`: bytes that may leave back to back.
-    pub fn new(now: Instant, rate: Rate, burst: u64) -> Self {
-        Self { rate, burst, empty: now }
+    /// `burst`: bytes that may leave back to back. The controller's own burst may be smaller, and is
+    /// `least` then.
+    pub fn new(now: Instant, rate: Rate, burst: u64, least: u64) -> Self {
+        Self { rate, burst, least, empty: now }
     }
 
-    /// A batch of `bytes` leaves.
-    pub fn sent(&mut self, now: Instant, bytes: u64, checks: &mut Checks) {
+    /// A batch of `packets` and `bytes` leaves. Only one packet can be larger than the controller's
+    /// burst: it waits until that is full, which leaves room for it in the rest of this one.
+    pub fn sent(&mut self, now: Instant, packets: u16, bytes: u64, checks: &mut Checks) {
         self.empty = self.empty.max(now) + self.rate.time_for(bytes);
         let level = self.rate.bytes_in(self.empty - now);
-        let allowed = self.burst.max(bytes) + ROUNDING;
+        let over = if packets == 1 { bytes.saturating_sub(self.least) } else { 0 };
+        let allowed = self.burst + over + ROUNDING;
         checks.require(level <= allowed, || {
             format!("{level} bytes ahead of {}, a burst is {}", self.rate, self.burst)
         });
@@ -45,8 +49,11 @@ pub(super) fn of_circuit(rate: Rate) -> u64 {
 
 /// The burst of any controller under a user's limit: half a millisecond, two packets at least.
 pub(super) fn under_limit(rate: Rate) -> u64 {
-    rate.bytes_in(Duration::from_micros(500)).max(2 * PACKET)
+    rate.bytes_in(Duration::from_micros(500)).max(LEAST_BURST)
 }
+
+/// Two packets: no controller has a smaller burst.
+pub(super) const LEAST_BURST: u64 = 2 * PACKET;
 
 const PACKET: u64 = 1500;
 /// Two buckets that count time in nanoseconds part by some bytes.
