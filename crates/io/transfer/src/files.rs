@@ -26,6 +26,7 @@ mod tests;
 mod write;
 
 pub use destination::{Destination, DestinationError};
+pub(crate) use identify::is_hidden_name;
 pub use identify::{boot_id, source_label, transfer_id};
 pub use scan::{Scan, ScanFailure, Scanned};
 pub use sink::{SinkOptions, SinkTree, StorageError};

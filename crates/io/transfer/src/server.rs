@@ -28,7 +28,9 @@ use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{UNCHECKED, sink_config};
-use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
+use crate::files::{
+    Destination, SinkOptions, SinkTree, SourceTree, boot_id, is_hidden_name, transfer_id,
+};
 use crate::hub::{Side, TransferHub, Wish, refuse};
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
@@ -75,7 +77,9 @@ pub fn serve(
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    let root = ConfinedDir::open_root(&options.root).map_err(|error| ServeError::Root {
+    let root = ConfinedDir::open_root(&options.root);
+    // What transfers keep for themselves is nobody else's.
+    let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| ServeError::Root {
         root: options.root.display().to_string(),
         reason: error.to_string(),
     })?;

@@ -6,7 +6,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, readlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -21,6 +22,8 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct ConfinedDir {
     dir: OwnedFd,
+    /// Names that no path may have on its way.
+    off_limits: Option<fn(&[u8]) -> bool>,
 }
 
 /// Why something under a [`ConfinedDir`] was not done.
@@ -123,7 +126,8 @@ impl ConfinedDir {
     /// Those of opening a directory, and [`ConfinedError::Unsupported`].
     pub fn open_root(path: impl AsRef<Path>) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = Self { dir: rustix::fs::open(path.as_ref(), flags, Mode::empty())? };
+        let dir = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
+        let root = Self { dir, off_limits: None };
         match root.resolve(Path::new("."), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
             Ok(_) => Ok(root),
             // Sandboxes that do not know a call tend to answer EPERM.
@@ -135,7 +139,14 @@ impl ConfinedDir {
     /// Takes the directory `path` below this one; what is confined to the new one is so to this.
     pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        Ok(Self { dir: self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)? })
+        let dir = self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)?;
+        Ok(Self { dir, off_limits: self.off_limits })
+    }
+
+    /// Without what has such a name, which counts as outside: no path leads there, neither by itself
+    /// nor through a link. The same holds for directories opened below this one.
+    pub fn without(self, off_limits: fn(&[u8]) -> bool) -> Self {
+        Self { off_limits: Some(off_limits), ..self }
     }
 
     /// Opens the file `path`.
@@ -233,6 +244,9 @@ impl ConfinedDir {
     /// `.` or `..` and holds no separator.
     pub(super) fn parent(&self, path: &Path) -> Result<(OwnedFd, CString)> {
         let name = path.file_name().ok_or(ConfinedError::Escapes)?;
+        if self.off_limits.is_some_and(|is_off| is_off(name.as_bytes())) {
+            return Err(ConfinedError::Escapes);
+        }
         let name = CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new(""));
         let flags = OFlags::PATH | OFlags::DIRECTORY;
@@ -246,14 +260,57 @@ impl ConfinedDir {
 
     fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { OsStr::new(".") } else { path.as_os_str() };
-        let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let mut races = 0;
+        match self.off_limits {
+            None => open_beneath(&self.dir, path, flags, mode, ResolveFlags::empty()),
+            Some(is_off) => self.walk(path.as_bytes(), flags, mode, is_off),
+        }
+    }
+
+    /// Resolves step by step, so that every name on the way is seen, those in links too.
+    fn walk(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        is_off: fn(&[u8]) -> bool,
+    ) -> rustix::io::Result<OwnedFd> {
+        // Names that are to be walked, the next one last, and directories that were walked through.
+        let mut left = Vec::new();
+        let mut walked: Vec<OwnedFd> = Vec::new();
+        let mut links = 0;
+        let stays_at_links =
+            flags.contains(OFlags::NOFOLLOW) || flags.contains(OFlags::CREATE | OFlags::EXCL);
+        push_names(&mut left, path)?;
         loop {
-            match openat2(&self.dir, path, flags | OFlags::CLOEXEC, mode, rules) {
-                // Something was renamed on the way and the kernel cannot tell what that means.
-                Err(Errno::AGAIN) if races < RACES_MAX => races += 1,
-                Err(Errno::INTR) => {}
-                result => return result,
+            let here = walked.last().map_or(self.dir.as_fd(), |dir| dir.as_fd());
+            let Some(name) = left.pop() else {
+                let dot = OsStr::new(".");
+                return open_beneath(here, dot, flags, mode, ResolveFlags::NO_SYMLINKS);
+            };
+            match &name[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    walked.pop().ok_or(Errno::XDEV)?;
+                    continue;
+                }
+                name if is_off(name) => return Err(Errno::XDEV),
+                _ => {}
+            }
+            let component = OsStr::from_bytes(&name);
+            let is_last = left.is_empty();
+            let (step, mode) = match is_last {
+                true => (flags, mode),
+                false => (OFlags::PATH | OFlags::DIRECTORY, Mode::empty()),
+            };
+            match open_beneath(here, component, step, mode, ResolveFlags::NO_SYMLINKS) {
+                Ok(fd) if is_last => return Ok(fd),
+                Ok(fd) => walked.push(fd),
+                Err(Errno::LOOP) if !(is_last && stays_at_links) && links < LINKS_MAX => {
+                    links += 1;
+                    let target = readlinkat(here, component, Vec::new())?;
+                    push_names(&mut left, target.as_bytes())?;
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -287,6 +344,35 @@ impl Iterator for Entries {
     }
 }
 
+/// `openat2`, once more where a rename on the way asks for it.
+fn open_beneath(
+    dir: impl AsFd,
+    path: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+    more: ResolveFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
+    let mut races = 0;
+    loop {
+        match openat2(&dir, path, flags | OFlags::CLOEXEC, mode, rules) {
+            // Something was renamed on the way and the kernel cannot tell what that means.
+            Err(Errno::AGAIN) if races < RACES_MAX => races += 1,
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+/// Puts the names of a relative path on the stack, the first one last.
+fn push_names(left: &mut Vec<Vec<u8>>, path: &[u8]) -> rustix::io::Result<()> {
+    if path.starts_with(b"/") {
+        return Err(Errno::XDEV);
+    }
+    left.extend(path.rsplit(|byte| *byte == b'/').map(<[u8]>::to_vec));
+    Ok(())
+}
+
 /// `openat2` says EXDEV for a path that leaves its directory.
 fn escape(error: Errno) -> ConfinedError {
     if error == Errno::XDEV { ConfinedError::Escapes } else { error.into() }
@@ -296,3 +382,6 @@ type Result<T> = std::result::Result<T, ConfinedError>;
 
 /// Renames that one lookup may meet: a bound for an intruder who does nothing else.
 const RACES_MAX: u32 = 1000;
+
+/// As the kernel has it.
+const LINKS_MAX: u32 = 40;

@@ -137,6 +137,8 @@ impl SinkTree {
         data: &[u8],
         last: &mut Option<LastDirectory>,
     ) -> io::Result<()> {
+        // Its directory may be open already, which says nothing of its own name.
+        self.place(entry).map_err(io::Error::other)?;
         let (parent, name) = split(entry.path.as_bytes());
         let open = || self.open_aside_of(entry, OFlags::PATH);
         let directory = LastDirectory::or_open(last, parent, open)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_sys::files::{ConfinedDir, ConfinedError, FileLock};
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::aside::remove_aside;
@@ -50,6 +50,12 @@ pub enum DestinationError {
         path: String,
         /// What it is.
         what: String,
+    },
+    /// It is in the hidden directory of a transfer.
+    #[error("{path}: leads into the hidden directory of a transfer, which is its own")]
+    Hidden {
+        /// The destination.
+        path: String,
     },
     /// Contents were asked for, and it holds something already.
     #[error(
@@ -144,6 +150,9 @@ impl Destination<'_> {
         transfer: &[u8; 16],
     ) -> Result<Resolved, DestinationError> {
         let path = self.bytes();
+        if path.split(|byte| *byte == b'/').any(is_hidden_name) {
+            return Err(DestinationError::Hidden { path: self.shown() });
+        }
         let is_directory = is_directory || ends_as_directory(path);
         let place = trimmed(path);
         let (parent, name) = match split(place) {
@@ -314,8 +323,8 @@ impl Destination<'_> {
 
 /// Whether the hidden directory of the transfer lies in `root`.
 fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
-    let hidden = root.symlink_metadata(as_path(&hidden_name(transfer)));
-    hidden.is_ok_and(|metadata| metadata.is_dir())
+    let stat = statat(root, hidden_name(transfer), AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 /// Whether nothing is in `root` but hidden directories of transfers.

@@ -51,10 +51,29 @@ pub(super) fn hidden_name(transfer: &[u8; 16]) -> Vec<u8> {
     [HIDDEN_PREFIX, &hex(transfer)[..]].concat()
 }
 
-/// Whether a name is that of a hidden directory of some transfer.
-pub(super) fn is_hidden_name(name: &[u8]) -> bool {
-    let digits = name.strip_prefix(HIDDEN_PREFIX);
+/// Whether a name is that of a hidden directory of some transfer, also for a file system that folds
+/// case, leaves out what is not seen, or cuts dots and spaces at the end.
+pub(crate) fn is_hidden_name(name: &[u8]) -> bool {
+    let plain = folded(name);
+    let digits = plain.strip_prefix(HIDDEN_PREFIX);
     digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// What may be left of a name on such a file system. Of what is not ASCII only the ligature of two
+/// letters f becomes digits.
+fn folded(name: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(name.len());
+    for (at, byte) in name.iter().enumerate() {
+        if name[at..].starts_with(LIGATURE_FF) {
+            plain.extend(b"ff");
+        } else if byte.is_ascii() {
+            plain.push(byte.to_ascii_lowercase());
+        }
+    }
+    while plain.last().is_some_and(|last| matches!(last, b'.' | b' ')) {
+        plain.pop();
+    }
+    plain
 }
 
 /// Name, in the hidden directory, of the new directory `place` while it is filled.
@@ -97,6 +116,8 @@ fn digest<'a>(context: &str, parts: impl Iterator<Item = &'a [u8]>) -> [u8; 16] 
 }
 
 const HIDDEN_PREFIX: &[u8] = b".longhaul-";
+/// U+FB00 in UTF-8.
+const LIGATURE_FF: &[u8] = "\u{fb00}".as_bytes();
 const ASIDE_PREFIX: &[u8] = b"new-";
 const ASIDE_CONTEXT: &str = "longhaul 2026 directory that is filled";
 const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
@@ -134,6 +155,15 @@ mod tests {
         let name = hidden_name(&[0xa5; 16]);
         assert_eq!(name, b".longhaul-a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5");
         assert!(is_hidden_name(&name));
+        for other in [
+            ".LongHaul-A5A5a5a5a5a5a5a5a5a5a5a5a5a5a5a5",
+            ".long\u{200b}haul-a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5",
+            ".longhaul-a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5. .",
+            ".longhaul-\u{fb00}a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5",
+        ] {
+            assert!(is_hidden_name(other.as_bytes()), "{other}");
+        }
+        assert!(!is_hidden_name("\u{e9}".as_bytes()));
         assert!(!is_hidden_name(b".longhaul-a5"));
         assert!(!is_hidden_name(&[&name[..], b"0"].concat()));
     }

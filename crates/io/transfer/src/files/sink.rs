@@ -21,7 +21,7 @@ use super::destination::{
     Destination, DestinationError, is_empty, read_record, remove_hidden, remove_temp, temps,
 };
 use super::explain;
-use super::identify::{as_path, hex, is_aside_name};
+use super::identify::{as_path, hex, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 use super::record::Record;
 use super::source::nanoseconds;
@@ -236,9 +236,8 @@ impl SinkTree {
             None => Cow::Borrowed(path),
             Some(rename) => Cow::Owned(rename.apply(path)?),
         };
-        let first = place.split(|byte| *byte == b'/').next().unwrap_or_default();
-        if first == self.hidden_name {
-            return Err("the name is that of the hidden directory of this transfer".into());
+        if place.split(|byte| *byte == b'/').any(is_hidden_name) {
+            return Err("the name is that of the hidden directory of a transfer".into());
         }
         if place.is_empty() && entry.kind != EntryKind::Directory {
             return Err("the source gives it no name".into());

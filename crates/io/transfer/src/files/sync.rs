@@ -35,6 +35,8 @@ impl SinkTree {
         } else {
             for file in &checkpoint.files {
                 let synced = match &file.aside {
+                    // It was refused before, so nothing of it is there.
+                    Some(entry) if self.place(entry).is_err() => continue,
                     None => self.open_file(file.temp).and_then(|open| open.file().sync_data()),
                     Some(entry) => self.sync_aside(entry),
                 };

@@ -250,6 +250,57 @@ fn devices_fifos_and_sockets_are_never_replaced() {
 }
 
 #[test]
+fn the_hidden_directory_of_another_transfer_is_neither_read_nor_written() {
+    let scratch = prepared();
+    let hidden = ".longhaul-00112233445566778899aabbccddeeff";
+    for top in ["served", "served/deep"] {
+        scratch.file(&format!("{top}/{hidden}/record"), "theirs");
+        symlink(hidden, scratch.at(top).join("link")).unwrap();
+        symlink("link", scratch.at(top).join("link to link")).unwrap();
+    }
+    scratch.file("served/plain/f", "f");
+    symlink("deep/../plain", scratch.at("served/fine")).unwrap();
+    let root = ConfinedDir::open_root(scratch.at("served")).unwrap();
+    let root = Arc::new(root.without(is_hidden_name));
+    let capital = hidden.to_uppercase();
+    for place in [hidden, "link", "link to link", &capital] {
+        for path in [place.to_string(), format!("deep/{place}"), format!("plain/../deep/{place}")] {
+            for tail in ["", "/.", "/record", "/..", "/new", "/new/"] {
+                let path = format!("{path}{tail}");
+                for is_directory in [false, true] {
+                    let tree = SourceTree::local(&[scratch.at("file")], false);
+                    let to = Destination::Below { root: &root, path: path.as_bytes() };
+                    let refused = Copy::with(tree, to, is_directory).err();
+                    use DestinationError::{Escapes, Hidden};
+                    assert!(matches!(refused, Some(Escapes { .. } | Hidden { .. })), "{path}");
+                }
+                let tree = SourceTree::below(Arc::clone(&root), &[path.clone().into()], false);
+                let copy = Copy::with(tree, Destination::Local(&scratch.at("got")), true).unwrap();
+                copy.run();
+                assert_eq!(copy.failures().len(), 1, "{path}");
+            }
+        }
+    }
+    let names = scratch.names("got");
+    assert!(names.is_empty(), "{names:?}");
+    for top in ["served", "served/deep"] {
+        assert_eq!(scratch.names(&format!("{top}/{hidden}")), ["record"]);
+        assert_eq!(scratch.read(&format!("{top}/{hidden}/record")), "theirs");
+    }
+    // Nor by an entry, nor by a destination on this host; other links lead where they did.
+    scratch.file(&format!("tree/sub/{capital}"), "mine");
+    let failures = cp(&scratch, &["tree"], "there").unwrap();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].1.contains("hidden directory"), "{failures:?}");
+    let error = cp(&scratch, &["file"], &format!("served/{hidden}/record")).unwrap_err();
+    assert!(error.contains("hidden directory"), "{error}");
+    let tree = SourceTree::local(&[scratch.at("file")], false);
+    let to = Destination::Below { root: &root, path: b"fine" };
+    Copy::with(tree, to, false).unwrap().run();
+    assert_eq!(scratch.read("served/plain/file"), "file");
+}
+
+#[test]
 fn hidden_directories_are_neither_copied_nor_written_to() {
     let scratch = prepared();
     let hidden = ".longhaul-00112233445566778899aabbccddeeff";
