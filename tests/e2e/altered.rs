@@ -111,6 +111,7 @@ fn attempt(
         protect,
         carrier,
         idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
         ..options
     };
     let result = run(test, &options);

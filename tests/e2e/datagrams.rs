@@ -167,6 +167,7 @@ fn lost_datagrams_are_sent_again() {
         let relay = Relay::tapped(server.address, Box::new(tap));
         let options = CopyOptions {
             idle_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(60),
             ..push(&test.here("f"), relay.address, b"f")
         };
         tampered(test, options);

@@ -17,6 +17,7 @@ mod relay;
 mod reports;
 mod server;
 mod signals;
+mod stalls;
 mod storage;
 mod strangers;
 mod test;

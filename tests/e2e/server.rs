@@ -96,6 +96,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         direct: false,
         connections_max: 8,
         idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
     }
 }
 
@@ -117,6 +118,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         memory: None,
         direct: false,
         idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
         circuit: None,
     }
 }

@@ -102,6 +102,10 @@ pub struct CpArgs {
     /// than memory, on fast disks. `longhaul serve` has the same option for its host
     #[arg(long)]
     pub direct: bool,
+    /// Give a copy up that stands still for so long though both ends are there: nothing moves, and
+    /// neither end says that it waits for its disk or a booking; 0 never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub stall_timeout: u64,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -263,6 +267,10 @@ pub struct ServeArgs {
     /// memory, on fast disks
     #[arg(long)]
     pub direct: bool,
+    /// Give a copy up that stands still for so long though both ends are there: nothing moves, and
+    /// neither end says that it waits for its disk or a booking; 0 never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub stall_timeout: u64,
     /// Most memory for data that is under way, for each transfer, at least 64MiB; the program itself
     /// takes some 30 MiB more [default: as much as the path is worth, 192 MiB and two
     /// bandwidth-delay products]

@@ -1,5 +1,7 @@
 //! `longhaul cp`.
 
+use std::time::Duration;
+
 use longhaul_objects::Fsync;
 use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
 
@@ -116,6 +118,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
         memory: link.memory,
         direct: args.direct,
         idle_timeout: link::IDLE_TIMEOUT,
+        stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
     })
 }

@@ -42,6 +42,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         socket_buffer: args.socket_buffer,
         connections_max: CONNECTIONS_MAX,
         idle_timeout: link::IDLE_TIMEOUT,
+        stall_timeout: Duration::from_secs(args.stall_timeout),
     };
     let stop = Stop::default();
     signals::stop_in_order(&stop)?;

@@ -82,6 +82,9 @@ pub struct CopyOptions {
     pub direct: bool,
     /// Time without a sign of the peer after which it is given up.
     pub idle_timeout: Duration,
+    /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
+    /// and neither end says that it waits for a disk or a booking. Zero is for ever.
+    pub stall_timeout: Duration,
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only to a server, and by UDP.
     pub circuit: Option<CircuitOptions>,
@@ -113,6 +116,9 @@ pub struct ServeOptions {
     pub connections_max: usize,
     /// Time without a sign of the peer after which it is given up.
     pub idle_timeout: Duration,
+    /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
+    /// and neither end says that it waits for a disk or a booking. Zero is for ever.
+    pub stall_timeout: Duration,
 }
 
 /// Asks a running copy or server to stop cleanly. Cheap to clone.

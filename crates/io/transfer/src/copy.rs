@@ -157,6 +157,7 @@ pub fn copy(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         sends: job.direction == Direction::Push,
         request: job.request(options).into(),

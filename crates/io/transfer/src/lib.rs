@@ -33,6 +33,7 @@ mod sink;
 mod source;
 pub mod tcp;
 mod watch;
+mod watchdog;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,

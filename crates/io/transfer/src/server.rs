@@ -322,7 +322,7 @@ impl Server<'_> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut watch = Watch::new(self.share.memory);
+        let mut watch = Watch::new(self.share.memory, self.options.stall_timeout);
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -376,6 +376,9 @@ impl Server<'_> {
             }
             if let Some(reason) = seat.get().and_then(Seat::broken).filter(|_| done.is_none()) {
                 break Err((CloseCode::CANCELLED, reason));
+            }
+            if let Some(reason) = watch.stalled() {
+                break Err((CloseCode::TIMEOUT, reason));
             }
             if self.stop.is_requested() {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use longhaul_objects::ObjectTable;
 use longhaul_units::{Bytes, Duration, ObjectId};
-use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::bottleneck::Stages;
@@ -16,6 +16,7 @@ use crate::crew::Spent;
 use crate::hub::{Side, TransferHub};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
+use crate::watchdog::Counts;
 
 /// The side that has the data.
 pub(crate) trait SourceSide: Send + Sync {
@@ -37,6 +38,14 @@ pub(crate) trait SourceSide: Send + Sync {
     fn seen(&self) -> (Stages, Spent);
     /// There is so much memory for groups that are not settled.
     fn set_memory(&self, memory: Bytes);
+    /// What grows while it goes on; none of what may idle.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+    /// Whether it waits for the begin of a booking.
+    fn is_held(&self) -> bool {
+        false
+    }
     /// Tells the sink how sending goes.
     fn report(&self, sending: SourceReport);
     /// Bytes that were moved, once all is.
@@ -81,6 +90,14 @@ pub(crate) trait SinkSide: Send + Sync {
     fn done(&self) -> Option<u64>;
     /// What could not be copied.
     fn failures(&self) -> Failures;
+    /// What grows while it goes on; none of what may idle.
+    fn counts(&self) -> Option<Counts> {
+        None
+    }
+    /// What holds sending up, as the source said last.
+    fn source_bound(&self) -> Bottleneck {
+        Bottleneck::Unknown
+    }
     /// The transfer ends early: makes durable what has arrived, for a later run, but waits no longer
     /// than `patience` for that.
     fn wind_up(&self, _patience: Duration) {}
@@ -127,6 +144,21 @@ impl SourceSide for SourceDriver {
 
     fn set_memory(&self, memory: Bytes) {
         self.set_memory(memory);
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        let stats = self.stats();
+        Some(Counts {
+            passed: 0,
+            moved: stats.sent_bytes + stats.resumed_bytes,
+            entries: stats.entries.into(),
+            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
+            other: stats.repairs,
+        })
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_held()
     }
 
     fn report(&self, sending: SourceReport) {
@@ -214,6 +246,21 @@ impl SinkSide for SinkDriver {
 
     fn failures(&self) -> Failures {
         self.failures()
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        let stats = self.stats();
+        Some(Counts {
+            passed: 0,
+            moved: stats.received_bytes + stats.resumed_bytes,
+            entries: stats.entries.into(),
+            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
+            other: stats.repairs + stats.checkpoints,
+        })
+    }
+
+    fn source_bound(&self) -> Bottleneck {
+        self.source_report().map_or(Bottleneck::Unknown, |report| report.bound)
     }
 
     fn wind_up(&self, patience: Duration) {

@@ -87,6 +87,11 @@ impl SourceDriver {
         }
     }
 
+    /// Whether the data waits for the begin of a booking.
+    pub fn is_held(&self) -> bool {
+        self.dealer.is_held()
+    }
+
     /// Nothing is dealt before [`Self::deal_to`].
     pub fn hold(&self) {
         self.dealer.hold();

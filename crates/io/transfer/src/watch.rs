@@ -9,6 +9,7 @@ use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide};
 use crate::budget::Budget;
 use crate::connection::Lanes;
 use crate::hub::Side;
+use crate::watchdog::{Counts, Watchdog, may_last};
 
 /// Looks at a transfer now and then: what holds it up, and when to tell the peer.
 pub(crate) struct Watch {
@@ -19,10 +20,14 @@ pub(crate) struct Watch {
     receiving: Option<ReceivingSide>,
     budget: Budget,
     memory: Option<MemoryBudget>,
+    watchdog: Watchdog,
+    /// In words, once the transfer has stood still for too long.
+    stalled: Option<String>,
 }
 
 impl Watch {
-    pub fn new(budget: Budget) -> Self {
+    /// `patience` is how long a copy may stand still; zero is for ever.
+    pub fn new(budget: Budget, patience: Duration) -> Self {
         let now = clock::now();
         Self {
             begun: now,
@@ -32,7 +37,14 @@ impl Watch {
             receiving: None,
             budget,
             memory: None,
+            watchdog: Watchdog::new(patience),
+            stalled: None,
         }
+    }
+
+    /// Why the transfer is to be ended, if it has stood still for too long.
+    pub fn stalled(&self) -> Option<String> {
+        self.stalled.clone()
     }
 
     /// Looks if it is time, and tells the sink how sending goes if it is time for that.
@@ -40,6 +52,7 @@ impl Watch {
         let now = clock::now();
         if now >= self.looked + LOOK_INTERVAL {
             self.examine(now, side, lanes);
+            self.look_for_life(now, side, lanes);
         }
         if now >= self.report_due {
             self.report_due = now + REPORT_INTERVAL;
@@ -81,9 +94,36 @@ impl Watch {
         }
     }
 
+    /// Looks whether anything moves.
+    fn look_for_life(&mut self, now: Instant, side: &Side, lanes: &Lanes) {
+        let (there, here) = lanes.passed();
+        let (counts, bound) = match side {
+            Side::Source(source) => (source.counts(), self.bound_of_sending(side)),
+            Side::Sink(sink) => {
+                let here = sink.bounds().storage;
+                let bound = if may_last(here) { here } else { sink.source_bound() };
+                (sink.counts(), bound)
+            }
+        };
+        // A pipe may idle for as long as the programs at its ends do.
+        let Some(counts) = counts else { return };
+        let counts = Counts { passed: there + here, ..counts };
+        self.stalled = self.watchdog.look(now, counts, may_last(bound), bound);
+    }
+
+    /// What holds sending up now.
+    fn bound_of_sending(&self, side: &Side) -> Bottleneck {
+        match side {
+            // The data waits for a circuit, whatever else there may be to say.
+            Side::Source(source) if source.is_held() => Bottleneck::Reservation,
+            _ => self.sending.as_ref().map_or(Bottleneck::StartUp, Diagnosis::now),
+        }
+    }
+
     fn tell(&self, side: &Side, lanes: &Lanes) {
         if let Side::Source(source) = side {
-            source.report(self.sending(lanes));
+            let bound = self.bound_of_sending(side);
+            source.report(SourceReport { bound, ..self.sending(lanes) });
         }
     }
 

@@ -239,6 +239,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         direct: false,
         connections_max: 8,
         idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
     }
 }
 
@@ -261,6 +262,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         memory: None,
         direct: false,
         idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
         circuit: None,
     }
 }

@@ -93,7 +93,7 @@ impl<T: Task> Running<T> {
             silence: Silence::since(clock::now()),
             notices,
             rates: RateMeter::new(started),
-            watch: Watch::new(client.memory),
+            watch: Watch::new(client.memory, client.stall_timeout),
         })
     }
 
@@ -111,6 +111,10 @@ impl<T: Task> Running<T> {
             }
             if stop.is_requested() {
                 return Err(Failure::Stopped);
+            }
+            if let Some(reason) = self.watch.stalled() {
+                let (server, code) = (self.server, CloseCode::TIMEOUT);
+                return Err(Failure::Closed { server, code, by_peer: false, reason });
             }
             if state.validated.is_none() && self.silence.look(clock::now()) > UDP_PATIENCE {
                 return Err(Failure::UdpBlocked { server: self.server });
@@ -188,6 +192,9 @@ impl<T: Task> Running<T> {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
             Err(Failure::Local(reason)) => (CloseCode::STORAGE, reason.clone()),
+            Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
+                (CloseCode::TIMEOUT, reason.clone())
+            }
             Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
         let elapsed = clock::now() - self.started;

@@ -60,6 +60,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         memory: None,
         direct: false,
         idle_timeout: Wait::from_secs(1),
+        stall_timeout: Duration::ZERO,
         circuit: None,
     }
 }
