@@ -152,14 +152,16 @@ pub(super) fn audit(args: &AuditArgs, output: &Output) -> Result<(), Failure> {
     };
     let json = serde_json::to_value(&found)
         .map_err(|error| Failure::failed(format!("no JSON: {error}")))?;
-    output.result(&json, format!(
-        "{} records{since} decide themselves again: {} bookings, {} refusals; at most {:.1} % of a link \
+    output.result(
+        &json,
+        format!(
+            "{} records{since} decide themselves again: {} bookings; at most {:.1} % of a link \
          was held",
-        found.records,
-        found.booked,
-        found.refused,
-        found.peak_ppm as f64 / 1e4
-    ))
+            found.records,
+            found.booked,
+            found.peak_ppm as f64 / 1e4
+        ),
+    )
 }
 
 /// The project of a service without a configuration.

@@ -40,7 +40,7 @@ fn main() {
         }
     };
     bare(GROUPS);
-    let config = Config::parse(&format!("store = \"{store}\"\n{NETWORK}")).unwrap();
+    let config = Config::parse(&format!("store = \"{store}\"\n{LIMITS}{NETWORK}")).unwrap();
     let service = Service::start(config, Box::new(|text| eprintln!("{text}"))).unwrap();
     let token = Token::from_random([7; 16]);
     let mut doors = Doors::default();
@@ -181,6 +181,8 @@ const CONNECTIONS: usize = 16;
 const GROUPS: f64 = 1800.0;
 /// Of 16 KiB that a bare file has: as much as the log written ahead.
 const PIECES: u64 = 4096;
+/// All clients have one token.
+const LIMITS: &str = "[limits]\nrequests_per_second = 1000000\nrequests_at_once = 1000000\n";
 const NETWORK: &str = r#"
 [[link]]
 name = "l0"

@@ -81,12 +81,12 @@ const SUFFIX: &str = ".jsonl";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Command, Order, Outcome};
+    use crate::ledger::{Command, Order};
 
     fn record(seq: u64, actor: &str) -> Record {
         let (actor, project) = (actor.to_owned(), String::new());
         let order = Order { actor, project, operator: true, key: None, command: Command::Replan };
-        Record { seq, tick: seq, order, outcome: Outcome::Done(vec![]) }
+        Record { seq, tick: seq, order, outcome: vec![] }
     }
 
     fn write(folder: &Path, seqs: std::ops::RangeInclusive<u64>, actor: &str) -> Archive {

@@ -9,6 +9,7 @@
 mod apply;
 pub mod audit;
 mod decide;
+mod keys;
 mod order;
 mod quota;
 mod snapshot;
@@ -16,16 +17,17 @@ mod snapshot;
 mod tests;
 mod usage;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_calendar::{Book, BookConfig, Booking, BookingId, Grid, LinkSet};
 use longhaul_units::{Duration, Rate};
 
 pub use self::apply::Corrupt;
 pub use self::decide::Decision;
+use self::keys::Keys;
 pub use self::order::{
-    Ask, Chosen, Command, Event, Id, LinkSpec, Note, Order, Outcome, Place, Placing, Quota, Ranges,
-    Record, Refusal, Route, Rules,
+    Ask, Chosen, Command, Event, Id, LinkSpec, Note, Order, Place, Placing, Quota, Ranges, Record,
+    Refusal, Route, Rules,
 };
 pub use self::quota::{Allowance, Areas};
 pub use self::usage::{Closed, Ending, Totals, price};
@@ -61,10 +63,7 @@ pub struct Ledger {
     closed: BTreeMap<Id, Closed>,
     totals: BTreeMap<String, Totals>,
     areas: Areas,
-    /// Fingerprint and bookings of orders that came with a key, by project and key.
-    keys: BTreeMap<(String, String), (String, Vec<Id>)>,
-    /// When keys were used, oldest first.
-    key_ages: VecDeque<(u64, String, String)>,
+    keys: Keys,
     /// Open bookings of each series, by its first.
     series: BTreeMap<Id, BTreeSet<Id>>,
 }
@@ -85,8 +84,7 @@ impl Ledger {
             closed: BTreeMap::new(),
             totals: BTreeMap::new(),
             areas: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            key_ages: VecDeque::new(),
+            keys: Keys::default(),
             series: BTreeMap::new(),
         }
     }
@@ -151,7 +149,7 @@ impl Ledger {
     /// The fingerprint of the order that came under a project's idempotency key, and the bookings
     /// that it made or changed.
     pub fn known(&self, project: &str, key: &str) -> Option<&(String, Vec<Id>)> {
-        self.keys.get(&(project.to_owned(), key.to_owned()))
+        self.keys.get(project, key)
     }
 
     /// A booking that ended, if it is among the last [`CLOSED_MAX`].
@@ -205,15 +203,7 @@ impl Ledger {
             }
         }
         self.pass(tick, &mut ended);
-        while let Some((used, ..)) = self.key_ages.front() {
-            let old = used.saturating_add(self.rules.key_life) <= tick;
-            if !old && self.key_ages.len() <= KEYS_MAX {
-                break;
-            }
-            if let Some((_, project, key)) = self.key_ages.pop_front() {
-                self.keys.remove(&(project, key));
-            }
-        }
+        self.keys.forget(tick, self.rules.key_life);
         ended
     }
 
@@ -275,9 +265,7 @@ impl Ledger {
     /// Remembers what came of an order with a key.
     fn remember(&mut self, order: &Order, tick: u64, ids: Vec<Id>) {
         if let Some((key, fingerprint)) = &order.key {
-            let place = (order.project.clone(), key.clone());
-            self.key_ages.push_back((tick, place.0.clone(), place.1.clone()));
-            self.keys.insert(place, (fingerprint.clone(), ids));
+            self.keys.insert(tick, &order.project, key, (fingerprint.clone(), ids));
         }
     }
 }
@@ -289,5 +277,3 @@ pub fn grid(rules: &Rules) -> Option<Grid> {
 
 /// Bookings that are remembered after they ended; the log keeps all.
 pub const CLOSED_MAX: usize = 10_000;
-/// Idempotency keys that are remembered, some hundred bytes each.
-pub const KEYS_MAX: usize = 1_000_000;

@@ -9,6 +9,7 @@ mod bookings;
 mod description;
 mod feeds;
 mod input;
+mod limited;
 mod network;
 mod planning;
 mod problem;
@@ -43,6 +44,12 @@ pub(crate) struct Site {
     service: Service,
     doors: Arc<Doors>,
     quotes: Arc<Mutex<quotes::Quotes>>,
+    /// Requests under way, and among them those who watch.
+    requests: limited::Counts,
+    watchers: limited::Counts,
+    rates: limited::Rates,
+    /// What times of rates count from.
+    started: Instant,
     /// True once those who watch must go.
     closing: watch::Receiver<bool>,
 }
@@ -73,7 +80,9 @@ impl Server {
         let (close, closing) = watch::channel(false);
         let limits = service.config().limits.clone();
         let (doors, quotes) = (Arc::new(doors), Arc::default());
-        let site = Site { service, doors, quotes, closing: closing.clone() };
+        let (requests, watchers, rates) = Default::default();
+        let (started, late) = (Instant::now(), closing.clone());
+        let site = Site { service, doors, quotes, requests, watchers, rates, started, closing };
         let thread = std::thread::Builder::new().name("server".into());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
@@ -83,7 +92,7 @@ impl Server {
                     let _ = stopped.await;
                     close.send_replace(true);
                 });
-                accept::serve(listener, router(site), limits, closing).await;
+                accept::serve(listener, router(site), limits, late).await;
                 Ok(())
             })
         })?;

@@ -10,6 +10,7 @@ pub mod config;
 mod drive;
 mod lead;
 pub mod metrics;
+mod refusals;
 mod scheduler;
 mod view;
 

@@ -15,7 +15,7 @@ use sqlx::error::{DatabaseError, Error};
 
 pub use self::postgres::Postgres;
 pub use self::sqlite::Sqlite;
-use crate::ledger::{Order, Outcome, Record};
+use crate::ledger::{Event, Order, Record};
 
 /// A durable log of records.
 pub trait Store: Send {
@@ -142,7 +142,7 @@ fn encode(records: &[Record]) -> Result<String, StoreError> {
         project: &'a str,
         actor: &'a str,
         order: &'a Order,
-        outcome: &'a Outcome,
+        outcome: &'a [Event],
     }
     let mut rows = Vec::with_capacity(records.len());
     for record in records {

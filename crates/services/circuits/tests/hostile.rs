@@ -9,8 +9,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use longhaul_circuits::service::config::Config;
-use site::{ASTRO, Site, VIEWER};
+use longhaul_circuits::api::{BookRequest, FileWant, Problem};
+use longhaul_circuits::client::ClientError;
+use longhaul_circuits::ledger::audit;
+use longhaul_circuits::service::config::{Config, Pace};
+use longhaul_circuits::store;
+use site::{ASTRO, BIO, Site, VIEWER};
 
 /// A configuration with its store in a folder of its own.
 fn config() -> (tempfile::TempDir, Config) {
@@ -91,4 +95,86 @@ fn heads_and_bodies_that_do_not_come_end_and_a_head_is_bounded() {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
     let after = site.client(VIEWER).health().unwrap();
     assert!(after.ready);
+}
+
+fn problem<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Problem {
+    match result {
+        Err(ClientError::Problem(problem)) => *problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn file(bytes: u64) -> BookRequest {
+    let file = FileWant { bytes, max_rate_bps: 10_000_000_000, ..FileWant::default() };
+    let links = Some(vec!["a-b".to_owned()]);
+    BookRequest { links, file: Some(file), ..BookRequest::default() }
+}
+
+#[test]
+fn a_token_has_a_few_watches_at_a_time_and_gets_them_back() {
+    let (_folder, mut config) = config();
+    config.limits.watchers = 3;
+    let site = Site::start(config);
+    let watch = |token| {
+        let mut stream = begun(&site, &format!("{}\r\n", head("GET", "/v1/watch", token)));
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        (String::from_utf8(first[9..].to_vec()).unwrap(), stream)
+    };
+    let mut watches: Vec<_> = (0..3).map(|_| watch(ASTRO)).collect();
+    assert!(watches.iter().all(|(status, _)| status == "200"));
+    let refused = problem(site.client(ASTRO).watch(None, |_| false));
+    assert_eq!((refused.status, refused.kind.as_str()), (429, "urn:longhaul:circuits:too-many"));
+    assert!(refused.detail.contains("3 watches"), "{refused:?}");
+    assert_eq!(watch(BIO).0, "200");
+    drop(watches.pop());
+    while watch(ASTRO).0 != "200" {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_token_that_asks_too_often_is_told_when_to_ask_again() {
+    let (_folder, mut config) = config();
+    config.limits.pace = Pace { rate: 1, burst: 3 };
+    let site = Site::start(config);
+    let list = |token| {
+        let text = format!("{}connection: close\r\n\r\n", head("GET", "/v1/bookings", token));
+        rest(&mut begun(&site, &text))
+    };
+    let answers: Vec<String> = (0..50).map(|_| list(ASTRO)).collect();
+    let refused = answers.iter().find(|answer| answer.starts_with("HTTP/1.1 429")).unwrap();
+    assert!(
+        refused.contains("\r\nretry-after: 1\r\n") && refused.contains("too-many"),
+        "{refused}"
+    );
+    assert!(list(BIO).starts_with("HTTP/1.1 200"), "others are not concerned");
+}
+
+#[test]
+fn what_is_refused_takes_no_room_in_the_store_and_its_key_gives_the_same_answer() {
+    let (folder, config) = config();
+    let site = Site::start(config);
+    let client = site.client(ASTRO);
+    let whole = client.book(&file(1_000_000_000_000), None).unwrap().bookings.remove(0);
+    let before = site.service.view().seq;
+    // The link is taken for 800 of the next 1,000 seconds, and this takes 720.
+    let mut more = file(900_000_000_000);
+    let deadline = jiff::Timestamp::now() + Duration::from_secs(1000);
+    more.file.as_mut().unwrap().deadline = Some(deadline);
+    for number in 0..50 {
+        let refused = problem(client.book(&more, Some(&format!("key {number}"))));
+        assert_eq!(refused.kind, "urn:longhaul:circuits:no-room");
+    }
+    assert_eq!(site.service.view().seq, before, "nothing of it was kept");
+    client.cancel(whole.id).unwrap();
+    let again = problem(client.book(&more, Some("key 49")));
+    assert_eq!(again.kind, "urn:longhaul:circuits:no-room", "as it was answered first");
+    client.book(&more, Some("another")).unwrap();
+    assert_eq!(site.service.view().seq, before + 2);
+    drop(site);
+    let location = site::config(&folder.path().join("book.db").display().to_string()).store;
+    let mut store = store::open(&location, "checker", "").unwrap();
+    let found = audit::verify(&store::read_all(store.as_mut()).unwrap(), None).unwrap();
+    assert_eq!((found.records, found.booked), (before + 2, 2));
 }

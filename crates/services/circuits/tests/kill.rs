@@ -21,7 +21,7 @@ use std::time::Duration;
 use longhaul_circuits::api::{BookRequest, FileWant};
 use longhaul_circuits::archive;
 use longhaul_circuits::client::{Client, ClientError};
-use longhaul_circuits::ledger::{Event, Ledger, Outcome, Record, audit};
+use longhaul_circuits::ledger::{Event, Ledger, Record, audit};
 use longhaul_circuits::service::config::Archive;
 use longhaul_circuits::store::{self, Location};
 use rand_core::{Rng, SeedableRng};
@@ -176,7 +176,7 @@ fn check(
     let mut booked: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
     let mut released = Vec::new();
     for record in records {
-        let Outcome::Done(events) = &record.outcome else { continue };
+        let events = &record.outcome;
         for event in events {
             match event {
                 Event::Booked { id, place, .. } => {

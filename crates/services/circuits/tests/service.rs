@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, Problem};
 use longhaul_circuits::client::{Client, ClientError};
-use longhaul_circuits::ledger::{Command, Event, Order, Outcome, Record, audit};
+use longhaul_circuits::ledger::{Command, Event, Order, Record, audit};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Archive, Config, DriverSpec};
 use longhaul_circuits::store::{self, Location};
@@ -232,7 +232,7 @@ fn a_clock_that_was_set_back_does_not_undo_what_has_passed() {
             key: None,
             command: Command::Replan,
         },
-        outcome: Outcome::Done(vec![Event::Replanned { moved: vec![] }]),
+        outcome: vec![Event::Replanned { moved: vec![] }],
     };
     store.append(&[record]).unwrap();
     drop(store);
@@ -323,7 +323,7 @@ fn new_links_have_names_for_urls_and_commands_and_old_ones_keep_theirs() {
         seq: last.seq + 1,
         tick: last.tick,
         order: Order { actor, project, operator: true, key: None, command },
-        outcome: Outcome::Done(vec![Event::LinkAdded { link: 3 }]),
+        outcome: vec![Event::LinkAdded { link: 3 }],
     };
     store.append(&[record]).unwrap();
     drop(store);

@@ -2,7 +2,7 @@
 
 use longhaul_calendar::{BookError, Booking, BookingId};
 
-use super::order::{Command, Event, Id, Note, Outcome, Place, Ranges, Record};
+use super::order::{Command, Event, Id, Note, Place, Ranges, Record};
 use super::usage::Ending;
 use super::{Entry, Ledger};
 
@@ -64,9 +64,8 @@ impl Ledger {
         }
         let ended = self.advance(record.tick);
         self.seq = record.seq;
-        let Outcome::Done(events) = &record.outcome else { return Ok(ended) };
         let mut ids = Vec::new();
-        for event in events {
+        for event in &record.outcome {
             self.happen(record, event, &mut ids).map_err(wrong)?;
         }
         self.remember(&record.order, record.tick, ids);

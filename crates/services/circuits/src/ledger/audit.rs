@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Ledger;
 use super::apply::Corrupt;
 use super::decide::Decision;
-use super::order::{Event, Id, Outcome, Ranges, Record, Route};
+use super::order::{Event, Id, Ranges, Record, Route};
 
 /// What [`verify`] found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -15,8 +15,6 @@ pub struct Summary {
     pub records: u64,
     /// Bookings that were made.
     pub booked: u64,
-    /// Orders that were refused.
-    pub refused: u64,
     /// Largest part of a link that was ever held, in parts per million.
     pub peak_ppm: u64,
 }
@@ -50,24 +48,22 @@ pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Cor
                 return Err(wrong(format!("decided anew it gives {:?}", again.outcome)));
             }
             Decision::Repeated(_) => return Err(wrong("it repeats an earlier key".into())),
+            Decision::Refused(why) => {
+                return Err(wrong(format!("decided anew it is refused: {why}")));
+            }
         }
-        match &record.outcome {
-            Outcome::Refused(_) => summary.refused += 1,
-            Outcome::Done(events) => {
-                let ends = |event: &Event| {
-                    matches!(event, Event::Released { .. } | Event::Cancelled { .. })
-                };
-                note(&applied, events.iter().filter(|e| ends(e)).filter_map(Event::id), &mut held);
-                let booked = events.iter().filter(|e| matches!(e, Event::Booked { .. })).count();
-                summary.booked += booked as u64;
-                if let Some((key, _)) = record.order.key.as_ref().filter(|_| booked > 0) {
-                    let used = (record.order.project.clone(), key.clone());
-                    let life = applied.rules().key_life;
-                    let before = keys.insert(used, record.tick);
-                    if before.is_some_and(|before| record.tick < before + life) {
-                        return Err(wrong(format!("the key {key} booked before")));
-                    }
-                }
+        let events = &record.outcome;
+        let ends =
+            |event: &Event| matches!(event, Event::Released { .. } | Event::Cancelled { .. });
+        note(&applied, events.iter().filter(|e| ends(e)).filter_map(Event::id), &mut held);
+        let booked = events.iter().filter(|e| matches!(e, Event::Booked { .. })).count();
+        summary.booked += booked as u64;
+        if let Some((key, _)) = record.order.key.as_ref().filter(|_| booked > 0) {
+            let used = (record.order.project.clone(), key.clone());
+            let life = applied.rules().key_life;
+            let before = keys.insert(used, record.tick);
+            if before.is_some_and(|before| record.tick < before + life) {
+                return Err(wrong(format!("the key {key} booked before")));
             }
         }
         if state.is_some_and(|state| state.seq() == record.seq && !state.same(&applied)) {

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use longhaul_calendar::{Booking, BookingId, Order as Priority, Plan, Request};
 
-use super::order::{
-    Ask, Chosen, Command, Event, Id, Order, Outcome, Place, Ranges, Record, Refusal, Route,
-};
+use super::order::{Ask, Chosen, Command, Event, Id, Order, Place, Ranges, Record, Refusal, Route};
 use super::quota::{self, Allowance};
 use super::usage::Ending;
 use super::{Entry, Ledger};
@@ -18,11 +16,13 @@ pub enum Decision {
     Logged(Box<Record>),
     /// The same order came before under this key, and made or changed these bookings.
     Repeated(Vec<Id>),
+    /// No; nothing has changed.
+    Refused(Refusal),
 }
 
 impl Ledger {
     /// Decides an order at `tick`, which must not lie before [`Ledger::now`] (it is taken for now
-    /// if it does), and carries it out. What was refused has changed nothing but the log.
+    /// if it does), and carries it out. What was refused has changed nothing.
     /// Also returns the bookings that ended meanwhile.
     pub fn decide(&mut self, tick: u64, order: Order) -> (Decision, Vec<Id>) {
         let tick = tick.max(self.now());
@@ -33,22 +33,17 @@ impl Ledger {
             if known == fingerprint {
                 return (Decision::Repeated(ids.clone()), ended);
             }
-            let record = self.log(tick, order, Outcome::Refused(Refusal::KeyReused));
-            return (record, ended);
+            return (Decision::Refused(Refusal::KeyReused), ended);
         }
-        let outcome = match self.carry_out(&order) {
-            Ok(events) => {
-                self.remember(&order, tick, ids(&events));
-                Outcome::Done(events)
+        let decision = match self.carry_out(&order) {
+            Ok(outcome) => {
+                self.remember(&order, tick, ids(&outcome));
+                self.seq += 1;
+                Decision::Logged(Box::new(Record { seq: self.seq, tick, order, outcome }))
             }
-            Err(refusal) => Outcome::Refused(refusal),
+            Err(refusal) => Decision::Refused(refusal),
         };
-        (self.log(tick, order, outcome), ended)
-    }
-
-    fn log(&mut self, tick: u64, order: Order, outcome: Outcome) -> Decision {
-        self.seq += 1;
-        Decision::Logged(Box::new(Record { seq: self.seq, tick, order, outcome }))
+        (decision, ended)
     }
 
     fn carry_out(&mut self, order: &Order) -> Result<Vec<Event>, Refusal> {

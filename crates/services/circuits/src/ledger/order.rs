@@ -427,8 +427,7 @@ pub struct Place {
 }
 
 /// Why nothing was done. Ticks are those of the ledger.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(tag = "refused", rename_all = "kebab-case")]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
     /// There is no such booking, or it belongs to others.
@@ -561,17 +560,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What came of an order.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Outcome {
-    /// It was carried out.
-    Done(Vec<Event>),
-    /// It was refused.
-    Refused(Refusal),
-}
-
-/// One line of the log: an order, when it was decided and what came of it.
+/// One line of the log: an order that was carried out, when, and what it did. What was refused has
+/// changed nothing and is not in the log, so that nobody fills it with what he may not have.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// Position in the log, from 1.
@@ -580,6 +570,6 @@ pub struct Record {
     pub tick: u64,
     /// What was asked, by whom.
     pub order: Order,
-    /// What was decided.
-    pub outcome: Outcome,
+    /// What it did.
+    pub outcome: Vec<Event>,
 }

@@ -52,11 +52,9 @@ impl Ledger {
             };
             (id, entry.clone(), place)
         });
-        let keys = self.key_ages.iter().filter_map(|(used, project, key)| {
-            let (project, key) = (project.clone(), key.clone());
-            let known = self.keys.get(&(project.clone(), key.clone()))?;
-            let (fingerprint, ids) = known.clone();
-            Some(Key { used: *used, project, key, fingerprint, ids })
+        let keys = self.keys.iter().map(|(used, project, key, known)| {
+            let (project, key, (fingerprint, ids)) = (project.into(), key.into(), known.clone());
+            Key { used, project, key, fingerprint, ids }
         });
         let snapshot = Snapshot {
             rules: self.rules.clone(),
@@ -99,8 +97,7 @@ impl Ledger {
         ledger.closed = found.closed.into_iter().collect();
         ledger.totals = found.totals;
         for Key { used, project, key, fingerprint, ids } in found.keys {
-            ledger.key_ages.push_back((used, project.clone(), key.clone()));
-            ledger.keys.insert((project, key), (fingerprint, ids));
+            ledger.keys.insert(used, &project, &key, (fingerprint, ids));
         }
         Ok(ledger)
     }

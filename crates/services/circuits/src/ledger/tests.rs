@@ -33,7 +33,7 @@ impl Logged {
             seq: 1,
             tick: 0,
             order: operator(Command::Found(rules)),
-            outcome: Outcome::Done(vec![Event::Set]),
+            outcome: vec![Event::Set],
         };
         let mut this = Self { ledger: Ledger::founded(&found).unwrap(), log: vec![found] };
         let quota = Quota { share_ppm: 1_000_000, horizon: 10_000, max_rate: 10 };
@@ -55,27 +55,19 @@ impl Logged {
     }
 
     fn done(&mut self, tick: u64, order: Order) -> Vec<Event> {
-        match self.outcome(tick, order) {
-            Outcome::Done(events) => events,
-            Outcome::Refused(refusal) => panic!("{refusal:?}"),
+        match self.decide(tick, order) {
+            Decision::Logged(record) => record.outcome,
+            other => panic!("{other:?}"),
         }
     }
 
     fn refused(&mut self, tick: u64, order: Order) -> Refusal {
         let before = self.ledger.clone();
-        let Outcome::Refused(refusal) = self.outcome(tick, order) else { panic!("was accepted") };
+        let Decision::Refused(refusal) = self.decide(tick, order) else { panic!("was accepted") };
         let mut expected = before;
         expected.advance(tick);
-        expected.seq += 1;
         assert!(self.ledger.same(&expected), "a refusal changes nothing");
         refusal
-    }
-
-    fn outcome(&mut self, tick: u64, order: Order) -> Outcome {
-        match self.decide(tick, order) {
-            Decision::Logged(record) => record.outcome,
-            Decision::Repeated(ids) => panic!("repeated {ids:?}"),
-        }
     }
 
     fn booked(&mut self, tick: u64, order: Order) -> Id {
@@ -332,9 +324,7 @@ fn a_log_that_lies_is_found_out() {
     l.booked(0, of("bio", book(vec![file(100, 10, 0)])));
     let change = |seq: usize, ranges: &[(u64, u64, u32)]| {
         let mut log = l.log.clone();
-        if let Outcome::Done(events) = &mut log[seq].outcome
-            && let Event::Booked { place, .. } = &mut events[0]
-        {
+        if let Event::Booked { place, .. } = &mut log[seq].outcome[0] {
             place.ranges = Ranges(ranges.to_vec());
         }
         log

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::{StatusCode, header, request::Parts};
@@ -9,7 +10,9 @@ use longhaul_session::Token;
 
 use super::Site;
 use super::accept::{Seat, Staying};
+use super::limited::Place;
 use super::problem::Failure;
+use crate::api::Recurring;
 use crate::service::config::Role;
 
 /// What a token stands for.
@@ -21,8 +24,16 @@ pub(crate) struct Caller {
     pub(super) project: String,
     /// What it may.
     pub(super) role: Role,
-    /// Keeps its connection as long as the request goes on.
-    staying: Option<Arc<Staying>>,
+    /// What it has as long as its request goes on.
+    held: Vec<Held>,
+}
+
+/// Its connection, and its place among the requests of its token.
+#[derive(Clone, Debug)]
+#[expect(dead_code, reason = "given back when dropped")]
+enum Held {
+    Connection(Arc<Staying>),
+    Place(Arc<Place>),
 }
 
 /// All tokens that are let in, by the hash of what is presented: comparing hashes tells nothing
@@ -33,8 +44,7 @@ pub struct Doors(HashMap<[u8; 32], Caller>);
 impl Doors {
     /// Lets a token in.
     pub fn open(&mut self, token: &Token, project: &str, role: Role) {
-        let name = token.key().id().to_string();
-        let caller = Caller { name, project: project.into(), role, staying: None };
+        let caller = Caller::of(&token.key().id().to_string(), project, role);
         self.0.insert(hash(&token.to_string()), caller);
     }
 
@@ -49,6 +59,16 @@ impl Doors {
 }
 
 impl Caller {
+    pub(super) fn of(name: &str, project: &str, role: Role) -> Self {
+        Self { name: name.into(), project: project.into(), role, held: Vec::new() }
+    }
+
+    /// Counts each occurrence of a recurring request but the first, which was counted as it came.
+    pub(super) fn pay(&self, site: &Site, recurring: Option<&Recurring>) -> Result<(), Failure> {
+        let more = recurring.map_or(0, |rule| rule.count.saturating_sub(1));
+        site.paced(&self.name, more)
+    }
+
     /// Whether it may see and touch what belongs to `project`.
     pub(super) fn sees(&self, project: &str) -> bool {
         self.role == Role::Operator || self.project == project
@@ -78,11 +98,34 @@ impl FromRequestParts<Site> for Caller {
         let mut caller = site.doors.caller(token.trim())?;
         if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
             let staying = seat.stay().ok_or_else(Failure::crowded)?;
-            caller.staying = Some(Arc::new(staying));
+            caller.held.push(Held::Connection(Arc::new(staying)));
         }
+        let place = site.requests.take(&caller.name, REQUESTS_AT_A_TIME).ok_or_else(|| {
+            let detail = format!("this token has {REQUESTS_AT_A_TIME} requests under way already");
+            Failure::too_many(detail, Duration::from_secs(1))
+        })?;
+        caller.held.push(Held::Place(Arc::new(place)));
+        site.paced(&caller.name, 1)?;
         Ok(caller)
     }
 }
+
+impl Site {
+    /// Counts so many requests of a token.
+    fn paced(&self, token: &str, requests: u32) -> Result<(), Failure> {
+        let pace = self.service.config().limits.pace;
+        self.rates.take(token, requests, pace, self.started.elapsed()).map_err(|wait| {
+            let detail = format!(
+                "more than {} requests a second come with this token; nothing was booked or changed",
+                pace.rate
+            );
+            Failure::too_many(detail, wait)
+        })
+    }
+}
+
+/// Requests of a token under way at a time, those who watch included.
+const REQUESTS_AT_A_TIME: usize = 64;
 
 fn refused(detail: &str) -> Failure {
     Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who is asking?", detail)

@@ -32,6 +32,7 @@ pub(super) async fn book(
     Body { value, fingerprint }: Body<BookRequest>,
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
+    caller.pay(&site, value.recurring.as_ref())?;
     let key = key(&headers, &fingerprint)?;
     let (asked, command) = match wanted(&site, &value) {
         Ok(wanted) => wanted,

@@ -126,10 +126,12 @@ const REFUSED: Shared = ("4XX", "refused", "It is not done; type and detail tell
 const UNAUTHORIZED: Shared = ("401", "unauthorized", "No token, or one that is not known");
 const UNAVAILABLE: Shared = ("503", "unavailable", "Not now, or not by this node; see type");
 const FULL: Shared = ("507", "full", "The service's store is full; nothing was booked");
+const TOO_MANY: Shared =
+    ("429", "too-many", "The token asks too often, or has too much under way; see Retry-After");
 /// What reading may meet.
-const READ: [Shared; 3] = [REFUSED, UNAUTHORIZED, UNAVAILABLE];
+const READ: [Shared; 4] = [REFUSED, UNAUTHORIZED, TOO_MANY, UNAVAILABLE];
 /// What a change may meet.
-const CHANGE: [Shared; 4] = [REFUSED, UNAUTHORIZED, UNAVAILABLE, FULL];
+const CHANGE: [Shared; 5] = [REFUSED, UNAUTHORIZED, TOO_MANY, UNAVAILABLE, FULL];
 
 #[cfg(test)]
 mod tests {
@@ -243,7 +245,7 @@ mod tests {
             }
             let has = |status: &str| answers.contains_key(status);
             let asks_who = path.starts_with("/v1/") && path != "/v1/health";
-            for status in ["401", "4XX"] {
+            for status in ["401", "429", "4XX"] {
                 assert_eq!(has(status), asks_who, "{method} {path}: {status}");
             }
             assert_eq!(has("503"), path.starts_with("/v1/"), "{method} {path}");

@@ -20,11 +20,13 @@ use super::input::Filter;
 use super::problem::Failure;
 use super::{Site, bookings, translate};
 use crate::api::{AuditRecord, ProjectUsage, State as Stand, UsageRecord, UsageReport};
+use crate::service::View;
 use crate::service::config::Role;
 
 /// Changes of bookings as they happen, as server-sent events: the event is what happened (booked,
 /// held, committed, modified, extended, released, cancelled, replanned, finished, lapsed), its
-/// data the booking. `reset` means that some were missed: list again. `Last-Event-ID` resumes.
+/// data the booking. `reset` means that some were missed: list again. `Last-Event-ID` resumes. A
+/// token may have a few watches at a time.
 #[utoipa::path(get, path = "/v1/watch",
     params(("Last-Event-ID" = Option<String>, Header, description = "Only what came after this")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
@@ -32,20 +34,32 @@ pub(super) async fn watch(
     State(site): State<Site>,
     caller: Caller,
     headers: HeaderMap,
-) -> impl IntoResponse {
+) -> Result<impl IntoResponse, Failure> {
+    let most = site.service.config().limits.watchers;
+    let place = site.watchers.take(&caller.name, most).ok_or_else(|| {
+        let detail = format!("this token has {most} watches already; end one, or share it");
+        Failure::too_many(detail, std::time::Duration::from_secs(1))
+    })?;
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let last = resumed.and_then(|text| text.parse().ok());
-    let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
+    // One event waits for the watcher; the others stay where they are until it is taken.
+    let (sender, receiver) = mpsc::channel(1);
     let mut changes = site.service.changes();
     let mut closing = site.closing.clone();
     let mut last: u64 = last.unwrap_or_else(|| site.service.view().latest_change());
     tokio::spawn(async move {
+        let _place = place;
         loop {
-            let events = news(&site, &caller, &mut last);
-            for event in events {
+            let page = page(&site.service.view(), &caller, last);
+            let full = page.last < page.latest;
+            last = page.last;
+            for event in page.events {
                 if sender.send(Ok::<_, Infallible>(event)).await.is_err() {
                     return;
                 }
+            }
+            if full {
+                continue;
             }
             let gone = sender.closed();
             tokio::select! {
@@ -55,24 +69,41 @@ pub(super) async fn watch(
             }
         }
     });
-    Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default())
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// The changes after number `last` that the caller may see.
-fn news(site: &Site, caller: &Caller, last: &mut u64) -> Vec<Event> {
-    let view = site.service.view();
-    let Some(changes) = view.changes_after(*last) else {
-        *last = view.latest_change();
-        return vec![Event::default().event("reset").id(last.to_string()).data("{}")];
+/// Some of the changes that a watcher has not been told.
+struct Page {
+    events: Vec<Event>,
+    /// Number of the last that was looked at.
+    last: u64,
+    /// Number of the last there is.
+    latest: u64,
+}
+
+/// The next changes after number `last` that the caller may see: so few that what waits for a slow
+/// watcher is small.
+fn page(view: &View, caller: &Caller, mut last: u64) -> Page {
+    let latest = view.latest_change();
+    let Some(changes) = view.changes_after(last) else {
+        let reset = Event::default().event("reset").id(latest.to_string()).data("{}");
+        return Page { events: vec![reset], last: latest, latest };
     };
-    let mut events = Vec::new();
-    for change in changes.filter(|change| caller.sees(&change.project)) {
-        let booking = bookings::find(&view, change.id);
-        let data = serde_json::to_string(&booking).unwrap_or_default();
-        events.push(Event::default().event(change.what).id(change.number.to_string()).data(data));
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    for change in changes.take(LOOKED_AT_MAX) {
+        last = change.number;
+        if caller.sees(&change.project) {
+            let booking = bookings::find(view, change.id);
+            let data = serde_json::to_string(&booking).unwrap_or_default();
+            bytes += data.len();
+            let event = Event::default().event(change.what).id(change.number.to_string());
+            events.push(event.data(data));
+        }
+        if events.len() == PAGE_EVENTS || bytes >= PAGE_BYTES {
+            break;
+        }
     }
-    *last = view.latest_change();
-    events
+    Page { events, last, latest }
 }
 
 /// What projects have used: the token's own, or all for an operator.
@@ -251,8 +282,11 @@ fn stamp(time: Timestamp) -> String {
     out
 }
 
-/// Events that may wait for a slow watcher.
-const WATCH_QUEUE: usize = 256;
+/// Events, and bytes of all but the last of them, that wait for a watcher.
+const PAGE_EVENTS: usize = 16;
+const PAGE_BYTES: usize = 64 * 1024;
+/// Changes that are looked at while new decisions wait.
+const LOOKED_AT_MAX: usize = 1000;
 const LOG_PAGE: u32 = 1000;
 /// Bookings in a calendar; nobody looks at more.
 const FEED_MAX: usize = 10_000;
@@ -275,5 +309,29 @@ mod tests {
         let whole = "2026-11-21T09:05:07Z".parse().unwrap();
         assert_eq!(whole_second(whole), whole);
         assert_eq!(stamp("2026-11-21T09:05:07.9Z".parse().unwrap()), "20261121T090507Z");
+    }
+    #[test]
+    fn a_watcher_that_is_behind_is_told_page_by_page_and_misses_nothing() {
+        let config = crate::service::config::Config::parse("").unwrap();
+        let mut view = View::empty(&config);
+        let caller = Caller::of("token", "astro", Role::User);
+        (0..5000)
+            .for_each(|id| view.note(id, "booked", if id % 50 == 0 { "astro" } else { "bio" }));
+        let (mut last, mut told, mut pages) = (0, 0, 0);
+        loop {
+            let page = page(&view, &caller, last);
+            assert!(page.events.len() <= PAGE_EVENTS);
+            (told, last, pages) = (told + page.events.len(), page.last, pages + 1);
+            if last == page.latest {
+                break;
+            }
+        }
+        assert_eq!((told, pages, last), (100, 7, 5000));
+        (0..10_000).for_each(|id| view.note(id, "booked", "bio"));
+        let page = page(&view, &caller, last);
+        assert_eq!((page.events.len(), page.last), (0, 6000), "not all at once");
+        view.note(7, "booked", "bio");
+        let reset = super::page(&view, &caller, last);
+        assert_eq!((reset.events.len(), reset.last), (1, 15_001), "some of it is forgotten");
     }
 }

@@ -25,6 +25,7 @@ pub(super) async fn plan(
     caller: Caller,
     Body { value, .. }: Body<BookRequest>,
 ) -> Result<Json<Preview>, Failure> {
+    caller.pay(&site, value.recurring.as_ref())?;
     // The snapshot is cheap; nobody waits for what follows.
     let mut view = site.service.view().without_bookings();
     let asked = translate::request(&view, &value)?;

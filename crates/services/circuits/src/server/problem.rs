@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 problems.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -10,7 +12,11 @@ use crate::store::StoreError;
 
 /// A request that is not done.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(pub(super) Box<Problem>);
+pub(crate) struct Failure {
+    pub(super) problem: Box<Problem>,
+    /// Seconds after which it makes sense to try again, where the status is one of these.
+    retry_after: u64,
+}
 
 impl Failure {
     pub(super) fn new(
@@ -19,14 +25,15 @@ impl Failure {
         title: &str,
         detail: impl Into<String>,
     ) -> Self {
-        Self(Box::new(Problem {
+        let problem = Box::new(Problem {
             kind: format!("urn:longhaul:circuits:{kind}"),
             title: title.into(),
             status: status.as_u16(),
             detail: detail.into(),
             explanation: None,
             leader: None,
-        }))
+        });
+        Self { problem, retry_after: 1 }
     }
 
     pub(super) fn malformed(detail: impl Into<String>) -> Self {
@@ -49,8 +56,16 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too much to do", detail)
     }
 
+    /// This token asks for more than it may; after `wait` it may ask again.
+    pub(super) fn too_many(detail: impl Into<String>, wait: Duration) -> Self {
+        let title = "Too much of one token";
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after: seconds.max(1), ..Self::new(status, "too-many", title, detail) }
+    }
+
     pub(super) fn explained(mut self, explanation: Option<Explanation>) -> Self {
-        self.0.explanation = explanation;
+        self.problem.explanation = explanation;
         self
     }
 
@@ -116,7 +131,7 @@ impl Failure {
         let detail = format!("{}; nothing was booked or changed", status.text);
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         let mut failure = Self::new(unavailable, "not-leader", "Another node leads", detail);
-        failure.0.leader.clone_from(&status.leader);
+        failure.problem.leader.clone_from(&status.leader);
         failure
     }
 
@@ -155,13 +170,13 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status =
-            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let body = serde_json::to_vec(&self.0).unwrap_or_default();
+            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self.problem).unwrap_or_default();
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after));
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -23,9 +23,12 @@ pub(super) struct Quoted {
     pub note: Note,
 }
 
-/// The quotes that are open, and some that are no longer good.
+/// The quotes that are open, and some that are no longer good. Each project has its own share.
 #[derive(Debug, Default)]
-pub(crate) struct Quotes {
+pub(crate) struct Quotes(HashMap<String, OfProject>);
+
+#[derive(Debug, Default)]
+struct OfProject {
     by_id: HashMap<String, Quoted>,
     /// Number of plans in all of them.
     plans: usize,
@@ -35,11 +38,12 @@ impl Quotes {
     /// False if there are too many.
     fn insert(&mut self, id: String, quoted: Quoted, now: u64) -> bool {
         let more = quoted.plans.len();
-        if self.plans + more > PLANS_MAX {
-            self.by_id.retain(|_, quoted| quoted.until >= now);
-            self.plans = self.by_id.values().map(|quoted| quoted.plans.len()).sum();
+        let own = self.0.entry(quoted.project.clone()).or_default();
+        if own.plans + more > PLANS_MAX {
+            own.by_id.retain(|_, quoted| quoted.until >= now);
+            own.plans = own.by_id.values().map(|quoted| quoted.plans.len()).sum();
         }
-        let fits = self.plans + more <= PLANS_MAX;
+        let fits = own.plans + more <= PLANS_MAX;
         if fits {
             self.put(id, quoted);
         }
@@ -47,16 +51,17 @@ impl Quotes {
     }
 
     fn put(&mut self, id: String, quoted: Quoted) {
-        self.plans += quoted.plans.len();
-        self.by_id.insert(id, quoted);
+        let own = self.0.entry(quoted.project.clone()).or_default();
+        own.plans += quoted.plans.len();
+        own.by_id.insert(id, quoted);
     }
 
     /// Takes out a quote of this project if it is still good.
     fn remove(&mut self, id: &str, project: &str, now: u64) -> Option<Quoted> {
-        let good = |quoted: &&Quoted| quoted.project == project && quoted.until >= now;
-        self.by_id.get(id).filter(good)?;
-        let quoted = self.by_id.remove(id)?;
-        self.plans -= quoted.plans.len();
+        let own = self.0.get_mut(project)?;
+        own.by_id.get(id).filter(|quoted| quoted.until >= now)?;
+        let quoted = own.by_id.remove(id)?;
+        own.plans -= quoted.plans.len();
         Some(quoted)
     }
 }
@@ -117,9 +122,38 @@ pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<Strin
     if site.lock_quotes().insert(id.clone(), quoted, view.now()) {
         return Ok(id);
     }
-    let (title, detail) = ("Too much to do", "too many quotes are open; try again in a moment");
+    let (title, detail) =
+        ("Too much to do", "too many quotes of this project are open; try again in a moment");
     Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", title, detail))
 }
 
-/// Plans that may be quoted at a time, some hundred bytes each.
-const PLANS_MAX: usize = 100_000;
+/// Plans of a project that may be quoted at a time, some hundred bytes each.
+const PLANS_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_that_has_all_its_quotes_open_leaves_others_theirs() {
+        let mut quotes = Quotes::default();
+        let quoted = |project: &str, until| {
+            let route = crate::ledger::Route(vec![0]);
+            let request = crate::ledger::Ask::Hold {
+                duration: 1,
+                min_rate: 1,
+                max_rate: 1,
+                earliest: 1,
+                latest_start: None,
+            };
+            let plan = Chosen { request, path: route, ranges: Default::default() };
+            Quoted { project: project.into(), until, plans: vec![plan; 100], note: Note::default() }
+        };
+        assert!((0..100).all(|number| quotes.insert(number.to_string(), quoted("a", 5), 1)));
+        assert!(!quotes.insert("more".into(), quoted("a", 5), 5));
+        assert!(quotes.insert("b".into(), quoted("b", 5), 5));
+        assert!(quotes.remove("b", "a", 5).is_none() && quotes.remove("b", "b", 5).is_some());
+        assert!(quotes.insert("more".into(), quoted("a", 9), 6), "the old are no longer good");
+        assert!(quotes.remove("7", "a", 6).is_none() && quotes.remove("more", "a", 6).is_some());
+    }
+}

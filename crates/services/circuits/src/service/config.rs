@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_units::Rate;
 use serde::Deserialize;
 
-pub use self::limits::Limits;
+pub use self::limits::{Limits, Pace};
 use crate::ledger::{LinkSpec, Quota, Rules};
 use crate::store::Location;
 

@@ -7,7 +7,7 @@ use super::clock_from;
 use super::config::{Archive, Config, link_can_be_named};
 use super::scheduler::{Leading, own};
 use crate::archive;
-use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Outcome, Record, Refusal};
+use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Record};
 use crate::store::{Store, StoreError};
 
 pub(super) enum Failure {
@@ -114,7 +114,7 @@ fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, Failure> {
         seq: 1,
         tick: clock.nanos() / config.rules.tick_nanos,
         order: own(Command::Found(config.rules.clone())),
-        outcome: Outcome::Done(vec![Event::Set]),
+        outcome: vec![Event::Set],
     };
     store.append(std::slice::from_ref(&record))?;
     Ledger::replay([record])?.ok_or_else(|| Failure::Config("the log stays empty".into()))
@@ -151,12 +151,10 @@ fn settle(
     }
     let mut records = Vec::new();
     for command in commands {
-        if let (Decision::Logged(record), _) = ledger.decide(tick, own(command)) {
-            if let Outcome::Refused(refusal) = &record.outcome {
-                let refusal: &Refusal = refusal;
-                return Err(Failure::Config(refusal.to_string()));
-            }
-            records.push(*record);
+        match ledger.decide(tick, own(command)).0 {
+            Decision::Logged(record) => records.push(*record),
+            Decision::Repeated(_) => {}
+            Decision::Refused(refusal) => return Err(Failure::Config(refusal.to_string())),
         }
     }
     if !records.is_empty() {

@@ -8,7 +8,7 @@ use longhaul_calendar::{Capacity, Request};
 
 use super::Status;
 use super::view::View;
-use crate::ledger::{Ending, Event, Id, Ledger, Outcome, Record};
+use crate::ledger::{Ending, Event, Id, Ledger, Record};
 
 /// Counters since the service started.
 #[derive(Debug, Default)]
@@ -73,10 +73,11 @@ impl Metrics {
     pub(super) fn committed(&self, records: &[Record], time: Duration) {
         self.commits.add(time);
         self.commit_records.fetch_add(records.len() as u64, Ordering::Relaxed);
-        let refused =
-            records.iter().filter(|r| matches!(r.outcome, Outcome::Refused(_))).count() as u64;
-        self.refused.fetch_add(refused, Ordering::Relaxed);
-        self.accepted.fetch_add(records.len() as u64 - refused, Ordering::Relaxed);
+        self.accepted.fetch_add(records.len() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn store_failed(&self) {

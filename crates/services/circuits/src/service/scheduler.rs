@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::drive::Drive;
+use super::refusals::Refusals;
 use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::clock::Clock;
-use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Outcome, Record};
+use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Record};
 use crate::store::{Store, StoreError};
 
 pub(super) struct Scheduler {
@@ -19,6 +20,7 @@ pub(super) struct Scheduler {
     drive: Drive,
     /// `None` while another node leads or the store fails.
     leading: Option<Leading>,
+    refusals: Refusals,
     /// Why not.
     trouble: StoreError,
     /// When to try again to lead, and how long to wait then.
@@ -50,6 +52,7 @@ impl Scheduler {
             messages,
             drive,
             leading: None,
+            refusals: Refusals::default(),
             trouble: StoreError::Failed("not started".into()),
             retry,
             renewed: now,
@@ -124,17 +127,24 @@ impl Scheduler {
         let mut records: Vec<Record> = Vec::with_capacity(batch.len());
         let mut replies = Vec::with_capacity(batch.len());
         for (order, reply) in batch {
+            if let Some(refusal) = self.refusals.known(&order, started) {
+                replies.push((reply, Err(ServiceError::Refused(refusal))));
+                continue;
+            }
+            let (project, key) = (order.project.clone(), order.key.clone());
             let (decision, more) = leading.ledger.decide(tick, *order);
             ended.extend(more);
             let result = match decision {
                 Decision::Repeated(ids) => Ok(Decided { ids, repeated: true }),
                 Decision::Logged(record) => {
-                    let result = match &record.outcome {
-                        Outcome::Done(events) => Ok(decided(events)),
-                        Outcome::Refused(refusal) => Err(ServiceError::Refused(refusal.clone())),
-                    };
+                    let result = Ok(decided(&record.outcome));
                     records.push(*record);
                     result
+                }
+                Decision::Refused(refusal) => {
+                    self.shared.metrics.refused();
+                    self.refusals.remember(project, key, &refusal, started);
+                    Err(ServiceError::Refused(refusal))
                 }
             };
             replies.push((reply, result));
@@ -175,9 +185,7 @@ impl Scheduler {
         let ledger = &leading.ledger;
         self.shared.show(|view| {
             for record in records {
-                if let Outcome::Done(events) = &record.outcome {
-                    events.iter().for_each(|event| view.happened(ledger, event));
-                }
+                record.outcome.iter().for_each(|event| view.happened(ledger, event));
             }
             for id in ended {
                 let what = ledger.closed(*id).map_or("finished", |closed| closed.ending.name());
@@ -186,10 +194,8 @@ impl Scheduler {
             view.refresh(ledger);
         });
         for record in records {
-            if let Outcome::Done(events) = &record.outcome {
-                self.shared.metrics.happened(ledger, events);
-                self.drive.changed(ledger, events);
-            }
+            self.shared.metrics.happened(ledger, &record.outcome);
+            self.drive.changed(ledger, &record.outcome);
         }
         self.shared.metrics.ended(ledger, ended);
         self.drive.ended(ended);

@@ -65,7 +65,7 @@ pub struct View {
 
 impl View {
     /// Nothing, under the rules of a configuration.
-    pub(super) fn empty(config: &Config) -> Self {
+    pub(crate) fn empty(config: &Config) -> Self {
         let rules = config.rules.clone();
         let least = Grid::new(Duration::from_millis(1), Rate::from_mbps(1));
         // The configuration was checked to make a grid; the other exists by its own numbers.
@@ -188,8 +188,13 @@ impl View {
             self.open.remove(&id);
             return;
         };
+        self.note(id, what, &project);
+    }
+
+    /// Tells those who watch.
+    pub(crate) fn note(&mut self, id: Id, what: &'static str, project: &str) {
         self.latest += 1;
-        self.changes.push_back(Change { number: self.latest, id, what, project });
+        self.changes.push_back(Change { number: self.latest, id, what, project: project.into() });
         if self.changes.len() > CHANGES_MAX {
             self.changes.pop_front();
         }

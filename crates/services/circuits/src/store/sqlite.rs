@@ -296,7 +296,7 @@ const PIECE: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::{Command, Order, Outcome};
+    use crate::ledger::{Command, Order};
 
     fn record(seq: u64) -> Record {
         let order = Order {
@@ -306,7 +306,7 @@ mod tests {
             key: None,
             command: Command::Replan,
         };
-        Record { seq, tick: seq, order, outcome: Outcome::Done(vec![]) }
+        Record { seq, tick: seq, order, outcome: vec![] }
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub fn config(store: &str) -> Config {
         store = "{store}"
         quote = "2s"
         lease = "1s"
+        [limits]
+        requests_per_second = 100000
+        requests_at_once = 100000
         [rules]
         horizon = "30d"
         [[link]]

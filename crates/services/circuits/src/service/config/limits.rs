@@ -9,6 +9,10 @@ use serde::Deserialize;
 pub struct Limits {
     /// Connections at a time. No more than half as many as the process may have files are used.
     pub connections: usize,
+    /// Watches that a token may have at a time.
+    pub watchers: usize,
+    /// How often a token may ask.
+    pub pace: Pace,
     /// How long the head of a request may take, and a connection be idle. Longer than clients keep
     /// idle connections, so that they do not ask on one that is being closed.
     pub head: Duration,
@@ -18,10 +22,22 @@ pub struct Limits {
     pub stalled: Duration,
 }
 
+/// How often a token may ask. Of a recurring request each occurrence counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Requests a second.
+    pub rate: u32,
+    /// Requests at once, after a pause.
+    pub burst: u32,
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            watchers: 16,
+            // A log that such a token writes all day grows by some gigabytes.
+            pace: Pace { rate: 20, burst: 1000 },
             head: Duration::from_secs(30),
             body: Duration::from_secs(10),
             stalled: Duration::from_secs(30),
@@ -33,19 +49,26 @@ impl Default for Limits {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
     connections: usize,
+    watchers: usize,
+    requests_per_second: u32,
+    requests_at_once: u32,
 }
 
 impl Default for File {
     fn default() -> Self {
-        Self { connections: Limits::default().connections }
+        let Limits { connections, watchers, pace: Pace { rate, burst }, .. } = Limits::default();
+        Self { connections, watchers, requests_per_second: rate, requests_at_once: burst }
     }
 }
 
 impl File {
     pub(super) fn check(self) -> Result<Limits, String> {
-        if self.connections == 0 {
-            return Err("limits: connections: expected at least 1".into());
+        let Self { connections, watchers, requests_per_second: rate, requests_at_once: burst } =
+            self;
+        if connections == 0 || rate == 0 || burst == 0 {
+            let names = "connections, requests_per_second and requests_at_once";
+            return Err(format!("limits: {names} are at least 1"));
         }
-        Ok(Limits { connections: self.connections, ..Limits::default() })
+        Ok(Limits { connections, watchers, pace: Pace { rate, burst }, ..Limits::default() })
     }
 }
