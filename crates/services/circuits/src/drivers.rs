@@ -7,6 +7,7 @@
 
 mod command;
 mod htb;
+mod lease;
 
 use std::net::IpAddr;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 pub use self::command::Command;
 pub use self::htb::Htb;
+pub use self::lease::Lease;
 use crate::ledger::Id;
 
 /// Switches the bookings of one link.
@@ -26,12 +28,12 @@ pub trait Driver: Send {
         Ok(())
     }
 
-    /// The link carries no bookings: whatever was left behind is taken away. Called before any
-    /// rate is set, and when another node takes over.
+    /// A leader begins: whatever was left behind is taken away, and the link carries no bookings.
+    /// From here on a driver switches nothing once the lease is over, nor for an earlier leader.
     ///
     /// # Errors
     /// In words, for the operator.
-    fn reset(&mut self) -> Result<(), String>;
+    fn reset(&mut self, lease: &Lease) -> Result<(), String>;
 
     /// From now on bookings have these rates; with rate 0 they end or pause. All of them are due,
     /// those that fall before those that rise. `told` is called for each in this order, once it is

@@ -22,7 +22,7 @@ pub trait Store: Send {
     /// Takes the lead, or goes on leading; returns the epoch.
     fn lead(&mut self) -> Result<u64, StoreError>;
 
-    /// Says that the leader lives. To be called more often than the lease lasts.
+    /// Says that the leader lives, which must still lead. To be called more often than the lease lasts.
     fn renew(&mut self) -> Result<(), StoreError>;
 
     /// Up to `limit` records after position `after`, in order.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
-use longhaul_circuits::drivers::{Driver, Htb, Switch};
+use longhaul_circuits::drivers::{Driver, Htb, Lease, Switch};
 use longhaul_circuits::ledger::{self, Ask, Note, Order, Placing, Route};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::Config;
@@ -88,7 +88,7 @@ fn compare_and_fail() {
     }
     let expected = shown();
     let mut driver = Htb::new("lo", 1_000_000_000).unwrap();
-    driver.reset().unwrap();
+    driver.reset(&Lease::new(1)).unwrap();
     let [v4, v6] = ["127.0.0.9", "2001:db8::9"].map(|to| Some(to.parse().unwrap()));
     let all =
         [switch(1, 100_000_000, v4), switch(2, 60_000_000_000, v6), switch(3, 1_000_000, None)];
@@ -124,10 +124,10 @@ fn compare_and_fail() {
     // The whole of it goes.
     run("tc qdisc del dev lo root").unwrap();
     assert_eq!(set(&mut driver, &[switch(4, 2_000_000, v4)]), [gone("change")]);
-    driver.reset().unwrap();
+    driver.reset(&Lease::new(1)).unwrap();
 
     let mut nowhere = Htb::new("no-such", 1_000_000_000).unwrap();
-    assert!(nowhere.reset().unwrap_err().contains("No such device"));
+    assert!(nowhere.reset(&Lease::new(1)).unwrap_err().contains("No such device"));
     std::thread::spawn(move || {
         rustix::thread::set_capabilities(
             None,
@@ -138,7 +138,7 @@ fn compare_and_fail() {
             },
         )
         .unwrap();
-        let told = driver.reset().unwrap_err();
+        let told = driver.reset(&Lease::new(1)).unwrap_err();
         assert!(
             told.starts_with("lo: ") && told.ends_with("; CAP_NET_ADMIN would allow it"),
             "{told}"

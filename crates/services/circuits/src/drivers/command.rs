@@ -7,16 +7,19 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
-use super::{Driver, Switch};
+use super::lease::Fence;
+use super::{Driver, Lease, Switch};
 
 /// A program of the operator, run once for each change with a JSON object on its standard input:
-/// `{"do":"reset","link":NAME}` or `{"do":"set", ...}` with the fields of [`Switch`]. It must end
-/// within ten seconds, with status 0 if it has done what it was told; if not, it is killed with all
-/// that it has started.
+/// `{"do":"reset","link":NAME,"epoch":E}` or `{"do":"set","epoch":E, ...}` with the fields of
+/// [`Switch`]. It must end within ten seconds, and while its leader's lease lasts, with status 0 if
+/// it has done what it was told; if not, it is killed with all that it has started. Epochs only
+/// grow: what comes with a smaller one than before is from a leader that another has followed.
 #[derive(Debug)]
 pub struct Command {
     link: String,
     program: PathBuf,
+    fence: Fence,
 }
 
 impl Command {
@@ -26,12 +29,16 @@ impl Command {
     /// There is no such file.
     pub fn new(link: &str, program: &Path) -> Result<Self, String> {
         match program.is_file() {
-            true => Ok(Self { link: link.into(), program: program.into() }),
+            true => {
+                Ok(Self { link: link.into(), program: program.into(), fence: Fence::default() })
+            }
             false => Err(format!("link {link}: {} is no program", program.display())),
         }
     }
 
-    fn run(&self, input: &serde_json::Value) -> Result<(), String> {
+    fn run(&self, mut input: serde_json::Value) -> Result<(), String> {
+        let lease = self.fence.check()?;
+        input["epoch"] = lease.epoch().into();
         let wrong = |why: String| format!("{}: {why}", self.program.display());
         let mut child = std::process::Command::new(&self.program)
             .stdin(Stdio::piped())
@@ -43,14 +50,15 @@ impl Command {
             // A program that does not read its input may still do what is right.
             let _ = writeln!(stdin, "{input}");
         }
-        let status = wait(&mut child).map_err(wrong)?;
+        let status = wait(&mut child, lease).map_err(wrong)?;
         if status.success() { Ok(()) } else { Err(wrong(status.to_string())) }
     }
 }
 
 impl Driver for Command {
-    fn reset(&mut self) -> Result<(), String> {
-        self.run(&json!({ "do": "reset", "link": self.link }))
+    fn reset(&mut self, lease: &Lease) -> Result<(), String> {
+        self.fence.begin(lease)?;
+        self.run(json!({ "do": "reset", "link": self.link }))
     }
 
     fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
@@ -58,23 +66,26 @@ impl Driver for Command {
             let input = serde_json::to_value(switch).map_err(|error| error.to_string());
             let done = input.and_then(|mut input| {
                 input["do"] = "set".into();
-                self.run(&input)
+                self.run(input)
             });
             told(switch, done);
         }
     }
 }
 
-fn wait(child: &mut Child) -> Result<std::process::ExitStatus, String> {
+fn wait(child: &mut Child, lease: &Lease) -> Result<std::process::ExitStatus, String> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Ok(status),
-            Ok(None) if begin.elapsed() > PATIENCE => {
+            Ok(None) if begin.elapsed() > PATIENCE || !lease.holds() => {
                 // It may have ended in this moment.
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
-                return Err(format!("killed after {} s", PATIENCE.as_secs()));
+                return Err(match lease.holds() {
+                    true => format!("killed after {} s", PATIENCE.as_secs()),
+                    false => format!("killed: the lease of epoch {} is over", lease.epoch()),
+                });
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
             Err(error) => return Err(error.to_string()),
@@ -98,8 +109,33 @@ mod tests {
         // By another process, since nobody can run what a process just forked has open for writing.
         let mut install = std::process::Command::new("install");
         assert!(install.args(["-m", "755"]).args([&written, &script]).status().unwrap().success());
-        let why = Command::new("a-b", &script).unwrap().reset().unwrap_err();
+        let lease = Lease::new(1);
+        let mut driver = Command::new("a-b", &script).unwrap();
+        let why = driver.reset(&lease).unwrap_err();
         assert_eq!(why, format!("{}: killed after 10 s", script.display()));
+        is_gone(&child);
+        // Or sooner, when its leader may not switch any more.
+        std::fs::remove_file(&child).unwrap();
+        let begun =
+            |child: &Path| std::fs::read_to_string(child).is_ok_and(|pid| pid.ends_with('\n'));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !begun(&child) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                lease.end();
+            });
+            let why = driver.reset(&lease).unwrap_err();
+            assert_eq!(why, format!("{}: killed: the lease of epoch 1 is over", script.display()));
+        });
+        is_gone(&child);
+        std::fs::remove_file(&child).unwrap();
+        assert!(driver.reset(&lease).unwrap_err().contains("the lease of epoch 1 is over"));
+        assert!(!child.exists(), "it is not even started");
+    }
+
+    /// Waits for the process that a file names to end.
+    fn is_gone(child: &Path) {
         let child = std::fs::read_to_string(child).unwrap();
         let stat = format!("/proc/{}/stat", child.trim());
         // Gone, or dead until somebody asks for its status.

@@ -5,7 +5,8 @@ use longhaul_sys::host;
 use longhaul_sys::traffic_control::{Change, Class, Egress, burst};
 use longhaul_units::Rate;
 
-use super::{Driver, Switch};
+use super::lease::Fence;
+use super::{Driver, Lease, Switch};
 use crate::ledger::Id;
 
 /// A real switch for the lab: HTB classes on an interface of this machine.
@@ -20,6 +21,7 @@ pub struct Htb {
     capacity_bps: u64,
     egress: Egress,
     classes: BTreeMap<Id, u16>,
+    fence: Fence,
 }
 
 impl Htb {
@@ -29,7 +31,8 @@ impl Htb {
     /// The kernel does not talk about interfaces.
     pub fn new(interface: &str, capacity_bps: u64) -> Result<Self, String> {
         let egress = Egress::of(interface).map_err(|error| format!("{interface}: {error}"))?;
-        Ok(Self { interface: interface.into(), capacity_bps, egress, classes: BTreeMap::new() })
+        let (interface, classes, fence) = (interface.into(), BTreeMap::new(), Fence::default());
+        Ok(Self { interface, capacity_bps, egress, classes, fence })
     }
 
     /// What is to be done for a change of rate. The booking has its class from here on.
@@ -102,7 +105,8 @@ impl Driver for Htb {
         })
     }
 
-    fn reset(&mut self) -> Result<(), String> {
+    fn reset(&mut self, lease: &Lease) -> Result<(), String> {
+        self.fence.begin(lease)?;
         self.classes.clear();
         let ceiling = Rate::from_bps(self.capacity_bps);
         let rate = ceiling.scale(1, 100).max(LEAST);
@@ -125,6 +129,9 @@ impl Driver for Htb {
     }
 
     fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
+        if let Err(why) = self.fence.check() {
+            return switches.iter().for_each(|switch| told(switch, Err(why.clone())));
+        }
         let plans: Vec<_> = switches.iter().map(|switch| self.plan(switch)).collect();
         let changes: Vec<_> = plans.iter().flatten().flatten().copied().collect();
         let mut verdicts = self.egress.apply(&changes).into_iter();

@@ -13,7 +13,7 @@ use self::inbox::{Heard, Inbox, Sender, inbox};
 use super::config::DriverSpec;
 use super::{Shared, StartError};
 use crate::clock::Clock;
-use crate::drivers::{Command, Driver, Htb, Switch};
+use crate::drivers::{Command, Driver, Htb, Lease, Switch};
 use crate::ledger::{Entry, Event, Id, Ledger};
 
 /// The threads of all driven links.
@@ -29,8 +29,8 @@ struct Lane {
 }
 
 enum Task {
-    /// Begin anew, by this clock.
-    Reset(Clock),
+    /// Begin anew, by this clock, for as long as this leader may.
+    Reset(Clock, Lease),
     /// Forget everything and touch nothing: another node leads.
     Forget,
     /// This is what a booking holds.
@@ -77,7 +77,7 @@ impl Drive {
                 link: link.clone(),
                 driver,
                 shared: shared.clone(),
-                clock: None,
+                leader: None,
                 carried: BTreeMap::new(),
                 due: BTreeSet::new(),
             };
@@ -90,8 +90,8 @@ impl Drive {
     }
 
     /// Begins with all that a ledger holds.
-    pub(super) fn reset(&self, ledger: &Ledger, clock: Clock) {
-        self.tell_all(|| Task::Reset(clock));
+    pub(super) fn reset(&self, ledger: &Ledger, clock: Clock, lease: &Lease) {
+        self.tell_all(|| Task::Reset(clock, lease.clone()));
         for (id, entry, booking) in ledger.iter() {
             self.hold(ledger, id, entry, booking);
         }
@@ -189,7 +189,7 @@ struct Switcher {
     link: String,
     driver: Box<dyn Driver>,
     shared: Arc<Shared>,
-    clock: Option<Clock>,
+    leader: Option<(Clock, Lease)>,
     carried: BTreeMap<Id, Carried>,
     /// Boundaries to come, in ticks.
     due: BTreeSet<(u64, Id)>,
@@ -213,7 +213,12 @@ impl Switcher {
 
     /// How long until the next boundary.
     fn wait(&self) -> Duration {
-        let (Some(clock), Some((tick, _))) = (self.clock, self.due.first()) else { return LONG };
+        let (Some((clock, lease)), Some((tick, _))) = (&self.leader, self.due.first()) else {
+            return LONG;
+        };
+        if !lease.holds() {
+            return GLANCE;
+        }
         let at = tick.saturating_mul(self.tick_nanos());
         Duration::from_nanos(at.saturating_sub(clock.nanos())).min(LONG)
     }
@@ -224,15 +229,15 @@ impl Switcher {
 
     fn take(&mut self, task: Task) {
         match task {
-            Task::Reset(clock) => {
-                self.clock = Some(clock);
+            Task::Reset(clock, lease) => {
                 self.carried.clear();
                 self.due.clear();
-                let done = self.driver.reset();
+                let done = self.driver.reset(&lease);
+                self.leader = Some((clock, lease));
                 report(&self.shared, &self.link, done);
             }
             Task::Forget => {
-                self.clock = None;
+                self.leader = None;
                 self.carried.clear();
                 self.due.clear();
             }
@@ -247,7 +252,8 @@ impl Switcher {
                 self.carried.insert(id, carried);
             }
             Task::End(id) => {
-                let now = self.clock.map_or(0, |clock| clock.nanos() / self.tick_nanos());
+                let now =
+                    self.leader.as_ref().map_or(0, |(clock, _)| clock.nanos() / self.tick_nanos());
                 if let Some(carried) = self.carried.get_mut(&id) {
                     let (come, ahead): (Vec<_>, Vec<_>) =
                         carried.boundaries().map(|tick| (tick, id)).partition(|(at, _)| *at <= now);
@@ -264,9 +270,11 @@ impl Switcher {
         }
     }
 
-    /// Does what is due, giving before taking, so that the link is never promised twice.
+    /// Does what is due, giving before taking, so that the link is never promised twice. Without a
+    /// lease it stays due, in case the store agrees late.
     fn switch(&mut self) {
-        let Some(clock) = self.clock else { return };
+        let leader = self.leader.as_ref().filter(|(_, lease)| lease.holds());
+        let Some(clock) = leader.map(|(clock, _)| *clock) else { return };
         let now = clock.nanos() / self.tick_nanos();
         let mut changes = Vec::new();
         while let Some((tick, id)) = self.due.first().copied().filter(|(tick, _)| *tick <= now) {
@@ -323,5 +331,7 @@ fn notice(shared: &Shared, link: &str, why: &str) {
 
 /// The tick of what is due without having been planned for one.
 const AT_ONCE: u64 = 0;
+/// How often a lease that is over is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
 /// Sleep when nothing is planned.
 const LONG: Duration = Duration::from_secs(3600);

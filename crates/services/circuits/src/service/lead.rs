@@ -1,12 +1,14 @@
 //! Becoming the one that decides: rebuild the ledger, bring it in line with the configuration.
 
 use std::fmt;
+use std::time::Instant;
 
 use super::Notice;
 use super::clock_from;
 use super::config::{Archive, Config, link_can_be_named};
 use super::scheduler::{Leading, own};
 use crate::archive;
+use crate::drivers::Lease;
 use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Record};
 use crate::store::{Store, StoreError};
 
@@ -89,7 +91,11 @@ pub(super) fn take(
     }
     let clock = clock_from(ledger.now(), config.rules.tick_nanos);
     settle(&mut ledger, store, config, clock.nanos() / config.rules.tick_nanos)?;
-    Ok(Leading { ledger, clock, epoch })
+    // Reading a long log may have taken longer than the lease.
+    let (lease, asked) = (Lease::new(epoch), Instant::now());
+    store.renew()?;
+    lease.renew(asked, config.lease());
+    Ok(Leading { ledger, clock, lease })
 }
 
 /// Has the ledger's state stand for the records after `from`, which go to the archive first.

@@ -10,6 +10,7 @@ use super::drive::Drive;
 use super::refusals::Refusals;
 use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::clock::Clock;
+use crate::drivers::Lease;
 use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Record};
 use crate::store::{Store, StoreError};
 
@@ -31,7 +32,7 @@ pub(super) struct Scheduler {
 pub(super) struct Leading {
     pub(super) ledger: Ledger,
     pub(super) clock: Clock,
-    pub(super) epoch: u64,
+    pub(super) lease: Lease,
 }
 
 type Reply = oneshot::Sender<Result<Decided, ServiceError>>;
@@ -154,14 +155,17 @@ impl Scheduler {
                 self.fail(error, replies);
                 return;
             }
-            self.renewed = Instant::now();
+            self.renewed = started;
+            leading.lease.renew(started, self.shared.config.lease());
             self.shared.metrics.committed(&records, started.elapsed());
         } else if self.renewed.elapsed() > self.shared.config.lease() / 3 {
-            self.renewed = Instant::now();
+            let asked = Instant::now();
             if let Err(error) = self.store.renew() {
                 self.fail(error, replies);
                 return;
             }
+            self.renewed = asked;
+            leading.lease.renew(asked, self.shared.config.lease());
         }
         self.publish(&records, &ended);
         for (reply, result) in replies {
@@ -202,8 +206,8 @@ impl Scheduler {
     }
 
     fn begin(&mut self, leading: Leading) {
-        self.shared.show(|view| view.reset(&leading.ledger, leading.clock, leading.epoch));
-        self.drive.reset(&leading.ledger, leading.clock);
+        self.shared.show(|view| view.reset(&leading.ledger, leading.clock, leading.lease.epoch()));
+        self.drive.reset(&leading.ledger, leading.clock, &leading.lease);
         self.tell(true, false, "leading", None);
         self.retry.1 = RETRY_FIRST;
         self.renewed = Instant::now();
@@ -244,13 +248,19 @@ impl Scheduler {
 
     /// Nothing of this turn is durable: forget it, and tell everybody.
     fn fail(&mut self, error: StoreError, replies: Vec<(Reply, Result<Decided, ServiceError>)>) {
-        self.leading = None;
-        self.shared.metrics.store_failed();
         let fenced = matches!(error, StoreError::Fenced);
-        self.tell(false, fenced, &error.to_string(), None);
-        if fenced {
+        // Where another node may take over, it must find nobody who switches; a store of one process
+        // is held all the same, and bookings go on.
+        if let Some(leading) = self.leading.take()
+            && (fenced || self.shared.config.lease() < Duration::MAX)
+        {
+            leading.lease.end();
             self.drive.idle();
         }
+        // They may have been for the sake of what is not durable.
+        self.refusals = Refusals::default();
+        self.shared.metrics.store_failed();
+        self.tell(false, fenced, &error.to_string(), None);
         self.trouble = error.clone();
         self.wait();
         for (reply, _) in replies {
@@ -287,3 +297,6 @@ const BATCH_MAX: usize = 1024;
 /// First and longest pause after a store failed.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LAST: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;
