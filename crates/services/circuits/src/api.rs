@@ -57,7 +57,8 @@ pub struct BookRequest {
     /// For people; up to 200 bytes, no control characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// Destination address of the traffic, by which a switch can tell it from other traffic.
+    /// Destination address of the traffic, by which a switch can tell it from other traffic. Where
+    /// links are switched it is one of those that the project has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub destination: Option<IpAddr>,

@@ -111,6 +111,34 @@ fn file(bytes: u64) -> BookRequest {
 }
 
 #[test]
+fn a_booking_names_no_destination_of_another_project() {
+    let (_folder, mut config) = config();
+    let lists = "[[project]]\nname = \"astro\"\ndestinations = [\"192.0.2.0/24\"]\n\
+                 [[project]]\nname = \"bio\"\ndestinations = [\"192.0.3.7\"]";
+    config.traffic = Config::parse(lists).unwrap().traffic;
+    let site = Site::start(config);
+    let client = site.client(ASTRO);
+    let to = |address: &str| BookRequest { destination: address.parse().ok(), ..file(1_000_000) };
+    let made = client.book(&to("192.0.2.9"), None).unwrap().bookings.remove(0);
+    assert_eq!(made.destination, "192.0.2.9".parse().ok());
+    client.book(&file(1_000_000), None).unwrap();
+    for refused in [
+        problem(client.book(&to("192.0.3.7"), None)),
+        problem(client.plan(&to("192.0.3.7"))),
+        problem(client.book(&to("2001:db8::1"), None)),
+    ] {
+        assert_eq!(
+            (refused.status, refused.kind.as_str()),
+            (403, "urn:longhaul:circuits:destination")
+        );
+        assert!(refused.detail.contains("it has 192.0.2.0/24"), "{refused:?}");
+    }
+    let mut own = to("192.0.3.7");
+    own.file.as_mut().unwrap().max_rate_bps = 1_000_000_000;
+    site.client(BIO).book(&own, None).unwrap();
+}
+
+#[test]
 fn a_token_has_a_few_watches_at_a_time_and_gets_them_back() {
     let (_folder, mut config) = config();
     config.limits.watchers = 3;

@@ -1,6 +1,7 @@
 //! Who is asking.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,15 @@ impl Caller {
     pub(super) fn pay(&self, site: &Site, recurring: Option<&Recurring>) -> Result<(), Failure> {
         let more = recurring.map_or(0, |rule| rule.count.saturating_sub(1));
         site.paced(&self.name, more)
+    }
+
+    /// Fails if its bookings may not have traffic to `destination` sorted into them.
+    pub(super) fn may_name(&self, site: &Site, destination: Option<IpAddr>) -> Result<(), Failure> {
+        let Some(destination) = destination else { return Ok(()) };
+        site.service.config().traffic.may_name(&self.project, destination).map_err(|why| {
+            let title = "The project may not book for this destination";
+            Failure::new(StatusCode::FORBIDDEN, "destination", title, format!("destination: {why}"))
+        })
     }
 
     /// Whether it may see and touch what belongs to `project`.

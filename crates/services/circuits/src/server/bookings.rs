@@ -33,6 +33,7 @@ pub(super) async fn book(
 ) -> Answer<(StatusCode, Json<Bookings>)> {
     caller.must_be(Role::User)?;
     caller.pay(&site, value.recurring.as_ref())?;
+    caller.may_name(&site, value.destination)?;
     let key = key(&headers, &fingerprint)?;
     let (asked, command) = match wanted(&site, &value) {
         Ok(wanted) => wanted,

@@ -26,6 +26,7 @@ pub(super) async fn plan(
     Body { value, .. }: Body<BookRequest>,
 ) -> Result<Json<Preview>, Failure> {
     caller.pay(&site, value.recurring.as_ref())?;
+    caller.may_name(&site, value.destination)?;
     // The snapshot is cheap; nobody waits for what follows.
     let mut view = site.service.view().without_bookings();
     let asked = translate::request(&view, &value)?;

@@ -1,6 +1,7 @@
 //! What an operator writes: a TOML file.
 
 mod limits;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use longhaul_units::Rate;
 use serde::Deserialize;
 
 pub use self::limits::{Limits, Pace};
+pub use self::traffic::{Prefix, Traffic};
 use crate::ledger::{LinkSpec, Quota, Rules};
 use crate::store::Location;
 
@@ -40,6 +42,8 @@ pub struct Config {
     pub archive: Option<Archive>,
     /// What a client may take of the service.
     pub limits: Limits,
+    /// The destinations that bookings may name.
+    pub traffic: Traffic,
 }
 
 /// When records leave the store, and for where.
@@ -215,6 +219,8 @@ struct FileProject {
     share: f64,
     horizon: Option<String>,
     max_rate: Option<String>,
+    #[serde(default)]
+    destinations: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -248,8 +254,13 @@ impl File {
             }
             links.push(link.check(&rules)?);
         }
-        let mut projects = BTreeMap::new();
+        let (mut projects, mut destinations) = (BTreeMap::new(), BTreeMap::new());
         for project in self.project {
+            let own: Result<Vec<Prefix>, _> =
+                project.destinations.iter().map(|text| text.parse()).collect();
+            let own =
+                own.map_err(|why| format!("project {}: destinations: {why}", project.name))?;
+            destinations.insert(project.name.clone(), own);
             let quota = project.check(&rules)?;
             if projects.insert(project.name.clone(), quota).is_some() {
                 return Err(format!("there are two projects {}", project.name));
@@ -263,6 +274,7 @@ impl File {
             let FileAccess { token_file, project, role } = entry;
             access.push(Access { token_file, project, role });
         }
+        let traffic = Traffic::new(destinations, !drivers.is_empty())?;
         let archive = self.archive.map(|folder| Archive { folder, after: self.archive_after });
         Ok(Config {
             store,
@@ -277,6 +289,7 @@ impl File {
             quote: some_time("quote", &self.quote)?,
             currency: self.currency,
             limits: self.limits.check()?,
+            traffic,
         })
     }
 }
@@ -535,6 +548,7 @@ mod tests {
             ("share = 0.5", "share = -1", "share"),
             ("share = 0.5", "share = 2.0", "share: 2 is more than the whole"),
             ("share", "shore", "shore"),
+            ("share = 0.5", "destinations = [\"10.0.0.1/8\"]", "project astro: destinations: "),
             ("\"gva-chi\"", "\"gva chi\"", "no name"),
             ("to = \"chi\"", "to = \"gva\"", "from gva to gva"),
             ("\"user\"", "\"root\"", "root"),
