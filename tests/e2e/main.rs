@@ -7,6 +7,7 @@ mod altered;
 mod circuit;
 mod confinement;
 mod copies;
+mod crowd;
 mod datagrams;
 mod fallback;
 mod forgeries;

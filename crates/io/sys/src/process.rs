@@ -1,4 +1,5 @@
-//! Children of this process: waiting for them up to a deadline, and what they used.
+//! Children of this process: waiting for them up to a deadline, and what they used; how many
+//! descriptors it may have.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -7,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
 use longhaul_units::Instant;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 
 use crate::clock::CpuTime;
 use crate::wait::{Interest, wait};
@@ -50,6 +51,18 @@ pub fn reap(mut child: Child) -> io::Result<(ExitStatus, CpuTime)> {
     // SAFETY: all zeroes, or what the kernel wrote.
     let usage = unsafe { usage.assume_init() };
     Ok((ExitStatus::from_raw(status), CpuTime::from_usage(&usage)))
+}
+
+/// Lets this process have as many descriptors as it may allow itself.
+///
+/// # Errors
+/// That of `setrlimit`.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

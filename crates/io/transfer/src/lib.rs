@@ -4,6 +4,7 @@
 //! Below them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
+mod admission;
 mod api;
 mod bottleneck;
 mod budget;
@@ -16,6 +17,7 @@ pub mod control;
 mod copy;
 mod crew;
 mod deal;
+mod door;
 pub mod files;
 mod hub;
 mod ids;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_objects::{Fsync, TopNames};
@@ -12,6 +13,7 @@ use longhaul_rate_control::Profile;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration, LaneId, Rate};
@@ -19,7 +21,9 @@ use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, Header, Hello, PipeRequest, PipeRole, Protect,
     ReceiveLimits, Refused, Request,
 };
+use rustix::io::Errno;
 
+use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Served, Stop};
 use crate::budget::Budget;
 use crate::buffer::lock;
@@ -28,6 +32,7 @@ use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{UNCHECKED, sink_config};
+use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::{
     Destination, SinkOptions, SinkTree, SourceTree, boot_id, is_hidden_name, transfer_id,
 };
@@ -89,6 +94,8 @@ pub fn serve(
         let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
+    // Where that is not allowed, strangers make room for clients sooner.
+    let _ = raise_descriptor_limit();
     let (listener, udp) = listen(options.listen, &udp_options)?;
     let (address, udp) = (listener.local_addr()?, Arc::new(udp));
     for notice in socket_notices(&udp) {
@@ -119,7 +126,9 @@ pub fn serve(
         lanes: Mutex::new(BTreeMap::new()),
         joins: Joins::default(),
         pipes: Arc::new(Pipes::new(memory)),
-        connections: AtomicUsize::new(0),
+        door: Door::default(),
+        attended: Places::default(),
+        clients: Places::default(),
         ids: ConnectionIds::default(),
         served: Stop::default(),
     };
@@ -164,7 +173,11 @@ struct Server<'a> {
     /// Sessions that wait for their TCP connections.
     joins: Joins,
     pipes: Arc<Pipes>,
-    connections: AtomicUsize,
+    /// Connections that have not said who they are, and the threads that attend to them.
+    door: Door,
+    attended: Places,
+    /// Proven clients, whom no number of strangers keeps out.
+    clients: Places,
     ids: ConnectionIds,
     /// With `once`: a client was served.
     served: Stop,
@@ -188,35 +201,56 @@ impl Server<'_> {
             let (stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 // The client was gone before we came, or descriptors are short: others go on.
-                Err(_) => {
+                Err(error) => {
+                    if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+                        self.door.make_room();
+                    }
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
                 }
             };
-            // Twice as many may be knocking as may be served: strangers cannot take the places.
-            if self.connections.load(Ordering::Relaxed) >= 2 * self.options.connections_max {
+            let from = canonical(from);
+            let Some(attended) = self.place_to_attend() else { continue };
+            let Ok(at_door) = self.door.admit(&stream, from.ip()) else {
+                self.door.make_room();
                 continue;
+            };
+            let thread = std::thread::Builder::new().name("longhaul-client".into());
+            let attend = move || {
+                // The thread has told of a panic. Places come back, and others are served on.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    self.attend(stream, from, (attended, at_door));
+                }));
+            };
+            if thread.spawn_scoped(scope, attend).is_err() {
+                self.door.make_room();
             }
-            self.connections.fetch_add(1, Ordering::Relaxed);
-            scope.spawn(move || {
-                self.attend(stream, from);
-                self.connections.fetch_sub(1, Ordering::Relaxed);
-            });
         }
         Ok(())
     }
 
+    /// Those that had to go from the door need a moment when many come at once.
+    fn place_to_attend(&self) -> Option<Place<'_>> {
+        for _ in 0..MOMENTS {
+            if let Some(place) = self.attended.take(ATTENDED_MAX) {
+                return Some(place);
+            }
+            std::thread::sleep(MOMENT);
+        }
+        None
+    }
+
     /// One TCP connection, to its end.
-    fn attend(&self, stream: TcpStream, from: SocketAddr) {
-        let from = canonical(from);
+    fn attend(&self, stream: TcpStream, from: SocketAddr, stranger: (Place<'_>, AtDoor<'_>)) {
         let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
         match self.acceptor.accept(stream) {
             Ok(Accepted::Client(client)) => {
-                if self.connections.load(Ordering::Relaxed) > self.options.connections_max {
+                let Some(_place) = self.clients.take(self.options.connections_max) else {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
-                }
+                };
+                drop(stranger);
                 let outcome = match self.serve_client(*client, from, local) {
                     // Its request was turned away: nothing was served.
                     Err((CloseCode::REFUSED, reason)) => return refused(reason),
@@ -232,6 +266,7 @@ impl Server<'_> {
                     refused(error.to_string());
                 }
             }
+            Err(_) if stranger.1.had_to_go() => refused(CROWDED.into()),
             Err(error) => refused(error.to_string()),
         }
     }
@@ -248,6 +283,9 @@ impl Server<'_> {
         let (profile, rate) = sending(client.client().hello());
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));
+        let hello = client.client().hello();
+        let lanes = if hello.carrier == Carrier::Tcp { hello.lanes } else { 0 };
+        let coming = self.door.expect(from.ip(), lanes.into());
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let lane_boxes = boxes.clone();
@@ -269,14 +307,16 @@ impl Server<'_> {
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| state.note_end(end)));
         let idle = self.options.idle_timeout;
+        let _known = KnownLanes { lanes: &self.lanes, connection: id };
         let lanes = if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(rate, idle);
             let joined = expected.collect(&session, &tcp, self.stop);
+            drop(coming);
             let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
             let hub: Arc<dyn Hub> = hub.clone();
             TcpLanes::start(joined, &tcp, &hub, boxes).map(Lanes::Tcp)
         } else {
-            drop(expected);
+            drop((expected, coming));
             for (lane, mailbox) in boxes.iter().enumerate() {
                 lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
             }
@@ -291,7 +331,12 @@ impl Server<'_> {
         };
         let outcome = match lanes {
             Ok(mut lanes) => {
-                let outcome = self.run(&hub, &lanes, &control, from, &seat);
+                // What is left behind by a panic is put in order as after any other end.
+                let run = || self.run(&hub, &lanes, &control, from, &seat);
+                let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                    hub.side().inspect(|side| side.stop());
+                    Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
+                });
                 let (code, reason) = match &outcome {
                     Ok(_) => (CloseCode::DONE, String::new()),
                     Err((code, reason)) => (*code, reason.clone()),
@@ -303,7 +348,6 @@ impl Server<'_> {
             }
             Err(error) => Err(text(error)),
         };
-        lock(&self.lanes).retain(|(connection, _), _| *connection != id.get());
         if let Some(seat) = seat.get() {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
@@ -420,6 +464,18 @@ impl Server<'_> {
     }
 }
 
+/// Datagrams for a connection find their lanes until this is dropped.
+struct KnownLanes<'s> {
+    lanes: &'s Mutex<BTreeMap<(u32, u16), Arc<Mailbox>>>,
+    connection: NonZeroU32,
+}
+
+impl Drop for KnownLanes<'_> {
+    fn drop(&mut self) {
+        lock(self.lanes).retain(|(connection, _), _| *connection != self.connection.get());
+    }
+}
+
 /// An IPv4 address as one, also where an IPv6 socket took the connection.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
@@ -518,6 +574,11 @@ fn bytes_when_done(hub: &TransferHub) -> Option<u64> {
     hub.side()?.done()
 }
 
+/// Why a stranger was sent away.
+const CROWDED: &str = "it did not say who it is, and made room for others that came";
+/// How often, and how many times, is looked for a thread to attend to a stranger.
+const MOMENT: Duration = Duration::from_millis(1);
+const MOMENTS: usize = 1000;
 /// How often the state is looked at when nothing happens.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Until the first sample.

@@ -1,0 +1,109 @@
+//! The door of a server: sockets of those who have not said who they are ([`crate::admission`]).
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::Mutex;
+
+use crate::admission::{Limits, Strangers, Ticket};
+use crate::buffer::lock;
+
+#[derive(Debug)]
+pub(crate) struct Door {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    strangers: Strangers,
+    /// Second handles, to end connections whose threads wait for them.
+    sockets: BTreeMap<Ticket, TcpStream>,
+}
+
+/// A connection at the door, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct AtDoor<'d> {
+    door: &'d Door,
+    ticket: Ticket,
+}
+
+/// Data connections that a proven client is to open, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Coming<'d> {
+    door: &'d Door,
+    from: IpAddr,
+    count: usize,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        let strangers = Strangers::new(LIMITS);
+        Self { state: Mutex::new(State { strangers, sockets: BTreeMap::new() }) }
+    }
+}
+
+impl Door {
+    /// Lets a connection wait at the door, in the place of another if there are too many.
+    ///
+    /// # Errors
+    /// There is no descriptor for it.
+    pub fn admit(&self, stream: &TcpStream, from: IpAddr) -> io::Result<AtDoor<'_>> {
+        let socket = stream.try_clone()?;
+        let mut state = lock(&self.state);
+        let (ticket, gone) = state.strangers.admit(from);
+        state.end(gone);
+        state.sockets.insert(ticket, socket);
+        Ok(AtDoor { door: self, ticket })
+    }
+
+    /// Descriptors or threads are short: one that waits has to go.
+    pub fn make_room(&self) {
+        let mut state = lock(&self.state);
+        let gone = state.strangers.evict();
+        state.end(gone);
+    }
+
+    /// Lets `count` connections from `from` come in addition.
+    pub fn expect(&self, from: IpAddr, count: usize) -> Coming<'_> {
+        lock(&self.state).strangers.expect(from, count);
+        Coming { door: self, from, count }
+    }
+}
+
+impl State {
+    /// Ends a connection: its thread finds that the peer has closed.
+    fn end(&mut self, gone: Option<Ticket>) {
+        if let Some(socket) = gone.and_then(|ticket| self.sockets.remove(&ticket)) {
+            // The peer may have been faster.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl AtDoor<'_> {
+    /// Whether it had to make room.
+    pub fn had_to_go(&self) -> bool {
+        !lock(&self.door.state).sockets.contains_key(&self.ticket)
+    }
+}
+
+impl Drop for AtDoor<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.door.state);
+        state.strangers.leave(self.ticket);
+        state.sockets.remove(&self.ticket);
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        lock(&self.door.state).strangers.expect_no_more(self.from, self.count);
+    }
+}
+
+/// Each stranger costs a thread, two descriptors and the buffers of TLS, some 100 KiB in all. Those
+/// of one address leave room for others, and are enough for a host from which many copies begin at
+/// once.
+const LIMITS: Limits = Limits { all: 256, by_origin: 64 };
+/// Threads that attend to strangers: those that had to go need a moment.
+pub(crate) const ATTENDED_MAX: usize = 2 * LIMITS.all;
