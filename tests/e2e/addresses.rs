@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::process::Command;
 
 use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
 use socket2::{Domain, Socket, Type};
 
-use crate::program::Program;
+use crate::program::{PROGRAM, Program, is_root};
 use crate::server::{Server, copy_options, pull, push, run, serve_options};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree};
@@ -100,3 +101,44 @@ fn a_port_in_use_is_said_for_tcp_and_for_udp() {
         Program::start(test, &words).end().assert_failed("another program uses the port");
     });
 }
+
+#[test]
+fn a_link_local_address_leads_over_its_link() {
+    limited(|test| {
+        if !is_root("make a network namespace") {
+            return;
+        }
+        make_tree(&test.here("tree"));
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-e", "-c", OVER_A_LINK, PROGRAM]);
+        let copies = Program::spawn(test, &mut command).end();
+        if copies.status == Some(NO_LINK) {
+            return eprintln!("skipped, for there are no links of a test's own here: {copies:?}");
+        }
+        copies.assert_succeeded();
+        for carrier in ["udp", "tcp"] {
+            assert_same(&test.here("tree"), &test.there(carrier));
+            assert_same(&test.here("tree"), &test.here(carrier));
+        }
+    });
+}
+
+/// Copies both ways over a link of a namespace of their own; `$0` is the program.
+const OVER_A_LINK: &str = "
+ip link add e2e0 type veth peer name e2e1 || exit 77
+ip link set lo up
+ip link set e2e0 up
+ip link set e2e1 up
+ip addr add fe80::1/64 dev e2e0 nodad || exit 77
+ip addr add fe80::2/64 dev e2e1 nodad
+\"$0\" serve --listen '[::]:7420' --root there --token-file token 2> log &
+server=$!
+trap 'kill $server' EXIT
+until grep -q listening log; do sleep 0.1; done
+for carrier in udp tcp; do
+    at=\"lh://[fe80::1%e2e0]/$carrier\"
+    \"$0\" cp --carrier $carrier --token-file token here/tree \"$at\"
+    \"$0\" cp --carrier $carrier --token-file token \"$at\" here/$carrier
+done
+";
+const NO_LINK: i32 = 77;

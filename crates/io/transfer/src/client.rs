@@ -24,7 +24,7 @@ use crate::progress::Progress;
 use crate::tcp::JoinError;
 use running::Running;
 
-pub(crate) use link::{path, profile, socket_notices, tcp_options};
+pub(crate) use link::{on_link_of, path, profile, socket_notices, tcp_options};
 
 /// What a client does over its connection.
 pub(crate) trait Task {

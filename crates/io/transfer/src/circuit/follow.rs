@@ -15,6 +15,7 @@ use longhaul_wire::OBJECT_HEADER_LEN;
 use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Shared};
 use crate::buffer::lock;
 use crate::carrier::Mailbox;
+use crate::client::on_link_of;
 use crate::connection::{LaneEnd, LaneRules, UdpLanes};
 use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
@@ -150,15 +151,15 @@ impl Follower {
         if self.session.lanes < 2 {
             return Err("the server grants no lane beside the one over IP".into());
         }
-        let remote =
-            SocketAddr::new(self.options.remote.unwrap_or(self.server.ip()), self.server.port());
+        let mut remote = self.server;
+        self.options.remote.inspect(|ip| remote.set_ip(*ip));
         let local = self.options.local.unwrap_or_else(|| match (remote, self.local) {
             (SocketAddr::V4(_), IpAddr::V6(_)) => Ipv4Addr::UNSPECIFIED.into(),
             (SocketAddr::V6(_), IpAddr::V4(_)) => Ipv6Addr::UNSPECIFIED.into(),
             (_, local) => local,
         });
         let sockets = (1..self.session.lanes).map(|lane| {
-            let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
+            let socket = UdpSocket::bind(on_link_of(local, remote), &UdpOptions::default())?;
             socket.connect(remote)?;
             Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
         });
@@ -348,7 +349,7 @@ impl Follower {
             return None;
         }
         let socket =
-            UdpSocket::bind(SocketAddr::new(self.local, 0), &UdpOptions::default()).ok()?;
+            UdpSocket::bind(on_link_of(self.local, self.server), &UdpOptions::default()).ok()?;
         socket.connect(self.server).ok()?;
         Some(socket)
     }

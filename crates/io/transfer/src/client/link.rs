@@ -1,6 +1,6 @@
 //! The lanes of a client, or its TCP connections.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use longhaul_engine::Path;
@@ -37,7 +37,10 @@ pub(super) struct Link<'a> {
 impl Link<'_> {
     /// Where the server's UDP lanes are.
     pub fn udp_address(&self) -> SocketAddr {
-        SocketAddr::new(self.server.ip(), self.session.udp_port.unwrap_or(self.server.port()))
+        // With the link of a link-local address.
+        let mut address = self.server;
+        address.set_port(self.session.udp_port.unwrap_or(address.port()));
+        address
     }
 
     /// What books a circuit for `errand`, and takes all lanes but the first to it.
@@ -96,10 +99,21 @@ impl Link<'_> {
     }
 }
 
+/// Any port at `local`, on the link that leads to `remote` where that is link-local: by itself such
+/// an address names no place.
+pub(crate) fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
+    match (local, remote) {
+        (IpAddr::V6(ip), SocketAddr::V6(remote)) => {
+            SocketAddrV6::new(ip, 0, 0, remote.scope_id()).into()
+        }
+        _ => SocketAddr::new(local, 0),
+    }
+}
+
 fn sockets(local: IpAddr, to: SocketAddr, count: u16) -> std::io::Result<Vec<LaneEnd>> {
     (0..count)
         .map(|lane| {
-            let socket = UdpSocket::bind(SocketAddr::new(local, 0), &UdpOptions::default())?;
+            let socket = UdpSocket::bind(on_link_of(local, to), &UdpOptions::default())?;
             socket.connect(to)?;
             Ok((LaneId(lane), LaneSocket::Own(socket, to), Some(to)))
         })

@@ -73,9 +73,10 @@ impl LaneSocket {
         match self {
             Self::Shared(_, at) => at.set_ip(local),
             Self::Own(socket, _) => {
-                let at = socket.local_addr();
+                let mut at = socket.local_addr();
                 if at.ip() != local {
-                    *self = Self::Shared(common.clone(), SocketAddr::new(local, at.port()));
+                    at.set_ip(local);
+                    *self = Self::Shared(common.clone(), at);
                 }
             }
         }
