@@ -15,6 +15,7 @@ mod large;
 mod place;
 mod pseudo;
 mod record;
+mod room;
 mod scan;
 mod sink;
 mod source;

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use super::room::TooLittle;
 use super::special::InTheWay;
 
 /// Why a file could not be read.
@@ -17,8 +18,10 @@ pub(super) fn at_source(error: &io::Error) -> String {
 /// Why something could not be done at the destination. `doing` is like "cannot write".
 pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     if let Some(reason) = no_room(error) {
+        let detail = too_little(error).map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!(
-            "{doing}: {reason}; what is complete stays: make room and run the same command again"
+            "{doing}: {reason}{detail}; what is complete stays: make room and run the same command \
+             again"
         );
     }
     if let Some(special) = in_the_way(error) {
@@ -61,6 +64,11 @@ pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
         ErrorKind::QuotaExceeded => Some("the quota at the destination is used up"),
         _ => None,
     }
+}
+
+/// What was needed and what there was, if that was looked at first.
+fn too_little(error: &io::Error) -> Option<&TooLittle> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// The device, FIFO or socket that is not replaced, if that is why.

@@ -24,6 +24,7 @@ use super::explain;
 use super::identify::{as_path, hex, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 use super::record::Record;
+use super::room::Room;
 use super::source::nanoseconds;
 use super::sync::lock;
 use super::write::{Unpublished, set_attributes};
@@ -54,6 +55,7 @@ pub struct SinkTree {
     pub(super) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
+    pub(super) room: Mutex<Room>,
     /// Entries whose directories this run has made.
     pub(super) made: Mutex<RangeSet>,
     /// A directory of the destination is on another file system than the hidden one.
@@ -150,6 +152,7 @@ impl SinkTree {
             umask: umask(),
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),
+            room: Mutex::new(Room::default()),
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             asides: Mutex::new(Asides::new(left)),
@@ -347,6 +350,7 @@ impl SinkTree {
 
     fn discard(&self, temp: TempName) {
         self.files.remove(&temp);
+        self.forget_promise(temp);
         lock(&self.rough).remove(&temp);
         // What is left now is removed with the hidden directory, or by the next run.
         let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());

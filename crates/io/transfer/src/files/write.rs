@@ -11,11 +11,11 @@ use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{
     EntryId, Existing, Fsync, Prepared, Publication, TempName, WritePiece, WriteTask,
 };
-use longhaul_sys::files::{PositionedFile, preallocate};
+use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, fstatfs, futimens, openat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, openat, symlinkat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -24,6 +24,7 @@ use super::explain;
 use super::identify::hex;
 use super::large::large;
 use super::place::{beneath, split};
+use super::room::Space;
 use super::sink::{LastDirectory, SinkTree};
 use super::special::{InTheWay, Special, rename_over_files};
 use super::sync::lock;
@@ -87,11 +88,12 @@ impl SinkTree {
         let entry = &piece.entry;
         #[cfg(test)]
         super::hindrance::hinder(entry, "write");
-        if piece.aside {
-            return self.write_aside(entry, data, last);
-        }
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
+        }
+        self.take_room(data.len())?;
+        if piece.aside {
+            return self.write_aside(entry, data, last);
         }
         // At once whole, nothing is left to do but to give it its name; unless its final mode keeps
         // this process from opening it again to sync it.
@@ -116,8 +118,9 @@ impl SinkTree {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
             self.check_not_special(&place).map_err(explain)?;
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
-            let opened = reserve(&file, entry.size).and_then(|()| large(file, self.direct));
-            let file = opened.map_err(|error| {
+            let reserved = self.reserve(temp, &file, entry.size);
+            let file = reserved.and_then(|()| large(file, self.direct)).map_err(|error| {
+                self.forget_promise(temp);
                 let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
                 explain(error)
             })?;
@@ -129,6 +132,7 @@ impl SinkTree {
             self.open_file(temp).and_then(|open| Ok(open.file().metadata()?.len() >= entry.size));
         match is_there {
             Ok(true) => {
+                self.promise(temp, entry.size);
                 lock(&self.rough).insert(temp);
                 Ok(Prepared::Ready)
             }
@@ -196,6 +200,7 @@ impl SinkTree {
         if lock(&self.rough).remove(&temp) {
             set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry.modified)?;
             self.files.remove(&temp);
+            self.forget_promise(temp);
         }
         Ok(())
     }
@@ -217,6 +222,7 @@ impl SinkTree {
             let times = timestamps(entry.modified);
             utimensat(parent, &hidden[..], &times, AtFlags::SYMLINK_NOFOLLOW)?;
         } else {
+            Space::of(parent)?.after(entry.size, 0)?;
             let mut contents = File::from(openat(
                 directory,
                 from,
@@ -278,22 +284,6 @@ impl SinkTree {
     }
 }
 
-/// Gives a new file its length, and its blocks where that is quick. A file system in memory would
-/// touch every page before the first byte has arrived, so there it is only asked for room.
-fn reserve(file: &File, len: u64) -> io::Result<()> {
-    let system = fstatfs(file)?;
-    if system.f_type != TMPFS {
-        preallocate(file, len)?;
-        return Ok(());
-    }
-    let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
-    // One without blocks has no limit.
-    if system.f_blocks > 0 && free < len {
-        return Err(io::ErrorKind::StorageFull.into());
-    }
-    file.set_len(len)
-}
-
 /// Makes a new file, instead of one that is there.
 pub(super) fn create_anew(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(mode);
@@ -330,9 +320,6 @@ const NEW: OFlags = OFlags::WRONLY
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-
-/// TMPFS_MAGIC of linux/magic.h.
-const TMPFS: i64 = 0x0102_1994;
 
 const OWNER_READS: u32 = 0o400;
 

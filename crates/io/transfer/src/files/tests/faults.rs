@@ -241,6 +241,53 @@ fn a_full_disk_is_said_and_making_room_helps() {
 }
 
 #[test]
+fn a_disk_is_not_filled_to_the_last_byte() {
+    let scratch = Scratch::new();
+    let Some(disk) = Mounted::new(&scratch, "disk", "size=32m") else {
+        return;
+    };
+    let Some(_below) = Mounted::new(&scratch, "disk/from/below", "size=4m") else {
+        return;
+    };
+    // Each would just fit if nothing were left to others.
+    scratch.file("from/huge", bytes(31 << 20, 1));
+    scratch.file("from/below/large", bytes(31 << 17, 1));
+    scratch.file("from/good", "good");
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &disk.path);
+    copy.run();
+    let mut failures = copy.failures();
+    failures.sort();
+    assert_eq!(failures.len(), 2, "{failures:?}");
+    for ((path, reason), expected) in
+        failures.iter().zip([("from/below/large", "262 kB"), ("from/huge", "2.10 MB")])
+    {
+        assert_eq!(path, expected.0);
+        assert!(reason.contains("no space left at the destination"), "{reason}");
+        assert!(reason.contains(&format!("{} are left to others", expected.1)), "{reason}");
+    }
+    assert_eq!(scratch.read("disk/from/good"), "good");
+    drop(copy);
+    scratch.file("disk/another's", bytes(20 << 20, 2));
+
+    // Nor by many that are small, beside one that has been promised what it has not taken yet.
+    std::fs::remove_file(scratch.at("disk/another's")).unwrap();
+    std::fs::remove_file(scratch.at("from/huge")).unwrap();
+    std::fs::remove_file(scratch.at("from/below/large")).unwrap();
+    scratch.file("from/large", bytes(16 << 20, 1));
+    for number in 0..320 {
+        scratch.file(&format!("from/small/{number}"), bytes(50_000, number));
+    }
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &disk.path);
+    copy.run();
+    let failures = copy.failures();
+    assert!(!failures.is_empty());
+    for (path, reason) in &failures {
+        assert!(reason.contains("2.10 MB are left to others"), "{path}: {reason}");
+    }
+    scratch.file("disk/another's", bytes(1 << 20, 2));
+}
+
+#[test]
 fn a_read_only_file_system_is_said() {
     let scratch = Scratch::new();
     let Some(disk) = Mounted::new(&scratch, "disk", "ro") else {

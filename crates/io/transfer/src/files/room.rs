@@ -1,0 +1,258 @@
+//! How much of a disk a copy takes: it looks first, and leaves a reserve to others and to its own
+//! resume record.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use longhaul_objects::TempName;
+use longhaul_sys::files::{Allocation, preallocate};
+use longhaul_units::Bytes;
+use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
+
+use super::identify::hex;
+use super::sink::SinkTree;
+use super::sync::lock;
+
+/// A file system as it was when it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Space {
+    /// Bytes that anybody may still take.
+    free: u64,
+    /// All of its bytes; 0 where it has no limit.
+    total: u64,
+}
+
+impl Space {
+    /// Of the file system that `file` is on.
+    pub(super) fn of(file: impl AsFd) -> io::Result<Self> {
+        let stat = fstatvfs(file)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
+    }
+
+    /// Bytes that a copy leaves.
+    fn reserve(self) -> u64 {
+        let share = (self.total / RESERVE_PART).clamp(RESERVE_MIN, RESERVE_MAX);
+        share.min(self.total / RESERVE_PART_MAX)
+    }
+
+    /// What stays above the reserve when `needed` bytes are taken, and `owed` ones later.
+    pub(super) fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
+        if self.total == 0 {
+            return Ok(u64::MAX);
+        }
+        let Self { free, .. } = self;
+        let reserve = self.reserve();
+        let kept = reserve.saturating_add(owed);
+        let left = free.checked_sub(kept).and_then(|above| above.checked_sub(needed));
+        left.ok_or(TooLittle { needed, free, owed, reserve })
+    }
+}
+
+/// Something does not fit without the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) struct TooLittle {
+    needed: u64,
+    free: u64,
+    owed: u64,
+    reserve: u64,
+}
+
+impl fmt::Display for TooLittle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [needed, free, owed, reserve] =
+            [self.needed, self.free, self.owed, self.reserve].map(Bytes::new);
+        write!(f, "{needed} are needed and {free} are free, ")?;
+        if self.owed > 0 {
+            write!(f, "of which other files of this copy need {owed} and ")?;
+        } else {
+            write!(f, "of which ")?;
+        }
+        write!(f, "{reserve} are left to others")
+    }
+}
+
+impl From<TooLittle> for io::Error {
+    fn from(error: TooLittle) -> Self {
+        Self::new(io::ErrorKind::StorageFull, error)
+    }
+}
+
+/// What a copy has been promised of its disk.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// Lengths of unpublished files whose blocks are not theirs yet.
+    promised: BTreeMap<TempName, u64>,
+    /// Bytes that small files may take before the disk is looked at again.
+    unlooked: u64,
+}
+
+impl Room {
+    /// Takes `len` bytes of what may be taken without looking; or tells that it is too little.
+    fn draw(&mut self, len: u64) -> bool {
+        let left = self.unlooked.checked_sub(len);
+        self.unlooked = left.unwrap_or(self.unlooked);
+        left.is_some()
+    }
+
+    /// Takes `len` bytes of `space`, of which `owed` ones are promised to others.
+    fn take(&mut self, space: Space, owed: u64, len: u64) -> Result<(), TooLittle> {
+        self.unlooked = 0;
+        self.unlooked = (space.after(len, owed)? / UNLOOKED_PART).min(UNLOOKED_MAX);
+        Ok(())
+    }
+
+    /// Bytes that promised files have yet to take. `taken` tells what one has, if it is there.
+    fn owed(&self, taken: impl Fn(&TempName) -> Option<u64>) -> u64 {
+        let owed = |(temp, len): (&TempName, &u64)| len.saturating_sub(taken(temp).unwrap_or(0));
+        self.promised.iter().map(owed).fold(0, u64::saturating_add)
+    }
+}
+
+impl SinkTree {
+    /// Takes room for `len` bytes of a small file.
+    pub(super) fn take_room(&self, len: usize) -> io::Result<()> {
+        let len = (len as u64).next_multiple_of(BLOCK);
+        let mut room = lock(&self.room);
+        if room.draw(len) {
+            return Ok(());
+        }
+        let owed = self.owed(&room);
+        Ok(room.take(Space::of(&self.hidden)?, owed, len)?)
+    }
+
+    /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
+    /// not fit.
+    pub(super) fn reserve(&self, temp: TempName, file: &File, len: u64) -> io::Result<()> {
+        {
+            let mut room = lock(&self.room);
+            let owed = self.owed(&room);
+            room.take(Space::of(file)?, owed, len)?;
+            // Before it has the blocks, so that nobody else is given them meanwhile.
+            room.promised.insert(temp, len);
+        }
+        let allocated = allocate(file, len);
+        if !matches!(allocated, Ok(Allocation::Sparse)) {
+            self.forget_promise(temp);
+        }
+        allocated.map(drop)
+    }
+
+    /// An earlier run has given a large file its length, and perhaps not all of its blocks.
+    pub(super) fn promise(&self, temp: TempName, len: u64) {
+        lock(&self.room).promised.insert(temp, len);
+    }
+
+    /// The file is whole, or is not to be.
+    pub(super) fn forget_promise(&self, temp: TempName) {
+        lock(&self.room).promised.remove(&temp);
+    }
+
+    fn owed(&self, room: &Room) -> u64 {
+        room.owed(|temp| {
+            let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW);
+            stat.ok().map(|stat| (stat.st_blocks as u64).saturating_mul(STAT_BLOCK))
+        })
+    }
+}
+
+/// A file system in memory would touch every page before the first byte has arrived.
+fn allocate(file: &File, len: u64) -> io::Result<Allocation> {
+    if fstatfs(file)?.f_type == TMPFS {
+        return file.set_len(len).map(|()| Allocation::Sparse);
+    }
+    preallocate(file, len)
+}
+
+/// The reserve is this part of a file system, between two bounds, but never more than the other part.
+const RESERVE_PART: u64 = 100;
+const RESERVE_MIN: u64 = 64 << 20;
+const RESERVE_MAX: u64 = 1 << 30;
+const RESERVE_PART_MAX: u64 = 16;
+/// Small files take this part of what is above the reserve before the next look, since others write
+/// too; and no more than the smallest reserve of a disk of some size.
+const UNLOOKED_PART: u64 = 4;
+const UNLOOKED_MAX: u64 = RESERVE_MIN;
+/// What file systems commonly give files in.
+const BLOCK: u64 = 4096;
+/// Unit of `st_blocks`.
+const STAT_BLOCK: u64 = 512;
+/// TMPFS_MAGIC of linux/magic.h.
+const TMPFS: i64 = 0x0102_1994;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_reserve_fits_the_disk() {
+        for (total, reserve) in [
+            (4 * MIB, MIB / 4),
+            (GIB, 64 * MIB),
+            (5 * GIB, 64 * MIB),
+            (100 * GIB, GIB),
+            (u64::MAX, GIB),
+            (0, 0),
+        ] {
+            assert_eq!(Space { free: 0, total }.reserve(), reserve, "{total}");
+        }
+    }
+
+    #[test]
+    fn what_would_take_the_reserve_is_refused() {
+        let space = Space { free: 500 * MIB, total: GIB };
+        assert_eq!(space.after(436 * MIB, 0), Ok(0));
+        assert_eq!(space.after(400 * MIB, 6 * MIB), Ok(30 * MIB));
+        let error = space.after(400 * MIB, 37 * MIB).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "419 MB are needed and 524 MB are free, of which other files of this copy need 38.8 MB \
+             and 67.1 MB are left to others"
+        );
+        let error = space.after(u64::MAX, 0).unwrap_err();
+        assert!(
+            error.to_string().ends_with("524 MB are free, of which 67.1 MB are left to others")
+        );
+        // Without a limit everything fits; below the reserve nothing does.
+        assert!(Space { free: 0, total: 0 }.after(u64::MAX, 0).is_ok());
+        assert!(Space { free: MIB, total: GIB }.after(1, 0).is_err());
+    }
+
+    #[test]
+    fn small_files_take_a_part_before_the_next_look() {
+        let mut room = Room::default();
+        assert!(!room.draw(1));
+        let space = Space { free: 104 * MIB, total: GIB };
+        room.take(space, 0, 0).unwrap();
+        assert!(room.draw(9 * MIB));
+        assert!(!room.draw(2 * MIB));
+        assert!(room.draw(MIB));
+        assert!(!room.draw(1));
+        // What was allowed before is not after a look that found too little.
+        room.take(space, 0, 0).unwrap();
+        room.take(space, 40 * MIB, 1).unwrap_err();
+        assert!(!room.draw(1));
+        room.take(Space { free: 900 * GIB, total: 900 * GIB }, 0, 0).unwrap();
+        assert!(!room.draw(UNLOOKED_MAX + 1));
+    }
+
+    #[test]
+    fn what_is_promised_and_not_taken_is_owed() {
+        let mut room = Room::default();
+        for (number, len) in [(1, 10), (2, 20), (3, 30)] {
+            room.promised.insert(TempName([number; 16]), len);
+        }
+        let taken = |temp: &TempName| match temp.0[0] {
+            1 => Some(4),
+            2 => Some(50),
+            _ => None,
+        };
+        assert_eq!(room.owed(taken), 6 + 30);
+    }
+}
