@@ -20,6 +20,7 @@ fn forged_groups_take_no_memory_of_a_copy() {
         for protect in [Protect::Aead, Protect::Integrity, Protect::Clear] {
             let to = protect.to_string();
             let memory = Some(MEMORY_LEAST);
+            // For a client at a time no more than the least, beside the buffer of its socket.
             let options = ServeOptions { memory, ..serve_options(&test.path("there")) };
             let server = Server::with(test, options);
             for way in [Way::ToServer, Way::ToClient] {
@@ -45,7 +46,7 @@ fn forged_groups_take_no_memory_of_a_copy() {
 fn forged_pieces_take_no_memory_of_a_pipe() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, SIZE)).unwrap();
-        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--memory", "64MiB"]);
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--memory", "256MiB"]);
         for protect in ["aead", "integrity", "clear"] {
             let paths = [Way::ToServer, Way::ToClient]
                 .map(|way| Relay::tapped(at, forging(way, at, Some(1 << 20))));

@@ -6,11 +6,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_transfer::{CopyError, CopyOptions, ServeEvent, ServeOptions};
+use longhaul_transfer::{CopyError, CopyOptions, MEMORY_LEAST, ServeEvent, ServeOptions};
 use rustix::process::Signal;
 
 use crate::program::Program;
-use crate::server::{Server, push, run, serve_options};
+use crate::server::{Copying, Server, push, run, serve_options, slowly};
 use crate::test::{limited, token, until};
 use crate::trees::{assert_same, names, noise, record_len};
 
@@ -130,6 +130,25 @@ fn once_ends_with_the_status_of_the_transfer() {
         client.end();
         server.end().assert_failed("the transfer failed: ");
         assert!(!test.there("large").exists());
+    });
+}
+
+#[test]
+fn who_finds_no_memory_left_is_told_that_the_server_is_busy() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let memory = Some(MEMORY_LEAST);
+        let options = ServeOptions { memory, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        let copying = Copying::start(test, slowly(push(&test.here("f"), server.address, b"f")));
+        copying.moved(100_000);
+        let second = push(&test.here("f"), server.address, b"g");
+        let error = run(test, &second).unwrap_err();
+        assert!(error.to_string().contains("the memory of this server is in use"), "{error}");
+        copying.end().unwrap();
+        server.outcome().unwrap();
+        run(test, &second).unwrap();
+        assert_same(&test.here("f"), &test.there("g"));
     });
 }
 

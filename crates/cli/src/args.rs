@@ -271,9 +271,10 @@ pub struct ServeArgs {
     /// neither end says that it waits for its disk or a booking; 0 never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
-    /// Most memory for data that is under way, for each transfer, at least 64MiB; the program itself
-    /// takes some 30 MiB more [default: as much as the path is worth, 192 MiB and two
-    /// bandwidth-delay products]
+    /// Most memory of all clients together, for data that is under way and the socket buffers of
+    /// their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
+    /// others; one that finds less than 64 MiB is told that the server is busy. The program itself
+    /// takes some 30 MiB more [default: half of this host's memory]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]

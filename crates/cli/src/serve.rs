@@ -212,7 +212,7 @@ fn explain(error: &ServeError) -> String {
 
 /// How the line begins that tells the address; the demo waits for it.
 pub(crate) const LISTENING: &str = "listening on ";
-/// Each may take up to 256 MiB of memory.
+/// Half of the memory of a host of 8 GiB gives each the least that it needs.
 const CONNECTIONS_MAX: usize = 64;
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ pub struct ServeOptions {
     pub allow_read: bool,
     /// Clients may copy to here.
     pub allow_write: bool,
-    /// Most memory for what is under way, for each transfer; else by the path. At least
-    /// [`crate::MEMORY_LEAST`].
+    /// Most memory of all transfers together for what is under way and for sockets of lanes; else
+    /// half of the host's. At least [`crate::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,

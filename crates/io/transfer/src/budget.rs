@@ -11,23 +11,30 @@ use longhaul_units::{Bytes, Instant};
 /// Memory for contents at one end of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
+    first: Bytes,
     most: Bytes,
 }
 
 impl Budget {
     /// As much as the path is worth, and no more than `cap`.
     pub fn new(cap: Option<Bytes>) -> Self {
-        Self { most: cap.map_or(MOST, |cap| cap.clamp(MEMORY_LEAST, MOST)) }
+        let most = cap.map_or(MOST, |cap| cap.clamp(MEMORY_LEAST, MOST));
+        Self { first: most, most }
+    }
+
+    /// `first`, which is leased, and more as far as more can be leased, within `total`.
+    pub fn leased(first: Bytes, total: Bytes) -> Self {
+        Self { first: first.max(MEMORY_LEAST), most: total.clamp(MEMORY_LEAST, MOST) }
     }
 
     /// A source keeps what is not acknowledged.
     pub fn of_source(self) -> Bytes {
-        SOURCE_MEMORY.min(self.most)
+        MEMORY_FIRST.min(self.first)
     }
 
     /// A sink keeps what is not written, and promises as much (docs/protocol.md 7.2).
     pub fn of_sink(self) -> Bytes {
-        SINK_MEMORY.min(self.most - SINK_SPARE)
+        self.of_source() - SINK_SPARE
     }
 
     /// That of a source as its path shows what it is worth.
@@ -48,8 +55,8 @@ pub(crate) fn groups(memory: Bytes) -> usize {
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.
 pub const MEMORY_LEAST: Bytes = Bytes::from_mib(64);
-const SOURCE_MEMORY: Bytes = Bytes::from_mib(192);
-const SINK_MEMORY: Bytes = Bytes::from_mib(160);
+/// With which either end begins.
+pub(crate) const MEMORY_FIRST: Bytes = Bytes::from_mib(192);
 /// What a sink takes beyond what it promises: a group that is short takes a buffer, too.
 pub(crate) const SINK_SPARE: Bytes = Bytes::from_mib(32);
 /// No path needs more, and a peer that makes itself look far away gets no more.

@@ -23,6 +23,7 @@ mod hub;
 mod ids;
 mod incoming;
 mod lane;
+mod lease;
 mod losses;
 pub mod memory;
 mod pipe;

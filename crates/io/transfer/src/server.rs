@@ -13,6 +13,7 @@ use longhaul_rate_control::Profile;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::host::Machine;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
@@ -25,7 +26,7 @@ use rustix::io::Errno;
 
 use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Served, Stop};
-use crate::budget::Budget;
+use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{path, socket_notices, tcp_options};
@@ -39,6 +40,7 @@ use crate::files::{
 use crate::hub::{Side, TransferHub, Wish, refuse};
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
+use crate::lease::{Lease, SharedMemory};
 use crate::pipe::{Pipes, Seat};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -103,6 +105,7 @@ pub fn serve(
     }
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
     let memory = Budget::new(options.memory);
+    let all_memory = options.memory.unwrap_or_else(default_memory);
     let share = Share {
         root: Arc::new(root),
         read: options.allow_read,
@@ -125,7 +128,9 @@ pub fn serve(
         udp,
         lanes: Mutex::new(BTreeMap::new()),
         joins: Joins::default(),
-        pipes: Arc::new(Pipes::new(memory)),
+        pipes: Arc::default(),
+        // One client with one lane is served in any case.
+        memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + socket_buffer)),
         door: Door::default(),
         attended: Places::default(),
         clients: Places::default(),
@@ -173,6 +178,7 @@ struct Server<'a> {
     /// Sessions that wait for their TCP connections.
     joins: Joins,
     pipes: Arc<Pipes>,
+    memory: SharedMemory,
     /// Connections that have not said who they are, and the threads that attend to them.
     door: Door,
     attended: Places,
@@ -250,8 +256,12 @@ impl Server<'_> {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
                 };
+                let Some(lease) = self.lease(client.client().hello()) else {
+                    client.refuse(CloseCode::BUSY, NO_MEMORY);
+                    return refused("no memory is left for another client".into());
+                };
                 drop(stranger);
-                let outcome = match self.serve_client(*client, from, local) {
+                let outcome = match self.serve_client(*client, lease, from, local) {
                     // Its request was turned away: nothing was served.
                     Err((CloseCode::REFUSED, reason)) => return refused(reason),
                     other => other.map_err(|(_, reason)| reason),
@@ -271,9 +281,20 @@ impl Server<'_> {
         }
     }
 
+    /// Memory for a client, and for the sockets of its lanes.
+    fn lease(&self, hello: &Hello) -> Option<Arc<Lease>> {
+        let buffer = match hello.carrier {
+            Carrier::Udp => self.udp.receive_buffer().obtained as u64,
+            // The kernel bounds those of all connections together (tcp_mem).
+            Carrier::Tcp => 0,
+        };
+        self.memory.lease(Bytes::new(u64::from(hello.lanes) * buffer))
+    }
+
     fn serve_client(
         &self,
         client: PendingClient,
+        lease: Arc<Lease>,
         from: SocketAddr,
         local: SocketAddr,
     ) -> Result<Served, (CloseCode, String)> {
@@ -290,7 +311,8 @@ impl Server<'_> {
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let lane_boxes = boxes.clone();
         let seat = Arc::new(OnceLock::new());
-        let (share, pipes, place) = (self.share.clone(), self.pipes.clone(), seat.clone());
+        let share = Share { memory: lease.budget(), ..self.share.clone() };
+        let (pipes, place) = (self.pipes.clone(), seat.clone());
         let protect = session.protect;
         let opener = move |wish: Wish<'_>| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
@@ -332,7 +354,7 @@ impl Server<'_> {
         let outcome = match lanes {
             Ok(mut lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let run = || self.run(&hub, &lanes, &control, from, &seat);
+                let run = || self.run(&hub, &lanes, &control, from, &seat, &lease);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     hub.side().inspect(|side| side.stop());
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
@@ -362,11 +384,12 @@ impl Server<'_> {
         control: &crate::control::Control,
         from: SocketAddr,
         seat: &OnceLock<Seat>,
+        lease: &Arc<Lease>,
     ) -> Result<Served, (CloseCode, String)> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut watch = Watch::new(self.share.memory, self.options.stall_timeout);
+        let mut watch = Watch::leasing(lease.clone(), self.options.stall_timeout);
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -476,6 +499,15 @@ impl Drop for KnownLanes<'_> {
     }
 }
 
+/// For all clients together, unless the user says: half of this host's memory.
+fn default_memory() -> Bytes {
+    Bytes::new(Machine::describe().memory.get() / 2)
+}
+
+/// What a client hears that finds no memory left.
+const NO_MEMORY: &str =
+    "the memory of this server is in use (serve --memory); try again later, or with fewer lanes";
+
 /// An IPv4 address as one, also where an IPv6 socket took the connection.
 fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
@@ -553,7 +585,7 @@ impl Share {
             PipeRole::Receive if !self.read => {
                 refused("this server does not let anyone receive from it")
             }
-            _ => pipes.enter(request, mailboxes),
+            _ => pipes.enter(request, self.memory, mailboxes),
         }
     }
 }

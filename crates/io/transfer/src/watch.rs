@@ -1,14 +1,17 @@
 //! Looking at a transfer while it runs.
 
+use std::sync::Arc;
+
 use longhaul_rate_control::MemoryBudget;
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, SourceReport};
 
 use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide};
-use crate::budget::Budget;
+use crate::budget::{Budget, SINK_SPARE};
 use crate::connection::Lanes;
 use crate::hub::Side;
+use crate::lease::Lease;
 use crate::watchdog::{Counts, Watchdog, may_last};
 
 /// Looks at a transfer now and then: what holds it up, and when to tell the peer.
@@ -23,6 +26,8 @@ pub(crate) struct Watch {
     watchdog: Watchdog,
     /// In words, once the transfer has stood still for too long.
     stalled: Option<String>,
+    /// At a server: what its memory comes from.
+    lease: Option<Arc<Lease>>,
 }
 
 impl Watch {
@@ -39,7 +44,18 @@ impl Watch {
             memory: None,
             watchdog: Watchdog::new(patience),
             stalled: None,
+            lease: None,
         }
+    }
+
+    /// As [`Self::new`], of a transfer whose memory is leased.
+    pub fn leasing(lease: Arc<Lease>, patience: Duration) -> Self {
+        Self { lease: Some(lease.clone()), ..Self::new(lease.budget(), patience) }
+    }
+
+    /// What there is of `wanted`, of which a side takes `spare` beyond what it counts.
+    fn leased(&self, wanted: Bytes, spare: Bytes) -> Bytes {
+        self.lease.as_ref().map_or(wanted, |lease| lease.grow(wanted + spare) - spare)
     }
 
     /// Why the transfer is to be ended, if it has stood still for too long.
@@ -74,7 +90,8 @@ impl Watch {
             Side::Source(source) => {
                 let memory =
                     self.memory.get_or_insert_with(|| self.budget.growing_of_source(self.begun));
-                source.set_memory(memory.update(now, there, round_trip));
+                let wanted = memory.update(now, there, round_trip);
+                source.set_memory(self.leased(wanted, Bytes::new(0)));
                 let (stages, readers) = source.seen();
                 let (carrier, receiver) = (lanes.times(), lanes.peer());
                 let lanes = lanes.spent();
@@ -84,7 +101,8 @@ impl Watch {
             Side::Sink(sink) => {
                 let memory =
                     self.memory.get_or_insert_with(|| self.budget.growing_of_sink(self.begun));
-                sink.set_memory(memory.update(now, here, round_trip));
+                let wanted = memory.update(now, here, round_trip);
+                sink.set_memory(self.leased(wanted, SINK_SPARE));
                 let (writers, writing) = sink.seen();
                 let seen = ReceivingSide { at: now, lanes: lanes.spent(), writers, writing };
                 if let Some(before) = self.receiving.replace(seen) {

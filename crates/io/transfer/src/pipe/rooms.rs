@@ -14,8 +14,8 @@ use crate::hub::{Side, refuse};
 use crate::side::SourceSide;
 
 /// The pipes of a server.
+#[derive(Default)]
 pub(crate) struct Pipes {
-    memory: Budget,
     rooms: Mutex<BTreeMap<Vec<u8>, Arc<Mutex<Room>>>>,
 }
 
@@ -47,18 +47,15 @@ impl Room {
 }
 
 impl Pipes {
-    /// None yet; each takes so much memory.
-    pub fn new(memory: Budget) -> Self {
-        Self { memory, rooms: Mutex::default() }
-    }
-
-    /// Gives a client the end of a pipe that it asks for; whoever comes second joins both.
+    /// Gives a client the end of a pipe that it asks for; whoever comes second joins both. The one
+    /// that sends brings the memory.
     ///
     /// # Errors
     /// Another client has that end.
     pub fn enter(
         self: &Arc<Self>,
         request: &PipeRequest,
+        memory: Budget,
         mailboxes: &[Arc<Mailbox>],
     ) -> Result<(Seat, Side), Refused> {
         let PipeRequest { role, name } = request;
@@ -81,7 +78,7 @@ impl Pipes {
         }
         let side = match role {
             PipeRole::Send => {
-                let drain = Arc::new(Drain::to_client(self.memory.of_sink(), mailboxes.to_vec()));
+                let drain = Arc::new(Drain::to_client(memory.of_sink(), mailboxes.to_vec()));
                 room.sender = Some((drain.clone(), true));
                 Side::Sink(drain)
             }
