@@ -8,6 +8,7 @@ mod aside;
 mod cache;
 mod destination;
 mod explain;
+mod folding;
 #[cfg(test)]
 pub(crate) mod hindrance;
 mod identify;

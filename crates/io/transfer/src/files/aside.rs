@@ -47,6 +47,10 @@ impl SinkTree {
     /// What an earlier run has left is not filled further: it may hold files that are not whole.
     /// Those that are get their names when they are looked for ([`Self::take_left`]).
     pub(super) fn make_aside(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
+        // There, which of two gets the name shows only in its place.
+        if self.folding.is_some() {
+            return None;
+        }
         let (parent, _) = split(place);
         let name = aside_name(place);
         let mut asides = lock(&self.asides);

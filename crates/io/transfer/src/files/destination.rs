@@ -401,7 +401,7 @@ fn is_escape(error: &io::Error) -> bool {
 }
 
 /// Name of the resume record in the hidden directory.
-const RECORD: &str = "record";
+pub(super) const RECORD: &str = "record";
 
 /// Runs of the same transfer that may end while this one begins.
 const RACES_MAX: u32 = 100;

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
+use super::folding::SameName;
 use super::room::TooLittle;
 use super::special::InTheWay;
 
@@ -26,6 +27,9 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     }
     if let Some(special) = in_the_way(error) {
         return format!("{doing}: {special}");
+    }
+    if let Some(same) = same_name(error) {
+        return format!("{doing}: {same}");
     }
     match error.kind() {
         ErrorKind::FileTooLarge => {
@@ -73,6 +77,11 @@ fn too_little(error: &io::Error) -> Option<&TooLittle> {
 
 /// The device, FIFO or socket that is not replaced, if that is why.
 fn in_the_way(error: &io::Error) -> Option<&InTheWay> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// That the entry would get into the place of another, if that is why.
+fn same_name(error: &io::Error) -> Option<&SameName> {
     error.get_ref()?.downcast_ref()
 }
 

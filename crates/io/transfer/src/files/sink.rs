@@ -18,9 +18,10 @@ use rustix::io::Errno;
 use super::aside::Asides;
 use super::cache::HandleCache;
 use super::destination::{
-    Destination, DestinationError, is_empty, read_record, remove_hidden, remove_temp, temps,
+    Destination, DestinationError, RECORD, is_empty, read_record, remove_hidden, remove_temp, temps,
 };
 use super::explain;
+use super::folding::{self, Folding};
 use super::identify::{as_path, hex, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 use super::record::Record;
@@ -56,6 +57,8 @@ pub struct SinkTree {
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
     pub(super) room: Mutex<Room>,
+    /// Where the destination directory folds names.
+    pub(super) folding: Option<Mutex<Folding>>,
     /// Entries whose directories this run has made.
     pub(super) made: Mutex<RangeSet>,
     /// A directory of the destination is on another file system than the hidden one.
@@ -139,6 +142,7 @@ impl SinkTree {
                 _ => remove_temp(&hidden.directory, &temp).map_err(explain)?,
             }
         }
+        let folds = folding::folds(&hidden.directory, RECORD).map_err(explain)?;
         let tree = Self {
             root: place.root,
             only_empty: options.only_empty,
@@ -153,6 +157,7 @@ impl SinkTree {
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),
             room: Mutex::new(Room::default()),
+            folding: folds.then(Mutex::default),
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             asides: Mutex::new(Asides::new(left)),
@@ -245,6 +250,9 @@ impl SinkTree {
         if place.is_empty() && entry.kind != EntryKind::Directory {
             return Err("the source gives it no name".into());
         }
+        if self.folding.as_ref().is_some_and(|folding| lock(folding).is_refused(&place)) {
+            return Err("its directory was not made, since another has that name".into());
+        }
         Ok(place)
     }
 
@@ -275,26 +283,25 @@ impl SinkTree {
         }
         let (parent, name) = split(&place);
         let parent = self.parent(parent, last).map_err(explain)?;
+        let mut folding = self.folding.as_ref().map(lock);
+        if let Some(folding) = &mut folding
+            && let Err(error) = folding.check(parent, name)
+        {
+            folding.refuse(&place);
+            return Err(explain(error));
+        }
         match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
             Ok(()) => {
                 lock(&self.made).insert_one(id.as_wire());
                 self.note_made_in_place(&place);
-                Ok(Made::InPlace)
             }
-            Err(Errno::EXIST) => {
-                let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-                match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-                    Ok(FileType::Directory) => Ok(Made::InPlace),
-                    Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; \
-                        links at the destination are not followed"
-                        .into()),
-                    Ok(FileType::RegularFile) => Err("a file of that name is in the way".into()),
-                    Ok(_) => Err("something that is no directory is in the way".into()),
-                    Err(error) => Err(explain(error.into())),
-                }
-            }
-            Err(error) => Err(explain(error.into())),
+            Err(Errno::EXIST) => check_directory(parent, name)?,
+            Err(error) => return Err(explain(error.into())),
         }
+        if let Some(folding) = &mut folding {
+            folding.note(parent, name);
+        }
+        Ok(Made::InPlace)
     }
 
     /// Sets modification time and mode. A directory that was there before keeps its mode: it is
@@ -331,7 +338,14 @@ impl SinkTree {
             return false;
         };
         let (parent, name) = split(&place);
-        self.parent(parent, last).is_ok_and(|parent| is_whole(parent, name, entry))
+        let Ok(parent) = self.parent(parent, last) else {
+            return false;
+        };
+        let is_whole = is_whole(parent, name, entry);
+        if let Some(folding) = self.folding.as_ref().filter(|_| is_whole) {
+            lock(folding).note(parent, name);
+        }
+        is_whole
     }
 
     fn check_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Checked {
@@ -401,6 +415,20 @@ impl Rename {
         };
         let slash: &[u8] = if rest.is_empty() { b"" } else { b"/" };
         Ok([&self.to, slash, rest].concat())
+    }
+}
+
+/// Checks that what has the name of a directory is one.
+fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), String> {
+    let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => Ok(()),
+        Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; links at the \
+            destination are not followed"
+            .into()),
+        Ok(FileType::RegularFile) => Err("a file of that name is in the way".into()),
+        Ok(_) => Err("something that is no directory is in the way".into()),
+        Err(error) => Err(explain::at_destination("cannot make the directory", &error.into())),
     }
 }
 

@@ -3,6 +3,7 @@
 mod asides;
 mod copies;
 mod faults;
+mod folding;
 mod places;
 
 use std::collections::BTreeMap;

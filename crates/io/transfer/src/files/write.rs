@@ -174,14 +174,22 @@ impl SinkTree {
             self.finish(entry, file.temp).map_err(explain)?;
             (&self.hidden, &temp[..])
         };
+        let mut folding = self.folding.as_ref().map(lock);
+        if let Some(folding) = &folding {
+            folding.check(parent, name).map_err(explain)?;
+        }
         match rename_over_files((directory, from), (parent, name)) {
-            Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 self.elsewhere.store(true, Ordering::Relaxed);
-                self.move_across(file, (directory, from), parent, name).map_err(explain)
+                self.move_across(file, (directory, from), parent, name)
             }
-            Err(error) => Err(explain(error)),
+            renamed => renamed,
         }
+        .map_err(explain)?;
+        if let Some(folding) = &mut folding {
+            folding.note(parent, name);
+        }
+        Ok(())
     }
 
     /// Gives an unpublished file what it lacks, or makes it where it has no contents.
