@@ -1,6 +1,11 @@
 //! What forged packets cost a lane: its goodput with and without 100,000 of them a second, in turns.
 //!
-//! `cargo run --release -p longhaul-transfer --example forgeries [MiB]`
+//! `cargo run --release -p longhaul-transfer --example forgeries [MiB [Mb/s]]`
+//!
+//! Where sender, receiver and forger share processors, forging itself costs the transfer: so it is also
+//! measured beside as many packets that go to a socket which nobody reads.
+//!
+//! With a rate the lane sends at that (profile `fixed`), else as fast as it goes (`auto`).
 //!
 //! One lane moves data from memory to memory over loopback. A thread without any key sends packets of
 //! its connection for groups of its object that were never sent, from the very address of the sender,
@@ -19,41 +24,53 @@ use longhaul_rate_control::Profile;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_transfer::buffer::{Pool, Reuse};
 use longhaul_transfer::memory::{MemoryOptions, receive, send};
-use longhaul_units::{LaneId, ObjectId, PacketNumber};
+use longhaul_units::{LaneId, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{Cipher, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> Outcome<()> {
     let size = env::args().nth(1).map_or(Ok(2048), |size| size.parse::<u64>())?;
-    println!("protection  Gb/s alone  with forgeries  ratio  forgeries/s   (medians of {RUNS})");
+    let rate = env::args().nth(2).map(|rate| rate.parse()).transpose()?.map(Rate::from_mbps);
+    println!("medians of {RUNS}   Gb/s alone  packets elsewhere  forgeries  ratio  forgeries/s");
     for protect in [Protect::Aead, Protect::Integrity, Protect::Clear] {
-        let (mut alone, mut beside, mut forged) = (Vec::new(), Vec::new(), Vec::new());
+        let mut figures = [const { Vec::new() }; 4];
         for _ in 0..RUNS {
-            alone.push(run(size << 20, protect, false)?.0);
-            let (goodput, rate) = run(size << 20, protect, true)?;
-            beside.push(goodput);
-            forged.push(rate);
+            let run = |forge| run(size << 20, protect, rate, forge);
+            let (goodput, forged) = run(Forge::Here)?;
+            let all = [run(Forge::No)?.0, run(Forge::Elsewhere)?.0, goodput, forged];
+            figures.iter_mut().zip(all).for_each(|(figures, figure)| figures.push(figure));
         }
-        let [alone, beside, forged] = [alone, beside, forged].map(median);
-        let ratio = beside / alone;
+        let [alone, elsewhere, beside, forged] = figures.map(median);
+        let ratio = beside / elsewhere;
         println!(
-            "{:10}  {alone:10.2}  {beside:14.2}  {ratio:5.2}  {forged:11.0}",
+            "{:12}   {alone:10.2}  {elsewhere:17.2}  {beside:9.2}  {ratio:5.2}  {forged:11.0}",
             protect.to_string()
         );
     }
     Ok(())
 }
 
+/// Where forged packets go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Forge {
+    No,
+    /// To a socket that nobody reads.
+    Elsewhere,
+    /// To the lane.
+    Here,
+}
+
 /// Goodput in Gb/s, and forgeries a second.
-fn run(bytes: u64, protect: Protect, forge: bool) -> Outcome<(f64, f64)> {
+fn run(bytes: u64, protect: Protect, rate: Option<Rate>, forge: Forge) -> Outcome<(f64, f64)> {
     let options = MemoryOptions {
         bytes,
         protect,
         cipher: Cipher::Aes128Gcm,
         secret: [7; 32],
-        profile: Profile::by_name("auto").ok_or("no such profile")?,
-        rate: None,
+        profile: Profile::by_name(if rate.is_some() { "fixed" } else { "auto" })
+            .ok_or("no such profile")?,
+        rate,
         window: 32 << 20,
     };
     let mut shared = UdpOptions::default();
@@ -64,7 +81,9 @@ fn run(bytes: u64, protect: Protect, forge: bool) -> Outcome<(f64, f64)> {
     let forging = UdpSocket::bind(sending.local_addr(), &shared)?;
     let forging = net::UdpSocket::from(forging.as_fd().try_clone_to_owned()?);
     let to = receiving.local_addr();
-    let (over, forged) = (AtomicBool::new(!forge), AtomicU64::new(0));
+    let nobody = UdpSocket::bind(any, &UdpOptions::default())?;
+    let victim = if forge == Forge::Here { to } else { nobody.local_addr() };
+    let (over, forged) = (AtomicBool::new(forge == Forge::No), AtomicU64::new(0));
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             let pool = Pool::new(BUFFERS, Reuse::Cold);
@@ -76,7 +95,7 @@ fn run(bytes: u64, protect: Protect, forge: bool) -> Outcome<(f64, f64)> {
             let groups = (0..BUFFERS).map_while(|_| pool.try_take().map(Arc::new)).collect();
             send(sending, to, &options, groups)
         });
-        let forger = scope.spawn(|| invent(&forging, to, bytes, &over, &forged));
+        let forger = scope.spawn(|| invent(&forging, victim, bytes, &over, &forged));
         let sent = sender.join().map_err(|_| "the sender failed")?;
         over.store(true, Ordering::Relaxed);
         forger.join().map_err(|_| "the forger failed")??;
