@@ -16,6 +16,9 @@ pub enum Role {
 
 /// Bytes that a client sends before the server's first RESPONSE.
 const CLIENT_FIRST_FLIGHT: u64 = 64 << 10;
+/// What of these is kept for CHALLENGEs: a client whose probes and messages had used up all could
+/// never ask again for a RESPONSE that was lost.
+const CHALLENGES: u64 = 4 << 10;
 /// How many times the bytes received may be sent to an address that is not validated.
 const AMPLIFICATION: u64 = 3;
 /// First interval between two CHALLENGEs without RESPONSE; doubled each time.
@@ -86,9 +89,14 @@ impl Addresses {
         self.candidate = None;
     }
 
-    /// Bytes that may still be sent to the current address.
+    /// Bytes that may still be sent to the current address, besides CHALLENGEs.
     pub fn allowance(&self) -> u64 {
-        self.current.as_ref().map_or(0, |peer| peer.allowance(self.role))
+        let Some(peer) = &self.current else { return 0 };
+        let allowance = peer.allowance(self.role);
+        match (peer.validated, self.role) {
+            (false, Role::Client) => allowance.saturating_sub(CHALLENGES),
+            _ => allowance,
+        }
     }
 
     /// Notes authentic bytes from `from`. `newest`: with a number above all before. Returns whether
@@ -215,7 +223,17 @@ mod tests {
     #[test]
     fn a_client_does_not_follow() {
         let mut a = Addresses::new(Role::Client, Some(address(1)), [0; 8], Instant::ZERO);
-        assert_eq!(a.allowance(), CLIENT_FIRST_FLIGHT);
+        assert_eq!(a.allowance(), CLIENT_FIRST_FLIGHT - CHALLENGES);
         assert!(!a.on_received(Instant::ZERO, address(2), 10, true, || [1; 8]));
+    }
+
+    #[test]
+    fn a_client_that_used_up_its_first_flight_asks_again_whether_the_server_is_there() {
+        let mut a = Addresses::new(Role::Client, Some(address(1)), [7; 8], Instant::ZERO);
+        assert!(a.poll_challenge(Instant::ZERO, 60).is_some());
+        a.on_sent(address(1), a.allowance());
+        assert_eq!(a.allowance(), 0);
+        let due = a.next_timeout(60).unwrap();
+        assert_eq!(a.poll_challenge(due, 60), Some((address(1), [7; 8])));
     }
 }
