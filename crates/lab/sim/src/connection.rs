@@ -57,6 +57,8 @@ struct LaneState {
     accepted: RangeSet,
     /// IP-layer bytes sent, to compare with what the lane counts.
     sent_bytes: u64,
+    /// When an authentic packet of the peer came last.
+    heard: Instant,
 }
 
 /// What this end does.
@@ -107,7 +109,7 @@ impl Connection {
                 config.object_tag = object_tag(session.protect);
                 config.datagram_max = scenario.datagram_max;
                 config.socket_buffer = Some(scenario.socket_buffer);
-                LaneState::new(Lane::new(local, config), LaneId(number))
+                LaneState::new(Lane::new(local, config), LaneId(number), now)
             })
             .collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
@@ -314,6 +316,7 @@ impl Connection {
         let state = &mut self.lanes[number];
         let accepted = state.lane.stats().packets_received - before;
         if accepted > 0 {
+            state.heard = now;
             let numbers = arrival.numbers.clone();
             let new = state.accepted.insert(numbers.clone());
             env.checks.require(new == accepted && new == packets.len() as u64, || {
@@ -534,6 +537,19 @@ impl Connection {
             && self.lanes[0].lane.stream_sent(STREAM)
     }
 
+    /// Object bytes that were offered and not sent yet, and extents that are not at the peer: at the
+    /// end both only fall.
+    pub fn left(&self) -> (u64, usize) {
+        let lanes = || self.lanes.iter().map(|state| &state.lane);
+        (lanes().map(Lane::backlog).sum(), lanes().map(Lane::undelivered).sum())
+    }
+
+    /// Whether a lane has heard nothing for longer than keep-alives are apart: its packets do not
+    /// get through, and the idle timeout will end the connection.
+    pub fn is_cut_off(&self, now: Instant) -> bool {
+        self.lanes.iter().any(|state| now - state.heard > KEEP_ALIVE_MAX)
+    }
+
     /// Whether nothing will ever be sent again.
     pub fn is_over(&self) -> bool {
         self.lanes.iter().all(|state| state.lane.is_closed())
@@ -650,7 +666,7 @@ impl Connection {
 }
 
 impl LaneState {
-    fn new(lane: Lane, lane_id: LaneId) -> Self {
+    fn new(lane: Lane, lane_id: LaneId, now: Instant) -> Self {
         Self {
             lane,
             lane_id,
@@ -659,6 +675,7 @@ impl LaneState {
             overflowed: false,
             accepted: RangeSet::new(),
             sent_bytes: 0,
+            heard: now,
         }
     }
 }
@@ -716,6 +733,9 @@ const STREAM: StreamId = StreamId(0);
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// Packets that a kernel gathers into one.
 const TRAIN_MAX: usize = 44;
+/// A lane that has nothing to say is asked after a third of its idle timeout; half of it leaves time
+/// for the answer.
+const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
 /// More than the longest path here can hold.
 const TRACKED_MAX: usize = 20_000;
 /// No path here needs more.

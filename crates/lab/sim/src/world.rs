@@ -38,8 +38,8 @@ pub struct World {
     report: Report,
     connections: u32,
     redial_at: Option<Instant>,
-    /// Since when the client has been able to close.
-    done_since: Option<Instant>,
+    /// Since when the client has been able to close, and what both ends had left to send then.
+    done_since: Option<(Instant, [Option<(u64, usize)>; 2])>,
     /// When a run or an accident began last: from then on there is a bound.
     eventful: Instant,
     idle: Idle,
@@ -409,15 +409,23 @@ impl World {
         if !client.is_done() || client.closed.is_some() {
             return;
         }
-        let since = *self.done_since.get_or_insert(now);
-        let quiet =
-            client.is_at_rest() && server.connection.as_ref().is_none_or(Connection::is_at_rest);
+        let server = server.connection.as_ref();
+        let quiet = client.is_at_rest() && server.is_none_or(Connection::is_at_rest);
+        // What was offered of files that failed may take its time, and a lane that nothing gets
+        // through to has its idle timeout.
+        let left = [Some(client.left()), server.map(Connection::left)];
+        let cut_off = client.is_cut_off(now) || server.is_some_and(|end| end.is_cut_off(now));
+        let (mut since, before) = self.done_since.unwrap_or((now, left));
+        if left != before || cut_off {
+            since = now;
+        }
+        self.done_since = Some((since, left));
         if quiet || !self.scenario.rest {
             client.close(now, CloseCode::DONE, "", false);
         }
         self.checks.require(now - since < REST_MAX, || {
             let rest = |c: &Connection| (c.is_at_rest(), c.stats());
-            let server = server.connection.as_ref().map(rest);
+            let server = server.map(rest);
             format!("done, and something is under way: {:?} {server:?}", rest(client))
         });
     }
@@ -490,7 +498,7 @@ impl World {
 const BOUND: Duration = Duration::from_secs(150);
 /// From the end of a run to the next.
 const REDIAL: Duration = Duration::from_millis(700);
-/// Nothing is under way this long after everything was done.
+/// Nothing is under way this long after everything was done and the last bytes got through.
 const REST_MAX: Duration = Duration::from_secs(30);
 /// Steps without effect within a millisecond.
 const IDLE_STEPS_MAX: u32 = 100;

@@ -53,6 +53,11 @@ const SEEDS: [(u64, &str); 43] = [
     (1408, "a found file was confirmed without a sync, and its object forgotten before HAVE"),
     (1860, "the same"),
     (8101429, "the same"),
+    (2032, "bytes of a file that failed drain slowly from a lane whose path became long"),
+    (15715, "a burst of losses that outlasts the wait for rest is ended by the idle timeout"),
+    (20066589, "a server whose power is cut behind the last confirmation never comes to rest"),
+    (20041172, "a lane that nothing gets through to has its idle timeout"),
+    (19883, "size probes left a client nothing to ask with for a RESPONSE that was lost"),
     (
         8101696,
         "the check of pacing knew one burst only, where a jumbo packet is larger than a smaller",
