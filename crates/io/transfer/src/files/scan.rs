@@ -19,8 +19,8 @@ use super::{explain, identify, pseudo};
 pub struct Scan<'a> {
     tree: &'a SourceTree,
     next_root: usize,
-    /// Whether the entry with the empty path was given out.
-    has_top: bool,
+    /// Whether anything was given out: the entry with the empty path comes first, or not at all.
+    has_begun: bool,
     listing: Option<Listing>,
     /// Directories that are to be read, the next one last.
     pending: Vec<Pending>,
@@ -72,7 +72,14 @@ struct Pending {
 
 impl<'a> Scan<'a> {
     pub(super) fn new(tree: &'a SourceTree) -> Self {
-        Self { tree, next_root: 0, has_top: false, listing: None, pending: Vec::new(), nameless: 0 }
+        Self {
+            tree,
+            next_root: 0,
+            has_begun: false,
+            listing: None,
+            pending: Vec::new(),
+            nameless: 0,
+        }
     }
 
     fn start_root(&mut self, root: usize) -> Option<Scanned> {
@@ -134,7 +141,7 @@ impl<'a> Scan<'a> {
         };
         let is_top = path.is_empty();
         let shares_top = is_top && self.tree.roots.len() > 1;
-        let is_told = is_top && std::mem::replace(&mut self.has_top, true);
+        let is_told = is_top && self.has_begun;
         let entry = (!is_told).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], told));
         self.listing = Some(Listing { dir, honest, root, path, shares_top });
         entry.map(Scanned::Entry)
@@ -211,10 +218,14 @@ impl Iterator for Scan<'_> {
             };
             match scanned {
                 Some(Scanned::Failed(failure)) if failure.stand_in.is_none() => {
+                    self.has_begun = true;
                     let stand_in = self.nameless(&failure.path);
                     return Some(Scanned::Failed(ScanFailure { stand_in, ..failure }));
                 }
-                Some(scanned) => return Some(scanned),
+                Some(scanned) => {
+                    self.has_begun = true;
+                    return Some(scanned);
+                }
                 None => {}
             }
         }

@@ -102,6 +102,19 @@ fn several_sources_go_into_a_directory() {
 }
 
 #[test]
+fn contents_are_copied_behind_what_failed_and_behind_files() {
+    let scratch = prepared();
+    scratch.file("tree/top", "top");
+    scratch.file("not a directory", "");
+    let sources = ["missing/.", "not a directory/.", "file", "tree/."];
+    let failures = cp(&scratch, &sources, "there").unwrap();
+    assert_eq!(failures.len(), 2, "{failures:?}");
+    assert_eq!(scratch.read("there/file"), "file");
+    assert_eq!(scratch.read("there/top"), "top");
+    assert_eq!(scratch.read("there/sub/leaf"), "leaf");
+}
+
+#[test]
 fn sources_are_followed_and_links_in_them_are_not() {
     let scratch = prepared();
     symlink("tree", scratch.at("to tree")).unwrap();
