@@ -138,6 +138,38 @@ fn what_was_whole_at_a_stop_is_not_sent_again() {
 }
 
 #[test]
+fn a_hangup_stops_a_server_unless_it_was_ignored_from_the_start() {
+    limited(|test| {
+        let (mut server, _) = Program::serve(test, "127.0.0.1:0", &[]);
+        server.signal(Signal::HUP);
+        server.says("stopping");
+        server.end().assert_succeeded();
+
+        // As `nohup` starts it.
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "trap '' HUP; exec \"$0\" \"$@\"",
+            PROGRAM,
+            "serve",
+            "--root",
+            "there",
+        ]);
+        command.args(["--listen", "127.0.0.1:0", "--token-file", "token"]);
+        let mut server = Program::spawn(test, &mut command);
+        let line = server.says("listening on ");
+        let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
+        server.signal(Signal::HUP);
+        fs::write(test.here("f"), "f").unwrap();
+        Program::cp(test, &["here/f", &format!("lh://{at}/")]).end().assert_succeeded();
+        server.signal(Signal::TERM);
+        let ended = server.end();
+        ended.assert_succeeded();
+        assert_eq!(ended.stderr.matches("stopping").count(), 1, "{ended:?}");
+    });
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     limited(|test| {
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);

@@ -1,7 +1,8 @@
-//! Ctrl-C and SIGTERM.
+//! Ctrl-C, SIGTERM, and the end of the terminal.
 
 use std::io;
 
+use longhaul_sys::process::is_ignored;
 use longhaul_transfer::Stop;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -18,6 +19,19 @@ pub(crate) enum Again {
     Wait,
 }
 
+/// The signals that ask the program to end. A SIGHUP that is ignored when it starts stays ignored:
+/// somebody said `nohup`.
+///
+/// # Errors
+/// The operating system does not tell.
+pub(crate) fn that_stop() -> io::Result<Vec<i32>> {
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !is_ignored(SIGHUP)? {
+        signals.push(SIGHUP);
+    }
+    Ok(signals)
+}
+
 /// The first signal makes it stop in order, the next at once.
 ///
 /// # Errors
@@ -27,12 +41,12 @@ pub(crate) fn stop_in_order(stop: &Stop) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
 }
 
-/// Makes SIGINT, SIGTERM and SIGHUP ask `stop`, and says `first` then, if anything.
+/// Makes the signals [`that_stop`] ask `stop`, and says `first` then, if anything.
 ///
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(that_stop()?)?;
     let stop = stop.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {

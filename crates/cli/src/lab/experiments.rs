@@ -15,7 +15,6 @@ use longhaul_experiments::{
     Builtin, Experiment, Options, Plan, Progress, Record, Results, RunError, Verdict, run,
 };
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::{ListArgs, ReportArgs, RunArgs};
@@ -23,6 +22,7 @@ use super::{cannot_build, prepare};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
 use crate::progress::clock;
+use crate::signals::that_stop;
 
 /// Experiments, how long they are, and what there is of them.
 pub(super) fn list(args: &ListArgs, output: &Output) -> Result<(), Failure> {
@@ -175,7 +175,7 @@ fn definition(results: &Results, name: &str) -> PathBuf {
 /// the end of the process, and another signal brings that about at once.
 fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(that_stop()?)?;
     let set = stop.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {

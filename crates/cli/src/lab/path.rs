@@ -18,12 +18,13 @@ use longhaul_lab::{
 };
 use longhaul_pathsim::Direction;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 
 use super::args::PathArgs;
 use super::{cannot_build, prepare, summary, unknown};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
+use crate::signals::that_stop;
 
 pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure> {
     let topology = topology(args)?;
@@ -275,9 +276,9 @@ impl Signals {
         let register = |signal, flag: &Arc<AtomicBool>| {
             signal_hook::flag::register(signal, flag.clone()).map_err(cannot("wait for signals"))
         };
-        register(SIGTERM, &end)?;
-        register(SIGHUP, &end)?;
-        register(SIGINT, &ignored)?;
+        for signal in that_stop().map_err(cannot("look at signals"))? {
+            register(signal, if signal == SIGINT { &ignored } else { &end })?;
+        }
         Ok(Self { end })
     }
 }

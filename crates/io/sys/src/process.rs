@@ -1,5 +1,5 @@
 //! Children of this process: waiting for them up to a deadline, and what they used; how many
-//! descriptors it may have.
+//! descriptors it may have, and signals that it ignores.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,6 +22,21 @@ pub fn wait_for_end(child: &Child, deadline: Instant) -> io::Result<bool> {
     let pid = Pid::from_raw(child.id() as i32).ok_or(io::ErrorKind::InvalidInput)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
     Ok(wait(&[(handle.as_fd(), Interest::Readable)], Some(deadline))? != 0)
+}
+
+/// Whether this process ignores a signal, as one does that `nohup` started (SIGHUP).
+///
+/// # Errors
+/// `InvalidInput` for what is no signal.
+pub fn is_ignored(signal: i32) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no action is set, and the kernel's is written to memory of that size.
+    let done = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was written just now, and all zeroes before were an action too.
+    Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
 /// Waits until `child` has ended, and tells how, and the CPU time of it and of all its descendants
