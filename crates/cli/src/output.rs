@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use longhaul_units::shown;
 use serde_json::Value;
 
 use crate::args::Common;
@@ -83,12 +84,18 @@ impl Output {
 /// A line on standard error, whatever the user wants.
 pub(crate) fn complain(text: impl AsRef<str>) {
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+    let _ = writeln!(io::stderr().lock(), "{}", lines(text.as_ref()));
+}
+
+/// Nothing that is written steers a terminal, whoever it came from. What a peer said has no ends of
+/// lines by now: `shown` took them where it came in.
+fn lines(text: &str) -> String {
+    text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let written = writeln!(stdout, "{}", text.trim_end()).and_then(|()| stdout.flush());
+    let written = writeln!(stdout, "{}", lines(text.trim_end())).and_then(|()| stdout.flush());
     written.or_else(unwritten)
 }
 

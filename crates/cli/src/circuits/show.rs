@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
-use longhaul_circuits::api::{self, Booking, Bookings, State};
-use longhaul_units::{Bytes, Rate};
+use longhaul_circuits::api::{Booking, Bookings, State};
+use longhaul_units::{Bytes, Rate, shown};
 
 use super::args::{ListArgs, ShowArgs};
 use super::ask::{client, failure};
@@ -87,22 +87,10 @@ pub(super) fn table(bookings: &[Booking]) -> String {
             booking.links.join(","),
             format!("{begins:.1} s, for {lasts:.1} s"),
             gantt::bar(&booking.ranges, window, top),
-            plain(&booking.label)
+            shown(&booking.label)
         );
     }
     out
-}
-
-/// Text that others wrote, with what would act on a terminal as an escape.
-fn plain(text: &str) -> String {
-    let one = |letter| {
-        if api::acts_on_terminals(letter) {
-            letter.escape_unicode().to_string()
-        } else {
-            letter.to_string()
-        }
-    };
-    text.chars().map(one).collect()
 }
 
 fn state(state: State) -> &'static str {
@@ -128,15 +116,4 @@ pub(super) fn short(time: Timestamp) -> String {
 pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.duration_since(from).as_secs_f64();
     format!("{} to {} ({seconds:.3} s)", short(from), short(to))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_acts_on_a_terminal_is_shown() {
-        assert_eq!(plain("Zürich 7 → 8"), "Zürich 7 → 8");
-        assert_eq!(plain("a\r\u{1b}[2J\u{202e}b"), r"a\u{d}\u{1b}[2J\u{202e}b");
-    }
 }

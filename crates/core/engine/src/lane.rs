@@ -296,7 +296,7 @@ impl Lane {
 
     fn closed_by_peer(&mut self, code: CloseCode, reason: &str) {
         if matches!(self.state, State::Open) {
-            let reason = reason.to_string();
+            let reason = longhaul_units::shown(reason);
             self.events.push_back(Event::Closed(Closed { code, reason, by_peer: true }));
         }
         self.state = State::Closed;

@@ -23,6 +23,7 @@ mod number;
 mod quantity;
 mod range_set;
 mod rate;
+mod text;
 mod time;
 
 pub use bytes::Bytes;
@@ -31,4 +32,5 @@ pub use number::{Extent, LaneId, ObjectId, PacketNumber, StreamId};
 pub use quantity::ParseQuantityError;
 pub use range_set::RangeSet;
 pub use rate::Rate;
+pub use text::{acts_on_terminals, shown};
 pub use time::Instant;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Extent, Instant, ObjectId};
+use longhaul_units::{Duration, Extent, Instant, ObjectId, shown};
 use longhaul_wire::{
     CloseCode, Message, MessageReader, PipeRequest, ReceiverBounds, Refused, Request,
 };
@@ -164,7 +164,8 @@ impl TransferHub {
             {
                 Ok(())
             }
-            (Message::Refused(refused), _, None) => {
+            (Message::Refused(Refused { code, reason }), _, None) => {
+                let refused = Refused { code, reason: shown(&reason) };
                 self.change(|state| state.refused = Some(refused));
                 Ok(())
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
 use longhaul_sys::clock;
-use longhaul_units::{Bytes, Duration, Extent};
+use longhaul_units::{Bytes, Duration, Extent, shown};
 use longhaul_wire::{Entry, SinkMessage, SourceReport, Summary};
 
 use crate::api::Failures;
@@ -166,7 +166,7 @@ impl SourceDriver {
 
     fn note_scan_failure(&self, failure: ScanFailure) {
         let mut source = lock(&self.source);
-        let path = String::from_utf8_lossy(&failure.path).into_owned();
+        let path = shown(&String::from_utf8_lossy(&failure.path));
         // The sink knows no path but the stand-in's.
         let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
         let reason = match &failure.stand_in {

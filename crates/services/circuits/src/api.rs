@@ -492,11 +492,3 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
 }
-
-/// Whether a character does something to the text around it: ends lines, moves the cursor, turns
-/// the direction of writing. No label has one.
-pub fn acts_on_terminals(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
-        || matches!(letter, '\u{2066}'..='\u{2069}')
-}

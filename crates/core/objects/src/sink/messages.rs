@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
 use super::durable::Phase;
@@ -34,7 +35,7 @@ impl Sink {
                 let entry = EntryId(entry as u32);
                 // What has its name keeps it, though the source lost the file since.
                 if self.phase == Phase::Receiving && !self.is_publishing(entry) {
-                    self.fail(entry, &reason, Told::Yes, Kept::Nothing);
+                    self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
                 }
                 Ok(())
             }

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use longhaul_units::{Bytes, ObjectId};
+use longhaul_units::{Bytes, ObjectId, shown};
 use longhaul_wire::{EntryKind, SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError, cut, note_failure};
@@ -24,7 +24,9 @@ impl Source {
             SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
-            SinkMessage::EntryRefused { entry, reason } => self.handle_refused(entry, &reason),
+            SinkMessage::EntryRefused { entry, reason } => {
+                self.handle_refused(entry, &shown(&reason))
+            }
             SinkMessage::Result(summary) => self.handle_result(summary),
         }
     }

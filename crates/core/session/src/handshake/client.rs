@@ -2,7 +2,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::{
     Carrier, Cipher, ControlMessage, Hello, PROTOCOL_VERSION, Protect, ReceiveLimits, Welcome,
 };
@@ -119,7 +119,7 @@ impl ClientHandshake {
         let welcome = match message {
             ControlMessage::Welcome(body) => Welcome::decode(body)?,
             ControlMessage::Close { code, reason } => {
-                return Err(HandshakeError::Closed { code, reason: reason.into() });
+                return Err(HandshakeError::Closed { code, reason: shown(reason) });
             }
             ControlMessage::Hello(_) => {
                 return Err(HandshakeError::Unexpected { message: "HELLO" });
@@ -140,7 +140,7 @@ impl ClientHandshake {
             carrier: welcome.carrier,
             lanes: welcome.lanes,
             udp_port: welcome.udp_port,
-            peer_implementation: welcome.implementation,
+            peer_implementation: welcome.implementation.as_deref().map(shown),
             peer_limits: welcome.receive_limits,
             profile: None,
             rest: self.received.split_off(len),

@@ -36,7 +36,7 @@ pub enum HandshakeError {
     #[error("the peer does not hold the token")]
     Unauthorized,
     /// The peer ended the connection.
-    #[error("the peer closed the connection: {code} ({})", .reason.escape_debug())]
+    #[error("the peer closed the connection: {code} ({})", .reason)]
     Closed {
         /// Why, for programs.
         code: CloseCode,

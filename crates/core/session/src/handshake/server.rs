@@ -3,7 +3,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Duration, Instant, shown};
 use longhaul_wire::{
     Carrier, Cipher, CloseCode, ConnectionId, ControlMessage, Hello, MAX_LANES, Protect,
     ReceiveLimits, Welcome,
@@ -91,7 +91,7 @@ impl ServerHandshake {
         let body = match message {
             ControlMessage::Hello(body) => body,
             ControlMessage::Close { code, reason } => {
-                return Err(HandshakeError::Closed { code, reason: reason.into() });
+                return Err(HandshakeError::Closed { code, reason: shown(reason) });
             }
             ControlMessage::Welcome(_) => {
                 return Err(HandshakeError::Unexpected { message: "WELCOME" });
@@ -195,7 +195,7 @@ impl VerifiedClient {
             carrier: welcome.carrier,
             lanes: welcome.lanes,
             udp_port,
-            peer_implementation: self.hello.implementation,
+            peer_implementation: self.hello.implementation.as_deref().map(shown),
             peer_limits: self.hello.receive_limits,
             profile: self.hello.profile,
             rest: self.rest,

@@ -388,7 +388,7 @@ fn messages_out_of_place() {
 fn close_from_the_peer() {
     let close = ControlMessage::Close { code: CloseCode::BUSY, reason: "later \u{1b}[2J" };
     let close = message(close);
-    let reason = String::from("later \u{1b}[2J");
+    let reason = String::from("later \\u{1b}[2J");
     let expected = HandshakeError::Closed { code: CloseCode::BUSY, reason };
     let errors =
         [client().0.handle(&close).unwrap_err(), server().handle(&close, &keyring()).unwrap_err()];

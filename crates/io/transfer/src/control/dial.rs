@@ -242,7 +242,7 @@ struct Reason<'a>(&'a str);
 
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0.escape_debug()) }
+        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
     }
 }
 

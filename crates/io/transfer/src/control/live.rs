@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, Waker, wait};
-use longhaul_units::Instant;
+use longhaul_units::{Instant, shown};
 use longhaul_wire::{CloseCode, ControlMessage};
 
 use super::pipe::{Pipe, is_transient};
@@ -286,7 +286,7 @@ impl Watch {
             ControlMessage::Ping(bytes) => self.say(ControlMessage::Pong(bytes))?,
             ControlMessage::Pong(_) => {}
             ControlMessage::Close { code, reason } => {
-                let reason = reason.to_owned();
+                let reason = shown(reason);
                 return Ok(Some(ControlEnd::Closed { code, reason, by_peer: true }));
             }
             ControlMessage::Hello(_) | ControlMessage::Welcome(_) => {

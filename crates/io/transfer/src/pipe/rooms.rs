@@ -153,5 +153,5 @@ fn end(role: PipeRole) -> &'static str {
 
 /// A name for people and logs: nothing in it moves a cursor.
 fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).escape_debug().collect()
+    longhaul_units::shown(&String::from_utf8_lossy(name))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_engine::Closed;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
-use longhaul_units::{Bytes, Instant, Rate};
+use longhaul_units::{Bytes, Instant, Rate, shown};
 use longhaul_wire::{
     CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, MAX_RECORD_HEAD, ReceiverBounds,
     RecordHead, Writer,
@@ -450,7 +450,7 @@ impl Worker {
                     return Err(Closed { code, reason, by_peer: true });
                 }
                 (Frame::Close { code, reason }, _) => {
-                    return Err(Closed { code, reason: reason.to_owned(), by_peer: true });
+                    return Err(Closed { code, reason: shown(reason), by_peer: true });
                 }
                 _ => return Err(violation("a frame that has no place on TCP".into())),
             }

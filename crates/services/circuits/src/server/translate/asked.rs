@@ -1,10 +1,11 @@
 //! Requests in the ledger's words.
 
 use jiff::Timestamp;
+use longhaul_units::acts_on_terminals;
 
 use super::amounts::{channels, channels_above, ticks, volume};
 use super::{instant, invalid, link, timestamp};
-use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest, acts_on_terminals};
+use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest};
 use crate::ledger::{Ask, Note, Placing, Route};
 use crate::server::problem::Failure;
 use crate::server::{recur, routes};

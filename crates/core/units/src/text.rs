@@ -1,0 +1,46 @@
+//! Text from elsewhere, for terminals and logs.
+
+use alloc::string::String;
+
+/// Whether a character does something to the text around it: ends lines, moves the cursor, turns
+/// the direction of writing.
+pub fn acts_on_terminals(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(letter, '\u{2066}'..='\u{2069}')
+}
+
+/// What a peer said, with every character that would act on a terminal written as Rust writes it
+/// (`\n`, `\u{1b}`): it stays on its line and steers nothing. Shown again it stays the same.
+///
+/// ```
+/// use longhaul_units::shown;
+///
+/// assert_eq!(shown("full\n10.0.0.7: \u{1b}[2Jdone"), "full\\n10.0.0.7: \\u{1b}[2Jdone");
+/// assert_eq!(shown("Größe: 3 µs"), "Größe: 3 µs");
+/// ```
+pub fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match acts_on_terminals(letter) {
+            true => out.extend(letter.escape_default()),
+            false => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_acts_and_the_rest_is_as_it_was() {
+        let all: String = ('\0'..=char::MAX).collect();
+        let shown_once = shown(&all);
+        assert!(!shown_once.chars().any(acts_on_terminals));
+        assert_eq!(shown(&shown_once), shown_once);
+        let harmless: String = all.chars().filter(|letter| !acts_on_terminals(*letter)).collect();
+        assert_eq!(shown(&harmless), harmless);
+    }
+}
