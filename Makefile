@@ -8,8 +8,11 @@ SEEDS ?= 20000
 WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
+# What tests use beside it: they are ignored, with the reason, where that is missing.
+WISHED := ip postgres
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
+SERVER_PEERS := rsync-ssh uftp
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench install lint longhaul
@@ -28,10 +31,13 @@ demo: longhaul
 	@$(LONGHAUL) demo
 
 # Simulation at release speed; the tests with overflow checks and assertions, libraries optimised (Cargo.toml).
-# The tests run the program itself, so it is built first.
+# The tests run the program itself, so it is built first; it then installs its peers, and with SERVERS=yes those
+# too whose packages start a server on this machine.
 test:
-	@$(WITH) cargo xtask swarm --seeds $(SEEDS)
+	@WISHED='$(WISHED)' $(WITH) cargo xtask swarm --seeds $(SEEDS)
 	@$(WITH) cargo build --workspace --bins --locked
+	-@$(TARGET)/debug/longhaul lab peers --install >/dev/null
+	-@[ '$(SERVERS)' != yes ] || $(TARGET)/debug/longhaul lab peers --install $(SERVER_PEERS) >/dev/null
 	@$(WITH) cargo test --workspace --locked
 
 bench: longhaul
@@ -42,4 +48,4 @@ install: longhaul
 	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul
 
 lint:
-	@$(WITH) cargo xtask ci
+	@xtask/with-tools.sh 'cc c++' cargo xtask ci

@@ -1,7 +1,8 @@
 #!/bin/sh
 # with-tools.sh "cc c++" COMMAND...
 # Runs COMMAND once the named tools are there: installed by apt-get when we are root on Debian, else named in
-# the message. Also sees to it that cargo works in this folder.
+# the message. Those of WISHED are installed when we are root on Debian, and else done without. Also sees to it
+# that cargo works in this folder.
 set -eu
 
 fail() {
@@ -14,6 +15,8 @@ package_of() {
     case $1 in
     cc) echo "gcc libc6-dev" ;;
     c++) echo "g++" ;;
+    ip) echo "iproute2" ;;
+    postgres) echo "postgresql" ;;
     *) echo "$1" ;;
     esac
 }
@@ -22,8 +25,33 @@ is_there() {
     case $1 in
     cc) command -v cc >/dev/null 2>&1 && echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 ;;
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
+    # Debian keeps it out of PATH, by version.
+    postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
+}
+
+# Tests start servers of their own: the package is not to start one of this machine's.
+without_cluster() {
+    apt_install postgresql-common && echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
+}
+
+# What of it is there afterwards is found out by the tests.
+install_wished() {
+    { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; } || return 0
+    for tool in "$@"; do
+        is_there "$tool" && continue
+        echo "longhaul: installing $(package_of "$tool")" >&2
+        { [ "$tool" != postgres ] || without_cluster; } && apt_install "$(package_of "$tool")" ||
+            echo "longhaul: apt-get could not install $(package_of "$tool")" >&2
+    done
+}
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    # The lists may be absent or old: try again with new ones.
+    apt-get install -y --no-install-recommends "$@" >/dev/null 2>&1 ||
+        { apt-get update >/dev/null && apt-get install -y --no-install-recommends "$@" >/dev/null; }
 }
 
 install_missing() {
@@ -35,12 +63,8 @@ install_missing() {
     command -v apt-get >/dev/null 2>&1 || fail "needs, in Debian's names:$missing"
     [ "$(id -u)" = 0 ] || fail "first run: sudo apt-get install$missing"
     echo "longhaul: installing$missing" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # The lists may be absent or old: try again with new ones.
     # shellcheck disable=SC2086
-    apt-get install -y --no-install-recommends $missing >/dev/null 2>&1 ||
-        { apt-get update >/dev/null && apt-get install -y --no-install-recommends $missing >/dev/null; } ||
-        fail "apt-get could not install$missing"
+    apt_install $missing || fail "apt-get could not install$missing"
 }
 
 # rust-toolchain.toml names one release. Where rustup has it, nothing is to be done; else a toolchain that is
@@ -72,6 +96,8 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2086
 install_missing ca-certificates $1
 shift
+# shellcheck disable=SC2086
+install_wished ${WISHED:-}
 choose_toolchain
 export PATH
 exec "$@"

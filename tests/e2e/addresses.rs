@@ -1,23 +1,22 @@
 //! Names and addresses that lead somewhere or nowhere.
 
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
+use longhaul_needs::needs;
 use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
 use socket2::{Domain, Socket, Type};
 
-use crate::program::{PROGRAM, Program, is_root};
+use crate::program::{PROGRAM, Program};
 use crate::server::{Server, copy_options, pull, push, run, serve_options};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree};
 
+#[needs(ipv6)]
 #[test]
 fn ipv6_carries_as_ipv4_does() {
     limited(|test| {
-        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-            return eprintln!("skipped, for there is no IPv6 here");
-        }
         make_tree(&test.here("tree"));
         let listen = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
         let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
@@ -37,12 +36,10 @@ fn ipv6_carries_as_ipv4_does() {
     });
 }
 
+#[needs(ipv6)]
 #[test]
 fn a_server_for_all_addresses_answers_at_each() {
     limited(|test| {
-        if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
-            return eprintln!("skipped, for there is no IPv6 here");
-        }
         make_tree(&test.here("tree"));
         let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
@@ -102,19 +99,14 @@ fn a_port_in_use_is_said_for_tcp_and_for_udp() {
     });
 }
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn a_link_local_address_leads_over_its_link() {
     limited(|test| {
-        if !is_root("make a network namespace") {
-            return;
-        }
         make_tree(&test.here("tree"));
         let mut command = Command::new("unshare");
         command.args(["-n", "sh", "-e", "-c", OVER_A_LINK, PROGRAM]);
         let copies = Program::spawn(test, &mut command).end();
-        if copies.status == Some(NO_LINK) {
-            return eprintln!("skipped, for there are no links of a test's own here: {copies:?}");
-        }
         copies.assert_succeeded();
         for carrier in ["udp", "tcp"] {
             assert_same(&test.here("tree"), &test.there(carrier));
@@ -125,11 +117,11 @@ fn a_link_local_address_leads_over_its_link() {
 
 /// Copies both ways over a link of a namespace of their own; `$0` is the program.
 const OVER_A_LINK: &str = "
-ip link add e2e0 type veth peer name e2e1 || exit 77
+ip link add e2e0 type veth peer name e2e1
 ip link set lo up
 ip link set e2e0 up
 ip link set e2e1 up
-ip addr add fe80::1/64 dev e2e0 nodad || exit 77
+ip addr add fe80::1/64 dev e2e0 nodad
 ip addr add fe80::2/64 dev e2e1 nodad
 \"$0\" serve --listen '[::]:7420' --root there --token-file token 2> log &
 server=$!
@@ -141,4 +133,3 @@ for carrier in udp tcp; do
     \"$0\" cp --carrier $carrier --token-file token \"$at\" here/$carrier
 done
 ";
-const NO_LINK: i32 = 77;

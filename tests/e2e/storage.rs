@@ -6,18 +6,20 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use longhaul_needs::needs;
 use longhaul_transfer::CopyOptions;
 use longhaul_units::Rate;
 
-use crate::program::{PROGRAM, Program, Tmpfs, is_root};
+use crate::program::{PROGRAM, Program, Tmpfs};
 use crate::server::{Copying, Server, pull, push, run};
 use crate::test::limited;
 use crate::trees::{assert_nothing_half_done, assert_same, names, noise};
 
+#[needs(mounts)]
 #[test]
 fn a_full_disk_is_said_and_what_is_complete_stays() {
     limited(|test| {
-        let Some(_mounted) = Tmpfs::mount(test.path("there/disk"), "size=8m") else { return };
+        let _mounted = Tmpfs::mount(test.path("there/disk"), "size=8m");
         fs::create_dir(test.here("tree")).unwrap();
         for i in 0..5 {
             let name = format!("f{i}");
@@ -45,10 +47,11 @@ fn a_full_disk_is_said_and_what_is_complete_stays() {
     });
 }
 
+#[needs(mounts)]
 #[test]
 fn a_full_disk_here_is_said_too() {
     limited(|test| {
-        let Some(_mounted) = Tmpfs::mount(test.path("here/disk"), "size=2m") else { return };
+        let _mounted = Tmpfs::mount(test.path("here/disk"), "size=2m");
         fs::write(test.there("f"), noise(1, 5_000_000)).unwrap();
         let server = Server::start(test);
         let from = format!("lh://{}/f", server.address);
@@ -58,13 +61,12 @@ fn a_full_disk_here_is_said_too() {
     });
 }
 
+#[needs(mounts)]
 #[test]
 fn a_disk_too_full_to_begin_is_said() {
     limited(|test| {
         for folder in ["here/disk", "there/disk"] {
-            let Some(_mounted) = Tmpfs::mount(test.path(folder), "size=1m,nr_inodes=2") else {
-                return;
-            };
+            let _mounted = Tmpfs::mount(test.path(folder), "size=1m,nr_inodes=2");
             fs::write(test.here("f"), noise(1, 5_000)).unwrap();
             fs::write(test.there("f"), noise(1, 5_000)).unwrap();
             let server = Server::start(test);
@@ -80,10 +82,11 @@ fn a_disk_too_full_to_begin_is_said() {
     });
 }
 
+#[needs(mounts)]
 #[test]
 fn a_read_only_destination_is_said() {
     limited(|test| {
-        let Some(_mounted) = Tmpfs::mount(test.path("there/disk"), "ro") else { return };
+        let _mounted = Tmpfs::mount(test.path("there/disk"), "ro");
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         fs::write(test.there("f"), noise(1, 100_000)).unwrap();
         let server = Server::start(test);
@@ -98,12 +101,10 @@ fn a_read_only_destination_is_said() {
     });
 }
 
+#[needs(root)]
 #[test]
 fn a_destination_that_may_not_be_written_is_said() {
     limited(|test| {
-        if !is_root("become another user") {
-            return;
-        }
         let (_server, at) = as_nobody(
             test,
             &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
@@ -115,12 +116,10 @@ fn a_destination_that_may_not_be_written_is_said() {
     });
 }
 
+#[needs(root)]
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_arrives() {
     limited(|test| {
-        if !is_root("become another user") {
-            return;
-        }
         let tree = test.there("tree");
         fs::create_dir_all(tree.join("locked")).unwrap();
         fs::write(tree.join("open"), noise(1, 100_000)).unwrap();

@@ -6,28 +6,22 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::tools::{self, Compiler};
 use crate::{command, fuzz, metadata, tidy};
 
-/// How a step ended.
-enum Outcome {
-    Passed,
-    Skipped(String),
-    Failed(String),
-}
-
 /// A check of the workspace at a root.
-type Step = fn(&Path) -> Outcome;
+type Step = fn(&Path) -> Result<()>;
 
 /// Runs every step, also after one failed, and fails if any did.
 pub fn run(root: &Path) -> Result<()> {
     let steps: [(&str, Step); 7] = [
         ("format", format),
-        ("tidy", |root| of(tidy::run(root))),
+        ("tidy", tidy::run),
         ("clippy", clippy),
         ("docs", docs),
         ("deny", deny),
         ("wasm", wasm),
-        ("fuzz targets", fuzz_targets),
+        ("fuzz targets", fuzz::check),
     ];
     let mut summary = Vec::new();
     let mut failed = 0;
@@ -37,11 +31,10 @@ pub fn run(root: &Path) -> Result<()> {
         let outcome = step(root);
         let seconds = start.elapsed().as_secs_f64();
         let text = match outcome {
-            Outcome::Passed => "passed".to_owned(),
-            Outcome::Skipped(reason) => format!("skipped: {reason}"),
-            Outcome::Failed(reason) => {
+            Ok(()) => "passed".to_owned(),
+            Err(error) => {
                 failed += 1;
-                format!("FAILED: {reason}")
+                format!("FAILED: {error:#}")
             }
         };
         println!("{name}: {text}");
@@ -54,71 +47,38 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn format(root: &Path) -> Outcome {
-    of(command::pass(command::cargo(root).args(["fmt", "--all", "--check"])))
+fn format(root: &Path) -> Result<()> {
+    command::pass(command::cargo(root).args(["fmt", "--all", "--check"]))
 }
 
-fn clippy(root: &Path) -> Outcome {
+fn clippy(root: &Path) -> Result<()> {
     let mut clippy = command::cargo(root);
     clippy.args(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]);
-    of(command::pass(&mut clippy))
+    command::pass(&mut clippy)
 }
 
-fn docs(root: &Path) -> Outcome {
+fn docs(root: &Path) -> Result<()> {
     let mut doc = command::cargo(root);
     doc.args(["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
-    of(command::pass(doc.env("RUSTDOCFLAGS", "-D warnings")))
+    command::pass(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Licences and sources by cargo-deny where it is installed; tidy checks the same list without it.
-/// Advisories need a download and are left to `cargo deny check advisories` by hand.
-fn deny(root: &Path) -> Outcome {
-    if !command::succeeds(Command::new("cargo-deny").arg("--version")) {
-        return Outcome::Skipped(
-            "cargo-deny is not installed (`cargo install --locked cargo-deny`); \
-             tidy has checked licences and sources against deny.toml"
-                .into(),
-        );
-    }
-    let checks = ["deny", "check", "bans", "licenses", "sources"];
-    of(command::pass(command::cargo(root).args(checks)))
+/// Licences and sources. Advisories need a download and are left to `cargo deny check advisories` by
+/// hand.
+fn deny(root: &Path) -> Result<()> {
+    let mut deny = Command::new(tools::deny(root)?);
+    command::pass(deny.args(["check", "bans", "licenses", "sources"]).current_dir(root))
 }
 
-/// Builds the core for a target without an operating system.
-fn wasm(root: &Path) -> Outcome {
-    const TARGET: &str = "wasm32-unknown-unknown";
-    let mut libdir = Command::new("rustc");
-    libdir.args(["--print", "target-libdir", "--target", TARGET]).current_dir(root);
-    let installed = command::output(&mut libdir).is_ok_and(|path| Path::new(path.trim()).is_dir());
-    if !installed {
-        return Outcome::Skipped(format!(
-            "target {TARGET} is not installed (`rustup target add {TARGET}`); \
-             tidy has checked that the core is no_std"
-        ));
+/// Builds the core for a target without an operating system, with the libraries `core` and `alloc`
+/// alone: whatever asked for `std`, a dependency too, would not find it.
+fn wasm(root: &Path) -> Result<()> {
+    let compiler = Compiler::with_sources(root)?;
+    let mut build = command::cargo(root);
+    build.args(["build", "--lib", "--locked", "--target", "wasm32-unknown-unknown"]);
+    build.args(["-Zbuild-std=core,alloc", "--target-dir", "target/wasm"]);
+    for package in metadata::load(root)?.members.iter().filter(|package| package.is_core()) {
+        build.args(["-p", &package.name]);
     }
-    let packages = match metadata::load(root) {
-        Ok(metadata) => metadata.members,
-        Err(error) => return Outcome::Failed(format!("{error:#}")),
-    };
-    let mut check = command::cargo(root);
-    check.args(["check", "--lib", "--locked", "--target", TARGET]);
-    for package in packages.iter().filter(|package| package.is_core()) {
-        check.args(["-p", &package.name]);
-    }
-    of(command::pass(&mut check))
-}
-
-/// The fuzz crate is a workspace of its own and needs nightly; `cargo test` replays its corpus.
-fn fuzz_targets(root: &Path) -> Outcome {
-    match fuzz::check(root) {
-        Err(reason) => Outcome::Skipped(reason),
-        Ok(result) => of(result),
-    }
-}
-
-fn of(result: Result<()>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Passed,
-        Err(error) => Outcome::Failed(format!("{error:#}")),
-    }
+    command::pass(compiler.named(&mut build))
 }

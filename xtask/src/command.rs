@@ -14,22 +14,6 @@ pub fn cargo(root: &Path) -> Command {
     command
 }
 
-/// `cargo` of the nightly toolchain, or the reason why there is none.
-pub fn nightly_cargo(root: &Path) -> Result<Command, String> {
-    let mut probe = Command::new("rustup");
-    probe.args(["run", "nightly", "rustc", "--version"]);
-    if !succeeds(&mut probe) {
-        return Err("there is no nightly toolchain (`rustup toolchain install nightly`)".into());
-    }
-    let mut command = Command::new("rustup");
-    command.args(["run", "nightly", "cargo"]).current_dir(root);
-    // Set by the stable cargo that started us; they would lead nightly's back to stable.
-    for variable in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(variable);
-    }
-    Ok(command)
-}
-
 /// Runs a command with our own standard streams; an error unless it exits with status 0.
 pub fn pass(command: &mut Command) -> Result<()> {
     let line = describe(command);

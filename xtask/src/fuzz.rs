@@ -3,20 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::command;
+use crate::{command, tools};
 
 /// Runs each target for `seconds`, starting from the committed corpus. What it discovers goes to
 /// `fuzz/target/corpus`; minimise it before committing (`cargo fuzz cmin`).
 pub fn run(root: &Path, seconds: u64) -> Result<()> {
-    if let Err(reason) = ready(root) {
-        bail!("{reason}");
-    }
-    let installed = command::succeeds(Command::new("cargo-fuzz").arg("--version"));
-    if !installed {
-        bail!("cargo-fuzz is not installed (`cargo install --locked cargo-fuzz`)");
-    }
+    let program = tools::fuzz(root)?;
     for target in targets(root)? {
         println!("--- {target}");
         let found = PathBuf::from("fuzz/target/corpus").join(&target);
@@ -24,31 +18,26 @@ pub fn run(root: &Path, seconds: u64) -> Result<()> {
         for directory in [&found, &kept] {
             std::fs::create_dir_all(root.join(directory))?;
         }
-        let mut fuzz = command::nightly_cargo(root).map_err(anyhow::Error::msg)?;
-        fuzz.args(["fuzz", "run", &target]).arg(found).arg(kept);
+        let mut fuzz = Command::new(&program);
+        // Sanitizers are what nightly compilers have; with this the release's own has them too.
+        fuzz.env("RUSTC_BOOTSTRAP", "1").current_dir(root);
+        fuzz.args(["run", &target]).arg(found).arg(kept);
         fuzz.args(["--", &format!("-max_total_time={seconds}"), "-timeout=10"]);
         command::pass(&mut fuzz)?;
     }
     Ok(())
 }
 
-/// Type-checks the fuzz crate, or says why it cannot.
-pub fn check(root: &Path) -> Result<Result<()>, String> {
-    let mut check = ready(root)?;
-    check.args(["check", "--quiet", "--manifest-path", "fuzz/Cargo.toml"]);
-    Ok(command::pass(&mut check))
-}
-
-/// Nightly cargo, if there is a fuzz crate and all that it takes to build it.
-fn ready(root: &Path) -> Result<Command, String> {
-    if !root.join("fuzz/Cargo.toml").is_file() {
-        return Err("there is no fuzz/Cargo.toml".into());
-    }
-    let compiler = ["c++", "g++", "clang++"];
-    if !compiler.iter().any(|name| command::succeeds(Command::new(name).arg("--version"))) {
-        return Err("libFuzzer needs a C++ compiler (`apt-get install g++`)".into());
-    }
-    command::nightly_cargo(root)
+/// Type-checks the fuzz crate, a workspace of its own; `cargo test` replays its corpus.
+pub fn check(root: &Path) -> Result<()> {
+    let mut check = command::cargo(root);
+    command::pass(check.args([
+        "check",
+        "--quiet",
+        "--locked",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+    ]))
 }
 
 /// One target per file in `fuzz/fuzz_targets`.

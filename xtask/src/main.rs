@@ -17,6 +17,7 @@ mod metadata;
 mod swarm;
 mod tidy;
 mod toml;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,6 +82,6 @@ cargo xtask COMMAND
   ci                          everything below except swarm and fuzz, with format, clippy and docs
   tidy                        dependency arrows, documents, sizes, banned calls, licences
   swarm [--seeds N] [--from S]  simulate N seeds from S on (2000 from 1)
-  fuzz [--seconds N]          run each fuzz target for N seconds (30); needs nightly and cargo-fuzz
+  fuzz [--seconds N]          run each fuzz target for N seconds (30)
   help                        this text
 ";

@@ -209,10 +209,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
     let into = |stdout: File, words: &[&str]| {
         program(&home, words).stdout(stdout).stderr(Stdio::piped()).output().unwrap()
     };
-    let Ok(full) = File::options().write(true).open("/dev/full") else {
-        println!("skipped: no /dev/full");
-        return;
-    };
+    let full = File::options().write(true).open("/dev/full").unwrap();
     let simulate = ["circuits", "simulate", "--json", "-q", "--seeds", "2", "--requests", "100"];
     for words in [
         &["keys", "new", "--json"][..],

@@ -1,8 +1,9 @@
-//! `longhaul lab` as scripts see it. What needs namespaces says so and passes where there are none.
+//! `longhaul lab` as scripts see it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::process::{Command, Output};
 
+use longhaul_needs::needs;
 use serde_json::Value;
 
 fn lab(words: &[&str]) -> Output {
@@ -13,18 +14,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The output, unless this machine gives no testbed.
-fn path(words: &[&str]) -> Option<Output> {
-    let output = lab(&[&["path", "--rtt", "2ms"], words].concat());
-    let words = stderr(&output);
-    if words.contains("CAP_SYS_ADMIN")
-        || words.contains("/dev/net/tun")
-        || words.contains("user namespace")
-    {
-        println!("skipped: {words}");
-        return None;
-    }
-    Some(output)
+fn path(words: &[&str]) -> Output {
+    lab(&[&["path", "--rtt", "2ms"], words].concat())
 }
 
 #[test]
@@ -78,6 +69,7 @@ fn peers_are_listed_with_version_or_reason() {
     assert!(text.contains("\ngridftp -p 4 ") && text.contains("\nrsync-ssh "), "{text}");
 }
 
+#[needs(root)]
 #[test]
 fn what_is_missing_is_installed_by_root() {
     // In PATH there is nothing but what passes for apt-get, and that has tar and nothing else.
@@ -103,11 +95,6 @@ fn what_is_missing_is_installed_by_root() {
         command.output().unwrap()
     };
     let output = install("tar");
-    if !rustix::process::geteuid().is_root() {
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("takes root: apt-get install tar"), "{output:?}");
-        return;
-    }
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("tar (GNU tar) 9.9"), "{output:?}");
     let output = install("iperf3 cubic x1");
@@ -131,17 +118,19 @@ fn a_malformed_topology_shows_line_and_key() {
     );
 }
 
+#[needs(namespaces)]
 #[test]
 fn the_status_is_that_of_the_command() {
     for (line, status) in [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)] {
-        let Some(output) = path(&["-q", "--", "sh", "-c", line]) else { return };
+        let output = path(&["-q", "--", "sh", "-c", line]);
         assert_eq!((output.status.code(), stderr(&output)), (Some(status), String::new()));
     }
-    let Some(output) = path(&["--", "/does/not/exist"]) else { return };
+    let output = path(&["--", "/does/not/exist"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("cannot start /does/not/exist"));
 }
 
+#[needs(namespaces)]
 #[test]
 fn the_path_gives_account_as_json_and_in_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +148,7 @@ fn the_path_gives_account_as_json_and_in_files() {
         "-c",
         "cat /etc/hosts; sleep 0.3",
     ];
-    let Some(output) = path(&words) else { return };
+    let output = path(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");

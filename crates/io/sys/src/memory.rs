@@ -218,9 +218,7 @@ mod tests {
         let memory = (machine.totalram as usize).saturating_mul(machine.mem_unit as usize);
         let most = memory / 4 * 3 / HUGE_PAGE * HUGE_PAGE;
         // Side by side they are one mapping to the kernel, of more than there is.
-        let (Ok(_one), Ok(_other)) = (Pages::new(most), Pages::new(most)) else {
-            return println!("skipped: no address space for {most} bytes");
-        };
+        let (_one, _other) = (Pages::new(most).unwrap(), Pages::new(most).unwrap());
         let mut command = std::process::Command::new("true");
         crate::netns::die_with_starter(&mut command);
         assert!(command.status().unwrap().success());

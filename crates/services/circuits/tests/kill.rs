@@ -24,6 +24,7 @@ use longhaul_circuits::client::{Client, ClientError};
 use longhaul_circuits::ledger::{Event, Ledger, Record, audit};
 use longhaul_circuits::service::config::Archive;
 use longhaul_circuits::store::{self, Location};
+use longhaul_needs::needs;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use site::{ASTRO, Site};
@@ -53,15 +54,12 @@ fn nothing_acknowledged_is_lost_over_a_hundred_kills() {
     survive(&store, Some(&folder.path().join("archive")), 100, 2);
 }
 
+#[needs(postgresql)]
 #[test]
 fn nothing_acknowledged_is_lost_with_postgres() {
-    match postgres::Server::start() {
-        Ok(server) => {
-            let folder = tempfile::tempdir().unwrap();
-            survive(&server.url(), Some(folder.path()), 4, 3);
-        }
-        Err(reason) => println!("skipped: {reason}"),
-    }
+    let server = postgres::Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    survive(&server.url(), Some(folder.path()), 4, 3);
 }
 
 /// Kills the service again and again while clients book, extend, release and cancel.

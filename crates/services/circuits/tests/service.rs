@@ -19,6 +19,7 @@ use longhaul_circuits::ledger::{Command, Event, Order, Record, audit};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Archive, Config, DriverSpec};
 use longhaul_circuits::store::{self, Location};
+use longhaul_needs::needs;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use site::{ASTRO, OPERATOR, Site};
 use sqlx::Connection;
@@ -101,6 +102,7 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
 }
 
 /// Whoever mounts its file system anew, or the kernel after a fault, does the like.
+#[needs(immutable_files)]
 #[test]
 fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,10 +123,7 @@ fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
         (all(&client), free, site.service.view().seq)
     };
     let before = state();
-    let frozen = match Frozen::new(&[path.clone(), folder.path().join("book.db-wal")]) {
-        Ok(frozen) => frozen,
-        Err(why) => return println!("skipped: {why}"),
-    };
+    let frozen = Frozen::new(&[path.clone(), folder.path().join("book.db-wal")]);
     for _ in 0..3 {
         let refused = problem(client.book(&file("more"), None));
         let kind = "urn:longhaul:circuits:store-read-only";
@@ -150,27 +149,14 @@ fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
 struct Frozen(Vec<std::fs::File>);
 
 impl Frozen {
-    /// Freezes files, or says why it cannot.
-    fn new(paths: &[PathBuf]) -> Result<Self, String> {
-        let trial = tempfile::NamedTempFile::new_in(paths[0].parent().unwrap()).unwrap();
-        let frozen = Self::freeze(&[trial.path().to_owned()])?;
-        if trial.as_file().write_all(b"x").is_ok() {
-            return Err("here what is open can be written to although it is immutable".into());
-        }
-        drop(frozen);
-        Self::freeze(paths)
-    }
-
-    fn freeze(paths: &[PathBuf]) -> Result<Self, String> {
-        let mut frozen = Self(Vec::new());
-        for path in paths {
+    fn new(paths: &[PathBuf]) -> Self {
+        let freeze = |path| {
             let file = std::fs::File::open(path).unwrap();
-            let flags = ioctl_getflags(&file);
-            let set = flags.and_then(|flags| ioctl_setflags(&file, flags | IFlags::IMMUTABLE));
-            set.map_err(|error| format!("a file cannot be made immutable: {error}"))?;
-            frozen.0.push(file);
-        }
-        Ok(frozen)
+            let flags = ioctl_getflags(&file).unwrap();
+            ioctl_setflags(&file, flags | IFlags::IMMUTABLE).unwrap();
+            file
+        };
+        Self(paths.iter().map(freeze).collect())
     }
 }
 
@@ -382,12 +368,10 @@ fn a_program_is_told_of_every_boundary() {
     assert!(policies.lines().all(|policy| policy == own), "{policies}");
 }
 
+#[needs(postgresql)]
 #[test]
 fn two_nodes_share_a_database_and_one_leads() {
-    let server = match postgres::Server::start() {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let server = postgres::Server::start();
     let node = |name: &str| {
         let mut config = site::config(&server.url());
         (config.node, config.url) = (name.into(), format!("http://{name}.example"));

@@ -12,6 +12,7 @@ use longhaul_circuits::ledger::{
     Ask, Command, Event, Note, Order, Place, Placing, Ranges, Record, Route,
 };
 use longhaul_circuits::store::{self, Location, Store, StoreError};
+use longhaul_needs::needs;
 
 /// A record that is hard to keep: extremes, quotes, other scripts.
 fn record(seq: u64) -> Record {
@@ -145,12 +146,10 @@ fn a_place_that_takes_no_files_is_read_only() {
     assert!(matches!(error, Some(StoreError::ReadOnly)), "{error:?}");
 }
 
+#[needs(postgresql)]
 #[test]
 fn postgres_keeps_the_contract_and_fences_old_leaders() {
-    let server = match postgres::Server::start() {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: {reason}"),
-    };
+    let server = postgres::Server::start();
     let open = |url: &str, node: &str, lease: f64| {
         let lease = Duration::from_secs_f64(lease);
         store::open(&Location::Postgres { url: url.into(), lease }, node, &format!("at {node}"))

@@ -2,19 +2,16 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
+use longhaul_needs::needs;
+
 use super::*;
 use crate::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn two_sides_reach_each_other() {
-    let Some(pair) = pair(1500) else { return };
-    let mut addresses = vec![Side::ipv4 as fn(Side) -> IpAddr];
-    if pair.run_in(Side::A, || TcpListener::bind((Side::A.ipv6(), 0))).unwrap().is_ok() {
-        addresses.push(Side::ipv6);
-    } else {
-        println!("IPv6 skipped");
-    }
-    for address in addresses {
+    let pair = pair(1500);
+    for address in [Side::ipv4 as fn(Side) -> IpAddr, Side::ipv6] {
         let listener = pair.run_in(Side::B, || TcpListener::bind((address(Side::B), 0)));
         let listener = listener.unwrap().unwrap();
         let target = listener.local_addr().unwrap();
@@ -31,19 +28,16 @@ fn two_sides_reach_each_other() {
     assert!(a != b && a != network() && b != network());
 }
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn the_first_datagram_arrives() {
-    let Some(pair) = pair(1500) else { return };
+    let pair = pair(1500);
     for address in [Side::ipv4 as fn(Side) -> IpAddr, Side::ipv6] {
         let bind = |side| {
             let local = SocketAddr::new(address(side), 0);
-            pair.run_in(side, || UdpSocket::bind(local, &UdpOptions::default())).unwrap()
+            pair.run_in(side, || UdpSocket::bind(local, &UdpOptions::default())).unwrap().unwrap()
         };
-        let (Ok(sender), Ok(receiver)) = (bind(Side::A), bind(Side::B)) else {
-            assert_eq!(address(Side::A), Side::A.ipv6());
-            println!("IPv6 skipped");
-            return;
-        };
+        let (sender, receiver) = (bind(Side::A), bind(Side::B));
         let route = Route::to(receiver.local_addr());
         sender.send(&route, &[IoSlice::new(b"first")], None, Wait::No).unwrap();
         let mut buffer = [0; 16];
@@ -54,10 +48,11 @@ fn the_first_datagram_arrives() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn the_mtu_is_the_limit_of_a_datagram() {
     for mtu in [1500u16, 9000] {
-        let Some(pair) = pair(mtu.into()) else { return };
+        let pair = pair(mtu.into());
         let receiver = bind(&pair, Side::B);
         let sender = bind(&pair, Side::A);
         sender.connect(receiver.local_addr()).unwrap();
@@ -75,9 +70,10 @@ fn the_mtu_is_the_limit_of_a_datagram() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn full_send_buffer_would_block() {
-    let Some(pair) = pair(1500) else { return };
+    let pair = pair(1500);
     let small = UdpOptions { send_buffer: 1, ..UdpOptions::default() };
     let local = SocketAddr::new(Side::A.ipv4(), 0);
     let sender = pair.run_in(Side::A, || UdpSocket::bind(local, &small)).unwrap().unwrap();
@@ -92,23 +88,20 @@ fn full_send_buffer_would_block() {
     assert!(!sender.wait_writable(Some(longhaul_units::Instant::ZERO)).unwrap());
 }
 
+#[needs(namespaces)]
 #[test]
 fn one_namespace_is_joined_to_several() {
-    let (Some(host), Some(one), Some(other)) = (quiet_stack(), quiet_stack(), quiet_stack()) else {
-        return;
-    };
+    let [host, one, other] = [(); 3].map(|()| quiet_stack());
     host.join(&one, "one", 1500, &[]).unwrap();
     host.join(&other, "other", 1500, &[]).unwrap();
     let again = host.join(&other, "one", 1500, &[]).unwrap_err();
     assert_eq!(again.kind(), io::ErrorKind::AlreadyExists, "the name is taken");
 }
 
+#[needs(namespaces)]
 #[test]
 fn what_comes_in_is_passed_on() {
-    let (Some(near), Some(switch), Some(far)) = (quiet_stack(), quiet_stack(), quiet_stack())
-    else {
-        return;
-    };
+    let [near, switch, far] = [(); 3].map(|()| quiet_stack());
     let [a, b] = Side::ALL.map(Side::ipv4);
     switch.set("net/ipv4/ip_forward", "1").unwrap();
     for (host, device, own, other) in [(&near, "near", a, b), (&far, "far", b, a)] {
@@ -122,9 +115,10 @@ fn what_comes_in_is_passed_on() {
     wait_for_path([&near, &far], [a, b]).unwrap();
 }
 
+#[needs(namespaces)]
 #[test]
 fn commands_run_inside() {
-    let Some(pair) = pair(1500) else { return };
+    let pair = pair(1500);
     let mut command = Command::new("cat");
     command.arg("/proc/net/dev").stdout(Stdio::piped());
     let child = pair.spawn_in(Side::B, &mut command).unwrap();
@@ -134,9 +128,10 @@ fn commands_run_inside() {
     assert_eq!(text.lines().count(), 4, "two devices below two lines of heading: {text}");
 }
 
+#[needs(namespaces)]
 #[test]
 fn commands_see_other_hosts_and_another_name() {
-    let Some(pair) = pair(1500) else { return };
+    let pair = pair(1500);
     let path = std::env::temp_dir().join(format!("longhaul-hosts-{}", std::process::id()));
     std::fs::write(&path, "198.51.100.2 elsewhere\n").unwrap();
     let text = std::thread::scope(|scope| {
@@ -166,39 +161,25 @@ fn commands_die_with_their_starter() {
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL));
 }
 
+#[needs(namespaces)]
 #[test]
 fn panics_and_results_pass_through() {
-    let Some(pair) = pair(1280) else { return };
+    let pair = pair(1280);
     assert_eq!(pair.run_in(Side::A, || 42).unwrap(), 42);
     let caught = std::panic::catch_unwind(|| pair.run_in(Side::A, || panic!("inside")));
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"inside"));
 }
 
 /// One that sends nothing by itself.
-pub(crate) fn quiet_stack() -> Option<Namespace> {
-    match Namespace::new() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            println!("skipped: {error}");
-            None
-        }
-        stack => {
-            let stack = stack.unwrap();
-            // Where there is no IPv6, that is as well.
-            let _ = stack.set("net/ipv6/conf/default/disable_ipv6", "1");
-            Some(stack)
-        }
-    }
+pub(crate) fn quiet_stack() -> Namespace {
+    let stack = Namespace::new().unwrap();
+    // Where there is no IPv6, that is as well.
+    let _ = stack.set("net/ipv6/conf/default/disable_ipv6", "1");
+    stack
 }
 
-fn pair(mtu: u32) -> Option<NetnsPair> {
-    match NetnsPair::new(mtu) {
-        Ok(pair) => Some(pair),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+fn pair(mtu: u32) -> NetnsPair {
+    NetnsPair::new(mtu).unwrap()
 }
 
 fn bind(pair: &NetnsPair, side: Side) -> UdpSocket {

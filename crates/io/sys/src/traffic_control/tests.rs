@@ -1,14 +1,17 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
+use longhaul_needs::needs;
+
 use super::*;
 use crate::netns::tests::quiet_stack;
 use crate::netns::{DEVICE, Namespace, Side, wait_for_path};
 use crate::udp::{Route, UdpOptions, UdpSocket, Wait};
 
+#[needs(namespaces, htb)]
 #[test]
 fn an_htb_holds_its_queue_and_counts_what_it_drops() {
-    let (Some(near), Some(host)) = (quiet_stack(), quiet_stack()) else { return };
+    let [near, host] = [(); 2].map(|()| quiet_stack());
     let addresses = Side::ALL.map(Side::ipv4);
     near.join(&host, DEVICE, 1500, &[(addresses, 24)]).unwrap();
     wait_for_path([&near, &host], addresses).unwrap();
@@ -19,9 +22,7 @@ fn an_htb_holds_its_queue_and_counts_what_it_drops() {
     let mut egress = near.run(|| Egress::of(DEVICE)).unwrap().unwrap();
     let htb = Change::AddHtb { default: 1 };
     let queue = Change::AddQueue { class: 1, limit };
-    if !made(egress.apply(&[htb, Change::AddClass(class), queue])) {
-        return;
-    }
+    made(egress.apply(&[htb, Change::AddClass(class), queue]));
     assert_eq!(kinds(&egress.apply(&[htb])), [Some(io::ErrorKind::AlreadyExists)]);
     let counters = near.run(|| QueueCounters::of(DEVICE)).unwrap().unwrap();
     assert_eq!(counters.read().unwrap(), QueueCount::default());
@@ -51,23 +52,17 @@ fn an_htb_holds_its_queue_and_counts_what_it_drops() {
     assert!(near.run(|| QueueCounters::of("no such")).unwrap().is_err());
 }
 
+#[needs(namespaces, htb, ipv6)]
 #[test]
 fn filters_sort_by_destination() {
-    let Some(host) = quiet_stack() else { return };
+    let host = quiet_stack();
     let mut egress = host.run(|| Egress::of("lo")).unwrap().unwrap();
     let fast = class(1, Rate::from_gbps(1), 1 << 20);
-    if !made(egress.apply(&[Change::AddHtb { default: 1 }, Change::AddClass(fast)])) {
-        return;
-    }
+    made(egress.apply(&[Change::AddHtb { default: 1 }, Change::AddClass(fast)]));
     let counters = host.run(|| QueueCounters::of("lo")).unwrap().unwrap();
     for (address, headers) in [("127.0.0.9", 28 + 14), ("::1", 48 + 14)] {
         let address = address.parse().unwrap();
-        let Ok(socket) =
-            host.run(|| UdpSocket::bind(local(address), &UdpOptions::default())).unwrap()
-        else {
-            println!("{address} skipped");
-            continue;
-        };
+        let socket = socket(&host, address);
         let to = Route::to(socket.local_addr());
         let send = || socket.send(&to, &[IoSlice::new(&[0; 100])], None, Wait::No).unwrap();
         let receive = || {
@@ -94,14 +89,13 @@ fn filters_sort_by_destination() {
     }
 }
 
+#[needs(namespaces, htb)]
 #[test]
 fn each_change_has_its_verdict() {
-    let Some(host) = quiet_stack() else { return };
+    let host = quiet_stack();
     let mut egress = host.run(|| Egress::of("lo")).unwrap().unwrap();
     let add = |number| Change::AddClass(class(number, Rate::from_gbps(400), 1 << 20));
-    if !made(egress.apply(&[Change::AddHtb { default: 1 }])) {
-        return;
-    }
+    made(egress.apply(&[Change::AddHtb { default: 1 }]));
     // More than the kernel is told at once.
     let all = 0x10..0x110;
     let odd: Vec<_> = all.clone().filter(|number| number % 2 == 1).map(add).collect();
@@ -143,15 +137,8 @@ fn kinds(verdicts: &[io::Result<()>]) -> Vec<Option<io::ErrorKind>> {
     verdicts.iter().map(|verdict| verdict.as_ref().err().map(io::Error::kind)).collect()
 }
 
-/// Whether this kernel has what was asked for.
-fn made(verdicts: Vec<io::Result<()>>) -> bool {
-    match verdicts.into_iter().collect::<io::Result<()>>() {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            println!("skipped: {error}");
-            false
-        }
-        done => done.map(|()| true).unwrap(),
-    }
+fn made(verdicts: Vec<io::Result<()>>) {
+    verdicts.into_iter().for_each(Result::unwrap);
 }
 
 fn local(address: IpAddr) -> SocketAddr {

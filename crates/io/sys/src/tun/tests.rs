@@ -1,6 +1,8 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
+use longhaul_needs::needs;
+
 use super::*;
 use crate::netns::{Namespace, Way};
 use crate::udp::{Route, UdpOptions, UdpSocket, Wait};
@@ -11,9 +13,10 @@ const ENDS: [IpAddr; 2] = [
     IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 2)),
 ];
 
+#[needs(namespaces)]
 #[test]
 fn a_super_packet_crosses_two_devices_whole() {
-    let Some((spaces, tuns)) = ends() else { return };
+    let (spaces, tuns) = ends();
     let bind = |end: usize| {
         let local = SocketAddr::new(ENDS[end], 0);
         spaces[end].run(|| UdpSocket::bind(local, &UdpOptions::default())).unwrap().unwrap()
@@ -51,9 +54,10 @@ fn a_super_packet_crosses_two_devices_whole() {
     assert!(out.unwrap().unwrap().sent >= 1 && back.unwrap().unwrap().received >= 1);
 }
 
+#[needs(namespaces)]
 #[test]
 fn receiving_can_be_steered() {
-    let Some((spaces, _tuns)) = ends() else { return };
+    let (spaces, _tuns) = ends();
     let visible = || std::fs::read_dir("/sys/class/net").unwrap().count();
     let before = visible();
     spaces[1].steer("link0", 0).unwrap();
@@ -61,9 +65,10 @@ fn receiving_can_be_steered() {
     assert_eq!(visible(), before, "other threads see what they saw");
 }
 
+#[needs(namespaces)]
 #[test]
 fn nonsense_is_refused() {
-    let Some((spaces, tuns)) = ends() else { return };
+    let (spaces, tuns) = ends();
     let error = tuns[0].write(&[IoSlice::new(&[0; 4])]).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     // A version of IP that does not exist.
@@ -74,15 +79,9 @@ fn nonsense_is_refused() {
     assert!(spaces[0].add_tun("link0", 1500, 10).is_err(), "the name is taken");
 }
 
-fn ends() -> Option<([Namespace; 2], [Tun; 2])> {
-    let make = || Ok::<_, io::Error>([end(0)?, end(1)?]);
-    match make() {
-        Ok([(first, one), (second, other)]) => Some(([first, second], [one, other])),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
+fn ends() -> ([Namespace; 2], [Tun; 2]) {
+    let [(first, one), (second, other)] = [0, 1].map(|number| end(number).unwrap());
+    ([first, second], [one, other])
 }
 
 fn end(number: usize) -> io::Result<(Namespace, Tun)> {

@@ -4,90 +4,102 @@ use std::time::Duration;
 use super::*;
 use crate::clock::{self, WallTime};
 
-#[test]
-fn super_packet_arrives_with_its_notes() {
-    for local in loopbacks() {
-        let (sender, receiver) = pair(local, &UdpOptions::default());
-        let payload = pattern(10_500);
-        let before = WallTime::now();
-        let route = Route::to(receiver.local_addr()).with_traffic_class(0x03);
-        let sent = sender.send(&route, &[IoSlice::new(&payload)], Some(1000), Wait::No).unwrap();
-        assert_eq!(sent, payload.len());
+/// Each test over each version of IP.
+macro_rules! over_loopback {
+    ($($test:ident,)*) => {
+        mod ipv4 {
+            $(#[test]
+            fn $test() {
+                super::$test("127.0.0.1:0".parse().unwrap());
+            })*
+        }
+        mod ipv6 {
+            $(#[longhaul_needs::needs(ipv6)]
+            #[test]
+            fn $test() {
+                super::$test("[::1]:0".parse().unwrap());
+            })*
+        }
+    };
+}
 
-        let (bytes, notes) = drain(&receiver, payload.len());
-        assert_eq!(bytes, payload);
-        let datagrams: usize = notes.iter().map(Received::datagrams).sum();
-        assert_eq!(datagrams, 11);
-        for note in &notes {
-            assert_eq!(note.from, sender.local_addr());
-            assert_eq!((note.ecn(), note.truncated, note.overflow), (3, false, 0));
-            assert_eq!(note.to, None);
-            // The wall clock may be slewed, and the first stamps of a host come late.
-            let stamp = note.kernel_time.expect("Linux stamps datagrams");
-            assert!(stamp.since(before) < Duration::from_secs(60));
-        }
-        if sender.capabilities().gso && receiver.capabilities().gro {
-            assert_eq!(notes[0].segment, 1000);
-        }
+over_loopback! {
+    super_packet_arrives_with_its_notes,
+    gathers_and_scatters_across_datagram_borders,
+    without_offload_the_same_datagrams_arrive,
+    traffic_class_of_the_socket_is_the_default,
+}
+
+fn super_packet_arrives_with_its_notes(local: SocketAddr) {
+    let (sender, receiver) = pair(local, &UdpOptions::default());
+    let payload = pattern(10_500);
+    let before = WallTime::now();
+    let route = Route::to(receiver.local_addr()).with_traffic_class(0x03);
+    let sent = sender.send(&route, &[IoSlice::new(&payload)], Some(1000), Wait::No).unwrap();
+    assert_eq!(sent, payload.len());
+
+    let (bytes, notes) = drain(&receiver, payload.len());
+    assert_eq!(bytes, payload);
+    let datagrams: usize = notes.iter().map(Received::datagrams).sum();
+    assert_eq!(datagrams, 11);
+    for note in &notes {
+        assert_eq!(note.from, sender.local_addr());
+        assert_eq!((note.ecn(), note.truncated, note.overflow), (3, false, 0));
+        assert_eq!(note.to, None);
+        // The wall clock may be slewed, and the first stamps of a host come late.
+        let stamp = note.kernel_time.expect("Linux stamps datagrams");
+        assert!(stamp.since(before) < Duration::from_secs(60));
+    }
+    if sender.capabilities().gso && receiver.capabilities().gro {
+        assert_eq!(notes[0].segment, 1000);
     }
 }
 
-#[test]
-fn gathers_and_scatters_across_datagram_borders() {
-    for local in loopbacks() {
-        let (sender, receiver) = pair(local, &UdpOptions::default());
-        let payload = pattern(44 * 96);
-        // Headers of 32 bytes and payloads of 64, from places apart.
-        let gather: Vec<_> = payload.chunks(96).flat_map(|c| [&c[..32], &c[32..]]).collect();
-        let gather: Vec<_> = gather.iter().map(|part| IoSlice::new(part)).collect();
-        sender.send(&Route::to(receiver.local_addr()), &gather, Some(96), Wait::No).unwrap();
+fn gathers_and_scatters_across_datagram_borders(local: SocketAddr) {
+    let (sender, receiver) = pair(local, &UdpOptions::default());
+    let payload = pattern(44 * 96);
+    // Headers of 32 bytes and payloads of 64, from places apart.
+    let gather: Vec<_> = payload.chunks(96).flat_map(|c| [&c[..32], &c[32..]]).collect();
+    let gather: Vec<_> = gather.iter().map(|part| IoSlice::new(part)).collect();
+    sender.send(&Route::to(receiver.local_addr()), &gather, Some(96), Wait::No).unwrap();
 
-        let mut headers = vec![[0u8; 32]; 44];
-        let mut slots = vec![[0u8; 64]; 44];
-        let mut received = 0;
-        while received < payload.len() {
-            let first = received / 96;
-            let mut scatter: Vec<_> = headers[first..]
-                .iter_mut()
-                .zip(&mut slots[first..])
-                .flat_map(|(header, slot)| [IoSliceMut::new(header), IoSliceMut::new(slot)])
-                .collect();
-            received += receiver.recv(&mut scatter, Wait::UntilReady).unwrap().unwrap().len;
-        }
-        let joined: Vec<u8> =
-            headers.iter().zip(&slots).flat_map(|(h, s)| [&h[..], &s[..]].concat()).collect();
-        assert_eq!(joined, payload);
+    let mut headers = vec![[0u8; 32]; 44];
+    let mut slots = vec![[0u8; 64]; 44];
+    let mut received = 0;
+    while received < payload.len() {
+        let first = received / 96;
+        let mut scatter: Vec<_> = headers[first..]
+            .iter_mut()
+            .zip(&mut slots[first..])
+            .flat_map(|(header, slot)| [IoSliceMut::new(header), IoSliceMut::new(slot)])
+            .collect();
+        received += receiver.recv(&mut scatter, Wait::UntilReady).unwrap().unwrap().len;
     }
+    let joined: Vec<u8> =
+        headers.iter().zip(&slots).flat_map(|(h, s)| [&h[..], &s[..]].concat()).collect();
+    assert_eq!(joined, payload);
 }
 
-#[test]
-fn without_offload_the_same_datagrams_arrive() {
+fn without_offload_the_same_datagrams_arrive(local: SocketAddr) {
     let plain = UdpOptions { gso: false, gro: false, ..UdpOptions::default() };
-    for local in loopbacks() {
-        let (sender, receiver) = pair(local, &plain);
-        assert!(!sender.capabilities().gso && !receiver.capabilities().gro);
-        // Slices of prime length, so that datagrams begin and end inside of them.
-        let payload = pattern(100 * 100 + 17);
-        let slices: Vec<_> = payload.chunks(37).map(IoSlice::new).collect();
-        let route = Route::to(receiver.local_addr());
-        let sent = sender.send(&route, &slices, Some(100), Wait::UntilReady).unwrap();
-        assert_eq!(sent, payload.len());
-        let (bytes, notes) = drain(&receiver, payload.len());
-        assert_eq!(bytes, payload);
-        assert_eq!(notes.len(), 101);
-        assert!(
-            notes.iter().all(|note| note.datagrams() == 1 && note.segment as usize == note.len)
-        );
-    }
+    let (sender, receiver) = pair(local, &plain);
+    assert!(!sender.capabilities().gso && !receiver.capabilities().gro);
+    // Slices of prime length, so that datagrams begin and end inside of them.
+    let payload = pattern(100 * 100 + 17);
+    let slices: Vec<_> = payload.chunks(37).map(IoSlice::new).collect();
+    let route = Route::to(receiver.local_addr());
+    let sent = sender.send(&route, &slices, Some(100), Wait::UntilReady).unwrap();
+    assert_eq!(sent, payload.len());
+    let (bytes, notes) = drain(&receiver, payload.len());
+    assert_eq!(bytes, payload);
+    assert_eq!(notes.len(), 101);
+    assert!(notes.iter().all(|note| note.datagrams() == 1 && note.segment as usize == note.len));
 }
 
 #[test]
 fn a_device_that_cannot_cut_is_found_out() {
     let (sender, receiver) = pair("127.0.0.1:0".parse().unwrap(), &UdpOptions::default());
-    if !sender.capabilities().gso {
-        println!("skipped: this kernel has no UDP_SEGMENT");
-        return;
-    }
+    assert!(sender.capabilities().gso, "every kernel that Longhaul runs on has UDP_SEGMENT");
     // Without checksums the kernel refuses to cut, as it does for a device without offload.
     sockopt::set_int(sender.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
     let payload = pattern(5000);
@@ -101,10 +113,16 @@ fn a_device_that_cannot_cut_is_found_out() {
 
 #[test]
 fn wildcard_socket_answers_from_the_address_it_was_reached_at() {
-    let mut cases = vec![("0.0.0.0:0", "127.0.0.2"), ("0.0.0.0:0", "127.0.0.1")];
-    if loopbacks().len() > 1 {
-        cases.extend([("[::]:0", "::1"), ("[::]:0", "127.0.0.3")]);
-    }
+    answers_from_where_it_was_reached([("0.0.0.0:0", "127.0.0.2"), ("0.0.0.0:0", "127.0.0.1")]);
+}
+
+#[longhaul_needs::needs(ipv6)]
+#[test]
+fn wildcard_socket_of_both_versions_answers_from_the_address_it_was_reached_at() {
+    answers_from_where_it_was_reached([("[::]:0", "::1"), ("[::]:0", "127.0.0.3")]);
+}
+
+fn answers_from_where_it_was_reached(cases: [(&str, &str); 2]) {
     for (wildcard, address) in cases {
         let server = bind(wildcard, &UdpOptions::default());
         assert!(server.capabilities().destination);
@@ -128,17 +146,14 @@ fn wildcard_socket_answers_from_the_address_it_was_reached_at() {
     }
 }
 
-#[test]
-fn traffic_class_of_the_socket_is_the_default() {
+fn traffic_class_of_the_socket_is_the_default(local: SocketAddr) {
     let ect0 = UdpOptions { traffic_class: 0x02, ..UdpOptions::default() };
-    for local in loopbacks() {
-        let (sender, receiver) = pair(local, &ect0);
-        send(&sender, &Route::to(receiver.local_addr()), b"a");
-        assert_eq!(drain(&receiver, 1).1[0].traffic_class, 0x02);
-        sender.set_traffic_class(0x04).unwrap();
-        send(&sender, &Route::to(receiver.local_addr()), b"b");
-        assert_eq!(drain(&receiver, 1).1[0].traffic_class, 0x04);
-    }
+    let (sender, receiver) = pair(local, &ect0);
+    send(&sender, &Route::to(receiver.local_addr()), b"a");
+    assert_eq!(drain(&receiver, 1).1[0].traffic_class, 0x02);
+    sender.set_traffic_class(0x04).unwrap();
+    send(&sender, &Route::to(receiver.local_addr()), b"b");
+    assert_eq!(drain(&receiver, 1).1[0].traffic_class, 0x04);
 }
 
 #[test]
@@ -300,14 +315,4 @@ fn drain(socket: &UdpSocket, len: usize) -> (Vec<u8>, Vec<Received>) {
         notes.push(note);
     }
     (bytes, notes)
-}
-
-/// Loopback of each IP version that this host has.
-fn loopbacks() -> Vec<SocketAddr> {
-    let mut found = vec!["127.0.0.1:0".parse().unwrap()];
-    match UdpSocket::bind("[::1]:0".parse().unwrap(), &UdpOptions::default()) {
-        Ok(_) => found.push("[::1]:0".parse().unwrap()),
-        Err(error) => println!("IPv6 skipped: {error}"),
-    }
-    found
 }

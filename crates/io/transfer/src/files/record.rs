@@ -67,10 +67,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("longhaul-record-{}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         // A device that is always full stands for the disk.
-        let Ok(full) = File::options().write(true).open("/dev/full") else {
-            println!("skipped: no /dev/full");
-            return;
-        };
+        let full = File::options().write(true).open("/dev/full").unwrap();
         let mut record = Record::new(full);
         record.append(0, b"one ", false).unwrap();
         record.append(4, b"two ", false).unwrap();

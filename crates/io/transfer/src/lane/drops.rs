@@ -98,6 +98,7 @@ mod tests {
         let drops = HostDrops::new();
         let before = lock(&drops.account).dropped;
         let explained = drops.explain(clock::now() + SAMPLE_INTERVAL, 10);
-        assert!(explained == 0 || lock(&drops.account).dropped > before);
+        // Others may be losing packets on this host meanwhile: never more than that.
+        assert!(explained <= lock(&drops.account).dropped - before, "{explained}");
     }
 }

@@ -1,3 +1,5 @@
+use longhaul_needs::needs;
+
 use super::*;
 use crate::experiment::Parameter;
 use crate::report::Part;
@@ -35,6 +37,7 @@ fn tiny() -> Experiment {
     Experiment::parse(TINY, &|name| find(name).is_ok()).unwrap()
 }
 
+#[needs(namespaces)]
 #[test]
 fn a_tiny_experiment_runs_is_resumed_and_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,13 +54,7 @@ fn a_tiny_experiment_runs_is_resumed_and_reported() {
             assert!(record.verdict == Verdict::Done, "{:?}", record.why);
         }
     });
-    match first {
-        Err(RunError::Testbed(error)) if error.is_want_of_means() => {
-            println!("skipped, no testbed here: {error}");
-            return;
-        }
-        first => assert!(matches!(first, Err(RunError::Stopped)), "{first:?}"),
-    }
+    assert!(matches!(first, Err(RunError::Stopped)), "{first:?}");
     stop.store(false, Ordering::Relaxed);
     let (mut stood, mut made) = (0, 0);
     let mut see = |progress: Progress<'_>| match progress {
@@ -81,41 +78,35 @@ fn a_tiny_experiment_runs_is_resumed_and_reported() {
     assert!(findings[0].1[0].contains("the 2 connections"), "{findings:?}");
 }
 
-/// The records of a whole run, or `None` where there can be no testbed, which is said.
-fn records_of(experiment: &Experiment) -> Option<Vec<Record>> {
+/// The records of a whole run.
+fn records_of(experiment: &Experiment) -> Vec<Record> {
     let folder = tempfile::tempdir().unwrap();
     let results = Results::in_folder(folder.path());
     let stop = AtomicBool::new(false);
     let options = Options { quick: false, fresh: false, stop: &stop };
-    match run(experiment, &options, &results, &mut |_| ()) {
-        Err(RunError::Testbed(error)) if error.is_want_of_means() => {
-            println!("skipped, no testbed here: {error}");
-            None
-        }
-        other => {
-            other.unwrap();
-            Some(results.read("tiny").unwrap())
-        }
-    }
+    run(experiment, &options, &results, &mut |_| ()).unwrap();
+    results.read("tiny").unwrap()
 }
 
+#[needs(namespaces)]
 #[test]
 fn what_nobody_can_do_is_recorded_and_the_sweep_goes_on() {
     let text = TINY.replace("{ name = \"cubic x1\" }", "{ name = \"moon x1\" }");
     // The kernel has no such congestion control.
     let experiment = Experiment::parse(&text, &|_| true).unwrap();
-    let Some(records) = records_of(&experiment) else { return };
+    let records = records_of(&experiment);
     let verdicts: Vec<Verdict> = records.iter().map(|record| record.verdict).collect();
     let absent = verdicts.iter().filter(|verdict| **verdict == Verdict::Absent).count();
     assert_eq!((absent, verdicts.len()), (2, 4));
     assert!(records[0].why.as_deref().unwrap().contains("moon"));
 }
 
+#[needs(namespaces)]
 #[test]
 fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
     let text = TINY.replace("20Mbps", "10Mbps").replace("300KB", "1GB").replace("60s", "3s");
     let experiment = Experiment::parse(&text, &|_| true).unwrap();
-    let Some(records) = records_of(&experiment) else { return };
+    let records = records_of(&experiment);
     assert_eq!(records.len(), 4);
     for record in &records {
         assert_eq!(record.verdict, Verdict::TimedOut, "{:?}", record.why);
@@ -124,6 +115,7 @@ fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn what_another_link_loses_is_not_the_observed_ones() {
     let text = TINY.replace(
@@ -149,7 +141,7 @@ link = "observed"
 "#,
     );
     let experiment = Experiment::parse(&text, &|_| true).unwrap();
-    let Some(records) = records_of(&experiment) else { return };
+    let records = records_of(&experiment);
     for record in &records {
         assert_eq!(record.link_lost, Some(BTreeMap::new()));
         assert!(record.path_lost["random"] > 0, "{:?}", record.path_lost);

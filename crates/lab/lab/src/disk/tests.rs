@@ -3,6 +3,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 
 use fuser::{Errno, INodeNo};
+use longhaul_needs::needs;
 
 use super::volume::Contents;
 use super::*;
@@ -121,8 +122,8 @@ fn disks_are_read_from_words() {
     }
 }
 
-/// A disk in a folder of its own, or `None` where none may be mounted, which is said.
-fn mounted(size: u64) -> Option<(tempfile::TempDir, SlowDisk)> {
+/// A disk in a folder of its own.
+fn mounted(size: u64) -> (tempfile::TempDir, SlowDisk) {
     let folder = tempfile::tempdir().unwrap();
     let spec = DiskSpec {
         folder: folder.path().to_owned(),
@@ -131,18 +132,14 @@ fn mounted(size: u64) -> Option<(tempfile::TempDir, SlowDisk)> {
         from: None,
         length: None,
     };
-    match SlowDisk::mount(&spec) {
-        Ok(disk) => Some((folder, disk)),
-        Err(error) => {
-            eprintln!("skipped: no disk can be mounted: {error}");
-            None
-        }
-    }
+    let disk = SlowDisk::mount(&spec).unwrap();
+    (folder, disk)
 }
 
+#[needs(fuse)]
 #[test]
 fn programs_use_it_as_any_other() {
-    let Some((folder, disk)) = mounted(10 << 20) else { return };
+    let (folder, disk) = mounted(10 << 20);
     disk.begin();
     let place = |name: &str| folder.path().join(name);
     let data: Vec<u8> = (0..3 << 20).map(|index: u32| (index / 7) as u8).collect();

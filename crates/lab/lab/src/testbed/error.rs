@@ -27,18 +27,3 @@ pub enum TestbedError {
         error: io::Error,
     },
 }
-
-impl TestbedError {
-    /// Whether it is this machine or this user that cannot have the testbed, for want of a privilege
-    /// or of a feature of the kernel, rather than a fault.
-    pub fn is_want_of_means(&self) -> bool {
-        use io::ErrorKind::{NotFound, PermissionDenied, Unsupported};
-        match self {
-            Self::NoNetem(_) | Self::NoHtb(_) => true,
-            Self::System { error, .. } => {
-                matches!(error.kind(), NotFound | PermissionDenied | Unsupported)
-            }
-            Self::Topology(_) | Self::Unlike(_) => false,
-        }
-    }
-}

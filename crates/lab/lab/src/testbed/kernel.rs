@@ -132,14 +132,19 @@ fn tc(namespace: &Namespace, device: String, words: &[String]) -> Result<(), Tes
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
+    Err(TestbedError::NoNetem(why_not(words, said.trim())))
+}
+
+/// What helps against a complaint of `tc`.
+fn why_not(words: &[String], said: &str) -> String {
     // The words of tc since 6.0, before that, and of kernels that cannot say why.
     let unknown = ["qdisc kind is unknown", "qdisc not found", "No such file or directory"];
-    Err(TestbedError::NoNetem(match unknown.iter().any(|words| said.contains(words)) {
+    match unknown.iter().any(|words| said.contains(words)) {
         true => "this kernel has no netem (CONFIG_NET_SCH_NETEM); `modprobe sch_netem` loads it \
                  where it is a module"
             .into(),
-        false => format!("tc {}: {}", words.join(" "), said.trim()),
-    }))
+        false => format!("tc {}: {said}", words.join(" ")),
+    }
 }
 
 /// From lines like ` Sent 3000 bytes 2 pkt (dropped 1, overlimits 0 requeues 0)`.
@@ -161,6 +166,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::time::Duration;
 
+    use longhaul_needs::needs;
+
     use super::*;
     use crate::topology::Conditions;
 
@@ -172,16 +179,14 @@ mod tests {
         assert_eq!(counted("Sent 3000 bytes"), None);
     }
 
+    #[needs(namespaces, ipv6)]
     #[test]
     fn packets_pass_the_node_between_the_hosts_one_by_one() {
         let link = LinkSpec::between_hosts(Conditions::default());
-        let testbed = match Testbed::wired(&link) {
-            Err(error) if error.is_want_of_means() => return println!("skipped: {error}"),
-            other => other.unwrap(),
-        };
+        let testbed = Testbed::wired(&link).unwrap();
         let (host, peer) = testbed.ends();
         let data = vec![7; 2_000_000];
-        for address in [peer.ipv4()].into_iter().chain(peer.ipv6()) {
+        for address in [peer.ipv4(), peer.ipv6().unwrap()] {
             let listener = peer.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
             let target = listener.local_addr().unwrap();
             let mut stream = host.run(|| TcpStream::connect(target)).unwrap().unwrap();
@@ -198,8 +203,9 @@ mod tests {
         assert!(passed >= 2 * data.len() as u64 / 1500, "{passed} packets, of 1500 bytes at most");
     }
 
+    #[needs(namespaces, netem)]
     #[test]
-    fn a_path_of_the_kernel_delays_and_loses_or_its_absence_is_said() {
+    fn a_path_of_the_kernel_delays_and_loses() {
         let conditions = Conditions {
             delay: Some(Duration::from_millis(20)),
             loss: Some("100%".parse().unwrap()),
@@ -207,14 +213,7 @@ mod tests {
         };
         let delay = Conditions { delay: conditions.delay, ..Conditions::default() };
         let link = LinkSpec { forward: delay, ..LinkSpec::between_hosts(Conditions::default()) };
-        let testbed = match Testbed::kernel(&link) {
-            Err(TestbedError::NoNetem(why)) => {
-                assert!(why.contains("CONFIG_NET_SCH_NETEM") || why.contains("iproute2"), "{why}");
-                return println!("skipped: {why}");
-            }
-            Err(error) if error.is_want_of_means() => return println!("skipped: {error}"),
-            other => other.unwrap(),
-        };
+        let testbed = Testbed::kernel(&link).unwrap();
         let (host, peer) = testbed.ends();
         let bind = |host: &super::super::Host| host.run(|| UdpSocket::bind((host.ipv4(), 0)));
         let (from, to) = (bind(host).unwrap().unwrap(), bind(peer).unwrap().unwrap());
@@ -231,6 +230,14 @@ mod tests {
         to.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         assert!(to.recv(&mut [0]).is_err());
         assert!(testbed.kernel_counts().unwrap()[1].lost > 0);
+    }
+
+    #[test]
+    fn a_kernel_without_netem_is_told_from_other_complaints() {
+        let words = ["netem".to_owned(), "loss".to_owned()];
+        let told = why_not(&words, "Error: Specified qdisc kind is unknown.");
+        assert!(told.contains("CONFIG_NET_SCH_NETEM"), "{told}");
+        assert_eq!(why_not(&words, "Illegal \"loss\""), "tc netem loss: Illegal \"loss\"");
     }
 
     #[test]

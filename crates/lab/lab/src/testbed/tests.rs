@@ -1,4 +1,4 @@
-//! Real sockets over emulated links, as root; without privileges these say so and pass.
+//! Real sockets over emulated links.
 
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket as StdSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
+use longhaul_needs::needs;
 use longhaul_pathsim::DropReason;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{Route, UdpOptions, UdpSocket, Wait};
@@ -15,13 +16,14 @@ use crate::topology::Builtin;
 
 mod htb;
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn data_arrives_whole_over_a_path_that_does_everything_wrong() {
     let conditions = r#"delay = "1ms", loss = "1%", burst_loss = { begin = "0.3%", mean = 3 },
         jitter = { max = "1ms" }, reorder = { probability = "0.5%", by = "2ms" },
         duplicate = { probability = "0.5%", by = "1ms" }, corrupt = "0.5%",
         rate = "400Mbps", queue = "200kB", ecn = { from = "50kB" }"#;
-    let Some(testbed) = two_hosts(conditions) else { return };
+    let testbed = two_hosts(conditions);
     let data: Vec<u8> =
         (0..3_000_000u32).map(|index| (index.wrapping_mul(7919) >> 7) as u8).collect();
     for address in addresses_of(&testbed.hosts()[1]) {
@@ -49,10 +51,11 @@ fn data_arrives_whole_over_a_path_that_does_everything_wrong() {
     testbed.close().unwrap();
 }
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn every_missing_datagram_is_in_the_log() {
     let conditions = r#"delay = "1ms", loss = "3%", rate = "2Gbps", queue = "60kB""#;
-    let Some(testbed) = two_hosts(conditions) else { return };
+    let testbed = two_hosts(conditions);
     for address in addresses_of(&testbed.hosts()[1]) {
         let (sender, receiver) = sockets(&testbed, address);
         let count = 44 * 200;
@@ -81,11 +84,10 @@ fn every_missing_datagram_is_in_the_log() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn a_sender_without_limits_loses_nothing_uncounted() {
-    let Some(testbed) = two_hosts(r#"delay = "1ms", rate = "1Gbps", queue = "1MB""#) else {
-        return;
-    };
+    let testbed = two_hosts(r#"delay = "1ms", rate = "1Gbps", queue = "1MB""#);
     let (sender, receiver) = sockets(&testbed, testbed.hosts()[1].ipv4());
     // A gigabyte, as fast as the processor can.
     let trains = 20_000;
@@ -103,13 +105,14 @@ fn a_sender_without_limits_loses_nothing_uncounted() {
     testbed.close().unwrap();
 }
 
+#[needs(namespaces)]
 #[test]
 fn order_changes_only_when_asked() {
     for (conditions, ordered) in [
         (r#"jitter = { max = "2ms", hold = "0ms" }, loss = "1%""#, true),
         (r#"reorder = { probability = "2%", by = "1ms" }, rate = "500Mbps", queue = "9MB""#, false),
     ] {
-        let Some(testbed) = two_hosts(conditions) else { return };
+        let testbed = two_hosts(conditions);
         let (sender, receiver) = sockets(&testbed, testbed.hosts()[1].ipv4());
         for first in (0..44 * 100).step_by(44) {
             send_train(&sender, receiver.local_addr(), first..first + 44, 1000);
@@ -123,12 +126,13 @@ fn order_changes_only_when_asked() {
     }
 }
 
+#[needs(namespaces, ipv6, htb)]
 #[test]
 fn a_path_mtu_is_learned_unless_answers_are_filtered() {
     let htb = "line = \"htb\"\n";
     for (link, learned) in [("", true), ("black_hole = true\n", false), (htb, true)] {
         let text = format!("{link}both = {{ rate = \"1Gbps\", path_mtu = 1300 }}");
-        let Some(testbed) = testbed(&link_of(&text)) else { return };
+        let testbed = testbed(&link_of(&text));
         for address in addresses_of(&testbed.hosts()[1]) {
             let (sender, receiver) = sockets(&testbed, address);
             sender.connect(receiver.local_addr()).unwrap();
@@ -149,10 +153,11 @@ fn a_path_mtu_is_learned_unless_answers_are_filtered() {
     }
 }
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn marks_reach_the_receiver() {
     let conditions = r#"rate = "100Mbps", queue = "5MB", ecn = { from = "100kB" }"#;
-    let Some(testbed) = two_hosts(conditions) else { return };
+    let testbed = two_hosts(conditions);
     for address in addresses_of(&testbed.hosts()[1]) {
         let (sender, receiver) = sockets(&testbed, address);
         let before = testbed.stats(0).unwrap().forward.path.marked;
@@ -176,9 +181,10 @@ fn marks_reach_the_receiver() {
     }
 }
 
+#[needs(namespaces, ipv6)]
 #[test]
 fn gateways_forward_and_links_have_addresses() {
-    let Some(testbed) = testbed(&Builtin::find("phoebus").unwrap().topology()) else { return };
+    let testbed = testbed(&Builtin::find("phoebus").unwrap().topology());
     let (host, peer) = (testbed.host("host").unwrap(), testbed.host("peer").unwrap());
     for address in addresses_of(peer) {
         let listener = peer.run(|| TcpListener::bind((address, 0))).unwrap().unwrap();
@@ -191,9 +197,7 @@ fn gateways_forward_and_links_have_addresses() {
     for link in 0..3 {
         assert!(testbed.stats(link).unwrap().forward.packets_written > 0);
     }
-    let Some(testbed) = super::tests::testbed(&Builtin::find("circuit").unwrap().topology()) else {
-        return;
-    };
+    let testbed = super::tests::testbed(&Builtin::find("circuit").unwrap().topology());
     let (host, peer) = (&testbed.hosts()[0], &testbed.hosts()[1]);
     let bind = |host: &Host, address| host.run(|| StdSocket::bind((address, 0))).unwrap().unwrap();
     for (link, to) in [(0, peer.ipv4()), (0, peer.ipv4_on(0, 1)), (1, peer.ipv4_on(1, 1))] {
@@ -207,9 +211,10 @@ fn gateways_forward_and_links_have_addresses() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn commands_know_the_others_and_end_with_the_testbed() {
-    let Some(testbed) = two_hosts("") else { return };
+    let testbed = two_hosts("");
     let host = testbed.host("host").unwrap();
     let mut command = Command::new("cat");
     command.arg("/etc/hosts").stdout(Stdio::piped());
@@ -241,11 +246,10 @@ fn commands_know_the_others_and_end_with_the_testbed() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn congestion_control_is_that_of_the_way() {
-    let emulated = two_hosts("delay = \"1ms\"");
-    let direct = Testbed::direct(1500);
-    for testbed in [emulated, direct.ok()].into_iter().flatten() {
+    for testbed in [two_hosts("delay = \"1ms\""), Testbed::direct(1500).unwrap()] {
         let (host, peer) = testbed.ends();
         let used = || {
             let listener = peer.run(|| TcpListener::bind((peer.ipv4(), 0))).unwrap().unwrap();
@@ -265,9 +269,10 @@ fn congestion_control_is_that_of_the_way() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn scratch_folders_go_with_their_owner() {
-    let Some(testbed) = two_hosts("delay = \"1ms\"") else { return };
+    let testbed = two_hosts("delay = \"1ms\"");
     let folder = testbed.scratch().unwrap();
     let path = folder.path().to_owned();
     clean_up().unwrap();
@@ -288,13 +293,14 @@ fn shared_folders_need_no_testbed() {
     }
 }
 
+#[needs(namespaces)]
 #[test]
 fn commands_keep_to_their_cores_and_quota() {
     let mut topology = link_of("");
     topology.nodes[1].cores = vec![0];
     topology.nodes[1].receive_core = Some(0);
     topology.nodes[1].cpu_quota = Some("20%".parse().unwrap());
-    let Some(testbed) = testbed(&topology) else { return };
+    let testbed = testbed(&topology);
     let peer = testbed.host("peer").unwrap();
     assert_eq!(peer.run(longhaul_sys::host::allowed_cpus).unwrap().unwrap(), [0]);
     let mut command = Command::new("grep");
@@ -352,7 +358,7 @@ fn is_running(process: &std::path::Path) -> bool {
     std::fs::read_to_string(process.join("stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-fn two_hosts(conditions: &str) -> Option<Testbed> {
+fn two_hosts(conditions: &str) -> Testbed {
     testbed(&link_of(&format!("both = {{ {} }}", conditions.replace('\n', " "))))
 }
 
@@ -362,19 +368,12 @@ fn link_of(text: &str) -> Topology {
     Topology::parse(&text).unwrap()
 }
 
-fn testbed(topology: &Topology) -> Option<Testbed> {
-    match Testbed::new(topology, &TestbedOptions { log: 100_000, ..Default::default() }) {
-        Ok(testbed) => Some(testbed),
-        Err(error) if error.is_want_of_means() => {
-            println!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+fn testbed(topology: &Topology) -> Testbed {
+    Testbed::new(topology, &TestbedOptions { log: 100_000, ..Default::default() }).unwrap()
 }
 
-fn addresses_of(host: &Host) -> Vec<IpAddr> {
-    [Some(host.ipv4()), host.ipv6()].into_iter().flatten().collect()
+fn addresses_of(host: &Host) -> [IpAddr; 2] {
+    [host.ipv4(), host.ipv6().unwrap()]
 }
 
 /// A sender at the first host with ECT(0), and a receiver at the second at `address`.

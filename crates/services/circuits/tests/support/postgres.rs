@@ -15,30 +15,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server, or says why not.
-    pub fn start() -> Result<Self, String> {
-        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    /// Starts a server.
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
-        let (uid, gid) = nobody();
-        if let Some(uid) = uid {
+        if let (Some(uid), gid) = nobody() {
             let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-            rustix::fs::chown(folder.path(), Some(uid), Some(gid))
-                .map_err(|error| error.to_string())?;
+            rustix::fs::chown(folder.path(), Some(uid), Some(gid)).unwrap();
         }
-        let mut init = command("initdb")?;
-        let done = init
+        let done = command("initdb")
             .args(["-A", "trust", "-U", "longhaul", "-E", "UTF8", "--locale=C", "-D"])
             .arg(&data)
             .current_dir(folder.path())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output()
-            .map_err(|error| format!("initdb: {error}"))?;
-        if !done.status.success() {
-            return Err(format!("initdb: {}", String::from_utf8_lossy(&done.stderr)));
-        }
-        let mut server = command("postgres")?;
-        let child = server
+            .unwrap();
+        assert!(done.status.success(), "initdb: {}", String::from_utf8_lossy(&done.stderr));
+        let child = command("postgres")
             .arg("-D")
             .arg(&data)
             .arg("-k")
@@ -48,22 +42,18 @@ impl Server {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| format!("postgres: {error}"))?;
+            .unwrap();
         let mut this = Self { child, folder };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| error.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let begin = Instant::now();
         // It listens before it is ready.
         while runtime.block_on(PgConnection::connect(&this.url())).is_err() {
-            if begin.elapsed() > Duration::from_secs(60) {
-                return Err("postgres does not come up".into());
-            }
-            if let Ok(Some(status)) = this.child.try_wait() {
-                return Err(format!("postgres ended: {status}"));
-            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "postgres does not come up");
+            let ended = this.child.try_wait().unwrap();
+            assert!(ended.is_none(), "postgres ended: {ended:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(this)
+        this
     }
 
     /// Where it is reached.
@@ -88,25 +78,24 @@ fn nobody() -> (Option<u32>, u32) {
     (rustix::process::geteuid().is_root().then_some(65534), 65534)
 }
 
-fn command(name: &str) -> Result<Command, String> {
-    let program = find(name).ok_or(format!("{name} is not installed"))?;
-    let setpriv = find("setpriv").ok_or("setpriv is not installed")?;
-    let mut command = Command::new(setpriv);
+fn command(name: &str) -> Command {
+    let mut command = Command::new(find("setpriv"));
     // The server ends when the thread that started it does.
     command.args(["--pdeathsig", "QUIT"]);
     if let (Some(uid), gid) = nobody() {
         command.args(["--reuid", &uid.to_string(), "--regid", &gid.to_string(), "--clear-groups"]);
     }
-    command.arg("--").arg(program).process_group(0);
-    Ok(command)
+    command.arg("--").arg(find(name)).process_group(0);
+    command
 }
 
-fn find(name: &str) -> Option<PathBuf> {
+fn find(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     // Debian keeps the server's programs here, by version.
     if let Ok(versions) = std::fs::read_dir("/usr/lib/postgresql") {
         folders.extend(versions.flatten().map(|version| version.path().join("bin")));
     }
-    folders.iter().map(|folder| folder.join(name)).find(|file| Path::is_file(file))
+    let file = folders.iter().map(|folder| folder.join(name)).find(|file| Path::is_file(file));
+    file.unwrap_or_else(|| panic!("{name} is not installed"))
 }

@@ -3,6 +3,8 @@
 use std::fs::Permissions;
 use std::os::unix::fs::symlink;
 
+use longhaul_needs::needs;
+
 use super::*;
 
 /// A tree of small files in directories within each other.
@@ -167,12 +169,9 @@ fn small_files_that_came_to_nothing_leave_nothing() {
     assert_eq!(scratch.names(""), ["from"]);
 }
 
+#[needs(root)]
 #[test]
 fn a_new_directory_in_one_that_was_there_has_its_group() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root gives files to other groups");
-        return;
-    }
     let scratch = Scratch::new();
     scratch.file("from/shared/new/f", "f");
     let shared = scratch.directory("to/from/shared");

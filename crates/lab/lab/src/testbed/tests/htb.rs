@@ -1,15 +1,17 @@
 //! Links whose lines are the kernel's.
 
+use longhaul_needs::needs;
 use longhaul_units::Bytes;
 
 use super::*;
 use crate::emulator::DirectionStats;
 use crate::topology::LineKind;
 
+#[needs(namespaces, htb, ipv6)]
 #[test]
 fn what_a_line_of_the_kernel_drops_is_counted() {
     let conditions = r#"delay = "1ms", rate = "8Mbps", queue = "30kB""#;
-    let Some(testbed) = htb_hosts(&format!("both = {{ {conditions} }}")) else { return };
+    let testbed = htb_hosts(&format!("both = {{ {conditions} }}"));
     for address in addresses_of(&testbed.hosts()[1]) {
         let (sender, receiver) = sockets(&testbed, address);
         let count = 44 * 50;
@@ -37,6 +39,7 @@ fn what_a_line_of_the_kernel_drops_is_counted() {
     testbed.close().unwrap();
 }
 
+#[needs(namespaces, htb)]
 #[test]
 fn rates_of_the_kernel_change() {
     let text = r#"
@@ -48,7 +51,7 @@ fn rates_of_the_kernel_change() {
         line = "htb"
         forward = { rate = "20Mbps", rates = [{ at = "1000s", rate = "30Mbps" }] }
     "#;
-    let Some(testbed) = htb_hosts(text) else { return };
+    let testbed = htb_hosts(text);
     let changed = || testbed.stats(0).unwrap().backward.changes_late().unwrap();
     wait_until(|| !changed().is_zero());
     assert_eq!(testbed.stats(0).unwrap().forward.changes_late(), Some(Duration::ZERO));
@@ -56,7 +59,7 @@ fn rates_of_the_kernel_change() {
     let mut seen = Vec::new();
     for (link, way, switch) in testbed.emulator.switches() {
         let tc = || Command::new("tc").args(["class", "show", "dev", "line"]).output();
-        let Ok(output) = switch.run(tc).unwrap() else { return println!("skipped: no tc") };
+        let output = switch.run(tc).unwrap().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let rate = text.split(' ').skip_while(|word| *word != "rate").nth(1).map(str::to_owned);
         seen.push((link, way, rate.unwrap()));
@@ -65,6 +68,7 @@ fn rates_of_the_kernel_change() {
     assert_eq!(seen, expected.map(|(link, way, rate)| (link, way, rate.to_owned())));
 }
 
+#[needs(namespaces, htb, ipv6)]
 #[test]
 fn gateways_beside_lines_of_the_kernel_forward_and_nothing_stays() {
     let mut topology = Builtin::find("phoebus").unwrap().topology();
@@ -72,7 +76,7 @@ fn gateways_beside_lines_of_the_kernel_forward_and_nothing_stays() {
         link.line = LineKind::Htb;
         link.both.rate = Some("1Gbps".parse().unwrap());
     }
-    let Some(testbed) = testbed(&topology) else { return };
+    let testbed = testbed(&topology);
     let (host, peer) = (testbed.host("host").unwrap(), testbed.host("peer").unwrap());
     let data = vec![7; 300_000];
     for address in addresses_of(peer) {
@@ -105,6 +109,6 @@ fn gateways_beside_lines_of_the_kernel_forward_and_nothing_stays() {
 }
 
 /// Two hosts with a link that has a line of the kernel's.
-fn htb_hosts(link: &str) -> Option<Testbed> {
+fn htb_hosts(link: &str) -> Testbed {
     testbed(&link_of(&format!("line = \"htb\"\n{link}")))
 }
