@@ -81,7 +81,7 @@ cargo xtask COMMAND
 
   ci                          everything below except swarm and fuzz, with format, clippy and docs
   tidy                        dependency arrows, documents, sizes, banned calls, licences
-  swarm [--seeds N] [--from S]  simulate N seeds from S on (2000 from 1)
+  swarm [--seeds N] [--from S]  simulate N seeds from S on (20000 from 1)
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   help                        this text
 ";

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { seeds: 2000, from: 1, verbose: false };
+    let mut options = Options { seeds: 20_000, from: 1, verbose: false };
     while let Some(word) = words.next() {
         let mut number = || {
             let value = words.next().ok_or(format!("{word} needs a number"))?;
