@@ -14,8 +14,11 @@ use std::process::{Command, Stdio};
 /// There, or why not.
 type Found = Result<(), String>;
 
+/// Looks for one thing.
+type Probe = fn() -> Found;
+
 /// Everything that a test may ask for.
-const ALL: &[(&str, fn() -> Found)] = &[
+const ALL: &[(&str, Probe)] = &[
     ("root", root),
     // Namespaces of the network, with TUN devices in them.
     ("namespaces", namespaces),

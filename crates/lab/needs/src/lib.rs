@@ -30,6 +30,8 @@
 //! fn it_shines() {}
 //! ```
 
+#![allow(clippy::test_attr_in_doctest, reason = "they show where the attribute stands")]
+
 use proc_macro::{Delimiter, TokenStream, TokenTree};
 
 include!(concat!(env!("OUT_DIR"), "/means.rs"));
