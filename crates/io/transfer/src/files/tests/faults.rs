@@ -235,7 +235,6 @@ fn a_full_disk_is_said_and_making_room_helps() {
 }
 
 #[needs(mounts)]
-#[needs(mounts)]
 #[test]
 fn a_disk_is_not_filled_to_the_last_byte() {
     let scratch = Scratch::new();
