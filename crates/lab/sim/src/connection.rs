@@ -80,6 +80,9 @@ pub(crate) struct Closed {
     pub by_peer: bool,
 }
 
+/// Object bytes offered and not sent, and extents that are not at the peer.
+pub(crate) type Left = (u64, usize);
+
 /// A packet and where it goes.
 pub(crate) type Outgoing = (SocketAddr, Packet);
 
@@ -537,9 +540,8 @@ impl Connection {
             && self.lanes[0].lane.stream_sent(STREAM)
     }
 
-    /// Object bytes that were offered and not sent yet, and extents that are not at the peer: at the
-    /// end both only fall.
-    pub fn left(&self) -> (u64, usize) {
+    /// What this end has still to bring to the other: at the end both numbers only fall.
+    pub fn left(&self) -> Left {
         let lanes = || self.lanes.iter().map(|state| &state.lane);
         (lanes().map(Lane::backlog).sum(), lanes().map(Lane::undelivered).sum())
     }

@@ -8,7 +8,7 @@ use longhaul_objects::testing::MemoryStorage;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{CloseCode, ControlMessage};
 
-use crate::connection::{Connection, Outgoing};
+use crate::connection::{Connection, Left, Outgoing};
 use crate::draw::Draw;
 use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, close_in};
@@ -39,7 +39,7 @@ pub struct World {
     connections: u32,
     redial_at: Option<Instant>,
     /// Since when the client has been able to close, and what both ends had left to send then.
-    done_since: Option<(Instant, [Option<(u64, usize)>; 2])>,
+    done_since: Option<(Instant, [Option<Left>; 2])>,
     /// When a run or an accident began last: from then on there is a bound.
     eventful: Instant,
     idle: Idle,

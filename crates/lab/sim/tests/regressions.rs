@@ -4,7 +4,7 @@
 use longhaul_sim::{Scenario, World};
 
 /// Seed, and the fault that it found.
-const SEEDS: [(u64, &str); 43] = [
+const SEEDS: &[(u64, &str)] = &[
     (6, "stream bytes waited for room for a whole packet: a driver woken for ever at jumbo sizes"),
     (48, "the same with a window between a quarter and a whole packet"),
     (398, "the same on a lane that only acknowledges"),
