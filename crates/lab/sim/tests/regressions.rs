@@ -66,7 +66,7 @@ const SEEDS: &[(u64, &str)] = &[
 
 #[test]
 fn seeds_that_failed_once_pass() {
-    for (seed, story) in SEEDS {
+    for &(seed, story) in SEEDS {
         if let Err(broken) = World::new(Scenario::drawn(seed), false).run() {
             panic!("{broken} (it once was: {story})");
         }
