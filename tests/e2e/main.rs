@@ -13,7 +13,10 @@ mod fallback;
 mod forgeries;
 mod lab;
 mod pipe;
+#[path = "../common/program.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
 mod program;
+#[path = "../common/relay.rs"]
 mod relay;
 mod reports;
 mod server;
@@ -21,6 +24,8 @@ mod signals;
 mod stalls;
 mod storage;
 mod strangers;
+#[path = "../common/test.rs"]
 mod test;
+#[path = "../common/trees.rs"]
 mod trees;
 mod vanishing;

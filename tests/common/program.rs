@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -117,6 +118,20 @@ impl<'t> Program<'t> {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
+    }
+
+    /// What it has said on standard error so far.
+    pub fn said(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Waits for the end, and looks at it on the way.
+    pub fn end_watched(mut self, mut look: impl FnMut()) -> Ended {
+        while self.process.try_wait().unwrap().is_none() {
+            look();
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.end()
     }
 
     /// Waits for the end.

@@ -1,0 +1,31 @@
+//! Hostile peers against the program: who has no token, who sits between, and a client or server
+//! that holds one. They speak the protocol from their own small code, written from
+//! docs/protocol.md; docs/threats.md says which test shows what.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod bytes;
+mod carrier;
+mod clients;
+mod drawn;
+mod honest;
+mod keys;
+mod middle;
+mod oracle;
+mod peer;
+#[path = "../common/program.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod program;
+#[path = "../common/relay.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod relay;
+mod script;
+mod servers;
+mod strangers;
+#[path = "../common/test.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod test;
+mod threats;
+mod tls;
+#[path = "../common/trees.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod trees;

@@ -1,0 +1,401 @@
+//! A peer that holds the token: it gets through the handshake as everybody does, and then says
+//! what its script and whoever tampers with its words want.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use longhaul_wire::{Carrier as Carried, Message, MessageReader, Protect};
+
+use crate::bytes::Bytes;
+use crate::carrier::{Came, Carrier, Tcp, Udp, stream};
+use crate::keys::{TOKEN_KEY, join, key_id, proof};
+use crate::tls::{CONTROL, DATA, Identity, Link};
+
+/// What a peer is about to say.
+#[derive(Clone, Debug)]
+pub enum Saying {
+    /// Type and body of a message of stream 0.
+    Message(Vec<u8>),
+    /// Bytes of stream 0 as they are.
+    Stream(Vec<u8>),
+    Frames(Vec<u8>),
+    Object {
+        object: u32,
+        offset: u64,
+        payload: Vec<u8>,
+    },
+    Control(Vec<u8>),
+    Pause(Duration),
+    /// From now on nothing, and every connection is closed.
+    HangUp,
+}
+
+/// What becomes of what a peer is about to say.
+pub type Tamper = Box<dyn FnMut(Saying) -> Vec<Saying> + Send>;
+
+/// What a peer hears.
+#[derive(Debug)]
+pub enum Heard {
+    Message(Message),
+    Object { object: u32, offset: u64, payload: Vec<u8> },
+    Close(u16, String),
+    Ended,
+}
+
+/// How data is to travel.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    pub protect: Protect,
+    pub carried: Carried,
+}
+
+/// Every pair of protection and carrier.
+pub const WAYS: [Way; 6] = {
+    const fn way(protect: Protect, carried: Carried) -> Way {
+        Way { protect, carried }
+    }
+    [
+        way(Protect::Aead, Carried::Udp),
+        way(Protect::Integrity, Carried::Udp),
+        way(Protect::Clear, Carried::Udp),
+        way(Protect::Aead, Carried::Tcp),
+        way(Protect::Integrity, Carried::Tcp),
+        way(Protect::Clear, Carried::Tcp),
+    ]
+};
+
+pub struct Peer {
+    control: Link,
+    pub carrier: Carrier,
+    pub tamper: Option<Tamper>,
+    said: u64,
+    heard_to: u64,
+    early: BTreeMap<u64, Vec<u8>>,
+    reader: MessageReader,
+    controlled: Vec<u8>,
+    ready: VecDeque<Heard>,
+    pub over: bool,
+    /// It is the client, who closes at the end.
+    pub dialled: bool,
+}
+
+impl Peer {
+    /// A client of the program at `server`.
+    pub fn dial(server: SocketAddr, way: Way) -> io::Result<Self> {
+        let mut control = Link::client(TcpStream::connect(server)?, CONTROL)?;
+        let secret = control.secret();
+        let hello = hello(&secret, way);
+        control.write_all(&control_message(1, &hello))?;
+        let (kind, welcome) = read_control(&mut control)?;
+        if kind != 2 {
+            return Err(io::Error::other(format!("not welcome: {:?}", welcome.utf8_chunks())));
+        }
+        let connection = u32::from_be_bytes(option(&welcome, 8)?.try_into().unwrap());
+        let carrier = match way.carried {
+            Carried::Udp => {
+                let port = u16::from_be_bytes(option(&welcome, 9)?.try_into().unwrap());
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let to = Some(SocketAddr::new(server.ip(), port));
+                Carrier::Udp(Udp::new(socket, to, &secret, connection, way.protect))
+            }
+            Carried::Tcp => {
+                let data = TcpStream::connect(server)?;
+                let mut link = match way.protect {
+                    Protect::Clear => Link::Bare(data),
+                    _ => Link::client(data, DATA)?,
+                };
+                link.write_all(&join(&secret, connection, 0))?;
+                Carrier::Tcp(Tcp::new(link, &secret, false))
+            }
+        };
+        Ok(Self::new(control, carrier, true))
+    }
+
+    fn new(control: Link, carrier: Carrier, dialled: bool) -> Self {
+        Self {
+            control,
+            carrier,
+            tamper: None,
+            said: 0,
+            heard_to: 0,
+            early: BTreeMap::new(),
+            reader: MessageReader::new(),
+            controlled: Vec::new(),
+            ready: VecDeque::new(),
+            over: false,
+            dialled,
+        }
+    }
+
+    /// Says `saying`, or what becomes of it.
+    pub fn say(&mut self, saying: Saying) {
+        let sayings = match &mut self.tamper {
+            Some(tamper) => tamper(saying),
+            None => vec![saying],
+        };
+        for saying in sayings {
+            if self.over {
+                return;
+            }
+            self.say_truly(saying);
+        }
+    }
+
+    fn say_truly(&mut self, saying: Saying) {
+        match saying {
+            Saying::Message(bytes) => self.stream(&Bytes::new().sized(&bytes).0),
+            Saying::Stream(bytes) => self.stream(&bytes),
+            Saying::Frames(frames) => self.carrier.frames(&frames),
+            Saying::Object { object, offset, payload } => {
+                self.carrier.object(object, offset, &payload);
+            }
+            Saying::Control(bytes) => {
+                let _ = self.control.write_all(&bytes);
+            }
+            Saying::Pause(time) => thread::sleep(time),
+            Saying::HangUp => self.hang_up(),
+        }
+    }
+
+    pub fn message(&mut self, message: Bytes) {
+        self.say(Saying::Message(message.0));
+    }
+
+    pub fn object(&mut self, object: u32, offset: u64, payload: &[u8]) {
+        self.say(Saying::Object { object, offset, payload: payload.to_vec() });
+    }
+
+    fn stream(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(1_000) {
+            self.carrier.frames(&stream(0, self.said, false, piece));
+            self.said += piece.len() as u64;
+        }
+    }
+
+    /// Ends as protocol.md 7.5 has it.
+    pub fn done(&mut self) {
+        let last = stream(0, self.said, true, &[]);
+        self.say(Saying::Frames(last));
+    }
+
+    /// CLOSE on the control connection.
+    pub fn close(&mut self, code: u16, reason: &[u8]) {
+        let body = Bytes::new().u16(code).raw(reason);
+        self.say(Saying::Control(control_message(3, &body.0)));
+    }
+
+    pub fn hang_up(&mut self) {
+        self.over = true;
+        let _ = self.control.socket().shutdown(std::net::Shutdown::Both);
+        if let Carrier::Tcp(tcp) = &self.carrier {
+            let _ = tcp.link.socket().shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// The next that comes before `deadline`.
+    pub fn hear(&mut self, deadline: Instant) -> Option<Heard> {
+        while self.ready.is_empty() && !self.over {
+            if Instant::now() > deadline {
+                return None;
+            }
+            for came in self.carrier.take(Duration::from_millis(10)) {
+                self.sort(came);
+            }
+            self.read_control();
+        }
+        self.ready.pop_front()
+    }
+
+    fn sort(&mut self, came: Came) {
+        match came {
+            Came::Stream { offset, data } => {
+                self.early.insert(offset, data);
+                while let Some(entry) = self.early.first_entry()
+                    && *entry.key() <= self.heard_to
+                {
+                    let (offset, data) = entry.remove_entry();
+                    let known = (self.heard_to - offset) as usize;
+                    if let Some(new) = data.get(known..) {
+                        self.heard_to += new.len() as u64;
+                        self.reader.push(new);
+                    }
+                    while let Some(message) = self.reader.next_message().unwrap() {
+                        self.ready.push_back(Heard::Message(message));
+                    }
+                }
+            }
+            Came::Object { object, offset, payload } => {
+                self.ready.push_back(Heard::Object { object, offset, payload });
+            }
+            Came::Close(code, reason) => self.ready.push_back(Heard::Close(code, reason)),
+            Came::Ended => {
+                self.over = true;
+                self.ready.push_back(Heard::Ended);
+            }
+        }
+    }
+
+    fn read_control(&mut self) {
+        match self.control.receive(Duration::from_micros(500)) {
+            Some(bytes) => self.controlled.extend(bytes),
+            None => {
+                self.over = true;
+                self.ready.push_back(Heard::Ended);
+            }
+        }
+        while let Some((kind, body, len)) = cut_control(&self.controlled) {
+            match kind {
+                3 => {
+                    let code = u16::from_be_bytes([body[0], body[1]]);
+                    let reason = String::from_utf8_lossy(&body[2..]).into_owned();
+                    self.ready.push_back(Heard::Close(code, reason));
+                }
+                // Even a peer that says nothing else shows that it lives.
+                4 => drop(self.control.write_all(&control_message(5, &body))),
+                _ => {}
+            }
+            self.controlled.drain(..len);
+        }
+    }
+}
+
+/// A server of one's own, to which the program comes.
+pub struct Host {
+    tcp: TcpListener,
+    udp: UdpSocket,
+    identity: Identity,
+    pub address: SocketAddr,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        let (tcp, udp) = std::iter::repeat_with(|| {
+            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let udp = UdpSocket::bind(tcp.local_addr().unwrap()).ok()?;
+            Some((tcp, udp))
+        })
+        .flatten()
+        .next()
+        .unwrap();
+        let address = tcp.local_addr().unwrap();
+        Self { tcp, udp, identity: Identity::new(), address }
+    }
+
+    /// The next client that holds the token.
+    pub fn accept(&self) -> io::Result<Peer> {
+        let mut control = Link::server(self.accept_tcp()?, &self.identity)?;
+        let secret = control.secret();
+        let (kind, hello) = read_control(&mut control)?;
+        assert_eq!(kind, 1);
+        let proven = proof(&TOKEN_KEY, "client", &secret, &[]);
+        assert_eq!(option(&hello, 3)?, proven, "the program proves its token");
+        let tcp = option(&hello, 6)? == [2];
+        let protect = option(&hello, 4)?;
+        let port = self.address.port().to_be_bytes();
+        let proof = proof(&TOKEN_KEY, "server", &secret, &hello);
+        let connection = 0x5eed_0001u32;
+        let mut welcome = options(&[
+            (1, &[0, 1]),
+            (3, &proof),
+            (4, &protect),
+            (5, &[1]),
+            (6, &[1 + u8::from(tcp)]),
+            (7, &[0, 1]),
+            (8, &connection.to_be_bytes()),
+        ]);
+        if !tcp {
+            welcome.extend(options(&[(9, &port)]));
+        }
+        control.write_all(&control_message(2, &welcome))?;
+        let protect = Protect::ALL[usize::from(protect[0]) - 1];
+        let carrier = if tcp {
+            let data = self.accept_tcp()?;
+            let mut link = match protect {
+                Protect::Clear => Link::Bare(data),
+                _ => Link::server(data, &self.identity)?,
+            };
+            let mut joined = [0; 44];
+            link.read_exact(&mut joined)?;
+            assert_eq!(joined[..], join(&secret, connection, 0), "the program proves its join");
+            Carrier::Tcp(Tcp::new(link, &secret, true))
+        } else {
+            let udp = self.udp.try_clone()?;
+            Carrier::Udp(Udp::new(udp, None, &secret, connection, protect))
+        };
+        Ok(Peer::new(control, carrier, false))
+    }
+
+    fn accept_tcp(&self) -> io::Result<TcpStream> {
+        self.tcp.set_nonblocking(true)?;
+        let begun = Instant::now();
+        loop {
+            match self.tcp.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    return Ok(stream);
+                }
+                Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+                Err(_) => thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+/// The options of an honest HELLO.
+pub fn hello(secret: &[u8; 32], way: Way) -> Vec<u8> {
+    let proof = proof(&TOKEN_KEY, "client", secret, &[]);
+    let protect = 1 + Protect::ALL.iter().position(|one| *one == way.protect).unwrap() as u8;
+    let carried = if way.carried == Carried::Tcp { 2 } else { 1 };
+    options(&[
+        (1, &[0, 1]),
+        (2, &key_id(&TOKEN_KEY)),
+        (3, &proof),
+        (4, &[protect]),
+        (5, &[1]),
+        (6, &[carried]),
+        (7, &[0, 1]),
+    ])
+}
+
+/// Critical options.
+pub fn options(options: &[(u16, &[u8])]) -> Vec<u8> {
+    let put = |bytes: Bytes, (kind, value): &(u16, &[u8])| {
+        bytes.u16(0x8000 | kind).u16(value.len() as u16).raw(value)
+    };
+    options.iter().fold(Bytes::new(), put).0
+}
+
+pub fn control_message(kind: u8, body: &[u8]) -> Vec<u8> {
+    Bytes::new().u8(kind).u24(body.len() as u32).raw(body).0
+}
+
+fn option(mut body: &[u8], wanted: u16) -> io::Result<Vec<u8>> {
+    while let Some((head, rest)) = body.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
+        if u16::from_be_bytes([head[0], head[1]]) & 0x7fff == wanted {
+            return Ok(rest[..len].to_vec());
+        }
+        body = &rest[len..];
+    }
+    Err(io::Error::other(format!("option {wanted} is missing")))
+}
+
+pub fn read_control(link: &mut Link) -> io::Result<(u8, Vec<u8>)> {
+    let mut head = [0; 4];
+    link.read_exact(&mut head)?;
+    let mut body = vec![0; u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize];
+    link.read_exact(&mut body)?;
+    Ok((head[0], body))
+}
+
+fn cut_control(bytes: &[u8]) -> Option<(u8, Vec<u8>, usize)> {
+    let head = bytes.first_chunk::<4>()?;
+    let len = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
+    Some((head[0], bytes.get(4..4 + len)?.to_vec(), 4 + len))
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);

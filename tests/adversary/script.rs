@@ -1,0 +1,239 @@
+//! What a peer says that copies as it should (protocol.md 7.2). Every hostile script departs from
+//! here: in what it offers, or by tampering with what is said.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use longhaul_wire::{Message, SinkMessage, SourceMessage};
+
+use crate::bytes::Bytes;
+use crate::peer::{Heard, Peer};
+
+/// An entry of a manifest, true or not.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub kind: u8,
+    pub mode: u16,
+    pub path: Vec<u8>,
+    /// Contents of a file, target of a link.
+    pub bytes: Vec<u8>,
+    /// Said in place of the length of the contents.
+    pub size: Option<u64>,
+}
+
+impl Item {
+    pub fn file(path: &[u8], bytes: &[u8]) -> Self {
+        Self { kind: 1, mode: 0o644, path: path.to_vec(), bytes: bytes.to_vec(), size: None }
+    }
+
+    pub fn directory(path: &[u8]) -> Self {
+        Self { kind: 2, mode: 0o755, ..Self::file(path, &[]) }
+    }
+
+    pub fn link(path: &[u8], target: &[u8]) -> Self {
+        Self { kind: 3, ..Self::file(path, target) }
+    }
+
+    fn contents(&self) -> &[u8] {
+        if self.kind == 1 { &self.bytes } else { &[] }
+    }
+
+    fn size(&self) -> u64 {
+        self.size.unwrap_or(self.contents().len() as u64)
+    }
+
+    fn put(&self, bytes: Bytes) -> Bytes {
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&blake3::hash(&self.bytes).as_bytes()[..16]);
+        let bytes = bytes.u8(self.kind).u16(self.mode).u64(1_700_000_000_000_000_000);
+        let bytes = bytes.varint(self.size()).raw(&identity).sized(&self.path);
+        if self.kind == 3 { bytes.sized(&self.bytes) } else { bytes }
+    }
+}
+
+/// REQUEST.
+pub fn request(pull: bool, flags: u64, paths: &[&[u8]]) -> Bytes {
+    let head = Bytes::new().varint(1).u8(1 + u8::from(pull)).varint(flags).raw(&[7; 16]);
+    paths.iter().fold(head.varint(paths.len() as u64), |bytes, path| bytes.sized(path))
+}
+
+/// MANIFEST of all `items`, each file with contents an object of its own.
+pub fn manifest(items: &[Item]) -> Bytes {
+    let bytes = Bytes::new().varint(2).varint(0).varint(items.len() as u64);
+    let bytes = items.iter().fold(bytes, |bytes, item| item.put(bytes));
+    let objects: Vec<_> = items.iter().enumerate().filter(|(_, item)| item.size() > 0).collect();
+    let bytes = bytes.varint(objects.len() as u64);
+    objects.iter().enumerate().fold(bytes, |bytes, (id, (entry, item))| {
+        bytes.varint(id as u64).varint(*entry as u64).varint(1).varint(item.size())
+    })
+}
+
+/// MANIFEST_END.
+pub fn manifest_end(items: &[Item]) -> Bytes {
+    let objects = items.iter().filter(|item| item.size() > 0).count();
+    let bytes: u64 = items.iter().map(Item::size).sum();
+    Bytes::new().varint(3).varint(items.len() as u64).varint(objects as u64).varint(bytes)
+}
+
+/// HASHES of a whole object.
+pub fn hashes(object: u32, contents: &[u8]) -> Bytes {
+    let bytes = Bytes::new().varint(4).varint(object.into()).varint(0);
+    chaining_values(contents).iter().fold(bytes, |bytes, value| bytes.raw(value))
+}
+
+fn chaining_values(contents: &[u8]) -> Vec<[u8; 32]> {
+    use blake3::hazmat::HasherExt;
+    if contents.len() <= GROUP {
+        return vec![*blake3::hash(contents).as_bytes()];
+    }
+    let group = |(i, group): (usize, &[u8])| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset((i * GROUP) as u64);
+        hasher.update(group).finalize_non_root()
+    };
+    contents.chunks(GROUP).enumerate().map(group).collect()
+}
+
+/// How a script ended.
+#[derive(Debug, Default)]
+pub struct Ending {
+    /// RESULT of the program: entries confirmed and failed.
+    pub result: Option<(u64, u64)>,
+    /// What it refused or closed with.
+    pub closed: Option<String>,
+    /// Entries it would not take, with its reasons.
+    pub refused: Vec<(u64, String)>,
+    pub repairs: usize,
+    /// Objects received, by id.
+    pub objects: BTreeMap<u32, Vec<u8>>,
+    /// Paths that it announced.
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// Sends `items` until the program says how it ended.
+pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
+    let deadline = Instant::now() + patience;
+    peer.message(manifest(items));
+    peer.message(manifest_end(items));
+    let contents: Vec<&[u8]> =
+        items.iter().filter(|item| item.size() > 0).map(Item::contents).collect();
+    let mut ending = Ending::default();
+    let mut sent = 0;
+    while let Some(heard) = peer.hear(deadline) {
+        match heard {
+            Heard::Message(Message::Sink(SinkMessage::Accept { objects })) => {
+                let accepted = (objects as usize).min(contents.len());
+                for (id, contents) in contents.iter().enumerate().take(accepted).skip(sent) {
+                    send_object(peer, id as u32, contents, None);
+                    peer.message(hashes(id as u32, contents));
+                }
+                sent = sent.max(objects as usize);
+            }
+            Heard::Message(Message::Sink(SinkMessage::Repair { object, group })) => {
+                ending.repairs += 1;
+                let Some(contents) = contents.get(object.0 as usize) else { continue };
+                send_object(peer, object.0, contents, Some(group));
+                peer.message(hashes(object.0, contents));
+            }
+            Heard::Message(Message::Sink(SinkMessage::EntryRefused { entry, reason })) => {
+                ending.refused.push((entry, reason));
+            }
+            Heard::Message(Message::Sink(SinkMessage::Result(result))) => {
+                ending.result = Some((result.confirmed, result.failed));
+                peer.done();
+                peer.close(0, b"");
+                break;
+            }
+            other => {
+                if note_end(&mut ending, other) {
+                    break;
+                }
+            }
+        }
+    }
+    ending
+}
+
+/// Takes whatever the program sends, and confirms it.
+pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
+    let deadline = Instant::now() + patience;
+    let mut ending = Ending::default();
+    let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut got: BTreeMap<u32, BTreeMap<u64, usize>> = BTreeMap::new();
+    let (mut entries, mut total, mut told) = (0, None, false);
+    peer.carrier.credit(1 << 40);
+    while let Some(heard) = peer.hear(deadline) {
+        match heard {
+            Heard::Message(Message::Source(message)) => match message {
+                SourceMessage::Manifest { entries: new, objects, .. } => {
+                    entries += new.len() as u64;
+                    ending.paths.extend(new.iter().map(|entry| entry.path.as_bytes().to_vec()));
+                    for object in objects {
+                        sizes.insert(object.id.0, object.size);
+                    }
+                    peer.message(Bytes::new().varint(6).varint(sizes.len() as u64));
+                }
+                SourceMessage::ManifestEnd { .. } => total = Some(entries),
+                _ => {}
+            },
+            Heard::Object { object, offset, payload } => {
+                let bytes = ending.objects.entry(object).or_default();
+                let end = offset as usize + payload.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[offset as usize..end].copy_from_slice(&payload);
+                got.entry(object).or_default().insert(offset, payload.len());
+            }
+            other => {
+                if note_end(&mut ending, other) {
+                    break;
+                }
+            }
+        }
+        let whole = |(object, size): (&u32, &u64)| {
+            let got = got.get(object).map_or(0, |pieces| pieces.values().sum());
+            got as u64 >= *size
+        };
+        if let Some(total) = total
+            && !told
+            && sizes.iter().all(whole)
+        {
+            told = true;
+            if total > 0 {
+                peer.message(Bytes::new().varint(9).varint(0).varint(total));
+            }
+            let bytes = sizes.values().sum();
+            let result = Bytes::new().varint(11).varint(total).varint(0).varint(bytes);
+            peer.message(result.varint(0).varint(0));
+            peer.done();
+            ending.result = Some((total, 0));
+            if peer.dialled {
+                peer.close(0, b"");
+                break;
+            }
+        }
+    }
+    ending
+}
+
+fn note_end(ending: &mut Ending, heard: Heard) -> bool {
+    match heard {
+        Heard::Message(Message::Refused(refused)) => ending.closed = Some(refused.reason),
+        Heard::Close(code, reason) => ending.closed = Some(format!("{code} {reason}")),
+        Heard::Ended => {}
+        _ => return false,
+    }
+    true
+}
+
+fn send_object(peer: &mut Peer, object: u32, contents: &[u8], only: Option<u64>) {
+    for (i, group) in contents.chunks(GROUP).enumerate() {
+        if only.is_none_or(|only| only == i as u64) {
+            for (j, piece) in group.chunks(PIECE).enumerate() {
+                peer.object(object, (i * GROUP + j * PIECE) as u64, piece);
+            }
+        }
+    }
+}
+
+pub const GROUP: usize = 1 << 20;
+const PIECE: usize = 50_000;
