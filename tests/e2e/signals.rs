@@ -140,23 +140,20 @@ fn what_was_whole_at_a_stop_is_not_sent_again() {
 #[test]
 fn a_hangup_stops_a_server_unless_it_was_ignored_from_the_start() {
     limited(|test| {
-        let (mut server, _) = Program::serve(test, "127.0.0.1:0", &[]);
+        let serve = |command: &mut Command| {
+            command.args([PROGRAM, "serve", "--root", "there"]);
+            command.args(["--listen", "127.0.0.1:0", "--token-file", "token"]);
+            Program::spawn(test, command)
+        };
+        // The tests may themselves run where it is ignored.
+        let mut server = serve(Command::new("env").arg("--default-signal=HUP"));
+        server.says("listening on ");
         server.signal(Signal::HUP);
         server.says("stopping");
         server.end().assert_succeeded();
 
         // As `nohup` starts it.
-        let mut command = Command::new("sh");
-        command.args([
-            "-c",
-            "trap '' HUP; exec \"$0\" \"$@\"",
-            PROGRAM,
-            "serve",
-            "--root",
-            "there",
-        ]);
-        command.args(["--listen", "127.0.0.1:0", "--token-file", "token"]);
-        let mut server = Program::spawn(test, &mut command);
+        let mut server = serve(Command::new("sh").args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]));
         let line = server.says("listening on ");
         let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
         server.signal(Signal::HUP);
