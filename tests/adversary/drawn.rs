@@ -86,8 +86,8 @@ fn stranger(test: &Test, victim: &Victim<'_>, way: Way, pull: bool, mut draw: Dr
 fn middle(test: &Test, victim: &Victim<'_>, way: Way, pull: bool, mut draw: Draw) {
     let magnitude = 4 + draw.below(13);
     let (at, connection) = (draw.below(1 << magnitude) as usize, draw.below(2) as usize);
-    let kind = draw.below(4);
-    eprintln!("connection {connection}, byte {at}, kind {kind}");
+    let (kind, many) = (draw.below(5), 1 + draw.below(3_000) as usize);
+    eprintln!("connection {connection}, byte {at}, kind {kind}, {many} bytes");
     let taps: StreamTaps = Box::new(move |number, _| {
         let (mut passed, mut cut) = (0, false);
         Box::new(move |bytes| {
@@ -103,6 +103,7 @@ fn middle(test: &Test, victim: &Victim<'_>, way: Way, pull: bool, mut draw: Draw
                 1 if here => [bytes, bytes].concat(),
                 2 if here => bytes[..place].to_vec(),
                 3 if here => return None,
+                4 if here => left_out(bytes, place, many),
                 _ => bytes.to_vec(),
             })
         })
@@ -125,6 +126,10 @@ fn middle(test: &Test, victim: &Victim<'_>, way: Way, pull: bool, mut draw: Draw
 
 fn pass() -> crate::relay::StreamTap {
     Box::new(|bytes| Some(bytes.to_vec()))
+}
+
+fn left_out(bytes: &[u8], at: usize, many: usize) -> Vec<u8> {
+    [&bytes[..at], bytes.get(at + many..).unwrap_or_default()].concat()
 }
 
 fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {

@@ -9,7 +9,7 @@ use crate::honest::copy;
 use crate::oracle::{STALL, Victim, assert_only, end};
 use crate::peer::{WAYS, Way};
 use crate::program::Program;
-use crate::relay::{Relay, StreamTaps, Tap};
+use crate::relay::{self, Relay, StreamTaps, Tap};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
@@ -34,6 +34,22 @@ pub fn copy_through(test: &Test, way: Way, relay: &Relay, pull: bool) -> Option<
         fs::remove_file(&copied).unwrap();
     }
     ended.status
+}
+
+/// Leaves bytes `left_out` of the first data connection out, in this direction.
+fn leaving_out(towards: relay::Way, left_out: std::ops::Range<usize>) -> StreamTaps {
+    Box::new(move |connection, way| {
+        let (mut passed, left_out) = (0, left_out.clone());
+        let hit = connection == 1 && way == towards;
+        Box::new(move |bytes| {
+            let places = passed..passed + bytes.len();
+            passed = places.end;
+            let kept = |place: &usize| !(hit && left_out.contains(place));
+            Some(
+                places.zip(bytes).filter(|(place, _)| kept(place)).map(|(_, byte)| *byte).collect(),
+            )
+        })
+    })
 }
 
 /// Lets every datagram through.
@@ -107,6 +123,39 @@ fn datagrams_changed_cut_repeated_and_reflected_are_never_taken() {
                 assert!(status == Some(0) || ended, "{way:?}: {status:?}");
             }
         }
+        victim.assert_serves();
+    });
+}
+
+/// Where enough follows, the next record does not authenticate. Behind the last bytes of the data only
+/// reports follow: both ends talk, and nothing moves.
+#[test]
+fn a_piece_left_out_of_a_bare_connection_ends_the_copy() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 300_000)).unwrap();
+        fs::copy(test.here("f"), test.there("f")).unwrap();
+        let victim = Victim::start(test);
+        for (towards, from, to) in
+            [(relay::Way::ToServer, "here/f", "copy"), (relay::Way::ToClient, "f", "here/copy")]
+        {
+            for (left_out, reason) in [
+                (90_000..91_000, "altered on the way"),
+                (280_000..290_000, "nothing has moved for 3 s"),
+            ] {
+                let taps = leaving_out(towards, left_out);
+                let relay = Relay::altering(victim.address, untouched(), taps);
+                let remote = |path| format!("lh://{}/{path}", relay.address);
+                let (from, to) = match towards {
+                    relay::Way::ToServer => (from.to_owned(), remote(to)),
+                    relay::Way::ToClient => (remote(from), to.to_owned()),
+                };
+                let way = ["--protect", "clear", "--carrier", "tcp", "--stall-timeout", "3"];
+                let ended = end(Program::cp(test, &[&way[..], &[&from, &to]].concat()));
+                ended.assert_failed(reason);
+                ended.assert_failed("run the same command again");
+            }
+        }
+        assert!(!test.there("copy").exists() && !test.here("copy").exists());
         victim.assert_serves();
     });
 }

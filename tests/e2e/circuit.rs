@@ -132,6 +132,23 @@ fn a_copy_that_need_not_wait_for_its_circuit_is_done_before() {
     });
 }
 
+/// Both ends know that it waits for that.
+#[test]
+fn a_copy_waits_for_its_circuit_for_longer_than_it_may_stand_still() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(13, 600_000)).unwrap();
+        let (_service, url) = book_keeper(test, "50Mbps");
+        let patience = ["--stall-timeout", "2"];
+        let (_server, at) = Program::serve(test, "[::]:0", &patience);
+        take(&url, 6_000);
+        let ended = copy(test, &url, at, &patience);
+        ended.assert_succeeded();
+        // Before that circuit there was none to be had.
+        assert!(ended.json()["circuit"]["sent_bytes"].as_u64().unwrap() > 600_000, "{ended:?}");
+        assert_same(&test.here("file"), &test.there("copy"));
+    });
+}
+
 #[test]
 fn a_copy_goes_from_ip_to_its_circuit_when_that_begins() {
     limited(|test| {

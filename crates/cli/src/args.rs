@@ -102,8 +102,10 @@ pub struct CpArgs {
     /// than memory, on fast disks. `longhaul serve` has the same option for its host
     #[arg(long)]
     pub direct: bool,
-    /// Give a copy up that stands still for so long though both ends are there: nothing moves, and
-    /// neither end says that it waits for its disk or a booking; 0 never
+    /// Give a copy up that stands still for so long though both ends are there: no contents arrive, no
+    /// files are found or confirmed, and the server does not say that its disk is why. A disk of this
+    /// host that gets nothing done in this time ends it, too. The begin of a booking is waited for; 0
+    /// never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
     /// The circuit to go over.
@@ -162,6 +164,10 @@ pub struct PipeArgs {
     /// Write what comes out of the pipe to standard output
     #[arg(long)]
     pub receive: bool,
+    /// Give the pipe up if what is on its way stands still for so long though both ends are there, and
+    /// no end says that its input, its output or a booking is what it waits for; 0 never
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub stall_timeout: u64,
     /// How the data travels.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -267,8 +273,10 @@ pub struct ServeArgs {
     /// memory, on fast disks
     #[arg(long)]
     pub direct: bool,
-    /// Give a copy up that stands still for so long though both ends are there: nothing moves, and
-    /// neither end says that it waits for its disk or a booking; 0 never
+    /// Give a copy or pipe up that stands still for so long though both ends are there: no contents
+    /// arrive, no files are found or confirmed, and the client does not say that its disk, its booking or
+    /// its end of the pipe is why. A disk of this host that gets nothing done in this time ends a
+    /// copy, too; 0 never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
     /// Most memory of all clients together, for data that is under way and the socket buffers of

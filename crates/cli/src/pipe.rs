@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use longhaul_transfer::{
     CircuitWant, Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
@@ -76,6 +77,7 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
         lanes: link.lanes,
         memory: link.memory,
         idle_timeout: link::IDLE_TIMEOUT,
+        stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
     })
 }

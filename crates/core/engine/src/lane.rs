@@ -468,6 +468,7 @@ impl Lane {
     /// Counters since the start.
     pub fn stats(&self) -> LaneStats {
         LaneStats {
+            fresh_bytes_delivered: self.outbox.delivered_bytes(),
             packets_received: self.reception.packets,
             bytes_received: self.reception.bytes,
             datagram: self.mtu.datagram(),

@@ -27,6 +27,8 @@ pub(crate) struct Outbox {
     /// Taken as lost and not yet sent again.
     resend: BTreeMap<ObjectId, RangeSet>,
     resend_bytes: u64,
+    /// Bytes that were acknowledged for the first time since they were offered.
+    delivered_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -61,6 +63,11 @@ impl Outbox {
 
     pub fn has_resends(&self) -> bool {
         self.resend_bytes > 0
+    }
+
+    /// Bytes acknowledged so far, each once for each time that it was offered.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
     }
 
     /// Offered extents that wait for acknowledgements.
@@ -116,11 +123,13 @@ impl Outbox {
             }
         }
         let offered = self.find(&extent)?;
-        offered.remaining -= offered.acked.insert(bytes);
-        if offered.remaining > 0 {
+        let new = offered.acked.insert(bytes);
+        offered.remaining -= new;
+        let (whole, remaining) = (offered.extent, offered.remaining);
+        self.delivered_bytes += new;
+        if remaining > 0 {
             return None;
         }
-        let whole = offered.extent;
         self.offered.remove(&(whole.object, whole.offset));
         Some(whole)
     }
@@ -180,10 +189,14 @@ mod tests {
         outbox.on_lost(extent(1000, 2000));
         // A late arrival of what was taken as lost stops the resend.
         assert_eq!(outbox.on_acked(extent(1000, 1000)), None);
+        assert_eq!(outbox.delivered_bytes(), 2000);
+        assert_eq!(outbox.on_acked(extent(0, 2000)), None);
+        assert_eq!(outbox.delivered_bytes(), 2000, "a second report is no news");
         assert_eq!(outbox.take(1000, 64, false).unwrap().extent, extent(2000, 1000));
         assert_eq!(outbox.on_acked(extent(2000, 1000)), Some(extent(0, 3000)));
         assert_eq!(outbox.on_acked(extent(2000, 1000)), None);
         outbox.on_lost(extent(1000, 1000));
+        assert_eq!(outbox.delivered_bytes(), 3000);
         assert!(outbox.undelivered() == 0 && !outbox.has_resends());
     }
 }

@@ -11,6 +11,8 @@ pub struct LaneStats {
     pub bytes_sent: u64,
     /// Object bytes sent for the first time.
     pub fresh_bytes_sent: u64,
+    /// Object bytes that are known to have arrived. Those of an extent offered again count again.
+    pub fresh_bytes_delivered: u64,
     /// Packets taken as lost, by where the receiver says they were.
     pub lost: LossCounts,
     /// Packets taken as lost that arrived later.

@@ -94,6 +94,15 @@ impl Lanes {
         }
     }
 
+    /// Object bytes that arrived at the peer or here, each counted once: nothing said again and
+    /// again is among them, nor what is said beside them.
+    pub fn moved(&self) -> u64 {
+        match self {
+            Self::Udp(lanes) => lanes.moved(),
+            Self::Tcp(lanes) => lanes.view().moved,
+        }
+    }
+
     /// The least round trip of late, zero if unknown.
     pub fn round_trip(&self) -> Duration {
         match self {
@@ -351,6 +360,15 @@ impl UdpLanes {
         self.views.iter().fold(beside, |(there, here), view| {
             let stats = lock(view).stats;
             (there + stats.bytes_delivered, here + stats.bytes_received)
+        })
+    }
+
+    /// See [`Lanes::moved`].
+    fn moved(&self) -> u64 {
+        let beside = self.circuit.get().map_or(0, Self::moved);
+        self.views.iter().fold(beside, |sum, view| {
+            let view = lock(view);
+            sum + view.stats.fresh_bytes_delivered + view.placed
         })
     }
 

@@ -17,13 +17,16 @@ pub(crate) struct Dealer {
     lanes: Mutex<Range<usize>>,
     /// None does yet.
     held: AtomicBool,
+    /// A circuit is to begin before anything leaves them.
+    awaits_circuit: AtomicBool,
 }
 
 impl Dealer {
     /// Deals to all of `mailboxes`.
     pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let lanes = Mutex::new(0..mailboxes.len());
-        Self { mailboxes, lanes, held: AtomicBool::new(false) }
+        let (held, awaits_circuit) = Default::default();
+        Self { mailboxes, lanes, held, awaits_circuit }
     }
 
     /// Nothing is to be dealt before [`Self::deal_to`].
@@ -33,6 +36,16 @@ impl Dealer {
 
     pub fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether what is dealt waits for the begin of a circuit.
+    pub fn set_awaits_circuit(&self, awaits: bool) {
+        self.awaits_circuit.store(awaits, Ordering::Relaxed);
+    }
+
+    /// Whether nothing may leave before a circuit is booked or begins.
+    pub fn awaits_circuit(&self) -> bool {
+        self.is_held() || self.awaits_circuit.load(Ordering::Relaxed)
     }
 
     /// Deals to these lanes only.

@@ -23,6 +23,8 @@ pub(crate) struct Incoming {
     /// As [`Hub::taken_below`] said last.
     taken_below: u32,
     table: ObjectTable,
+    /// Bytes that were new when they were placed.
+    placed: u64,
     spare: Vec<GroupAssembly>,
 }
 
@@ -131,7 +133,8 @@ impl Incoming {
                 buffer[gap.start as usize..gap.end as usize].copy_from_slice(&bytes[from]);
             }
         }
-        assembly.insert(target.start, target.len);
+        let new = assembly.insert(target.start, target.len);
+        self.placed += u64::from(new.unwrap_or(0));
         if assembly.is_complete()
             && let Some(Arriving { assembly, buffer, .. }) = self.current.take()
         {
@@ -140,6 +143,11 @@ impl Incoming {
             self.done.entry(target.object).or_default().insert_one(target.group.into());
             hub.on_group(target.object, target.group, len, buffer);
         }
+    }
+
+    /// Bytes placed so far, repetitions not counted.
+    pub fn placed(&self) -> u64 {
+        self.placed
     }
 
     /// The group is to be received anew.

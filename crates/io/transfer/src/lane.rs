@@ -53,6 +53,8 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
+    /// Object bytes that were received and placed, each once.
+    pub placed: u64,
     /// Packets that the local stack refused: they count as lost.
     pub refused: u64,
     pub cpu: Duration,
@@ -450,6 +452,7 @@ impl LaneThread {
         self.view_due = now + VIEW_INTERVAL;
         *lock(&self.shared) = LaneView {
             stats: self.lane.stats(),
+            placed: self.receiving.incoming.placed(),
             refused: self.sending.refused,
             cpu: clock::thread_cpu_time(),
             peer: self.lane.peer_bounds(),

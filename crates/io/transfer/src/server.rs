@@ -445,6 +445,9 @@ impl Server<'_> {
                 break Err((CloseCode::CANCELLED, reason));
             }
             if let Some(reason) = watch.stalled() {
+                // The client is told before a disk that hangs lets its threads go.
+                lanes.close(CloseCode::TIMEOUT, &reason);
+                control.close(CloseCode::TIMEOUT, &reason);
                 break Err((CloseCode::TIMEOUT, reason));
             }
             if self.stop.is_requested() {

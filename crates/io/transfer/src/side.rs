@@ -38,14 +38,13 @@ pub(crate) trait SourceSide: Send + Sync {
     fn seen(&self) -> (Stages, Spent);
     /// There is so much memory for groups that are not settled.
     fn set_memory(&self, memory: Bytes);
-    /// What grows while it goes on; none of what may idle.
-    fn counts(&self) -> Option<Counts> {
-        None
-    }
+    /// What grows while it goes on.
+    fn counts(&self) -> Counts;
     /// Whether it waits for the begin of a booking.
-    fn is_held(&self) -> bool {
-        false
-    }
+    fn awaits_circuit(&self) -> bool;
+    /// Whether nothing is to be expected of it now, however long that takes; `bound` is what seems to
+    /// hold it up.
+    fn idles(&self, bound: Bottleneck) -> bool;
     /// Tells the sink how sending goes.
     fn report(&self, sending: SourceReport);
     /// Bytes that were moved, once all is.
@@ -90,14 +89,12 @@ pub(crate) trait SinkSide: Send + Sync {
     fn done(&self) -> Option<u64>;
     /// What could not be copied.
     fn failures(&self) -> Failures;
-    /// What grows while it goes on; none of what may idle.
-    fn counts(&self) -> Option<Counts> {
-        None
-    }
+    /// What grows while it goes on.
+    fn counts(&self) -> Counts;
+    /// Whether nothing is to be expected of it now, however long that takes.
+    fn idles(&self) -> bool;
     /// What holds sending up, as the source said last.
-    fn source_bound(&self) -> Bottleneck {
-        Bottleneck::Unknown
-    }
+    fn source_bound(&self) -> Bottleneck;
     /// The transfer ends early: makes durable what has arrived, for a later run, but waits no longer
     /// than `patience` for that.
     fn wind_up(&self, _patience: Duration) {}
@@ -146,19 +143,24 @@ impl SourceSide for SourceDriver {
         self.set_memory(memory);
     }
 
-    fn counts(&self) -> Option<Counts> {
+    fn counts(&self) -> Counts {
         let stats = self.stats();
-        Some(Counts {
-            passed: 0,
+        Counts {
+            carried: 0,
             moved: stats.sent_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: u64::from(stats.confirmed) + u64::from(stats.failed),
             other: stats.repairs,
-        })
+        }
     }
 
-    fn is_held(&self) -> bool {
-        self.is_held()
+    fn awaits_circuit(&self) -> bool {
+        self.awaits_circuit()
+    }
+
+    fn idles(&self, bound: Bottleneck) -> bool {
+        // Between two ranges of a booking nothing may leave.
+        self.awaits_circuit() || bound == Bottleneck::Reservation && self.backlog() > 0
     }
 
     fn report(&self, sending: SourceReport) {
@@ -248,15 +250,21 @@ impl SinkSide for SinkDriver {
         self.failures()
     }
 
-    fn counts(&self) -> Option<Counts> {
+    /// Whatever else takes long and moves nothing here is to be counted as `other`.
+    fn counts(&self) -> Counts {
         let stats = self.stats();
-        Some(Counts {
-            passed: 0,
+        Counts {
+            carried: 0,
             moved: stats.received_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: u64::from(stats.confirmed) + u64::from(stats.failed),
             other: stats.repairs + stats.checkpoints,
-        })
+        }
+    }
+
+    /// A copy always has something to expect, of its disk if of nobody else.
+    fn idles(&self) -> bool {
+        false
     }
 
     fn source_bound(&self) -> Bottleneck {

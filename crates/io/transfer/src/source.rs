@@ -87,9 +87,19 @@ impl SourceDriver {
         }
     }
 
-    /// Whether the data waits for the begin of a booking.
-    pub fn is_held(&self) -> bool {
-        self.dealer.is_held()
+    /// See [`Dealer::awaits_circuit`].
+    pub fn awaits_circuit(&self) -> bool {
+        self.dealer.awaits_circuit()
+    }
+
+    /// See [`Dealer::set_awaits_circuit`].
+    pub fn set_awaits_circuit(&self, awaits: bool) {
+        self.dealer.set_awaits_circuit(awaits);
+    }
+
+    /// Bytes that the lanes have not sent yet.
+    pub fn backlog(&self) -> u64 {
+        self.dealer.backlog()
     }
 
     /// Nothing is dealt before [`Self::deal_to`].
@@ -218,11 +228,12 @@ impl SourceDriver {
                 source.next_group(credit)
             });
             let listing = !source.stats().complete && source.wants_entries();
+            let reading = listing || self.reading.load(Ordering::Relaxed) > 0;
             let stage = match &buffer {
                 None if held => Stage::Answer,
                 None if !full => Stage::Memory,
                 Some(_) if task.is_none() && source.has_unsent() => Stage::Credit,
-                Some(_) if task.is_none() && !listing => Stage::Answer,
+                Some(_) if task.is_none() && !reading => Stage::Answer,
                 _ => Stage::Reading,
             };
             lock(&self.stages).enter(clock::now(), stage, self.dealer.hungry());

@@ -61,6 +61,9 @@ pub struct TcpView {
     pub cpu: Duration,
     /// Time that the rate asked for held it back.
     pub paced: Duration,
+    /// Object bytes that are at the peer's kernel, as far as this one knows, and those that were
+    /// received in whole records and placed.
+    pub moved: u64,
     /// What the peer says holds it up in receiving.
     pub peer: ReceiverBounds,
 }
@@ -161,6 +164,7 @@ impl TcpLanes {
             sum.limited_by_send_buffer += one.limited_by_send_buffer;
             all.cpu += view.cpu;
             all.paced += view.paced;
+            all.moved += view.moved;
             if view.peer != ReceiverBounds::NONE {
                 all.peer = view.peer;
             }

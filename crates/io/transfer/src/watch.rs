@@ -12,7 +12,7 @@ use crate::budget::{Budget, SINK_SPARE};
 use crate::connection::Lanes;
 use crate::hub::Side;
 use crate::lease::Lease;
-use crate::watchdog::{Counts, Watchdog, may_last};
+use crate::watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};
 
 /// Looks at a transfer now and then: what holds it up, and when to tell the peer.
 pub(crate) struct Watch {
@@ -114,26 +114,27 @@ impl Watch {
 
     /// Looks whether anything moves.
     fn look_for_life(&mut self, now: Instant, side: &Side, lanes: &Lanes) {
-        let (there, here) = lanes.passed();
-        let (counts, bound) = match side {
-            Side::Source(source) => (source.counts(), self.bound_of_sending(side)),
+        let (counts, waits, bound) = match side {
+            Side::Source(source) => {
+                let bound = self.bound_of_sending(side);
+                let waits = source.idles(bound) || lasts_at_receiver(lanes.peer().storage);
+                (source.counts(), waits, bound)
+            }
             Side::Sink(sink) => {
-                let here = sink.bounds().storage;
-                let bound = if may_last(here) { here } else { sink.source_bound() };
-                (sink.counts(), bound)
+                let (here, there) = (sink.bounds().storage, sink.source_bound());
+                let bound = if here == Bottleneck::Unknown { there } else { here };
+                (sink.counts(), sink.idles() || lasts_at_sender(there), bound)
             }
         };
-        // A pipe may idle for as long as the programs at its ends do.
-        let Some(counts) = counts else { return };
-        let counts = Counts { passed: there + here, ..counts };
-        self.stalled = self.watchdog.look(now, counts, may_last(bound), bound);
+        let counts = Counts { carried: lanes.moved(), ..counts };
+        self.stalled = self.watchdog.look(now, counts, waits, bound);
     }
 
     /// What holds sending up now.
     fn bound_of_sending(&self, side: &Side) -> Bottleneck {
         match side {
             // The data waits for a circuit, whatever else there may be to say.
-            Side::Source(source) if source.is_held() => Bottleneck::Reservation,
+            Side::Source(source) if source.awaits_circuit() => Bottleneck::Reservation,
             _ => self.sending.as_ref().map_or(Bottleneck::StartUp, Diagnosis::now),
         }
     }

@@ -1,27 +1,34 @@
-//! Ends a copy that stands still for a reason that nobody thought of.
+//! Ends a transfer that stands still for a reason that nobody thought of.
+//!
+//! Only what cannot go on for ever is progress: object bytes that arrive or are placed for the first
+//! time, entries, confirmations. What two ends tell each other meanwhile is none.
+//!
+//! Each end watches itself, so it believes what the other says of its own disk, input or output, and
+//! what it knows of its own programs and bookings ([`crate::side`]); of its own disk it believes what
+//! gets done.
 
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::Bottleneck;
 
 use crate::silence::Silence;
 
-/// What grows while a copy goes on, at either end.
+/// What grows while a transfer goes on, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Bytes that the lanes have delivered or received.
-    pub passed: u64,
-    /// Bytes of files that were dealt, or written for the first time.
+    /// Object bytes that arrived at the peer, or here, each once.
+    pub carried: u64,
+    /// Bytes that were dealt or written for the first time, or need not be.
     pub moved: u64,
     /// Entries announced, and of these those that are confirmed or failed.
     pub entries: u64,
-    /// See `entries`.
+    /// See `entries`. Of a pipe, bytes that are confirmed.
     pub settled: u64,
     /// Groups that were asked for again, and checkpoints: both are bounded by what else grows.
     pub other: u64,
 }
 
-/// Watches [`Counts`], and what this end says that it or its peer waits for: disks, and the begin
-/// of a booking. Whatever else stands still for its patience is at its end.
+/// Watches [`Counts`]. What stands still for its patience, and waits for nothing that may last, is
+/// at its end.
 ///
 /// Looked at again and again; time without looks does not count (see [`Silence`]).
 #[derive(Debug)]
@@ -37,8 +44,8 @@ impl Watchdog {
         Self { patience, counts: Counts::default(), silence: None }
     }
 
-    /// What is seen at `now`, and what is known to be waited for. In words what became of the copy
-    /// once it has stood still for too long.
+    /// What is seen at `now`, and whether something is waited for that may last. In words what
+    /// became of the transfer once it has stood still for too long.
     pub fn look(
         &mut self,
         now: Instant,
@@ -54,20 +61,36 @@ impl Watchdog {
         if self.patience.is_zero() || lasted < self.patience {
             return None;
         }
-        let Counts { passed, moved, entries, settled, .. } = counts;
+        let why = match bound {
+            Bottleneck::SenderDisk | Bottleneck::ReceiverDisk => {
+                format!("the {bound} got nothing done; a longer --stall-timeout gives it more time")
+            }
+            _ => format!("neither end says what it waits for; held up last by: {bound}"),
+        };
+        let Counts { carried, moved, entries, settled, .. } = counts;
+        let entries = match entries {
+            0 => String::new(),
+            _ => format!("{settled} of {entries} announced entries are settled, "),
+        };
         Some(format!(
-            "nothing has moved for {} s, and neither end says what it waits for ({settled} of \
-             {entries} announced entries are settled, {moved} bytes of files and {passed} bytes in \
-             packets have passed; held up last by: {bound})",
+            "nothing has moved for {} s: {why} ({entries}{moved} bytes of contents were taken up \
+             and {carried} crossed the network)",
             lasted.as_secs()
         ))
     }
 }
 
-/// Whether `bound` is what a disk makes everybody wait for, or a booking that has not begun: it may
-/// last, and is over some time.
-pub(crate) fn may_last(bound: Bottleneck) -> bool {
-    matches!(bound, Bottleneck::SenderDisk | Bottleneck::ReceiverDisk | Bottleneck::Reservation)
+/// Whether the sender says of itself what may last: it watches its disk, and knows its booking and
+/// its input.
+pub(crate) fn lasts_at_sender(bound: Bottleneck) -> bool {
+    matches!(bound, Bottleneck::SenderDisk | Bottleneck::Reservation | Bottleneck::Input)
+}
+
+/// Whether the receiver says of its storage what may last: it watches its disk, what it hashes, and
+/// what takes its output.
+pub(crate) fn lasts_at_receiver(storage: Bottleneck) -> bool {
+    use Bottleneck::{Output, ReceiverCpu, ReceiverDisk};
+    matches!(storage, ReceiverDisk | ReceiverCpu | Output)
 }
 
 #[cfg(test)]
@@ -132,11 +155,30 @@ mod tests {
     #[test]
     fn it_says_what_is_known() {
         let mut watchdog = Watchdog::new(Duration::from_millis(100));
-        let counts = Counts { passed: 9, moved: 7, entries: 5, settled: 3, other: 0 };
+        let counts = Counts { carried: 9, moved: 7, entries: 5, settled: 3, other: 0 };
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         assert_eq!(watchdog.look(at(0), counts, false, Bottleneck::Network), None);
         let said = watchdog.look(at(100), counts, false, Bottleneck::Network).unwrap();
-        assert!(said.contains("3 of 5 announced entries") && said.contains("7 bytes of files"));
-        assert!(said.contains("network"), "{said}");
+        for known in ["3 of 5 announced entries", "7 bytes of contents", "9 crossed", "by: network"]
+        {
+            assert!(said.contains(known), "{said}");
+        }
+        let said = watchdog.look(at(200), counts, false, Bottleneck::ReceiverDisk).unwrap();
+        assert!(said.contains("the receiver disk got nothing done"), "{said}");
+        let pipe = Counts { entries: 0, ..counts };
+        watchdog.look(at(300), pipe, false, Bottleneck::Network);
+        let said = watchdog.look(at(400), pipe, false, Bottleneck::Network).unwrap();
+        assert!(!said.contains("entries"), "{said}");
+    }
+
+    /// What the sink says of its disk comes back to it in the source's reports.
+    #[test]
+    fn an_end_is_not_believed_about_the_other() {
+        for bound in (0..Bottleneck::COUNT).map(|code| Bottleneck::from_code(code as u8)) {
+            assert!(!lasts_at_sender(bound) || !lasts_at_receiver(bound), "{bound}");
+        }
+        assert!(!lasts_at_sender(Bottleneck::ReceiverDisk));
+        assert!(!lasts_at_receiver(Bottleneck::SenderDisk));
+        assert!(!lasts_at_sender(Bottleneck::Network) && !lasts_at_receiver(Bottleneck::Unknown));
     }
 }

@@ -14,8 +14,8 @@ use super::*;
 use crate::files::hindrance::SLOW;
 use crate::side::WORKERS;
 use crate::{
-    CarrierChoice, CopyOptions, CopyReport, Location, Progress, ServeEvent, ServeOptions, Stop,
-    copy, serve,
+    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeEvent,
+    ServeOptions, Stop, copy, serve,
 };
 
 fn ms(ms: u64) -> Duration {
@@ -182,6 +182,12 @@ fn a_receiver_tells_what_holds_it_up() {
 
 /// Copies a file of that name, with both carriers, there and back.
 fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {
+    let tried = tries(name, megabytes, PATIENCE);
+    tried.into_iter().map(|copied| copied.unwrap()).collect()
+}
+
+/// The same, where both ends have this patience with copies that stand still.
+fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyReport, CopyError>> {
     let folder = TempDir::new().unwrap();
     let path = |side: &str| folder.path().join(side);
     for side in ["here", "there"] {
@@ -199,7 +205,8 @@ fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {
                     told.send(address).unwrap();
                 }
             };
-            serve(&serve_options(&root), &events, &stopped).unwrap();
+            let options = ServeOptions { stall_timeout: patience, ..serve_options(&root) };
+            serve(&options, &events, &stopped).unwrap();
         });
         let server: SocketAddr = listening.recv().unwrap();
         let mut running = Vec::new();
@@ -214,15 +221,16 @@ fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {
                 (here(name.into()), there(format!("{name} {carrier:?}"))),
                 (there(name.into()), here(format!("{name} {carrier:?}"))),
             ] {
-                let options = copy_options(from, to, carrier);
-                running.push(scope.spawn(move || {
-                    copy(&options, &Progress::default(), &Stop::default()).unwrap()
-                }));
+                let options =
+                    CopyOptions { stall_timeout: patience, ..copy_options(from, to, carrier) };
+                running.push(
+                    scope.spawn(move || copy(&options, &Progress::default(), &Stop::default())),
+                );
             }
         }
-        let reports = running.into_iter().map(|copy| copy.join().unwrap()).collect();
+        let tried = running.into_iter().map(|copy| copy.join().unwrap()).collect();
         stop.request();
-        reports
+        tried
     })
 }
 
@@ -285,6 +293,17 @@ fn a_copy_says_which_disk_or_processor_is_too_slow() {
             let busy = busy && name.starts_with("slow");
             let busy = busy && matches!(found, Bottleneck::SenderCpu | Bottleneck::ReceiverCpu);
             assert!(busy || found == expected, "{name}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_gets_nothing_done_ends_the_copy_and_is_named() {
+    for (name, disk) in [("stuck to read", "sender disk"), ("stuck to write", "receiver disk")] {
+        let told = format!("the {disk} got nothing done");
+        for tried in tries(name, 1, Duration::from_secs(2)) {
+            let said = tried.unwrap_err().to_string();
+            assert!(said.contains(&told) && said.contains("run the same command again"), "{said}");
         }
     }
 }

@@ -62,6 +62,14 @@ impl Errand {
         }
     }
 
+    /// Whether nothing leaves before the circuit begins.
+    fn set_awaits_circuit(&self, awaits: bool) {
+        match self {
+            Self::Copy(source) => source.set_awaits_circuit(awaits),
+            Self::Pipe(feed) => feed.set_awaits_circuit(awaits),
+        }
+    }
+
     /// Whether everything was given to the lanes, and these have sent it.
     fn is_sent(&self) -> bool {
         match self {
@@ -208,6 +216,7 @@ impl Follower {
             }
         }
         // Groups are read and hashed by the time that the circuit opens.
+        self.errand.set_awaits_circuit(true);
         self.errand.deal_to(1..self.session.lanes);
         if !self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed) {
             return;
@@ -221,7 +230,10 @@ impl Follower {
         let (hub, boxes) = (self.hub.clone(), self.mailboxes.clone());
         let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
         let lanes = match lanes {
-            Ok(lanes) => self.place.get_or_init(|| lanes),
+            Ok(lanes) => {
+                self.errand.set_awaits_circuit(false);
+                self.place.get_or_init(|| lanes)
+            }
             Err(error) => {
                 self.release(booking);
                 return self.hub.fail(error.to_string());

@@ -213,10 +213,21 @@ impl<T: Task> Running<T> {
         }
         side.stop();
         self.lanes.join();
-        if T::THREADS_END || end.is_ok() {
+        let hangs = self.watch.stalled().is_some() && !self.end_soon();
+        if T::THREADS_END && !hangs || end.is_ok() {
             join_all(&mut self.workers);
         }
         end.map(|()| self.report(elapsed, circuit.report))
+    }
+
+    /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
+    fn end_soon(&self) -> bool {
+        let deadline = clock::now() + DISK_PATIENCE;
+        let ended = || self.workers.iter().all(JoinHandle::is_finished);
+        while !ended() && clock::now() < deadline {
+            std::thread::sleep(INTERVAL / 10);
+        }
+        ended()
     }
 
     fn report(self, elapsed: Duration, circuit: Option<CircuitReport>) -> Finished<T> {
@@ -261,5 +272,7 @@ impl RateMeter {
 
 /// How often the state is looked at when nothing happens.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// How long a disk that got nothing done may take to let its threads go.
+const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long UDP may stay silent once the server let us in.
 const UDP_PATIENCE: Duration = Duration::from_secs(5);

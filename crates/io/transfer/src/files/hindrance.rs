@@ -12,6 +12,9 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
     if name.contains(&format!("slow to {done}")) {
         thread::sleep(SLOW);
     }
+    if name.contains(&format!("stuck to {done}")) {
+        thread::sleep(STUCK);
+    }
     if name.contains(&format!("hard to {done}")) {
         let start = clock::thread_cpu_time();
         while clock::thread_cpu_time() < start + HARD {}
@@ -19,4 +22,6 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
 }
 
 pub(crate) const SLOW: Duration = Duration::from_secs(1);
+/// Longer than tests wait for a disk.
+const STUCK: Duration = Duration::from_secs(8);
 const HARD: Duration = Duration::from_millis(50);

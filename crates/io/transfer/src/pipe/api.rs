@@ -43,6 +43,8 @@ pub struct PipeOptions {
     pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.
     pub idle_timeout: Duration,
+    /// How long it may stand still while something is under way; zero is for ever.
+    pub stall_timeout: Duration,
     /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
     /// then on. Only for the end that sends, and by UDP.
     pub circuit: Option<CircuitOptions>,

@@ -50,8 +50,7 @@ pub fn pipe(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
-        // A pipe idles as long as the programs at its ends do.
-        stall_timeout: Duration::ZERO,
+        stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         sends: options.role == PipeRole::Send,
         request: PipeRequest { role: options.role, name: options.name.clone() }.into(),

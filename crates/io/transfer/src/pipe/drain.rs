@@ -25,6 +25,7 @@ use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
+use crate::watchdog::Counts;
 
 /// Verifies pieces and passes them on in order.
 pub(crate) struct Drain {
@@ -213,6 +214,14 @@ impl Drain {
         self.wake_messages();
     }
 
+    /// Of a server: whether the client that receives has to do something next.
+    fn is_passing_on(&self) -> bool {
+        match &self.outlet {
+            Outlet::File(_) => false,
+            Outlet::Feed(feed) => feed.get().is_some_and(|feed| feed.is_under_way()),
+        }
+    }
+
     pub fn wake_messages(&self) {
         wake_messages(&self.mailboxes);
     }
@@ -335,6 +344,8 @@ impl SinkSide for Drain {
     fn set_bounds(&self, bounds: ReceiverBounds) {
         let storage = match bounds.storage {
             Bottleneck::ReceiverDisk => Bottleneck::Output,
+            // What the other client has not taken: its own connection is watched for it.
+            _ if self.is_passing_on() => Bottleneck::Output,
             other => other,
         };
         lock(&self.state).bounds = ReceiverBounds { storage, ..bounds };
@@ -357,6 +368,24 @@ impl SinkSide for Drain {
     fn done(&self) -> Option<u64> {
         let state = lock(&self.state);
         state.sink.is_done().then(|| state.sink.bytes())
+    }
+
+    fn counts(&self) -> Counts {
+        let moved = lock(&self.state).sink.bytes();
+        Counts { moved, ..Counts::default() }
+    }
+
+    /// It waits for the other client to come, or for what takes its output.
+    fn idles(&self) -> bool {
+        let joined = match &self.outlet {
+            Outlet::File(_) => true,
+            Outlet::Feed(feed) => feed.get().is_some(),
+        };
+        !joined || self.bounds().storage == Bottleneck::Output
+    }
+
+    fn source_bound(&self) -> Bottleneck {
+        self.source_report().map_or(Bottleneck::Unknown, |report| report.bound)
     }
 
     /// A pipe comes whole, or not at all.

@@ -13,7 +13,7 @@ use longhaul_objects::{ChainingValue, PipeSource, PipeSourceEvent, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{SinkMessage, SourceReport, Summary};
+use longhaul_wire::{Bottleneck, SinkMessage, SourceReport, Summary};
 
 use super::drain::Drain;
 use crate::api::Failures;
@@ -25,6 +25,7 @@ use crate::crew::{Crew, Spent};
 use crate::deal::Dealer;
 use crate::hub::TransferHub;
 use crate::side::{SourceSide, named};
+use crate::watchdog::Counts;
 
 /// Deals pieces to the lanes: those that it reads from a file, or is given by a [`Drain`].
 pub(crate) struct Feed {
@@ -57,6 +58,12 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    fn is_under_way(&self) -> bool {
+        !self.waiting.is_empty() || self.source.unconfirmed() > 0 || self.ended
+    }
+}
+
 /// A piece that is not full goes when nothing more has come for so long.
 const LINGER: Duration = Duration::from_millis(1);
 /// The reader looks again after this long, whatever it missed.
@@ -72,7 +79,9 @@ impl Feed {
 
     /// One that deals to `mailboxes` what it is given.
     pub fn of_pieces(mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self::new(None, 0, mailboxes)
+        let feed = Self::new(None, 0, mailboxes);
+        feed.enter(Stage::Input);
+        feed
     }
 
     fn new(input: Option<File>, buffers: usize, mailboxes: Vec<Arc<Mailbox>>) -> Self {
@@ -95,7 +104,6 @@ impl Feed {
     /// `drain` gives it its pieces, and is told what becomes of them.
     pub fn follow(&self, drain: &Arc<Drain>) {
         let _ = self.upstream.set(Arc::downgrade(drain));
-        self.enter(Stage::Input);
     }
 
     /// Nothing is dealt before [`Self::deal_to`].
@@ -107,6 +115,16 @@ impl Feed {
     pub fn deal_to(&self, lanes: Range<u16>) {
         self.dealer.deal_to(lanes);
         self.go_on();
+    }
+
+    /// See [`Dealer::set_awaits_circuit`].
+    pub fn set_awaits_circuit(&self, awaits: bool) {
+        self.dealer.set_awaits_circuit(awaits);
+    }
+
+    /// Whether the sink has to do something next: take a piece, or the end.
+    pub fn is_under_way(&self) -> bool {
+        lock(&self.state).is_under_way()
     }
 
     /// Whether the input is at its end, and the lanes have sent all of it.
@@ -354,6 +372,25 @@ impl SourceSide for Feed {
         if self.input.is_some() {
             self.pool.grow(groups(memory));
         }
+    }
+
+    fn counts(&self) -> Counts {
+        let state = lock(&self.state);
+        let (moved, unconfirmed) = (state.source.bytes(), state.source.unconfirmed());
+        Counts { moved, settled: moved - unconfirmed, ..Counts::default() }
+    }
+
+    fn awaits_circuit(&self) -> bool {
+        self.dealer.awaits_circuit()
+    }
+
+    /// It waits for the other end to come, or for its input.
+    fn idles(&self, bound: Bottleneck) -> bool {
+        let state = lock(&self.state);
+        !state.source.is_accepted()
+            || !state.is_under_way()
+            || self.awaits_circuit()
+            || bound == Bottleneck::Reservation && self.dealer.backlog() > 0
     }
 
     fn report(&self, sending: SourceReport) {

@@ -43,6 +43,9 @@ pub(crate) struct Worker {
     /// Groups to send, the first of them from `sent` on.
     outgoing: VecDeque<Outgoing>,
     sent: u64,
+    /// Object bytes given to the socket, and those of them that it has delivered.
+    sent_in_all: u64,
+    delivered: u64,
     record: Record,
     rate: Option<Rate>,
     idle_timeout: Duration,
@@ -124,6 +127,8 @@ impl Worker {
             peer: ReceiverBounds::NONE,
             outgoing: VecDeque::new(),
             sent: 0,
+            sent_in_all: 0,
+            delivered: 0,
             record: Record::default(),
             rate,
             idle_timeout,
@@ -262,7 +267,9 @@ impl Worker {
             let since = self.held_since.take().unwrap_or(self.paced_until);
             self.held += self.paced_until - since;
         }
-        let len = (first.extent.len - self.sent).min(PIECE);
+        let most =
+            self.rate.map_or(PIECE, |rate| rate.bytes_in(PIECE_TIME).clamp(PIECE_MIN, PIECE));
+        let len = (first.extent.len - self.sent).min(most);
         let start = self.sent as usize;
         let head = RecordHead::Object {
             object: first.extent.object,
@@ -301,6 +308,7 @@ impl Worker {
         let Some((_, piece)) = self.record.body.take() else { return };
         let len = piece.len() as u64;
         self.sent += len;
+        self.sent_in_all += len;
         if let Some(rate) = self.rate {
             let wire = len + len / PAYLOAD_PER_SEGMENT * HEADERS_PER_SEGMENT;
             self.paced_until =
@@ -522,10 +530,16 @@ impl Worker {
         if let Ok(info) = tcp::info(&self.link.stream) {
             let congestion_control = self.congestion_control.clone();
             let held_now = |since| now.min(self.paced_until) - since;
+            let under_way = u64::from(info.bytes_unsent)
+                + u64::from(info.unacknowledged) * u64::from(info.segment);
+            let delivered = self.sent_in_all.saturating_sub(under_way);
+            // What is said beside them is under way at times, too.
+            self.delivered = self.delivered.max(delivered);
             *lock(&self.shared) = TcpView {
                 info,
                 congestion_control,
                 cpu: clock::thread_cpu_time(),
+                moved: self.delivered + self.incoming.placed(),
                 paced: self.held + self.held_since.map_or(Duration::ZERO, held_now),
                 peer: self.peer,
             };
@@ -608,6 +622,9 @@ fn violation(reason: String) -> Closed {
 
 /// Bytes of a group in one record: messages of stream 0 wait for at most so many.
 const PIECE: u64 = 256 << 10;
+/// Under a rate they wait no longer than this, unless that is less than is worth a record.
+const PIECE_TIME: Duration = Duration::from_secs(1);
+const PIECE_MIN: u64 = 1 << 10;
 /// Bytes kept free in a record of frames for what is not stream data.
 const FRAMES_MARGIN: usize = 256;
 /// Bytes of a head that tell its kind: all of the head of a record of frames.

@@ -55,6 +55,9 @@ fn groups_and_messages_cross_under_every_protection() {
             let end = Closed { code: CloseCode::DONE, reason: "that was all".into(), by_peer };
             assert_eq!(hub.state().closed, vec![end; 3], "{protect}");
         }
+        // What was said beside them is not among the bytes that moved.
+        assert_eq!(server.lanes.view().moved, size, "{protect}");
+        assert!((1..=size).contains(&client.lanes.view().moved), "{protect}");
         let sent = client.lanes.view().info;
         assert!(sent.segments_sent > 0 && sent.rtt_min > Duration::ZERO);
         assert!(!client.lanes.view().congestion_control.is_empty());

@@ -240,6 +240,7 @@ fn what_is_there_already_stays_and_the_rest_is_filled_in() {
         let at = |i: usize| END + i * PAYLOAD;
         let second = receiver.packet(at(1));
         assert_eq!(receiver.take(&[second]), 1);
+        assert_eq!(receiver.receiving.incoming.placed(), PAYLOAD as u64);
         let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
         assert_eq!(receiver.take(&all), 4);
         assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
@@ -247,6 +248,8 @@ fn what_is_there_already_stays_and_the_rest_is_filled_in() {
         let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
         assert_eq!(receiver.take(&all), 4);
         assert_eq!(receiver.arrived().len(), 1);
+        let whole = receiver.object[END..].len();
+        assert_eq!(receiver.receiving.incoming.placed(), whole as u64, "each byte once");
     });
 }
 
