@@ -28,4 +28,5 @@ mod strangers;
 mod test;
 #[path = "../common/trees.rs"]
 mod trees;
+mod unpublished;
 mod vanishing;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryPath};
 
-use crate::{EntryId, TempName};
+use crate::{ChainingValue, EntryId, Stamp, TempName};
 
 /// What the driver of a [`crate::Sink`] is to do with its storage.
 ///
@@ -29,10 +29,20 @@ pub enum Action {
         /// What there should be already.
         existing: Existing,
     },
+    /// Read these groups of an unpublished file, at most [`crate::limits::RECHECK_GROUPS`], and
+    /// compare their chaining values. Answer with [`crate::Sink::groups_rechecked`].
+    RecheckGroups {
+        /// The file.
+        file: NamedEntry,
+        /// Its name until it is published.
+        temp: TempName,
+        /// Groups, ascending, and what their chaining values were.
+        groups: Vec<(u32, ChainingValue)>,
+    },
     /// Say of each whether it is under its name with its size and modification time, or give it
-    /// that name where it is so in a directory that an earlier run left aside. Answer each with
-    /// [`crate::Sink::checked`].
-    CheckPublished(Vec<NamedEntry>),
+    /// that name where it has its stamp in a directory that an earlier run left aside. Answer each
+    /// with [`crate::Sink::checked`].
+    CheckPublished(Vec<RecordedFile>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answer each with
     /// [`crate::Sink::published`].
@@ -44,6 +54,14 @@ pub enum Action {
     /// Make durable everything that was answered before this action was given. Answer with
     /// [`crate::Sink::checkpointed`]; a failure to sync ends the transfer.
     Checkpoint(Box<Checkpoint>),
+    /// Tell the stamps of these files: `None` of one that is not there, or that could be written to
+    /// from now on and have the same stamp. Answer with [`crate::Sink::files_stamped`].
+    StampFiles {
+        /// The files.
+        files: Vec<NamedFile>,
+        /// They are to have one: where the last write was too short a time ago, wait.
+        settle: bool,
+    },
     /// Write `bytes` at `offset` of the resume record, sync them if `sync`. Answer with
     /// [`crate::Sink::record_appended`].
     AppendRecord {
@@ -71,6 +89,17 @@ pub struct NamedEntry {
     pub id: EntryId,
     /// The entry.
     pub entry: Arc<Entry>,
+}
+
+/// A small file that an earlier run has recorded as whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedFile {
+    /// The number, for the answer.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// Where it had not got its name: what it had in its directory, which was made aside.
+    pub stamp: Option<Stamp>,
 }
 
 /// An entry that is to get its name.
@@ -122,11 +151,12 @@ pub enum Existing {
     /// Nothing: create the file, replacing what has that name, and allocate its size.
     Nothing,
     /// The file with some contents. Where it is not there, or shorter than it should be, the
-    /// answer is [`Prepared::Missing`].
-    Part,
-    /// The file with all of its contents. Where it is not there, but the entry is under its final
+    /// answer is [`Prepared::Missing`]; where it has not this stamp, [`Prepared::Altered`], and it is
+    /// cut if it is longer than it should be.
+    Part(Option<Stamp>),
+    /// The same with all of its contents. Where it is not there, but the entry is under its final
     /// name with its size and modification time, the answer is [`Prepared::Published`].
-    Whole,
+    Whole(Option<Stamp>),
 }
 
 /// What became of [`Action::PrepareFile`].
@@ -134,6 +164,9 @@ pub enum Existing {
 pub enum Prepared {
     /// The file is open: new and allocated, or the existing one.
     Ready,
+    /// The existing file is open, and somebody may have written to it: its groups are to be compared
+    /// ([`Action::RecheckGroups`]) before they are believed.
+    Altered,
     /// The existing file is not there any more. It will be asked for anew.
     Missing,
     /// The entry is already whole under its final name.

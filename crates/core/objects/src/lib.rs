@@ -76,7 +76,7 @@ mod window;
 
 pub use action::{
     Action, Checked, Checkpoint, Existing, Failure, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, Verdict, WritePiece, WriteTask,
+    Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
@@ -84,7 +84,7 @@ pub use hash::ChainingValue;
 pub use intake::Intake;
 pub use names::TopNames;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
-pub use record::{Fsync, ResumeState};
+pub use record::{Fsync, ResumeState, Stamp};
 pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
 pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
 pub use table::{ObjectTable, PlaceError, Placement};

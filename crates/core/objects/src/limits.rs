@@ -36,6 +36,9 @@ pub const REPAIRS_MAX: u8 = 3;
 pub const PREPARED_MAX: u32 = 512;
 /// Entries in one [`crate::Action`] that names several.
 pub const ACTION_ENTRIES_MAX: usize = 256;
+/// Groups in one [`Action::RecheckGroups`](crate::Action::RecheckGroups): few, so that groups that arrive
+/// meanwhile do not wait for long.
+pub const RECHECK_GROUPS: usize = 16;
 /// Files that are written straight into one new directory before it appears, and their bytes: more
 /// would keep what is whole from being seen for long.
 pub const ASIDE_FILES_MAX: u32 = 1 << 16;

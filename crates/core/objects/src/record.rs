@@ -5,11 +5,11 @@
 //! first that does not hold, so a torn or lost tail, or garbage behind an older end, claims
 //! nothing. What an entry claims was durable before the entry was written.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entry::first_16;
-use crate::{ChainingValue, EntryKey, TempName};
+use crate::{ChainingValue, EntryId, EntryKey, TempName};
 
 /// How a run makes its claims durable, as the record says it.
 ///
@@ -26,6 +26,11 @@ pub enum Fsync {
     },
 }
 
+/// What the driver tells an unpublished file by ([`crate::Action::StampFiles`]): it
+/// has the same stamp for as long as nobody writes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp(pub [u8; 16]);
+
 /// What an earlier run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResumeState {
@@ -33,9 +38,10 @@ pub struct ResumeState {
     checksum: [u8; 16],
     /// Claims by entry; values by group, ascending.
     partial: BTreeMap<EntryKey, PartialFile>,
-    /// Entries that are whole and durable, under their names or in directories that waited for
-    /// theirs, ascending.
+    /// Entries that are whole and durable under their names, ascending.
     published: Vec<EntryKey>,
+    /// Those that were so in directories that waited for theirs, ascending.
+    kept: Vec<(EntryKey, Stamp)>,
 }
 
 /// Groups of a large file that are durable.
@@ -44,6 +50,8 @@ pub(crate) struct PartialFile {
     pub(crate) temp: TempName,
     /// Group and its chaining value, ascending.
     pub(crate) groups: Vec<(u32, ChainingValue)>,
+    /// As the file was when the last of them was recorded, if that is known.
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// Reads a record.
@@ -78,7 +86,7 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
 impl ResumeState {
     /// Whether nothing is claimed.
     pub fn is_empty(&self) -> bool {
-        self.partial.is_empty() && self.published.is_empty()
+        self.partial.is_empty() && self.published.is_empty() && self.kept.is_empty()
     }
 
     /// Valid bytes of the record; the next entries are written there, over whatever follows.
@@ -102,8 +110,18 @@ impl ResumeState {
         self.published.len()
     }
 
+    /// Number of whole files in directories that waited for their names.
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
     pub(crate) fn is_published(&self, key: &EntryKey) -> bool {
         self.published.binary_search(key).is_ok()
+    }
+
+    pub(crate) fn stamp_of_kept(&self, key: &EntryKey) -> Option<Stamp> {
+        let found = self.kept.binary_search_by_key(key, |(key, _)| *key).ok()?;
+        self.kept.get(found).map(|(_, stamp)| *stamp)
     }
 
     pub(crate) fn take_partial(&mut self, key: &EntryKey) -> Option<PartialFile> {
@@ -127,14 +145,14 @@ impl ResumeState {
                 let first = u32::from_be_bytes(*first);
                 first.checked_add(u32::try_from(values.len()).ok()?)?;
                 let temp = TempName(*temp);
-                let file = self
-                    .partial
-                    .entry(EntryKey(*key))
-                    .or_insert_with(|| PartialFile { temp, groups: Vec::new() });
+                let new = || PartialFile { temp, groups: Vec::new(), stamp: None };
+                let file = self.partial.entry(EntryKey(*key)).or_insert_with(new);
                 // Claims about another file say that the older one is gone, trusted or not.
                 if file.temp != temp {
-                    *file = PartialFile { temp, groups: Vec::new() };
+                    *file = new();
                 }
+                // Whoever wrote them wrote to the file.
+                file.stamp = None;
                 if *trusted {
                     file.groups.extend((first..).zip(values.iter().copied()));
                 }
@@ -148,6 +166,45 @@ impl ResumeState {
                     self.published.push(EntryKey(*key));
                 }
             }
+            VOID => {
+                let (key, body) = body.split_first_chunk::<16>()?;
+                let (temp, groups) = body.split_first_chunk::<16>()?;
+                let (groups, []) = groups.as_chunks::<4>() else {
+                    return None;
+                };
+                let file = self.partial.get_mut(&EntryKey(*key));
+                if let Some(file) = file.filter(|file| file.temp == TempName(*temp)) {
+                    let void: BTreeSet<u32> =
+                        groups.iter().map(|group| u32::from_be_bytes(*group)).collect();
+                    file.groups.retain(|(group, _)| !void.contains(group));
+                    file.stamp = None;
+                }
+            }
+            STAMPS => {
+                let (words, []) = body.as_chunks::<16>() else {
+                    return None;
+                };
+                let (stamps, []) = words.as_chunks::<3>() else {
+                    return None;
+                };
+                for [key, temp, stamp] in stamps.iter().filter(|_| *trusted) {
+                    let file = self.partial.get_mut(&EntryKey(*key));
+                    if let Some(file) = file.filter(|file| file.temp == TempName(*temp)) {
+                        file.stamp = Some(Stamp(*stamp));
+                    }
+                }
+            }
+            KEPT => {
+                let (words, []) = body.as_chunks::<16>() else {
+                    return None;
+                };
+                let (kept, []) = words.as_chunks::<2>() else {
+                    return None;
+                };
+                for [key, stamp] in kept.iter().filter(|_| *trusted) {
+                    self.kept.push((EntryKey(*key), Stamp(*stamp)));
+                }
+            }
             _ => return None,
         }
         Some(())
@@ -156,6 +213,10 @@ impl ResumeState {
     fn settle(&mut self) {
         self.published.sort_unstable();
         self.published.dedup();
+        // The last word about each holds: reversed, then stable.
+        self.kept.reverse();
+        self.kept.sort_by_key(|(key, _)| *key);
+        self.kept.dedup_by_key(|(key, _)| *key);
         self.partial.retain(|_, file| !file.groups.is_empty());
         for file in self.partial.values_mut() {
             // The last claim about a group is the one that holds: reversed, then stable.
@@ -182,9 +243,8 @@ impl RecordWriter {
         Self { len: state.len, checksum: state.checksum, transfer, boot, begun: false }
     }
 
-    /// The bytes that make `claims` and `published`, and the offset to write them at.
-    /// `claims` is sorted: file, group, value.
-    pub(crate) fn append(&mut self, claims: &[Claim], published: &[EntryKey]) -> (u64, Vec<u8>) {
+    /// The bytes that say `news`, and the offset to write them at.
+    pub(crate) fn append(&mut self, news: &News) -> (u64, Vec<u8>) {
         let mut bytes = Vec::new();
         if self.len == 0 {
             bytes.extend_from_slice(&header_bytes(&self.transfer));
@@ -195,9 +255,18 @@ impl RecordWriter {
             let boot = self.boot;
             self.entry(&mut bytes, RUN, |body| body.extend_from_slice(&boot));
         }
+        // The first, since a group that was found wrong may be right again; and no stamp vouches for
+        // what is void.
+        for (key, temp, groups) in &news.void {
+            self.entry(&mut bytes, VOID, |body| {
+                body.extend_from_slice(&key.0);
+                body.extend_from_slice(&temp.0);
+                groups.iter().for_each(|group| body.extend_from_slice(&group.to_be_bytes()));
+            });
+        }
         let follows =
             |a: &Claim, b: &Claim| (a.key, a.temp) == (b.key, b.temp) && a.group + 1 == b.group;
-        for run in claims.chunk_by(follows) {
+        for run in news.claims.chunk_by(follows) {
             self.entry(&mut bytes, GROUPS, |body| {
                 body.extend_from_slice(&run[0].key.0);
                 body.extend_from_slice(&run[0].temp.0);
@@ -205,9 +274,26 @@ impl RecordWriter {
                 run.iter().for_each(|claim| body.extend_from_slice(&claim.value));
             });
         }
-        for keys in published.chunks(KEYS_MAX) {
+        for keys in news.published.chunks(KEYS_MAX) {
             self.entry(&mut bytes, PUBLISHED, |body| {
                 keys.iter().for_each(|key| body.extend_from_slice(&key.0));
+            });
+        }
+        for stamps in news.stamps.chunks(KEYS_MAX) {
+            self.entry(&mut bytes, STAMPS, |body| {
+                for (key, temp, stamp) in stamps {
+                    body.extend_from_slice(&key.0);
+                    body.extend_from_slice(&temp.0);
+                    body.extend_from_slice(&stamp.0);
+                }
+            });
+        }
+        for kept in news.kept.chunks(KEYS_MAX) {
+            self.entry(&mut bytes, KEPT, |body| {
+                for (key, stamp) in kept {
+                    body.extend_from_slice(&key.0);
+                    body.extend_from_slice(&stamp.0);
+                }
             });
         }
         let offset = self.len;
@@ -226,9 +312,26 @@ impl RecordWriter {
     }
 }
 
+/// What is new since the last entries.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Groups that were recorded and are not so any more.
+    pub(crate) void: Vec<Void>,
+    /// Sorted: file, group, value.
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) published: Vec<EntryKey>,
+    /// Of the files that claims are about.
+    pub(crate) stamps: Vec<(EntryKey, TempName, Stamp)>,
+    pub(crate) kept: Vec<(EntryKey, Stamp)>,
+}
+
+/// Groups of a file.
+pub(crate) type Void = (EntryKey, TempName, Vec<u32>);
+
 /// A group of a large file that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Claim {
+    pub(crate) id: EntryId,
     pub(crate) key: EntryKey,
     pub(crate) temp: TempName,
     pub(crate) group: u32,
@@ -280,6 +383,9 @@ const HEADER_LEN: usize = 24;
 const RUN: u8 = 1;
 const GROUPS: u8 = 2;
 const PUBLISHED: u8 = 3;
+const VOID: u8 = 4;
+const STAMPS: u8 = 5;
+const KEPT: u8 = 6;
 
 /// Keys in one PUBLISHED entry, so that a torn write loses few.
 const KEYS_MAX: usize = 256;
@@ -295,11 +401,16 @@ mod tests {
 
     fn claim(file: u8, group: u32) -> Claim {
         Claim {
+            id: EntryId(file.into()),
             key: EntryKey([file; 16]),
             temp: TempName([file ^ 0xf0; 16]),
             group,
             value: [group as u8; 32],
         }
+    }
+
+    fn news(claims: Vec<Claim>, published: &[EntryKey]) -> News {
+        News { claims, published: published.to_vec(), ..News::default() }
     }
 
     /// A record of several appends; the lengths after each.
@@ -311,7 +422,7 @@ mod tests {
             let claims: Vec<Claim> = (0..3)
                 .flat_map(|file| (0..2).map(move |i| claim(file, 2 * u32::from(step) + i)))
                 .collect();
-            let (offset, bytes) = writer.append(&claims, &[EntryKey([100 + step; 16])]);
+            let (offset, bytes) = writer.append(&news(claims, &[EntryKey([100 + step; 16])]));
             assert_eq!(offset, record.len() as u64);
             record.extend_from_slice(&bytes);
             ends.push(record.len());
@@ -344,12 +455,72 @@ mod tests {
     #[test]
     fn a_file_begun_anew_voids_the_claims_about_the_old_one() {
         let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
-        let (_, mut record) = writer.append(&[claim(1, 0), claim(1, 1)], &[]);
+        let (_, mut record) = writer.append(&news(vec![claim(1, 0), claim(1, 1)], &[]));
         let other = Claim { temp: TempName([77; 16]), ..claim(1, 5) };
-        record.extend_from_slice(&writer.append(&[other], &[]).1);
+        record.extend_from_slice(&writer.append(&news(vec![other], &[])).1);
         let state = replay(&record, &TRANSFER, NEVER);
         assert_eq!(state.temps().collect::<Vec<_>>(), [TempName([77; 16])]);
         assert_eq!(state.groups(), 1);
+    }
+
+    #[test]
+    fn a_stamp_holds_until_the_file_is_written_to() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let mut record = Vec::new();
+        let mut say = |news: News| {
+            record.extend_from_slice(&writer.append(&news).1);
+            replay(&record, &TRANSFER, NEVER).partial[&EntryKey([1; 16])].clone()
+        };
+        let Claim { key, temp, .. } = claim(1, 0);
+        let (stamp, other) = (Stamp([4; 16]), Stamp([5; 16]));
+        let claims = vec![claim(1, 0), claim(1, 1), claim(1, 2)];
+        let stamped =
+            |claims, stamp| News { stamps: vec![(key, temp, stamp)], ..news(claims, &[]) };
+        assert_eq!(say(stamped(claims, stamp)).stamp, Some(stamp));
+        // Of another file, which is not there any more.
+        let gone = (key, TempName([8; 16]), other);
+        let file = say(News { stamps: vec![gone], ..News::default() });
+        assert_eq!(file.stamp, Some(stamp));
+        assert_eq!(say(news(vec![claim(1, 3)], &[])).stamp, None);
+        assert_eq!(say(stamped(vec![claim(1, 4)], other)).stamp, Some(other));
+    }
+
+    #[test]
+    fn what_was_found_wrong_is_void_until_it_is_claimed_again() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let Claim { key, temp, .. } = claim(1, 0);
+        let stamps = vec![(key, temp, Stamp([4; 16]))];
+        let claims = vec![claim(1, 0), claim(1, 1), claim(1, 2)];
+        let first = News { stamps: stamps.clone(), ..news(claims, &[]) };
+        let void = vec![(key, temp, vec![1, 2])];
+        let second = News { void, stamps, ..news(vec![claim(1, 2)], &[]) };
+        let record = [writer.append(&first).1, writer.append(&second).1].concat();
+        let state = replay(&record, &TRANSFER, NEVER);
+        let file = &state.partial[&key];
+        assert_eq!(file.groups, [(0, [0; 32]), (2, [2; 32])]);
+        assert_eq!(file.stamp, Some(Stamp([4; 16])));
+        // Before the restart, nothing of the second run is believed but what it takes back.
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let mut record = writer.append(&first).1;
+        let state = replay(&record, &TRANSFER, NEVER);
+        let mut writer = RecordWriter::new(&state, TRANSFER, NEVER);
+        record.extend_from_slice(&writer.append(&second).1);
+        let state = replay(&record, &TRANSFER, Fsync::End);
+        assert_eq!(state.partial[&key].groups, [(0, [0; 32])]);
+        assert_eq!(state.partial[&key].stamp, None);
+    }
+
+    #[test]
+    fn files_that_wait_for_their_directories_keep_their_last_stamps() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let kept = |key, stamp| (EntryKey([key; 16]), Stamp([stamp; 16]));
+        let mut say = |kept| writer.append(&News { kept, ..News::default() }).1;
+        let record = [say(vec![kept(2, 1), kept(1, 2)]), say(vec![kept(2, 3)])].concat();
+        let state = replay(&record, &TRANSFER, NEVER);
+        assert_eq!((state.kept(), state.published()), (2, 0));
+        assert_eq!(state.stamp_of_kept(&EntryKey([1; 16])), Some(Stamp([2; 16])));
+        assert_eq!(state.stamp_of_kept(&EntryKey([2; 16])), Some(Stamp([3; 16])));
+        assert_eq!(state.stamp_of_kept(&EntryKey([3; 16])), None);
     }
 
     #[test]
@@ -357,7 +528,7 @@ mod tests {
         let (record, _) = written(Fsync::End);
         let mut state = replay(&record, &TRANSFER, NEVER);
         let mut writer = RecordWriter::new(&state, TRANSFER, NEVER);
-        let (offset, bytes) = writer.append(&[], &[EntryKey([1; 16])]);
+        let (offset, bytes) = writer.append(&news(vec![], &[EntryKey([1; 16])]));
         assert_eq!(offset, record.len() as u64);
         let both = [record, bytes].concat();
         state = replay(&both, &TRANSFER, NEVER);
@@ -379,7 +550,7 @@ mod tests {
             prop_assert!(state.record_len() <= torn.len() as u64);
             // Going on from there works, whatever is left behind the valid part.
             let mut writer = RecordWriter::new(&state, TRANSFER, Fsync::End);
-            let (offset, bytes) = writer.append(&[claim(50, 3)], &[]);
+            let (offset, bytes) = writer.append(&news(vec![claim(50, 3)], &[]));
             let mut next = torn;
             next.resize(next.len().max(offset as usize + bytes.len()), 0);
             next[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);

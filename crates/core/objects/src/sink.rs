@@ -3,6 +3,7 @@ mod durable;
 mod groups;
 mod manifest;
 mod messages;
+mod recheck;
 mod setup;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -16,8 +17,9 @@ use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
 use self::aside::Aside;
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
+use self::recheck::Recheck;
 use crate::limits::ANSWERS_MAX;
-use crate::record::{Claim, PartialFile, RecordWriter};
+use crate::record::{Claim, PartialFile, RecordWriter, Void};
 use crate::window::Window;
 use crate::{
     Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, NamedFile, ObjectTable,
@@ -69,6 +71,10 @@ pub struct Sink {
     ready: u32,
     /// Claims about files that are being prepared.
     partials: BTreeMap<EntryId, PartialFile>,
+    /// Those of them whose files may have been altered.
+    rechecks: BTreeMap<EntryId, Recheck>,
+    /// Recorded groups that were found wrong, to be recorded.
+    void: Vec<Void>,
     /// Large files prepared and not complete.
     prepared: u32,
     /// Directories not made yet.
@@ -125,11 +131,14 @@ pub struct Sink {
     step: Step,
     /// The transfer ends early.
     winding_up: bool,
-    append: Option<Action>,
+    /// The next action of the step.
+    recording: Option<Action>,
     publishable: VecDeque<EntryId>,
     publishing: u32,
     /// Published and durable, to be recorded.
     published: Vec<EntryKey>,
+    /// Whole and durable in directories that have to wait, to be recorded.
+    kept: Vec<EntryId>,
     discard: Vec<TempName>,
     phase: Phase,
 
@@ -204,6 +213,8 @@ pub struct SinkStats {
     pub failed: u32,
     /// Groups that did not verify.
     pub repairs: u64,
+    /// Groups of an earlier run that were read and compared.
+    pub rechecked: u64,
     /// Groups that were received more than once.
     pub duplicates: u64,
     /// Checkpoints begun.
@@ -336,6 +347,8 @@ impl Sink {
             setup: VecDeque::new(),
             ready: 0,
             partials: BTreeMap::new(),
+            rechecks: BTreeMap::new(),
+            void: Vec::new(),
             prepared: 0,
             unmade: 0,
             directories: BTreeMap::new(),
@@ -366,10 +379,11 @@ impl Sink {
             checkpoint_cost: Duration::ZERO,
             step: Step::Idle,
             winding_up: false,
-            append: None,
+            recording: None,
             publishable: VecDeque::new(),
             publishing: 0,
             published: Vec::new(),
+            kept: Vec::new(),
             discard: Vec::new(),
             phase: Phase::Receiving,
             refused: VecDeque::new(),
@@ -512,6 +526,7 @@ impl Sink {
         }
         if large {
             self.partials.remove(&id);
+            self.rechecks.remove(&id);
         }
         self.abandon_if_idle(object);
         self.advance();

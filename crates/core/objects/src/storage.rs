@@ -8,8 +8,8 @@ use core::fmt;
 use longhaul_wire::Entry;
 
 use crate::{
-    Action, Checked, Checkpoint, Existing, FilledDirectory, Made, Prepared, Publication, Sink,
-    TempName, WritePiece, WriteTask,
+    Action, ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedFile,
+    Prepared, Publication, RecordedFile, Sink, Stamp, TempName, WritePiece, WriteTask,
 };
 
 /// Where a sink's files and its record are.
@@ -28,8 +28,11 @@ pub trait Storage {
         existing: Existing,
     ) -> Result<Prepared, Self::Error>;
 
+    /// See [`Action::RecheckGroups`]: the groups that are wrong.
+    fn recheck(&self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) -> Vec<u32>;
+
     /// See [`Action::CheckPublished`].
-    fn check_published(&mut self, entry: &Entry) -> Checked;
+    fn check_published(&mut self, file: &RecordedFile) -> Checked;
 
     /// Writes a part of an unpublished file; see [`WritePiece`].
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), Self::Error>;
@@ -45,6 +48,9 @@ pub trait Storage {
 
     /// See [`Action::Checkpoint`].
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Error>;
+
+    /// See [`Action::StampFiles`].
+    fn stamp(&self, file: &NamedFile) -> Option<Stamp>;
 
     /// See [`Action::AppendRecord`].
     fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), Self::Error>;
@@ -79,9 +85,13 @@ pub fn perform<S: Storage>(
             let result = storage.prepare(&file.entry, temp, existing);
             sink.prepared(file.id, result.map_err(|error| error.to_string()));
         }
+        Action::RecheckGroups { file, temp, groups } => {
+            let wrong = storage.recheck(&file.entry, temp, &groups);
+            sink.groups_rechecked(file.id, groups.len(), wrong);
+        }
         Action::CheckPublished(batch) => {
             for file in batch {
-                sink.checked(file.id, storage.check_published(&file.entry));
+                sink.checked(file.id, storage.check_published(&file));
             }
         }
         Action::Publish(batch) => {
@@ -98,6 +108,9 @@ pub fn perform<S: Storage>(
         Action::Checkpoint(checkpoint) => {
             storage.sync(&checkpoint)?;
             sink.checkpointed(checkpoint.id);
+        }
+        Action::StampFiles { files, .. } => {
+            sink.files_stamped(files.iter().map(|file| storage.stamp(file)).collect());
         }
         Action::AppendRecord { offset, bytes, sync } => {
             storage.append_record(offset, &bytes, sync)?;

@@ -21,6 +21,7 @@ mod scan;
 mod sink;
 mod source;
 mod special;
+mod stamp;
 mod sync;
 mod target;
 #[cfg(test)]

@@ -258,7 +258,7 @@ impl SinkSide for SinkDriver {
             moved: stats.received_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: u64::from(stats.confirmed) + u64::from(stats.failed),
-            other: stats.repairs + stats.checkpoints,
+            other: stats.repairs + stats.checkpoints + stats.rechecked,
         }
     }
 

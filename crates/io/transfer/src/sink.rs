@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use longhaul_objects::{Action, Intake, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
-use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
@@ -210,10 +210,16 @@ impl SinkDriver {
                 action,
                 Action::MakeDirectories(_) | Action::PrepareFile { .. } | Action::CheckPublished(_)
             );
+            let rechecks = matches!(action, Action::RecheckGroups { .. });
             let kept = ordered.then_some(acting);
             self.tree.perform(action, &self.sink).map_err(|error| error.to_string())?;
             drop(kept);
             self.after_change();
+            if rechecks {
+                // There may be many, and groups that have arrived do not wait for all of them.
+                self.look();
+                return Ok(());
+            }
         }
     }
 
@@ -308,7 +314,10 @@ impl SinkDriver {
     }
 
     /// Sets what the source is to be told.
-    pub fn set_bounds(&self, bounds: ReceiverBounds) {
+    pub fn set_bounds(&self, mut bounds: ReceiverBounds) {
+        if lock(&self.sink).is_rechecking() {
+            bounds.storage = Bottleneck::ReceiverDisk;
+        }
         if std::mem::replace(&mut *lock(&self.bounds), bounds) != bounds {
             self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         }

@@ -23,7 +23,8 @@ pub(crate) struct Counts {
     pub entries: u64,
     /// See `entries`. Of a pipe, bytes that are confirmed.
     pub settled: u64,
-    /// Groups that were asked for again, and checkpoints: both are bounded by what else grows.
+    /// Groups that were asked for again, checkpoints, and groups of an earlier run that were compared:
+    /// all are bounded by what else grows, or by what was left.
     pub other: u64,
 }
 

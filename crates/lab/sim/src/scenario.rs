@@ -62,6 +62,8 @@ pub struct Scenario {
     pub adversary: u64,
     /// Whether both ends must come to rest before the client closes.
     pub rest: bool,
+    /// Whether somebody changes a byte of an unpublished file between two runs of the sink.
+    pub tampers: bool,
     /// What goes wrong, and when.
     pub faults: Vec<Fault>,
 }
@@ -146,6 +148,7 @@ impl Scenario {
             authorized: true,
             adversary: 0,
             rest: true,
+            tampers: false,
             faults: Vec::new(),
         }
     }

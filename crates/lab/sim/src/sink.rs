@@ -100,6 +100,10 @@ impl SinkSide {
         let boot = [disk.boot; 16];
         let capacity = scenario.capacity.get();
         let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
+        if scenario.tampers {
+            let draw = &mut Draw::new(scenario.seed ^ disk.runs << 32, TAMPER_STREAM);
+            disk.storage.tamper(draw.rng());
+        }
         let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
@@ -361,5 +365,7 @@ impl SinkSide {
     }
 }
 
+/// Number of the stream of choices of what is altered between runs.
+const TAMPER_STREAM: u64 = 7;
 /// All runs in a world are of one request.
 const TRANSFER: [u8; 16] = [3; 16];

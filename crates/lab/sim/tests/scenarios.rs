@@ -136,6 +136,24 @@ fn what_is_durable_is_not_read_or_sent_again() {
 }
 
 #[test]
+fn a_group_that_is_altered_between_two_runs_is_sent_again() {
+    let rate = Some(Rate::from_mbps(40));
+    let copied = |seed, tampers, what: &Accident| {
+        let scenario = Scenario { profile: "fixed", rate, tampers, ..one_file(seed, 12) };
+        let report = run(scenario.fault(ms(2000), what.clone()));
+        assert_eq!((report.runs.last(), report.failed), (Some(&CloseCode::DONE), 0));
+        report.resumed_bytes
+    };
+    for what in [Accident::PowerCut(End::Server), Accident::Kill(End::Server), Accident::Cancel] {
+        let again = (40..46).map(|seed| copied(seed, false, &what) - copied(seed, true, &what));
+        let again: Vec<u64> = again.collect();
+        assert!(again.iter().all(|bytes| [0, 1 << 20].contains(bytes)), "{what:?}: {again:?}");
+        // The others were in groups that had not been recorded.
+        assert!(again.contains(&(1 << 20)), "{what:?}: {again:?}");
+    }
+}
+
+#[test]
 fn a_client_that_loses_power_resumes_a_pull() {
     let rate = Some(Rate::from_mbps(40));
     let scenario = Scenario { push: false, profile: "fixed", rate, ..one_file(9, 12) };

@@ -7,7 +7,6 @@ use longhaul_units::ObjectId;
 use longhaul_wire::Entry;
 
 use super::{Sink, State};
-use crate::entry::key;
 use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_FILES_MAX};
 use crate::{Action, EntryId, FilledDirectory, Fsync, Made};
 
@@ -192,11 +191,8 @@ impl Sink {
                 self.place_if_whole(directory);
             }
             let waits = self.asides.get(&directory).is_some_and(|aside| !aside.placing);
-            if let Some(slot) = self.slots.get_mut(id.0).filter(|_| waits)
-                && let Some(entry) = &slot.entry
-            {
-                slot.recorded = true;
-                self.published.push(key(entry));
+            if waits {
+                self.kept.push(id);
             }
         }
         others

@@ -13,14 +13,19 @@ use crate::limits::{
     ACTION_ENTRIES_MAX, CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_MIN,
     CHECKPOINT_SHARE,
 };
-use crate::record::Claim;
-use crate::{Action, Checkpoint, EntryId, Fsync, NamedEntry, Publication};
+use crate::record::{Claim, News};
+use crate::{
+    Action, Checkpoint, EntryId, EntryKey, Fsync, NamedEntry, NamedFile, Publication, Stamp,
+    TempName,
+};
 
 /// Where the chain sync, record, publish stands. One runs at a time.
 #[derive(Debug)]
 pub(super) enum Step {
     Idle,
     Syncing(Covered),
+    /// It is asked how these files are, of which the record is to tell.
+    Stamping(Unstamped),
     /// The record is being written; these files can be published then.
     Appending(Vec<EntryId>),
 }
@@ -32,6 +37,17 @@ pub(super) struct Covered {
     claims: Vec<Claim>,
     whole: Vec<EntryId>,
     names: Vec<EntryId>,
+}
+
+/// What the record is to tell once its files have their stamps.
+#[derive(Debug)]
+pub(super) struct Unstamped {
+    claims: Vec<Claim>,
+    /// The files that those are about, and whole ones in directories that wait: in the order of the
+    /// stamps.
+    large: Vec<(EntryKey, TempName)>,
+    kept: Vec<EntryId>,
+    then: Vec<EntryId>,
 }
 
 /// How far the transfer as a whole is.
@@ -66,9 +82,10 @@ impl Sink {
         setup
             .or_else(|| self.publish_action())
             .or_else(|| self.place_action())
-            .or_else(|| self.append.take())
+            .or_else(|| self.recording.take())
             .or_else(|| if self.winding_up { None } else { self.finish_action() })
             .or_else(|| self.checkpoint_action(now))
+            .or_else(|| if self.winding_up { None } else { self.recheck_action() })
     }
 
     /// The transfer ends early: from now on [`Sink::poll_action`] only makes durable what is verified
@@ -81,7 +98,7 @@ impl Sink {
     /// Whether everything is durable that is to be, once it is to be wound up.
     pub fn is_wound_up(&self) -> bool {
         let is_named = self.publishable.is_empty() && self.publishing == 0;
-        let is_written = self.held.is_empty() && self.append.is_none();
+        let is_written = self.held.is_empty() && self.recording.is_none();
         is_written && is_named && matches!(self.step, Step::Idle) && !self.is_dirty()
     }
 
@@ -106,6 +123,14 @@ impl Sink {
     pub fn checkpointed(&mut self, id: u64) {
         match core::mem::replace(&mut self.step, Step::Idle) {
             Step::Syncing(covered) if covered.id == id => self.became_durable(covered),
+            other => self.step = other,
+        }
+    }
+
+    /// Answers [`Action::StampFiles`], in its order.
+    pub fn files_stamped(&mut self, stamps: Vec<Option<Stamp>>) {
+        match core::mem::replace(&mut self.step, Step::Idle) {
+            Step::Stamping(unstamped) => self.append_record(unstamped, &stamps),
             other => self.step = other,
         }
     }
@@ -172,7 +197,8 @@ impl Sink {
 
     /// Whether there is something for a checkpoint to do.
     fn is_dirty(&self) -> bool {
-        let to_record = !self.claims.is_empty() || !self.published.is_empty();
+        let to_record =
+            !self.claims.is_empty() || !self.published.is_empty() || !self.kept.is_empty();
         !self.whole.is_empty() || !self.names.is_empty() || to_record && !self.drops_record()
     }
 
@@ -248,7 +274,7 @@ impl Sink {
             }
             Fsync::Never { .. } => {
                 self.became_durable(covered);
-                self.append.take()
+                self.recording.take()
             }
         }
     }
@@ -260,18 +286,69 @@ impl Sink {
         let mut claims = covered.claims;
         claims.sort_unstable();
         let whole = self.keep(covered.whole);
-        if self.drops_record() || claims.is_empty() && self.published.is_empty() {
+        if self.drops_record() {
             self.publishable.extend(whole);
         } else {
-            self.append_record(&claims, whole);
+            self.begin_record(claims, whole);
         }
     }
 
-    fn append_record(&mut self, claims: &[Claim], then: Vec<EntryId>) {
-        let (offset, bytes) = self.record.append(claims, &self.published);
-        self.published.clear();
+    fn begin_record(&mut self, claims: Vec<Claim>, then: Vec<EntryId>) {
+        let (mut large, mut files) = (Vec::new(), Vec::new());
+        for claims in claims.chunk_by(|a, b| a.temp == b.temp) {
+            let Claim { id, key, temp, .. } = claims[0];
+            large.push((key, temp));
+            files.push(NamedFile { id, temp, aside: None });
+        }
+        let mut kept = core::mem::take(&mut self.kept);
+        kept.retain(|id| {
+            let slot = self.slots.get(id.0).filter(|slot| slot.state == State::Aside);
+            let Some((slot, entry)) = slot.and_then(|slot| Some((slot, slot.entry.as_ref()?)))
+            else {
+                return false;
+            };
+            files.push(NamedFile { id: *id, temp: slot.temp, aside: Some(Arc::clone(entry)) });
+            true
+        });
+        let unstamped = Unstamped { claims, large, kept, then };
+        if files.is_empty() {
+            return self.append_record(unstamped, &[]);
+        }
+        // Others go on being written to, or get their names next.
+        let settle = self.winding_up || !unstamped.kept.is_empty();
+        self.recording = Some(Action::StampFiles { files, settle });
+        self.step = Step::Stamping(unstamped);
+    }
+
+    fn append_record(&mut self, unstamped: Unstamped, stamps: &[Option<Stamp>]) {
+        let Unstamped { claims, large, kept, then } = unstamped;
+        let (of_large, of_kept) = stamps.split_at(large.len().min(stamps.len()));
+        let stamps = large.iter().zip(of_large);
+        let stamps = stamps.filter_map(|((key, temp), stamp)| Some((*key, *temp, (*stamp)?)));
+        let mut news = News {
+            claims,
+            stamps: stamps.collect(),
+            published: core::mem::take(&mut self.published),
+            ..News::default()
+        };
+        // What has no stamp is recorded once it has its name.
+        for (id, stamp) in kept.iter().zip(of_kept) {
+            if let Some(stamp) = stamp
+                && let Some(slot) = self.slots.get_mut(id.0)
+                && let Some(entry) = &slot.entry
+            {
+                slot.recorded = true;
+                news.kept.push((key(entry), *stamp));
+            }
+        }
+        if news.claims.is_empty() && news.published.is_empty() && news.kept.is_empty() {
+            self.publishable.extend(then);
+            return;
+        }
+        news.void = core::mem::take(&mut self.void);
+        let (offset, bytes) = self.record.append(&news);
         let sync = self.config.fsync == Fsync::End;
-        self.append = Some(Action::AppendRecord { offset, bytes, sync });
+        self.recording = Some(Action::AppendRecord { offset, bytes, sync });
         self.step = Step::Appending(then);
     }
 

@@ -325,7 +325,8 @@ impl Sink {
             if slot.is_large()
                 && let (Some(entry), Some(value)) = (&slot.entry, state.actual)
             {
-                self.claims.push(Claim { key: entry::key(entry), temp: slot.temp, group, value });
+                let (key, temp) = (entry::key(entry), slot.temp);
+                self.claims.push(Claim { id: part.entry, key, temp, group, value });
             }
             slot.left -= 1;
             if slot.left == 0 {

@@ -12,7 +12,9 @@ use super::{Kept, Sink, State, Told};
 use crate::entry::key;
 use crate::hash::group_count;
 use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
-use crate::{Action, Checked, EntryId, Existing, Made, NamedEntry, Prepared, TempName};
+use crate::{
+    Action, Checked, EntryId, Existing, Made, NamedEntry, Prepared, RecordedFile, TempName,
+};
 
 impl Sink {
     /// Answers [`Action::MakeDirectories`] for one of its entries.
@@ -51,6 +53,7 @@ impl Sink {
                 slot.state = State::Open;
                 self.advance();
             }
+            Ok(Prepared::Altered) => self.begin_recheck(id),
             Ok(Prepared::Missing) => {
                 self.partials.remove(&id);
                 self.prepare_anew(id);
@@ -99,13 +102,15 @@ impl Sink {
         if entry.size == 0 {
             return;
         }
-        if self.resume.is_published(&key) {
+        let stamp = self.resume.stamp_of_kept(&key);
+        if stamp.is_some() || self.resume.is_published(&key) {
             self.set_state(id, State::Waiting);
+            let file = RecordedFile { id, entry: named.entry, stamp };
             match self.setup.back_mut() {
                 Some(Action::CheckPublished(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
-                    batch.push(named);
+                    batch.push(file);
                 }
-                _ => self.setup.push_back(Action::CheckPublished(Vec::from([named]))),
+                _ => self.setup.push_back(Action::CheckPublished(Vec::from([file]))),
             }
             return;
         }
@@ -113,10 +118,10 @@ impl Sink {
             self.set_state(id, State::Waiting);
             let (temp, existing) = match self.resume.take_partial(&key) {
                 Some(partial) => {
-                    let temp = partial.temp;
+                    let (temp, stamp) = (partial.temp, partial.stamp);
                     let whole = partial.groups.len() as u64 >= u64::from(group_count(entry.size));
                     self.partials.insert(id, partial);
-                    (temp, if whole { Existing::Whole } else { Existing::Part })
+                    (temp, if whole { Existing::Whole(stamp) } else { Existing::Part(stamp) })
                 }
                 None => (TempName::of_large(key, &self.config.nonce), Existing::Nothing),
             };

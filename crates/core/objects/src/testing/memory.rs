@@ -7,10 +7,12 @@ use longhaul_wire::{Entry, EntryKind};
 use rand_core::Rng;
 
 use crate::entry::parent;
+use crate::hash::{group_chaining_value, group_count, group_len};
+use crate::limits::GROUP_SIZE;
 use crate::storage::Storage;
 use crate::{
-    Checked, Checkpoint, Existing, FilledDirectory, Made, Prepared, Publication, TempName,
-    WritePiece,
+    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedFile, Prepared,
+    Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 
 /// Files in memory, of which a power cut loses what was not synced.
@@ -26,6 +28,8 @@ pub struct MemoryStorage {
     /// What changed from `durable` to `visible`.
     journal: Vec<Change>,
     record: File,
+    /// Writes so far, of which the last to each file is its stamp.
+    changes: u64,
     /// Bytes that can still be allocated; `None` for no limit.
     space: Option<u64>,
 }
@@ -103,6 +107,8 @@ struct File {
     durable: Vec<u8>,
     /// Writes from `durable` to `visible`.
     writes: Vec<(usize, Vec<u8>)>,
+    /// The last of all writes to it, or what a power cut has made of it since.
+    changed: u64,
 }
 
 impl MemoryStorage {
@@ -118,8 +124,10 @@ impl MemoryStorage {
 
     /// Cuts the power: of what was not synced, a random part is lost.
     pub fn crash(&mut self, rng: &mut impl Rng) {
-        for file in &mut self.files {
+        for file in self.files.iter_mut().filter(|file| !file.writes.is_empty()) {
             file.crash(rng);
+            self.changes += 1;
+            file.changed = self.changes;
         }
         self.record.crash(rng);
         let kept = rng.next_u64() as usize % (self.journal.len() + 1);
@@ -130,6 +138,46 @@ impl MemoryStorage {
             self.durable.apply(change);
         }
         self.visible = self.durable.clone();
+    }
+
+    /// Somebody else changes a byte of an unpublished file, if there is one.
+    pub fn tamper(&mut self, rng: &mut impl Rng) {
+        let inodes: Vec<usize> = self.unpublished().collect();
+        let inode = inodes.get(rng.next_u64() as usize % inodes.len().max(1));
+        let len = inode.map_or(0, |inode| self.files[*inode].visible.len());
+        if let Some(inode) = inode.filter(|_| len > 0) {
+            let at = rng.next_u64() as usize % len;
+            let byte = self.files[*inode].visible[at] ^ 1;
+            self.put(*inode, at, &[byte]);
+        }
+    }
+
+    fn unpublished(&self) -> impl Iterator<Item = usize> + '_ {
+        let unseen = self.visible.unseen.values().filter_map(|node| match node {
+            Node::File { inode, .. } => Some(*inode),
+            _ => None,
+        });
+        self.visible.temps.values().copied().chain(unseen)
+    }
+
+    fn put(&mut self, inode: usize, offset: usize, data: &[u8]) {
+        self.changes += 1;
+        self.files[inode].changed = self.changes;
+        self.files[inode].write(offset, data);
+    }
+
+    fn stamp_of(&self, inode: usize) -> Stamp {
+        let mut stamp = [0; 16];
+        stamp[..8].copy_from_slice(&(inode as u64).to_be_bytes());
+        stamp[8..].copy_from_slice(&self.files[inode].changed.to_be_bytes());
+        Stamp(stamp)
+    }
+
+    fn inode_of_unseen(&self, path: &[u8]) -> Option<usize> {
+        match self.visible.unseen.get(path)? {
+            Node::File { inode, .. } => Some(*inode),
+            _ => None,
+        }
     }
 
     /// What is under `path`.
@@ -192,12 +240,11 @@ impl MemoryStorage {
 
     fn create(&mut self, temp: TempName, size: usize) -> Result<usize, MemoryError> {
         self.allocate(size as u64)?;
-        let mut file = File::default();
+        let inode = self.files.len();
+        self.files.push(File::default());
         if size > 0 {
-            file.write(0, &vec![0; size]);
+            self.put(inode, 0, &vec![0; size]);
         }
-        self.files.push(file);
-        let inode = self.files.len() - 1;
         self.change(Change::Temp(temp, inode));
         Ok(inode)
     }
@@ -263,8 +310,15 @@ impl Storage for MemoryStorage {
             return Ok(Prepared::Ready);
         }
         match self.visible.temps.get(&temp) {
-            Some(inode) if self.files[*inode].visible.len() == size => Ok(Prepared::Ready),
-            _ if existing == Existing::Whole
+            Some(inode) if self.files[*inode].visible.len() == size => match existing {
+                Existing::Part(Some(stamp)) | Existing::Whole(Some(stamp))
+                    if stamp == self.stamp_of(*inode) =>
+                {
+                    Ok(Prepared::Ready)
+                }
+                _ => Ok(Prepared::Altered),
+            },
+            _ if matches!(existing, Existing::Whole(_))
                 && self.is(self.node(entry.path.as_bytes()), entry) =>
             {
                 Ok(Prepared::Published)
@@ -273,12 +327,27 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn check_published(&mut self, entry: &Entry) -> Checked {
+    fn recheck(&self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) -> Vec<u32> {
+        let inode = self.visible.temps.get(&temp);
+        let contents = inode.map_or(&[][..], |inode| &self.files[*inode].visible);
+        let only = group_count(entry.size) == 1;
+        let is_wrong = |(group, value): &(u32, ChainingValue)| {
+            let from = (u64::from(*group) * GROUP_SIZE) as usize;
+            let len = group_len(entry.size, *group) as usize;
+            let data = contents.get(from..from + len);
+            data.is_none_or(|data| group_chaining_value(data, *group, only) != *value)
+        };
+        groups.iter().filter(|group| is_wrong(group)).map(|(group, _)| *group).collect()
+    }
+
+    fn check_published(&mut self, file: &RecordedFile) -> Checked {
+        let entry = &*file.entry;
         let path = entry.path.as_bytes();
         if self.is(self.node(path), entry) {
             return Checked::There;
         }
-        let is_unseen = self.is(self.visible.unseen.get(path), entry);
+        let stamp = self.inode_of_unseen(path).map(|inode| self.stamp_of(inode));
+        let is_unseen = stamp.is_some() && stamp == file.stamp;
         if !is_unseen || self.node(path).is_some() || self.check_parent_seen(entry).is_err() {
             return Checked::Missing;
         }
@@ -291,10 +360,9 @@ impl Storage for MemoryStorage {
         self.check_parent(entry)?;
         if piece.aside {
             self.allocate(data.len() as u64)?;
-            let mut file = File::default();
-            file.write(0, data);
-            self.files.push(file);
-            let inode = self.files.len() - 1;
+            let inode = self.files.len();
+            self.files.push(File::default());
+            self.put(inode, 0, data);
             let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
             self.change(Change::Unseen(entry.path.as_bytes().into(), node));
             return Ok(());
@@ -306,7 +374,7 @@ impl Storage for MemoryStorage {
         let end = *offset as usize + data.len();
         let more = end.saturating_sub(self.files[inode].visible.len());
         self.allocate(more as u64)?;
-        self.files[inode].write(*offset as usize, data);
+        self.put(inode, *offset as usize, data);
         Ok(())
     }
 
@@ -360,20 +428,25 @@ impl Storage for MemoryStorage {
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), MemoryError> {
         for file in &checkpoint.files {
             let inode = match &file.aside {
-                None => self.visible.temps.get(&file.temp),
-                Some(entry) => match self.visible.unseen.get(entry.path.as_bytes()) {
-                    Some(Node::File { inode, .. }) => Some(inode),
-                    _ => None,
-                },
+                None => self.visible.temps.get(&file.temp).copied(),
+                Some(entry) => self.inode_of_unseen(entry.path.as_bytes()),
             };
             if let Some(inode) = inode {
-                self.files[*inode].sync();
+                self.files[inode].sync();
             }
         }
         for change in core::mem::take(&mut self.journal) {
             self.durable.apply(change);
         }
         Ok(())
+    }
+
+    fn stamp(&self, file: &NamedFile) -> Option<Stamp> {
+        let inode = match &file.aside {
+            None => self.visible.temps.get(&file.temp).copied(),
+            Some(entry) => self.inode_of_unseen(entry.path.as_bytes()),
+        };
+        inode.map(|inode| self.stamp_of(inode))
     }
 
     fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), MemoryError> {

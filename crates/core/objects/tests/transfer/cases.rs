@@ -46,6 +46,16 @@ fn with_kills() {
 }
 
 #[test]
+fn with_files_that_are_altered_between_runs() {
+    let faults = Faults { tamper: 1, kill: 600, crash: 1200, ..Faults::default() };
+    transfers(1000..1030, faults);
+    for seed in 1100..1140 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xabcd);
+        World::new(seed, small_files(&mut rng), faults).run();
+    }
+}
+
+#[test]
 fn with_many_small_files_kills_and_power_cuts() {
     for seed in 900..960 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xabcd);
@@ -69,6 +79,7 @@ fn with_everything() {
         unreadable: 60,
         crash: 1500,
         kill: 1500,
+        tamper: 2,
         intruder: 300,
         space: Some(60 << 20),
     };

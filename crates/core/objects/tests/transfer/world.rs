@@ -25,6 +25,8 @@ pub struct Faults {
     pub unreadable: u64,
     pub crash: u64,
     pub kill: u64,
+    /// Somebody else changes a byte of an unpublished file between two runs.
+    pub tamper: u64,
     /// Somebody else makes a directory that is to be copied.
     pub intruder: u64,
     pub space: Option<u64>,
@@ -102,6 +104,9 @@ impl World {
         self.runs += 1;
         if let Fsync::Never { boot } = &mut self.fsync {
             *boot = [self.boot; 16];
+        }
+        if self.chance(self.faults.tamper) {
+            self.disk.tamper(&mut self.rng);
         }
         let resume = record::replay(&self.disk.read_record(), &TRANSFER, self.fsync);
         let mut nonce = [0; 16];

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use longhaul_objects::{Checked, FilledDirectory, Fsync, Made};
+use longhaul_objects::{Checked, FilledDirectory, Fsync, Made, RecordedFile};
 use longhaul_wire::Entry;
 use rustix::fs::{
     AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, mkdirat, openat, renameat, renameat_with,
@@ -18,6 +18,7 @@ use super::destination::gone;
 use super::identify::{as_path, aside_name};
 use super::place::{beneath, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
+use super::stamp::stat_file;
 use super::sync::lock;
 use super::write::{create_anew, set_attributes};
 
@@ -166,9 +167,14 @@ impl SinkTree {
         Ok(fsync(directory)?)
     }
 
-    /// A file that was recorded as published and is not there lies, perhaps, in what an earlier run
-    /// has left: then it gets its name.
-    pub(super) fn take_left(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Checked {
+    /// A file that was recorded as whole and is not there lies, perhaps, in what an earlier run has
+    /// left: then it gets its name, unless somebody may have written to it.
+    pub(super) fn take_left(
+        &self,
+        file: &RecordedFile,
+        last: &mut Option<LastDirectory>,
+    ) -> Checked {
+        let entry = &*file.entry;
         let mut take = || {
             let place = self.place(entry).ok()?;
             let (parent, name) = split(&place);
@@ -178,7 +184,9 @@ impl SinkTree {
             }
             let left = open_aside(&self.hidden, &aside, OFlags::PATH).ok()?;
             let parent = self.parent(parent, last).ok()?;
-            if !is_whole(&left, name, entry) || self.is_there(&place) {
+            let stamp = self.stamp(&stat_file(&left, name).ok()?);
+            let is_as_it_was = stamp.is_some() && stamp == file.stamp;
+            if !is_as_it_was || !is_whole(&left, name, entry) || self.is_there(&place) {
                 return None;
             }
             renameat(&left, name, parent, name).ok()

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use longhaul_objects::{
-    Action, Checked, EntryId, Fsync, Made, NamedEntry, ResumeState, Sink, TempName, record,
+    Action, Checked, EntryId, Fsync, Made, NamedEntry, RecordedFile, ResumeState, Sink, TempName,
+    record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::RangeSet;
@@ -27,6 +28,7 @@ use super::place::{beneath, split};
 use super::record::Record;
 use super::room::Room;
 use super::source::nanoseconds;
+use super::stamp::keeps_change_times;
 use super::sync::lock;
 use super::write::{Unpublished, set_attributes};
 
@@ -65,6 +67,8 @@ pub struct SinkTree {
     pub(super) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
     pub(super) asides: Mutex<Asides>,
+    /// See [`keeps_change_times`].
+    pub(super) keeps_change_times: bool,
     /// Keeps other runs of the transfer out.
     _lock: Option<FileLock>,
 }
@@ -135,13 +139,14 @@ impl SinkTree {
         for temp in temps(&hidden.directory).map_err(explain)? {
             match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
                 // Files that the record vouches for may lie in it.
-                Ok(name) if resume.published() > 0 && is_aside_name(&name) => {
+                Ok(name) if resume.kept() > 0 && is_aside_name(&name) => {
                     left.insert(name);
                 }
                 _ if kept.iter().any(|name| as_path(name) == temp) => {}
                 _ => remove_temp(&hidden.directory, &temp).map_err(explain)?,
             }
         }
+        let keeps_change_times = keeps_change_times(&hidden.record);
         let folds = folding::folds(&hidden.directory, RECORD).map_err(explain)?;
         let tree = Self {
             root: place.root,
@@ -161,6 +166,7 @@ impl SinkTree {
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             asides: Mutex::new(Asides::new(left)),
+            keeps_change_times,
             _lock: hidden.lock,
         };
         Ok((tree, resume))
@@ -184,9 +190,15 @@ impl SinkTree {
                 lock(sink).prepared(file.id, result);
             }
             Action::CheckPublished(batch) => {
-                let answers = self.each(batch, |entry, _, last| self.check_published(entry, last));
+                let mut last = None;
+                let check = |file: RecordedFile| (file.id, self.check_published(&file, &mut last));
+                let answers: Vec<_> = batch.into_iter().map(check).collect();
                 let mut sink = lock(sink);
                 answers.into_iter().for_each(|(id, found)| sink.checked(id, found));
+            }
+            Action::RecheckGroups { file, temp, groups } => {
+                let wrong = self.recheck(&file.entry, temp, &groups);
+                lock(sink).groups_rechecked(file.id, groups.len(), wrong);
             }
             Action::Publish(batch) => {
                 let mut last = None;
@@ -207,6 +219,10 @@ impl SinkTree {
             Action::Checkpoint(checkpoint) => {
                 self.sync(&checkpoint).map_err(StorageError::Sync)?;
                 lock(sink).checkpointed(checkpoint.id);
+            }
+            Action::StampFiles { files, settle } => {
+                let stamps = self.stamp_files(&files, settle);
+                lock(sink).files_stamped(stamps);
             }
             Action::AppendRecord { offset, bytes, sync } => {
                 self.append_record(offset, &bytes, sync).map_err(StorageError::Record)?;
@@ -348,8 +364,11 @@ impl SinkTree {
         is_whole
     }
 
-    fn check_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Checked {
-        if self.is_published(entry, last) { Checked::There } else { self.take_left(entry, last) }
+    fn check_published(&self, file: &RecordedFile, last: &mut Option<LastDirectory>) -> Checked {
+        match self.is_published(&file.entry, last) {
+            true => Checked::There,
+            false => self.take_left(file, last),
+        }
     }
 
     fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {

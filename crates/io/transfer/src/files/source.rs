@@ -286,7 +286,7 @@ pub(crate) fn own_name(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Reads as much of `into` as the file has from `offset`.
-fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let done = file.read_blocks_at(into, offset)?;
     let more = read_up_to_at(file.file(), &mut into[done..], offset + done as u64)?;
     Ok(done + more)

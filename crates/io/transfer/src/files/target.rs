@@ -78,6 +78,8 @@ fn discard(action: Action, sink: &mut Sink) {
                 sink.checked(named.id, longhaul_objects::Checked::Missing);
             }
         }
+        // Nothing is left of earlier runs.
+        Action::RecheckGroups { .. } => {}
         Action::Publish(batch) => {
             for file in batch {
                 sink.published(file.id, check(&file.entry));
@@ -89,6 +91,7 @@ fn discard(action: Action, sink: &mut Sink) {
             }
         }
         Action::Checkpoint(checkpoint) => sink.checkpointed(checkpoint.id),
+        Action::StampFiles { files, .. } => sink.files_stamped(vec![None; files.len()]),
         Action::AppendRecord { .. } => sink.record_appended(),
         Action::FinishDirectories(batch) => {
             for named in batch {

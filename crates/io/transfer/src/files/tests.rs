@@ -1,5 +1,6 @@
 //! Real files through a source and a sink in one process, without a network.
 
+mod altered;
 mod asides;
 mod copies;
 mod faults;

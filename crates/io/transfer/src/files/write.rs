@@ -14,8 +14,8 @@ use longhaul_objects::{
 use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, openat, symlinkat, unlinkat,
-    utimensat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, futimens, openat, symlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -27,6 +27,7 @@ use super::place::{beneath, split};
 use super::room::Space;
 use super::sink::{LastDirectory, SinkTree};
 use super::special::{InTheWay, Special, rename_over_files};
+use super::stamp::stat_file;
 use super::sync::lock;
 
 /// An unpublished file that is open.
@@ -128,19 +129,36 @@ impl SinkTree {
             self.files.insert(temp, Unpublished::of(file));
             return Ok(Prepared::Ready);
         }
-        let is_there =
-            self.open_file(temp).and_then(|open| Ok(open.file().metadata()?.len() >= entry.size));
-        match is_there {
-            Ok(true) => {
-                self.promise(temp, entry.size);
-                lock(&self.rough).insert(temp);
-                Ok(Prepared::Ready)
-            }
-            _ if existing == Existing::Whole && self.is_published(entry, &mut None) => {
-                Ok(Prepared::Published)
-            }
-            _ => Ok(Prepared::Missing),
+        let (is_whole, stamp) = match existing {
+            Existing::Whole(stamp) => (true, stamp),
+            Existing::Part(stamp) => (false, stamp),
+            Existing::Nothing => (false, None),
+        };
+        if let Ok(stat) = self.open_left(temp, entry.size) {
+            self.promise(temp, entry.size);
+            lock(&self.rough).insert(temp);
+            let is_as_it_was = stamp.is_some() && stamp == self.stamp(&stat);
+            return Ok(if is_as_it_was { Prepared::Ready } else { Prepared::Altered });
         }
+        match is_whole && self.is_published(entry, &mut None) {
+            true => Ok(Prepared::Published),
+            false => Ok(Prepared::Missing),
+        }
+    }
+
+    /// Opens what an earlier run has left of a file of `size` bytes, and says how it was.
+    fn open_left(&self, temp: TempName, size: u64) -> io::Result<Stat> {
+        let stat = stat_file(&self.hidden, &hex(&temp.0))?;
+        let len = stat.st_size as u64;
+        if len < size {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let open = self.open_file(temp)?;
+        if len > size {
+            // Somebody has added to it.
+            open.file().set_len(size)?;
+        }
+        Ok(stat)
     }
 
     /// What cannot be published need not be sent.

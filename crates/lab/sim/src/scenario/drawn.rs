@@ -51,6 +51,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         socket_buffer: Bytes::new(draw.scaled(64 << 10, 4 << 20)),
         disk_latency: draw.micros(10, 20_000),
         hash_delay: hash_delay(seed),
+        tampers: Draw::new(seed, TAMPER_STREAM).one_in(2),
         clocks: [clock(draw), clock(draw)],
         adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
         rest: draw.one_in(2),
@@ -203,3 +204,5 @@ fn path(draw: &mut Draw, line: &Line) -> PathConfig {
 const STREAM: u64 = 1;
 /// That of the delay of hashes: apart, so that all else of a seed stays as it was.
 const HASH_STREAM: u64 = 27;
+/// That of whether files are altered, likewise.
+const TAMPER_STREAM: u64 = 28;

@@ -1,0 +1,73 @@
+//! Somebody who writes to the unpublished file of a copy between two runs.
+
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Signal;
+
+use crate::program::Program;
+use crate::test::{Test, limited, until};
+use crate::trees::{assert_same, is_hidden, names, noise, record_len, whole_groups};
+
+#[test]
+fn what_was_altered_after_a_stop_is_copied_again_and_nothing_else() {
+    limited(|test| {
+        let (kept, resumed) = altered(test, Signal::INT);
+        assert_eq!(resumed, kept - 1);
+    });
+}
+
+#[test]
+fn what_was_altered_after_a_kill_is_copied_again_and_the_rest_is_kept() {
+    limited(|test| {
+        let (kept, resumed) = altered(test, Signal::KILL);
+        // What no checkpoint had seen goes again.
+        assert!(resumed > 0 && resumed < kept, "{resumed} of {kept}");
+    });
+}
+
+/// Ends a pull by `signal`, alters the first group of what it has left, and pulls again. Returns the
+/// groups that were whole and those that were resumed.
+fn altered(test: &Test, signal: Signal) -> (u64, u64) {
+    let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+    let data = noise(78, 96 << 20);
+    fs::write(test.there("file"), &data).unwrap();
+    let (here, from) = (test.path("here"), format!("lh://{at}/file"));
+    let client = Program::cp(test, &["--rate", "100Mbps", &from, "here/"]);
+    let first = until("a record", || record_len(&here).filter(|len| *len > 0));
+    until("something durable", || record_len(&here).filter(|len| *len > first));
+    client.signal(signal);
+    client.end();
+    let kept = whole_groups(&here, &data) as u64;
+    alter(&unpublished(&here));
+    let again = Program::cp(test, &[&from, "here/"]).end();
+    again.assert_succeeded();
+    assert_eq!(again.json()["verified"], true);
+    let resumed = again.json()["resumed_bytes"].as_u64().unwrap();
+    assert_same(&test.here("file"), &test.there("file"));
+    assert_eq!(names(&here), ["file"]);
+    server.signal(Signal::TERM);
+    server.end().assert_succeeded();
+    (kept, resumed >> 20)
+}
+
+/// Changes a byte, and puts size and modification time back.
+fn alter(path: &Path) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let before = file.metadata().unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 1000).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 1000).unwrap();
+    file.set_times(FileTimes::new().set_modified(before.modified().unwrap())).unwrap();
+    let after = file.metadata().unwrap();
+    let about = |metadata: &fs::Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+    assert_eq!(about(&before), about(&after));
+}
+
+/// The only unpublished file below `root`.
+fn unpublished(root: &Path) -> PathBuf {
+    let hidden = fs::read_dir(root).unwrap().flatten().find(|entry| is_hidden(&entry.file_name()));
+    let mut files = fs::read_dir(hidden.unwrap().path()).unwrap().flatten();
+    files.find(|file| file.file_name() != "record").unwrap().path()
+}
