@@ -63,6 +63,11 @@ impl Pool {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Whether a buffer is out of the caches before it is given out again.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.inner.reuse == Reuse::Cold
+    }
+
     /// Makes and touches all buffers now, so that no page fault falls into a measurement.
     pub fn fill(&self) {
         let mut all = Vec::new();
@@ -155,13 +160,6 @@ pub struct Buffer {
     pool: Arc<Inner>,
 }
 
-impl Buffer {
-    /// How the pool's buffers go round.
-    pub fn reuse(&self) -> Reuse {
-        self.pool.reuse
-    }
-}
-
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -172,6 +170,18 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.pages.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use longhaul_connection::{Begun, GroupPart, Groups, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::{Closed, Path};
-use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Extent, Instant, ObjectId};
-use longhaul_wire::{CloseCode, ReceiverBounds};
+use longhaul_wire::CloseCode;
 
 use crate::buffer::{Buffer, lock};
 
@@ -40,69 +40,38 @@ pub trait Hub: Send + Sync {
     fn on_delivered(&self, extent: Extent);
     /// A lane closed.
     fn on_closed(&self, closed: &Closed);
-    /// Whether everything that may be sent now was offered (a blast round may end).
-    fn is_drained(&self) -> bool;
+    /// What this side says that holds until it says otherwise.
+    fn standing(&self) -> Standing;
 
-    /// Sizes of the objects that may arrive.
-    fn objects(&self) -> ObjectTable;
     /// Groups below this number were taken, of whatever object: what still comes of them is a
     /// repetition. Never shrinks.
     fn taken_below(&self) -> u32 {
         0
     }
-    /// Memory for a group of which the first authentic bytes have come.
+    /// Memory for the group of `part`, of which the first authentic bytes have come.
     ///
     /// # Errors
     /// There is none now, or the peer may not send the group.
-    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable>;
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
-    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
-    /// Object bytes that this side takes in all.
-    fn credit(&self) -> u64;
-    /// What holds this side up in receiving.
-    fn bounds(&self) -> ReceiverBounds {
-        ReceiverBounds::NONE
+    fn on_group(&self, whole: WholeGroup<Buffer>);
+}
+
+impl Groups<Buffer> for &dyn Hub {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        self.begin_group(part)
     }
-}
 
-/// Why authentic bytes cannot be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unplaceable {
-    /// There is no memory for their group now.
-    NoMemory,
-    /// Nobody asked for them: there is no such object, or they are not within one of its groups.
-    Unasked,
-    /// Their group was never sent before, and is beyond the credit.
-    BeyondCredit,
-}
-
-impl Unplaceable {
-    /// How the peer broke the protocol, if it did (docs/protocol.md 7.2).
-    pub(crate) fn violation(self) -> Option<&'static str> {
-        match self {
-            Self::NoMemory => None,
-            Self::Unasked => Some("bytes that were not asked for"),
-            Self::BeyondCredit => Some("bytes beyond the credit"),
-        }
+    fn taken_below(&self) -> u32 {
+        Hub::taken_below(*self)
     }
-}
-
-/// A group on its way out.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
-    /// Which bytes of the object.
-    pub extent: Extent,
-    /// They are at the start of this buffer.
-    pub bytes: Arc<Buffer>,
 }
 
 /// What a transfer tells a thread of the carrier.
 #[derive(Debug)]
 pub enum Command {
-    /// Send this group.
-    Offer(Outgoing),
-    /// Say goodbye and end.
-    Close(CloseCode, String),
+    /// What the lane is to do.
+    Order(Order<Arc<Buffer>>),
     /// A datagram for this lane that came to another socket.
     Datagram(Stray),
     /// Go on over another path of the connection.
@@ -174,8 +143,8 @@ impl Mailbox {
 
     /// Puts a command into the box.
     pub fn post(&self, command: Command) {
-        if let Command::Offer(outgoing) = &command
-            && self.backlog.fetch_add(outgoing.extent.len, Ordering::Relaxed) == 0
+        if let Command::Order(Order::Offer { extent, .. }) = &command
+            && self.backlog.fetch_add(extent.len, Ordering::Relaxed) == 0
         {
             self.set_hungry(false);
         }
@@ -273,7 +242,7 @@ impl Mailbox {
 /// Says goodbye on all threads of a carrier.
 pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &str) {
     for mailbox in mailboxes {
-        mailbox.post(Command::Close(code, reason.into()));
+        mailbox.post(Command::Order(Order::Close(code, reason.into())));
     }
 }
 

@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use longhaul_connection::Order;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Duration, Extent};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Mailbox, Outgoing, wake_messages};
+use crate::carrier::{Command, Mailbox, wake_messages};
 
 /// The lanes of a connection, as whoever has data for them sees them.
 pub(crate) struct Dealer {
@@ -64,7 +65,7 @@ impl Dealer {
         let lanes = lock(&self.lanes).clone();
         let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
         let least = least.expect("there is a lane to deal to");
-        least.post(Command::Offer(Outgoing { extent, bytes }));
+        least.post(Command::Order(Order::Offer { extent, bytes }));
     }
 
     /// Bytes that the lanes that carry data have not sent yet.

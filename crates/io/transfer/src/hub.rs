@@ -4,16 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
+use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::Closed;
-use longhaul_objects::ObjectTable;
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Extent, Instant, ObjectId, shown};
-use longhaul_wire::{
-    CloseCode, Message, MessageReader, PipeRequest, ReceiverBounds, Refused, Request,
-};
+use longhaul_units::{Duration, Extent, Instant, shown};
+use longhaul_wire::{CloseCode, Message, MessageReader, PipeRequest, Refused, Request};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Hub, Mailbox, Unplaceable};
+use crate::carrier::{Hub, Mailbox};
 use crate::control::ControlEnd;
 use crate::side::{SinkSide, SourceSide};
 
@@ -281,36 +279,36 @@ impl Hub for TransferHub {
         });
     }
 
-    fn is_drained(&self) -> bool {
-        self.source().is_some_and(|source| source.is_drained())
-    }
-
-    fn objects(&self) -> ObjectTable {
-        self.sink().map_or_else(ObjectTable::default, |sink| sink.objects())
+    fn standing(&self) -> Standing {
+        match self.side.get() {
+            Some(Side::Source(source)) => {
+                Standing { drained: source.is_drained(), ..Standing::default() }
+            }
+            Some(Side::Sink(sink)) => {
+                let (credit, bounds) = (sink.credit(), sink.bounds());
+                Standing { credit, credit_step: CREDIT_STEP, bounds, drained: false }
+            }
+            None => Standing::default(),
+        }
     }
 
     fn taken_below(&self) -> u32 {
         self.sink().map_or(0, |sink| sink.taken_below())
     }
 
-    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
-        self.sink().ok_or(Unplaceable::Unasked)?.begin_group(object, group)
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        self.sink().ok_or(Unplaceable::Unasked)?.begin_group(part)
     }
 
-    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
         if let Some(sink) = self.sink() {
-            sink.on_group(object, group, len, buffer);
+            sink.on_group(whole);
         }
     }
-
-    fn credit(&self) -> u64 {
-        self.sink().map_or(0, |sink| sink.credit())
-    }
-
-    fn bounds(&self) -> ReceiverBounds {
-        self.sink().map_or(ReceiverBounds::NONE, |sink| sink.bounds())
-    }
 }
+
+/// An eighth and less of what any sink promises.
+const CREDIT_STEP: u64 = 8 << 20;
 
 /// A refusal in words for people.
 pub(crate) fn refuse(code: CloseCode, reason: impl Into<String>) -> Refused {

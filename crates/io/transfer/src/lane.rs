@@ -1,31 +1,29 @@
-//! A UDP lane on a thread of its own: the engine's plans become packets, packets become groups.
+//! A UDP lane on a thread of its own: moves bytes and time between a socket and the lane half of a
+//! connection, and what that has to say to and from the transfer.
 
 mod drops;
-mod receive;
-mod run;
-mod send;
+mod reading;
 mod socket;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_engine::{Event, Lane, LaneConfig, LaneStats, Path, Plan};
-use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_sys::clock::{self, WallOffset};
+use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
+use longhaul_engine::{LaneConfig, LaneStats, Path};
+use longhaul_sys::clock;
 use longhaul_sys::host;
-use longhaul_sys::udp::UdpSocket;
-use longhaul_units::{Duration, Instant, ObjectId, StreamId};
-use longhaul_wire::ReceiverBounds;
+use longhaul_sys::udp::{SendError, UdpSocket, Wait};
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, DATAGRAMS_MAX, Hub, Mailbox, Outgoing, Stray, Way};
+use crate::carrier::{Command, DATAGRAMS_MAX, Hub, Mailbox, Stray, Way};
 use crate::crew::Crew;
 use crate::protection::Protection;
-
-use receive::Receiving;
-use send::Sending;
+use reading::Reading;
 
 pub(crate) use drops::HostDrops;
 pub(crate) use socket::LaneSocket;
@@ -53,11 +51,11 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
-    /// Object bytes that were received and placed, each once.
-    pub placed: u64,
     /// Packets that the local stack refused: they count as lost.
     pub refused: u64,
     pub cpu: Duration,
+    /// Object bytes that were received and placed, each once.
+    pub placed: u64,
     /// What the peer says holds it up in receiving.
     pub peer: ReceiverBounds,
     /// As it was when the lane left its first path.
@@ -82,31 +80,22 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
 }
 
 struct LaneThread {
-    lane: Lane,
-    carries_streams: bool,
+    half: LaneHalf<Arc<Buffer>, Buffer>,
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
     /// At a server: the socket of all lanes.
     common: Option<Arc<UdpSocket>>,
+    seal: Protection,
+    open: Protection,
     hub: Arc<dyn Hub>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
-    sending: Sending,
-    receiving: Receiving,
-    plan: Plan,
+    reading: Reading,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
     strays: VecDeque<Stray>,
-    /// Groups that the engine was offered, until they are delivered.
-    outgoing: BTreeMap<(ObjectId, u64), Arc<Buffer>>,
-    /// Groups to be sent again as soon as they are delivered.
-    repairs: Vec<Outgoing>,
-    /// The part of a message that the stream has not taken yet.
-    unwritten: Vec<u8>,
-    finished: bool,
-    /// The hub knows that the peer finished stream 0.
-    end_told: bool,
-    credit_told: u64,
+    /// Messages on their way from the hub to the lane.
+    message: Vec<u8>,
     view_due: Instant,
     drops: Arc<HostDrops>,
     drops_due: Instant,
@@ -116,12 +105,21 @@ struct LaneThread {
     flooded: bool,
 }
 
-/// Bytes that make it worth telling a waiting peer of new credit.
-const CREDIT_STEP: u64 = 8 * GROUP_SIZE;
+/// The path of a lane, for the time of a batch.
+struct PathLock<'p>(&'p Mutex<Path>);
+
+impl SharedPath for PathLock<'_> {
+    fn lock(&self) -> impl DerefMut<Target = Path> {
+        lock(self.0)
+    }
+}
+
 /// Super-packets taken in before something is sent again.
 const RECEIVE_BURST: usize = 8;
 /// Batches sent before the socket is looked at again.
 const SEND_BURST: usize = 4;
+/// Packets of one batch: one ledger entry of the engine.
+const BATCH_MAX: u16 = 64;
 const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 /// A full socket buffer is taken in in less.
 const STRAYS_WAIT: Duration = Duration::from_millis(200);
@@ -131,28 +129,22 @@ impl LaneThread {
         let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, drops, .. } = setup;
         let now = clock::now();
         Self {
-            carries_streams: config.lane.0 == 0,
-            sending: Sending::new(&config, seal),
-            receiving: Receiving::new(&config, open, WallOffset::sample(), now),
-            lane: Lane::new(now, config),
+            half: LaneHalf::new(now, config),
             path,
             common: match &socket {
                 LaneSocket::Shared(common, _) => Some(common.clone()),
                 LaneSocket::Own(..) => None,
             },
             socket,
+            seal,
+            open,
             hub,
             mailbox,
             shared,
-            plan: Plan::default(),
+            reading: Reading::new(now),
             commands: VecDeque::new(),
             strays: VecDeque::new(),
-            outgoing: BTreeMap::new(),
-            repairs: Vec::new(),
-            unwritten: Vec::new(),
-            finished: false,
-            end_told: false,
-            credit_told: 0,
+            message: Vec::new(),
             view_due: now,
             drops,
             drops_due: now,
@@ -164,15 +156,17 @@ impl LaneThread {
     fn run(mut self) {
         // Without precise timers pacing is coarser; nothing else depends on it.
         let _ = clock::use_precise_timers();
-        while !self.lane.is_closed() {
+        while !self.half.engine().is_closed() {
             let mut busy = self.take_commands();
-            self.tell_credit();
+            self.half.handle_standing(&self.hub.standing());
             let received = self.receive();
             busy |= received | self.take_strays(received);
             let now = clock::now();
-            self.lane.handle_timeout(now, &mut lock(&self.path));
-            busy |= self.handle_events();
-            busy |= self.move_stream();
+            self.half.handle_timeout(now, &mut lock(&self.path));
+            busy |= self.pass_news();
+            self.hub.on_credit(self.half.engine().credit());
+            self.follow_peer();
+            busy |= self.read_messages() | self.write_messages();
             busy |= self.transmit();
             if now >= self.view_due {
                 self.publish(now);
@@ -184,7 +178,7 @@ impl LaneThread {
                 self.sleep();
             }
         }
-        self.handle_events();
+        self.pass_news();
         self.publish(clock::now());
     }
 
@@ -193,8 +187,7 @@ impl LaneThread {
         let any = self.mailbox.drain(&mut commands);
         for command in commands.drain(..) {
             match command {
-                Command::Offer(outgoing) => self.offer(outgoing),
-                Command::Close(code, reason) => self.lane.close(clock::now(), code, &reason),
+                Command::Order(order) => self.half.handle_order(clock::now(), order),
                 Command::Datagram(stray) if self.strays.len() < DATAGRAMS_MAX => {
                     self.strays.push_back(stray);
                 }
@@ -203,16 +196,17 @@ impl LaneThread {
             }
         }
         self.commands = commands;
-        self.forget_repaired();
-        if self.hub.is_drained() && self.lane.backlog() == 0 {
-            self.lane.flush();
-        }
+        self.receive_anew();
         any
     }
 
-    fn forget_repaired(&mut self) {
-        let incoming = &mut self.receiving.incoming;
-        self.mailbox.take_anew(|object, group| incoming.forget(object, group));
+    /// Called between receiving and placing: what answers a repair cannot have come before the repair
+    /// was posted.
+    fn receive_anew(&mut self) {
+        let half = &mut self.half;
+        self.mailbox.take_anew(|object, group| {
+            half.handle_order(clock::now(), Order::ReceiveAnew(object, group));
+        });
     }
 
     /// What came another way is newer than what the own socket still holds, and than its account of
@@ -229,11 +223,11 @@ impl LaneThread {
 
     fn take_stray(&mut self, stray: Stray) {
         let Stray { from, to, at, mut bytes } = stray;
-        let before = self.lane.received_to();
-        let mut batch = receive::Batch::single(from, at, &mut bytes);
-        self.receiving.take(&mut self.lane, &self.path, &*self.hub, &mut batch);
+        let before = self.half.engine().received_to();
+        let batch = ReadBatch::single(from, at, bytes.len());
+        self.handle_datagrams(&batch, &mut bytes);
         if let (Some(local), Some(common)) = (to, self.common.clone())
-            && self.lane.received_to() > before
+            && self.half.engine().received_to() > before
         {
             // What the socket of the way before still holds is not to be lost.
             while self.receive() {}
@@ -241,156 +235,98 @@ impl LaneThread {
         }
     }
 
+    fn handle_datagrams(&mut self, batch: &ReadBatch, bytes: &mut [u8]) {
+        let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
+        self.half.handle_datagrams(clock::now(), batch, bytes, &mut self.open, hub, path);
+        self.pass_news();
+    }
+
     fn go(&mut self, way: Way) {
         let Way { path, remote, socket } = way;
         let now = clock::now();
         if let Err(error) = self.socket.go_to(remote, socket) {
             let reason = format!("cannot send to {remote}: {error}");
-            self.lane.close(now, longhaul_wire::CloseCode::INTERNAL, &reason);
+            self.half.handle_order(now, Order::Close(CloseCode::INTERNAL, reason));
             return;
         }
-        self.left = Some(self.lane.stats());
+        self.left = Some(self.half.engine().stats());
         let left = std::mem::replace(&mut self.path, path);
-        self.lane.leave_path(now, &mut lock(&left), remote, self.socket.datagram_max());
+        self.half.leave_path(now, &mut lock(&left), remote, self.socket.datagram_max());
         self.publish(now);
-    }
-
-    fn offer(&mut self, outgoing: Outgoing) {
-        let extent = outgoing.extent;
-        if self.outgoing.contains_key(&(extent.object, extent.offset)) {
-            // A repair, asked for before the report that the group had arrived.
-            self.repairs.push(outgoing);
-            return;
-        }
-        self.outgoing.insert((extent.object, extent.offset), outgoing.bytes);
-        self.lane.offer(extent);
-    }
-
-    fn tell_credit(&mut self) {
-        let credit = self.hub.credit();
-        self.lane.set_credit(credit);
-        self.lane.set_bounds(self.hub.bounds());
-        if credit >= self.credit_told + CREDIT_STEP {
-            self.credit_told = credit;
-            self.lane.announce();
-        }
     }
 
     fn receive(&mut self) -> bool {
         let mut any = false;
-        let Some(socket) = self.socket.own() else { return false };
         for _ in 0..RECEIVE_BURST {
-            match self.receiving.receive(socket) {
-                Ok(Some(mut batch)) => {
-                    any = true;
-                    self.flooded |= batch.is_large();
-                    let incoming = &mut self.receiving.incoming;
-                    // Again, now that these packets are here: one may answer a repair.
-                    self.mailbox.take_anew(|object, group| incoming.forget(object, group));
-                    self.receiving.take_buffered(
-                        &mut self.lane,
-                        &self.path,
-                        &*self.hub,
-                        &mut batch,
-                    );
-                }
-                Ok(None) => break,
-                // An unreachable port or route, told about an earlier datagram: the idle timeout
-                // decides whether the peer is gone.
-                Err(_) => break,
-            }
+            let Some(socket) = self.socket.own() else { break };
+            // An unreachable port or route, told about an earlier datagram, ends a burst: the idle
+            // timeout decides whether the peer is gone.
+            let Ok(Some((batch, bytes))) = self.reading.read(socket) else { break };
+            any = true;
+            self.flooded |= bytes.len() > LARGE * batch.segment;
+            // Again, now that these packets are here: one may answer a repair.
+            let half = &mut self.half;
+            self.mailbox.take_anew(|object, group| {
+                half.handle_order(batch.at, Order::ReceiveAnew(object, group));
+            });
+            let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
+            half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, hub, path);
+            self.pass_news();
         }
         any
     }
 
-    fn handle_events(&mut self) -> bool {
+    fn pass_news(&mut self) -> bool {
         let mut any = false;
-        while let Some(event) = self.lane.poll_event() {
+        while let Some(news) = self.half.poll_news() {
             any = true;
-            match event {
-                Event::Validated => self.hub.on_validated(),
-                Event::Delivered(extent) => {
-                    self.outgoing.remove(&(extent.object, extent.offset));
-                    self.hub.on_delivered(extent);
-                    for repair in std::mem::take(&mut self.repairs) {
-                        self.offer(repair);
-                    }
-                }
-                Event::Closed(closed) => {
-                    self.outgoing.clear();
-                    self.hub.on_closed(&closed);
-                }
-                _ => {}
+            match news {
+                News::Validated => self.hub.on_validated(),
+                News::Delivered(extent) => self.hub.on_delivered(extent),
+                News::Arrived(whole) => self.hub.on_group(whole),
+                News::Closed(closed) => self.hub.on_closed(&closed),
             }
         }
-        self.hub.on_credit(self.lane.credit());
-        self.follow_peer();
         any
     }
 
     /// The peer's address was learnt, or changed: what it sends is to come to this socket.
     fn follow_peer(&mut self) {
-        if let Some(remote) = self.lane.remote()
-            && self.lane.is_validated()
+        if let Some(remote) = self.half.engine().remote()
+            && self.half.engine().is_validated()
         {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
             let _ = self.socket.follow(remote);
         }
     }
 
-    /// Stream 0, both ways (lane 0 only).
-    fn move_stream(&mut self) -> bool {
-        if !self.carries_streams {
-            return false;
-        }
-        self.read_stream() | self.write_stream()
-    }
-
-    fn read_stream(&mut self) -> bool {
+    fn read_messages(&mut self) -> bool {
         let mut any = false;
         let mut bytes = [0; 16 << 10];
         while self.hub.wants_stream()
-            && let Ok(count @ 1..) = self.lane.stream_read(STREAM, &mut bytes)
+            && let count @ 1.. = self.half.read_messages(&mut bytes)
         {
             any = true;
             if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
-                let code = longhaul_wire::CloseCode::PROTOCOL_VIOLATION;
-                self.lane.close(clock::now(), code, &reason);
+                let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
+                self.half.handle_order(clock::now(), order);
                 return true;
             }
         }
-        if !self.end_told && self.lane.stream_at_end(STREAM) {
-            self.end_told = true;
+        if self.half.poll_messages_end() {
             self.hub.on_stream_end();
         }
         any
     }
 
-    fn write_stream(&mut self) -> bool {
-        if self.finished {
-            return false;
+    fn write_messages(&mut self) -> bool {
+        let mut any = self.half.write_messages();
+        while self.half.wants_messages() && self.hub.next_message(&mut self.message) {
+            any |= self.half.push_messages(&self.message);
+            self.message.clear();
         }
-        let mut any = false;
-        loop {
-            if self.unwritten.is_empty() && !self.hub.next_message(&mut self.unwritten) {
-                break;
-            }
-            // The client opens the stream with its first message; the server's is open by then.
-            if self.lane.stream_write(STREAM, &[]).is_err()
-                && self.lane.open_stream(STREAM).is_err()
-            {
-                break;
-            }
-            let written = self.lane.stream_write(STREAM, &self.unwritten).unwrap_or(0);
-            self.unwritten.drain(..written);
-            any |= written > 0;
-            if !self.unwritten.is_empty() {
-                break;
-            }
-        }
-        if self.unwritten.is_empty() && self.hub.is_finished() {
-            self.finished = self.lane.stream_finish(STREAM).is_ok();
-            any |= self.finished;
+        if self.half.wants_messages() && self.hub.is_finished() {
+            any |= self.half.finish_messages();
         }
         any
     }
@@ -399,28 +335,25 @@ impl LaneThread {
         let mut any = false;
         for _ in 0..SEND_BURST {
             let now = clock::now();
-            let most = self.sending.packets_max(self.lane.stats().datagram);
-            let mut path = lock(&self.path);
-            let planned = self.lane.poll_transmit(now, &mut path, most, &mut self.plan);
-            drop(path);
+            let planned = self.half.poll_transmit(now, &mut lock(&self.path), BATCH_MAX);
             let Some(transmit) = planned else { break };
             any = true;
-            let (socket, route) = self.socket.route(transmit.to);
-            let sent = self.sending.send(socket, &route, &transmit, &self.plan, &self.outgoing);
-            if let Err(too_large) = sent
-                && let Some(size) = too_large
-            {
-                self.lane.on_datagram_too_big(size);
+            let datagrams = self.half.seal(&transmit, &mut self.seal);
+            let (socket, route) = self.socket.route(datagrams.to);
+            let slices = [IoSlice::new(datagrams.bytes)];
+            let sent = socket.send(&route, &slices, datagrams.segment, Wait::UntilReady);
+            if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {
+                self.half.not_sent(&transmit, sent.map_err(|error| not_sent(&error)));
             }
         }
-        self.mailbox.set_backlog(self.lane.backlog());
+        self.mailbox.set_backlog(self.half.engine().backlog());
         any
     }
 
     fn sleep(&mut self) {
         let may_sleep = self.mailbox.announce_sleep();
         let now = clock::now();
-        let due = self.lane.next_timeout(now, &lock(&self.path));
+        let due = self.half.next_timeout(now, &lock(&self.path));
         let mut deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
         let soon = now + MODERATION;
         // Waking for each datagram costs more than handling it. What comes before something is due
@@ -444,26 +377,35 @@ impl LaneThread {
 
     fn explain_gaps(&mut self, now: Instant) {
         self.drops_due = now + drops::SAMPLE_INTERVAL;
-        let missing = self.lane.take_missing();
-        self.lane.add_host_drops(self.drops.explain(now, missing));
+        self.half.explain_missing(|missing| self.drops.explain(now, missing));
     }
 
     fn publish(&mut self, now: Instant) {
         self.view_due = now + VIEW_INTERVAL;
         *lock(&self.shared) = LaneView {
-            stats: self.lane.stats(),
-            placed: self.receiving.incoming.placed(),
-            refused: self.sending.refused,
+            stats: self.half.engine().stats(),
+            refused: self.half.refused(),
             cpu: clock::thread_cpu_time(),
-            peer: self.lane.peer_bounds(),
+            placed: self.half.placed(),
+            peer: self.half.engine().peer_bounds(),
             left: self.left,
         };
     }
 }
 
-/// The stream that carries messages.
-const STREAM: StreamId = StreamId(0);
+fn not_sent(error: &SendError) -> NotSent {
+    match error {
+        SendError::TooLarge => NotSent::TooLarge,
+        _ => NotSent::Refused,
+    }
+}
+
+/// Datagrams of a batch beyond which more came than feedback or a single packet.
+const LARGE: usize = 4;
 /// How long datagrams may wait in the socket: as long as the shortest interval of feedback.
 const MODERATION: Duration = Duration::from_micros(250);
 /// The hub is looked at at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,6 @@ mod door;
 pub mod files;
 mod hub;
 mod ids;
-mod incoming;
 mod lane;
 mod lease;
 mod losses;

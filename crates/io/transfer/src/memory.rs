@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::{Closed, LaneConfig, LaneStats, Path, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -17,7 +18,7 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
-use crate::carrier::{Command, Hub, Mailbox, Outgoing, Unplaceable};
+use crate::carrier::{Command, Hub, Mailbox};
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
 
@@ -75,7 +76,7 @@ impl MemoryHub {
         let extent = Extent { object: OBJECT, offset, len };
         let index = (offset / GROUP_SIZE) as usize % self.groups.len();
         let bytes = self.groups[index].clone();
-        self.mailbox.post(Command::Offer(Outgoing { extent, bytes }));
+        self.mailbox.post(Command::Order(Order::Offer { extent, bytes }));
     }
 
     fn count(&self, bytes: u64) {
@@ -108,21 +109,19 @@ impl Hub for MemoryHub {
         lock(&self.end).get_or_insert_with(clock::now);
         self.ended.notify_all();
     }
-    fn is_drained(&self) -> bool {
-        self.next.load(Ordering::Relaxed) >= self.options.bytes
+    fn standing(&self) -> Standing {
+        let drained = self.next.load(Ordering::Relaxed) >= self.options.bytes;
+        Standing { credit: u64::MAX >> 2, drained, ..Standing::default() }
     }
-    fn objects(&self) -> ObjectTable {
-        self.table.clone()
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        let place = self.table.place(part.object, part.offset(), part.len as usize);
+        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
+        Ok(Begun { buffer, len })
     }
-    fn begin_group(&self, _: ObjectId, _: u32) -> Result<Buffer, Unplaceable> {
-        self.pool.try_take().ok_or(Unplaceable::NoMemory)
-    }
-    fn on_group(&self, _: ObjectId, _: u32, len: u32, buffer: Buffer) {
-        drop(buffer);
-        self.count(len.into());
-    }
-    fn credit(&self) -> u64 {
-        u64::MAX >> 2
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        drop(whole.buffer);
+        self.count(whole.len.into());
     }
 }
 
@@ -161,9 +160,10 @@ fn run(
     };
     let secret = SessionSecret::new(options.secret);
     let lane = LaneId(0);
+    let cold = pool.is_cold();
     let protection = |direction| {
         let keys = LaneKeys::new(&secret, direction, lane);
-        Protection::new(keys, options.cipher, options.protect)
+        Protection::new(keys, options.cipher, options.protect).past_caches(cold)
     };
     let mut config = LaneConfig::new(ConnectionId(1), lane, role, 1);
     config.remote = to;
@@ -223,7 +223,7 @@ fn run(
     let finished = end.unwrap_or(now);
     drop(end);
     if to.is_some() {
-        hub.mailbox.post(Command::Close(CloseCode::DONE, String::new()));
+        hub.mailbox.post(Command::Order(Order::Close(CloseCode::DONE, String::new())));
     }
     // The receiver ends when the sender has closed.
     let _ = thread.join();

@@ -1,17 +1,17 @@
 //! Sealing and opening packets (docs/protocol.md 4.2, 4.3).
 
+use std::mem::take;
+
 use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use longhaul_connection::{Forged, Opener, Run, Sealer};
 use longhaul_session::{EpochKeys, LaneKeys};
+use longhaul_sys::memory::{copy_past_caches, prefetch};
 use longhaul_sys::siphash::HeaderMac;
 use longhaul_units::PacketNumber;
 use longhaul_wire::{
     AEAD_TAG_LEN, CLEAR_TAG_LEN, Cipher, HEADER_LEN, Header, OBJECT_HEADER_LEN, ObjectHeader,
     Protect,
 };
-
-/// A packet that did not authenticate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forged;
 
 /// What one direction of a lane seals or opens with.
 #[derive(Debug)]
@@ -21,6 +21,11 @@ pub struct Protection {
     protect: Protect,
     /// Epochs in use, at most three (docs/protocol.md 4.2).
     epochs: Vec<(u16, Epoch)>,
+    /// Payload in `clear` is copied past the caches.
+    past_caches: bool,
+    /// Headers and tags of a batch (`clear`).
+    headers: Vec<[u8; OBJECT_HEADER_LEN]>,
+    tags: Vec<[u8; CLEAR_TAG_LEN]>,
 }
 
 /// The keys of one epoch, made ready.
@@ -50,12 +55,21 @@ pub fn object_tag_len(protect: Protect) -> usize {
 impl Protection {
     /// Protection by `keys`.
     pub fn new(keys: LaneKeys, cipher: Cipher, protect: Protect) -> Self {
-        Self { keys, cipher, protect, epochs: Vec::new() }
+        Self {
+            keys,
+            cipher,
+            protect,
+            epochs: Vec::new(),
+            past_caches: false,
+            headers: Vec::new(),
+            tags: Vec::new(),
+        }
     }
 
-    /// The mode of OBJECT packets.
-    pub fn protect(&self) -> Protect {
-        self.protect
+    /// Groups go to memory that is larger than the caches, and is read later.
+    #[must_use]
+    pub fn past_caches(self, past_caches: bool) -> Self {
+        Self { past_caches, ..self }
     }
 
     /// Key and nonce for a packet; `None` when its epoch is not at hand.
@@ -77,79 +91,9 @@ impl Protection {
         Some((&self.epochs[i].1, nonce))
     }
 
-    /// Appends a sealed CONTROL packet to `out`.
-    pub fn seal_control(&mut self, header: &Header, frames: &[u8], out: &mut Vec<u8>) {
-        self.keys.advance_to(header.number.epoch());
-        let start = out.len();
-        let mut head = [0; HEADER_LEN];
-        header.emit(&mut head);
-        out.extend_from_slice(&head);
-        out.extend_from_slice(frames);
-        let Some((epoch, nonce)) = self.epoch(header.number) else { return out.truncate(start) };
-        let body = &mut out[start + HEADER_LEN..];
-        if let Ok(tag) = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(head), body) {
-            out.extend_from_slice(tag.as_ref());
-        }
-    }
-
-    /// Opens a CONTROL packet in place; returns its frames. `advance`: let its epoch become the
-    /// current one.
-    pub fn open_control<'p>(
-        &mut self,
-        number: PacketNumber,
-        packet: &'p mut [u8],
-    ) -> Result<&'p [u8], Forged> {
-        let (head, body) = packet.split_at_mut_checked(HEADER_LEN).ok_or(Forged)?;
-        let (epoch, nonce) = self.epoch(number).ok_or(Forged)?;
-        let opened = epoch.aead.open_in_place(nonce, Aad::from(head), body).map_err(|_| Forged)?;
-        self.keys.advance_to(number.epoch());
-        Ok(opened)
-    }
-
-    /// Seals an OBJECT packet into `out`, which holds exactly header, payload and tag. In `clear`
-    /// the tag is left to [`Self::clear_tags`], which makes those of a batch at once.
-    pub fn seal_object(&mut self, header: &ObjectHeader, payload: &[u8], out: &mut [u8]) {
-        let number = header.header.number;
-        self.keys.advance_to(number.epoch());
-        let protect = self.protect;
-        let Some((head, rest)) = out.split_first_chunk_mut::<OBJECT_HEADER_LEN>() else { return };
-        header.emit(head);
-        let (body, tag) = rest.split_at_mut(payload.len());
-        if protect == Protect::Clear {
-            return body.copy_from_slice(payload);
-        }
-        let Some((epoch, nonce)) = self.epoch(number) else { return };
-        if protect == Protect::Aead {
-            // Out of place: the cipher is the copy. It fails only for wrong lengths.
-            let aad = Aad::from(&*head);
-            let _ = epoch.aead.seal_out_of_place_scatter(nonce, aad, payload, body, &[], tag);
-            return;
-        }
-        body.copy_from_slice(payload);
-        let signed = &out[..OBJECT_HEADER_LEN + payload.len()];
-        let Some((epoch, nonce)) = self.epoch(number) else { return };
-        let made = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(signed), &mut []);
-        if let Ok(made) = made {
-            out[OBJECT_HEADER_LEN + payload.len()..].copy_from_slice(made.as_ref());
-        }
-    }
-
-    /// Tags of `clear` for headers of one epoch.
-    pub fn clear_tags(
-        &mut self,
-        number: PacketNumber,
-        headers: &[[u8; OBJECT_HEADER_LEN]],
-        tags: &mut [[u8; CLEAR_TAG_LEN]],
-    ) {
-        self.keys.advance_to(number.epoch());
-        if let Some((epoch, _)) = self.epoch(number) {
-            epoch.mac.tags(headers, tags);
-        }
-    }
-
     /// Opens an OBJECT packet (`aead`, `integrity`) and writes its payload to `into`, which has
     /// the payload's length. After an error `into` holds nothing of use.
-    pub fn open_object(
+    fn open_object(
         &mut self,
         number: PacketNumber,
         packet: &[u8],
@@ -177,7 +121,7 @@ impl Protection {
 
     /// Verifies header tags of `clear`, each with the key of the epoch that its header names; bit i
     /// of the result: header i is authentic. At most 128.
-    pub fn verify_clear(
+    fn verify_clear(
         &mut self,
         headers: &[[u8; OBJECT_HEADER_LEN]],
         tags: &[[u8; CLEAR_TAG_LEN]],
@@ -207,6 +151,130 @@ impl Protection {
     }
 }
 
+impl Opener for Protection {
+    fn object_tag(&self) -> usize {
+        object_tag_len(self.protect)
+    }
+
+    fn look_over(&mut self, bytes: &[u8], segment: usize) -> u128 {
+        if self.protect != Protect::Clear {
+            return u128::MAX;
+        }
+        let (mut headers, mut tags) = (take(&mut self.headers), take(&mut self.tags));
+        headers.clear();
+        tags.clear();
+        for packet in bytes.chunks(segment).take(PACKETS_MAX) {
+            // What is too short for them is no OBJECT packet.
+            headers.push(packet.first_chunk().copied().unwrap_or_default());
+            tags.push(packet.last_chunk().copied().unwrap_or_default());
+        }
+        let good = self.verify_clear(&headers, &tags);
+        (self.headers, self.tags) = (headers, tags);
+        good
+    }
+
+    fn open_control<'p>(
+        &mut self,
+        number: PacketNumber,
+        packet: &'p mut [u8],
+    ) -> Result<&'p [u8], Forged> {
+        let (head, body) = packet.split_at_mut_checked(HEADER_LEN).ok_or(Forged)?;
+        let (epoch, nonce) = self.epoch(number).ok_or(Forged)?;
+        let opened = epoch.aead.open_in_place(nonce, Aad::from(head), body).map_err(|_| Forged)?;
+        self.keys.advance_to(number.epoch());
+        Ok(opened)
+    }
+
+    fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
+        let clear = self.protect == Protect::Clear;
+        if clear && self.past_caches {
+            let payloads = run.packets(bytes).map(|(_, packet)| run.payload(packet));
+            copy_past_caches(payloads, into);
+            return run.count();
+        }
+        let mut rest = into;
+        for (placed, (number, packet)) in run.packets(bytes).enumerate() {
+            let payload = run.payload(packet);
+            let (place, behind) = rest.split_at_mut(payload.len());
+            prefetch(&behind[..place.len().min(behind.len())]);
+            if clear {
+                place.copy_from_slice(payload);
+            } else if self.open_object(number, packet, place).is_err() {
+                return placed;
+            }
+            rest = behind;
+        }
+        run.count()
+    }
+}
+
+impl Sealer for Protection {
+    fn object_tag(&self) -> usize {
+        object_tag_len(self.protect)
+    }
+
+    fn seal_control(&mut self, header: &Header, frames: &[u8], out: &mut Vec<u8>) {
+        self.keys.advance_to(header.number.epoch());
+        let start = out.len();
+        let mut head = [0; HEADER_LEN];
+        header.emit(&mut head);
+        out.extend_from_slice(&head);
+        out.extend_from_slice(frames);
+        let Some((epoch, nonce)) = self.epoch(header.number) else { return out.truncate(start) };
+        let body = &mut out[start + HEADER_LEN..];
+        if let Ok(tag) = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(head), body) {
+            out.extend_from_slice(tag.as_ref());
+        }
+    }
+
+    /// In `clear` the tag is left to [`Self::finish`].
+    fn seal_object(&mut self, header: &ObjectHeader, payload: &[u8], next: &[u8], out: &mut [u8]) {
+        prefetch(next);
+        let number = header.header.number;
+        self.keys.advance_to(number.epoch());
+        let protect = self.protect;
+        let Some((head, rest)) = out.split_first_chunk_mut::<OBJECT_HEADER_LEN>() else { return };
+        header.emit(head);
+        let (body, tag) = rest.split_at_mut(payload.len());
+        if protect == Protect::Clear {
+            return body.copy_from_slice(payload);
+        }
+        let Some((epoch, nonce)) = self.epoch(number) else { return };
+        if protect == Protect::Aead {
+            // Out of place: the cipher is the copy. It fails only for wrong lengths.
+            let aad = Aad::from(&*head);
+            let _ = epoch.aead.seal_out_of_place_scatter(nonce, aad, payload, body, &[], tag);
+            return;
+        }
+        body.copy_from_slice(payload);
+        let signed = &out[..OBJECT_HEADER_LEN + payload.len()];
+        let Some((epoch, nonce)) = self.epoch(number) else { return };
+        let made = epoch.aead.seal_in_place_separate_tag(nonce, Aad::from(signed), &mut []);
+        if let Ok(made) = made {
+            out[OBJECT_HEADER_LEN + payload.len()..].copy_from_slice(made.as_ref());
+        }
+    }
+
+    fn finish(&mut self, first: PacketNumber, packets: &mut [u8], segment: usize) {
+        if self.protect != Protect::Clear {
+            return;
+        }
+        self.keys.advance_to(first.epoch());
+        let (mut headers, mut tags) = (take(&mut self.headers), take(&mut self.tags));
+        headers.clear();
+        headers.extend(packets.chunks(segment).filter_map(|packet| packet.first_chunk().copied()));
+        tags.resize(headers.len(), [0; CLEAR_TAG_LEN]);
+        if let Some((epoch, _)) = self.epoch(first) {
+            epoch.mac.tags(&headers, &mut tags);
+        }
+        for (tag, packet) in tags.iter().zip(packets.chunks_mut(segment)) {
+            let place = packet.len() - CLEAR_TAG_LEN;
+            packet[place..].copy_from_slice(tag);
+        }
+        (self.headers, self.tags) = (headers, tags);
+    }
+}
+
 /// Which headers name this epoch (docs/protocol.md 4.1).
 fn naming(epoch: u16, headers: &[[u8; OBJECT_HEADER_LEN]]) -> u128 {
     let bits = headers.iter().enumerate().map(|(i, header)| {
@@ -218,3 +286,5 @@ fn naming(epoch: u16, headers: &[[u8; OBJECT_HEADER_LEN]]) -> u128 {
 
 /// Of the epoch in a packet number (docs/protocol.md 4.1).
 const EPOCH_SHIFT: u32 = 48;
+/// Bits that tell of packets.
+const PACKETS_MAX: usize = 128;

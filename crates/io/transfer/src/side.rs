@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use longhaul_objects::ObjectTable;
-use longhaul_units::{Bytes, Duration, ObjectId};
+use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
+use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::bottleneck::Stages;
 use crate::buffer::Buffer;
-use crate::carrier::Unplaceable;
 use crate::crew::Spent;
 use crate::hub::{Side, TransferHub};
 use crate::sink::SinkDriver;
@@ -67,14 +66,12 @@ pub(crate) trait SinkSide: Send + Sync {
     }
     /// The next message for the source.
     fn next_message(&self, out: &mut Vec<u8>) -> bool;
-    /// Sizes of the objects that may arrive.
-    fn objects(&self) -> ObjectTable;
     /// Groups below are of no use any more, whatever their object.
     fn taken_below(&self) -> u32;
     /// Memory for a group of which the first bytes have come, if it may come and there is any.
-    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable>;
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
-    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer);
+    fn on_group(&self, whole: WholeGroup<Buffer>);
     /// Object bytes that it takes in all.
     fn credit(&self) -> u64;
     /// What holds it up, for the source.
@@ -206,20 +203,16 @@ impl SinkSide for SinkDriver {
         self.next_message(out)
     }
 
-    fn objects(&self) -> ObjectTable {
-        self.objects()
-    }
-
     fn taken_below(&self) -> u32 {
         0
     }
 
-    fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
-        self.begin_group(object, group)
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        self.begin_group(part)
     }
 
-    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
-        self.on_group(object, group, len, buffer);
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        self.on_group(whole);
     }
 
     fn credit(&self) -> u64 {

@@ -5,15 +5,16 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_objects::{Action, Intake, ObjectTable, Sink, SinkConfig, SinkStats, Verdict, hash};
+use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
+use longhaul_objects::{Action, Intake, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
-use longhaul_units::{Bytes, Duration, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::files::Target;
 
@@ -49,7 +50,7 @@ pub(crate) struct SinkDriver {
 
 #[derive(Default)]
 struct Queue {
-    groups: VecDeque<Group>,
+    groups: VecDeque<WholeGroup<Buffer>>,
     /// The sink may have actions.
     look: bool,
     /// Threads that are doing something.
@@ -73,13 +74,6 @@ impl Queue {
             self.was_busy += clock::now() - self.busy_since;
         }
     }
-}
-
-struct Group {
-    object: ObjectId,
-    group: u32,
-    len: u32,
-    buffer: Buffer,
 }
 
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -143,7 +137,7 @@ impl SinkDriver {
         Ok(())
     }
 
-    fn next_group(&self) -> Option<Group> {
+    fn next_group(&self) -> Option<WholeGroup<Buffer>> {
         let mut queue = lock(&self.queue);
         loop {
             if let Some(group) = queue.groups.pop_front() {
@@ -165,8 +159,8 @@ impl SinkDriver {
         }
     }
 
-    fn take_group(&self, arrived: Group) {
-        let Group { object, group, len, buffer } = arrived;
+    fn take_group(&self, arrived: WholeGroup<Buffer>) {
+        let WholeGroup { object, group, len, buffer } = arrived;
         let data = &buffer[..len as usize];
         let value = match self.verify {
             true => {
@@ -274,26 +268,25 @@ impl SinkDriver {
         message.is_some_and(|message| message.encode(out).is_ok())
     }
 
-    pub fn objects(&self) -> ObjectTable {
-        lock(&self.intake).objects().clone()
-    }
-
     /// Memory for a group that the source begins to send.
-    pub fn begin_group(&self, object: ObjectId, group: u32) -> Result<Buffer, Unplaceable> {
+    pub fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        let GroupPart { object, group, len, .. } = *part;
         let mut intake = lock(&self.intake);
+        let place = intake.objects().place(object, part.offset(), len as usize);
+        let place = place.map_err(|_| Unplaceable::Unasked)?;
         if !intake.allows(object, group, self.credit()) {
             return Err(Unplaceable::BeyondCredit);
         }
         let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
         intake.begin(object, group);
-        Ok(buffer)
+        Ok(Begun { buffer, len: place.group_len })
     }
 
-    pub fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+    pub fn on_group(&self, whole: WholeGroup<Buffer>) {
         if self.winding_up.load(Ordering::Relaxed) {
             return;
         }
-        lock(&self.queue).groups.push_back(Group { object, group, len, buffer });
+        lock(&self.queue).groups.push_back(whole);
         self.work.notify_one();
     }
 

@@ -1,27 +1,29 @@
 //! One end of a connection after the handshake: lanes, their path, stream 0, and a source or sink.
 //! This is what a driver does, without sockets and threads.
 
+mod lane;
 mod pace;
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
-use longhaul_engine::{
-    Arrival, Event, Lane, LaneConfig, LaneStats, Path, Plan, Role, Transmit, What,
-};
+use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, Sealer, Standing};
+use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, RangeSet, StreamId};
+use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, StreamId};
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, MessageReader, Refused, Request};
 
 use crate::network::Arrived;
-use crate::packet::{Body, Packet, object_tag};
+use crate::protection::Protection;
 use crate::scenario::{End, Scenario};
-use crate::sink::{Env, Piece, SinkSide};
+use crate::sink::{Env, SinkSide};
 use crate::source::{MEMORY, SourceSide};
 use crate::trace::Kind;
+use lane::{Memory, PathCell};
+
+pub(crate) use lane::LaneState;
 use pace::Meter;
 
 #[derive(Debug)]
@@ -31,34 +33,18 @@ pub(crate) struct Connection {
     /// How far this host's clock is ahead of the world's.
     clock: Duration,
     lanes: Vec<LaneState>,
-    path: Path,
-    plan: Plan,
+    path: RefCell<Path>,
     reader: MessageReader,
     /// Encoded messages that the stream has no room for yet.
-    out: VecDeque<u8>,
+    out: Vec<u8>,
     pub side: Side,
-    finished: bool,
+    /// Whether the peer's half of stream 0 is ended.
+    ended: bool,
     meter: Option<Meter>,
     pub closed: Option<Closed>,
     batch: u16,
     interface_max: u16,
     memory: MemoryBudget,
-}
-
-#[derive(Debug)]
-struct LaneState {
-    lane: Lane,
-    lane_id: LaneId,
-    /// Packets in the socket buffer.
-    socket: VecDeque<(Arrived, Instant)>,
-    socket_bytes: u64,
-    overflowed: bool,
-    /// Numbers of packets that were accepted.
-    accepted: RangeSet,
-    /// IP-layer bytes sent, to compare with what the lane counts.
-    sent_bytes: u64,
-    /// When an authentic packet of the peer came last.
-    heard: Instant,
 }
 
 /// What this end does.
@@ -83,8 +69,13 @@ pub(crate) struct Closed {
 /// Object bytes offered and not sent, and extents that are not at the peer.
 pub(crate) type Left = (u64, usize);
 
-/// A packet and where it goes.
-pub(crate) type Outgoing = (SocketAddr, Packet);
+/// A datagram that leaves an end.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub to: SocketAddr,
+    pub lane: LaneId,
+    pub bytes: Vec<u8>,
+}
 
 impl Connection {
     /// Opens what the handshake agreed on. `round_trip` as the control connection measured it.
@@ -109,10 +100,13 @@ impl Connection {
                 let mut config = LaneConfig::new(session.connection, LaneId(number), role, seed);
                 config.remote = (end == End::Client).then_some(server);
                 config.repair = profile.repair;
-                config.object_tag = object_tag(session.protect);
+                let lane = LaneId(number);
+                let seal = Protection::new(session.send_keys(lane), session.protect);
+                let open = Protection::new(session.receive_keys(lane), session.protect);
+                config.object_tag = Sealer::object_tag(&seal);
                 config.datagram_max = scenario.datagram_max;
                 config.socket_buffer = Some(scenario.socket_buffer);
-                LaneState::new(Lane::new(local, config), LaneId(number), now)
+                LaneState::new(LaneHalf::new(local, config), lane, [seal, open], now)
             })
             .collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
@@ -134,12 +128,11 @@ impl Connection {
             end,
             clock,
             lanes,
-            path,
-            plan: Plan::default(),
+            path: RefCell::new(path),
             reader: MessageReader::new(),
-            out: VecDeque::new(),
+            out: Vec::new(),
             side: Side::Waiting,
-            finished: false,
+            ended: false,
             meter: fixed.or(limited),
             closed: None,
             memory: MemoryBudget::new(local, memory, MEMORY_MAX),
@@ -153,8 +146,6 @@ impl Connection {
     }
 
     fn request(&mut self, scenario: &Scenario) {
-        let lane = &mut self.lanes[0].lane;
-        lane.open_stream(STREAM).expect("a client may open stream 0");
         self.queue(&Message::Request(Request {
             direction: if scenario.push { Direction::Push } else { Direction::Pull },
             destination_is_directory: false,
@@ -172,20 +163,12 @@ impl Connection {
         self.out.extend(bytes);
     }
 
-    /// A packet comes to the socket of its lane.
+    /// A datagram comes to the socket of its lane.
     pub fn arrive(&mut self, now: Instant, arrived: Arrived, scenario: &Scenario) {
-        let known = arrived.packet.connection == self.id;
-        let Some(lane) = self.lanes.get_mut(usize::from(arrived.packet.lane.0)) else { return };
-        if !known {
-            return;
+        let Some(header) = arrived.packet.header() else { return };
+        if let Some(lane) = self.lanes.get_mut(usize::from(header.lane.0)) {
+            lane.arrive(now, arrived, scenario.socket_buffer.get());
         }
-        let bytes = arrived.packet.wire_bytes(scenario.protect);
-        if lane.socket_bytes + bytes > scenario.socket_buffer.get() {
-            lane.overflowed = true;
-            return;
-        }
-        lane.socket_bytes += bytes;
-        lane.socket.push_back((arrived, now));
     }
 
     /// Does everything that can be done now. Packets to be sent go to `out`.
@@ -198,19 +181,19 @@ impl Connection {
     ) -> bool {
         let mut anything = false;
         for lane in &mut self.lanes {
-            lane.lane.handle_timeout(now + self.clock, &mut self.path);
+            lane.half.handle_timeout(now + self.clock, self.path.get_mut());
         }
         for round in 0.. {
-            let mut progress = self.drain_sockets(now, scenario, env);
-            progress |= self.take_events(env, now);
+            let mut progress = self.drain_sockets(now, env);
+            progress |= self.take_news(env, now);
             if self.closed.is_none() {
                 progress |= self.read_stream(now, scenario, env);
                 progress |= self.pump(now, env);
                 progress |= self.write_stream(now, env);
                 self.end_of_stream();
             }
-            progress |= self.transmit(now, scenario, env, out);
-            progress |= self.take_events(env, now);
+            progress |= self.transmit(now, env, out);
+            progress |= self.take_news(env, now);
             anything |= progress;
             if !progress {
                 break;
@@ -224,124 +207,57 @@ impl Connection {
         anything
     }
 
-    fn drain_sockets(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) -> bool {
+    fn drain_sockets(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let mut progress = false;
         for number in 0..self.lanes.len() {
-            while let Some((arrived, at)) = self.lanes[number].socket.pop_front() {
-                let bytes = arrived.packet.wire_bytes(scenario.protect);
-                self.lanes[number].socket_bytes -= bytes;
+            while let Some((batch, mut bytes)) = self.lanes[number].read(self.clock) {
                 progress = true;
-                let Arrived { packet, marked, .. } = arrived;
-                env.trace.event(now, Kind::Arrived, [packet.number, packet.authentic.into(), 0]);
-                if !self.lanes[number].lane.accepts(packet.number) || !packet.authentic {
-                    continue;
-                }
-                let mut arrival = Arrival {
-                    numbers: packet.number..packet.number + 1,
-                    at: at + self.clock,
-                    send_time: packet.send_time,
-                    wire_bytes: bytes,
-                    marked: marked.into(),
-                    overflowed: core::mem::take(&mut self.lanes[number].overflowed),
-                };
-                let from = packet.from;
-                let mut packets = vec![packet];
-                while let Some(next) = self.followed(number, &packets, scenario) {
-                    arrival.numbers.end += 1;
-                    arrival.wire_bytes += next.packet.wire_bytes(scenario.protect);
-                    arrival.marked += u32::from(next.marked);
-                    packets.push(next.packet);
-                }
-                self.receive(now, number, from, &arrival, &packets, env);
+                self.take_batch(now, number, &batch, &mut bytes, env);
+                self.take_news(env, now);
             }
         }
         progress
     }
 
-    /// Takes the next packet of object bytes where it belongs to the same train, as a kernel that
-    /// gathers them does.
-    fn followed(
-        &mut self,
-        number: usize,
-        packets: &[Packet],
-        scenario: &Scenario,
-    ) -> Option<Arrived> {
-        let state = &mut self.lanes[number];
-        let (next, _) = state.socket.front()?;
-        let last = packets.last()?;
-        let same_train = next.packet.number == last.number + 1
-            && next.packet.from == last.from
-            && next.packet.send_time == last.send_time
-            && next.packet.authentic
-            && matches!(
-                (&last.body, &next.packet.body),
-                (Body::Object { .. }, Body::Object { .. })
-            );
-        if !same_train || packets.len() == TRAIN_MAX || !state.lane.accepts(last.number + 1) {
-            return None;
-        }
-        let (arrived, _) = state.socket.pop_front()?;
-        state.socket_bytes -= arrived.packet.wire_bytes(scenario.protect);
-        Some(arrived)
-    }
-
-    /// Packets with consecutive numbers, all authentic, come up from the socket.
-    fn receive(
+    fn take_batch(
         &mut self,
         now: Instant,
         number: usize,
-        from: SocketAddr,
-        arrival: &Arrival,
-        packets: &[Packet],
+        batch: &ReadBatch,
+        bytes: &mut [u8],
         env: &mut Env<'_>,
     ) {
+        env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
+        let state = &mut self.lanes[number];
+        let before = state.half.engine().stats().packets_received;
+        let sink = match &mut self.side {
+            Side::Sink(sink) if self.closed.is_none() => Some(&mut **sink),
+            _ => None,
+        };
+        let (memory, path) = (&mut Memory { sink, env }, &PathCell(&self.path));
         let local = now + self.clock;
-        let state = &mut self.lanes[number];
-        let before = state.lane.stats().packets_received;
-        if let [Packet { body: Body::Control(frames), .. }] = packets {
-            state.lane.handle_control(local, &mut self.path, from, arrival, frames);
-        } else {
-            let usable = state.lane.handle_objects(local, from, arrival);
-            let wanted = usable && self.closed.is_none();
-            if let Side::Sink(sink) = &mut self.side
-                && wanted
-            {
-                for packet in packets {
-                    if let Body::Object { object, offset, data, part, flipped } = &packet.body {
-                        let data = &data[part.clone()];
-                        let piece =
-                            Piece { object: *object, offset: *offset, data, flipped: *flipped };
-                        sink.receive(now, &piece, env);
-                    }
-                }
-            }
-        }
-        let state = &mut self.lanes[number];
-        let accepted = state.lane.stats().packets_received - before;
-        if accepted > 0 {
-            state.heard = now;
-            let numbers = arrival.numbers.clone();
-            let new = state.accepted.insert(numbers.clone());
-            env.checks.require(new == accepted && new == packets.len() as u64, || {
-                format!("{numbers:?} were accepted, {new} of them for the first time")
-            });
-            env.trace.event(now, Kind::Accepted, [numbers.start, new, number as u64]);
-        }
+        state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
+        let accepted = state.half.engine().stats().packets_received - before;
+        state.check_accepted(now, accepted, env);
     }
 
-    fn take_events(&mut self, env: &mut Env<'_>, now: Instant) -> bool {
+    fn take_news(&mut self, env: &mut Env<'_>, now: Instant) -> bool {
         let mut progress = false;
         for number in 0..self.lanes.len() {
-            while let Some(event) = self.lanes[number].lane.poll_event() {
+            while let Some(news) = self.lanes[number].half.poll_news() {
                 progress = true;
-                match event {
-                    Event::Delivered(extent) => self.delivered(&extent, env),
-                    Event::Closed(closed) => {
+                match (news, &mut self.side) {
+                    (News::Validated, _) => {}
+                    (News::Delivered(extent), _) => self.delivered(&extent, env),
+                    (News::Arrived(whole), Side::Sink(sink)) => sink.complete(now, whole, env),
+                    (News::Arrived(_), _) => {
+                        env.checks.require(false, || "a group arrived that nobody receives");
+                    }
+                    (News::Closed(closed), _) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
                         let longhaul_engine::Closed { code, reason, by_peer } = closed;
                         self.close(now, code, &reason, by_peer);
                     }
-                    _ => {}
                 }
             }
         }
@@ -361,7 +277,7 @@ impl Connection {
             self.closed = Some(Closed { code, reason: reason.into(), by_peer });
         }
         for lane in &mut self.lanes {
-            lane.lane.close(now + self.clock, code, reason);
+            lane.half.handle_order(now + self.clock, Order::Close(code, reason.into()));
         }
     }
 
@@ -373,7 +289,7 @@ impl Connection {
         let mut buffer = [0; 4096];
         let mut progress = false;
         while self.wants_stream()
-            && let Ok(count @ 1..) = self.lanes[0].lane.stream_read(STREAM, &mut buffer)
+            && let count @ 1.. = self.lanes[0].half.read_messages(&mut buffer)
         {
             progress = true;
             self.reader.push(&buffer[..count]);
@@ -388,6 +304,7 @@ impl Connection {
                 }
             }
         }
+        self.ended |= self.lanes[0].half.poll_messages_end();
         progress
     }
 
@@ -447,36 +364,43 @@ impl Connection {
 
     fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let memory = self.update_memory(now);
-        match &mut self.side {
-            Side::Waiting | Side::Refusing => false,
+        let local = now + self.clock;
+        let (progress, standing) = match &mut self.side {
+            Side::Waiting | Side::Refusing => (false, Standing::default()),
             Side::Source(source) => {
                 source.set_memory(memory);
-                let mut lanes: Vec<&mut Lane> =
-                    self.lanes.iter_mut().map(|state| &mut state.lane).collect();
-                source.pump(now, env.files, &mut lanes, env.draw)
+                let progress = source.pump(now, local, env.files, &mut self.lanes, env.draw);
+                let drained = source.is_drained();
+                (progress, Standing { drained, ..Standing::default() })
             }
             Side::Sink(sink) => {
                 sink.set_memory(memory);
-                let progress = sink.pump(now, env);
-                if let Some(credit) = sink.new_credit() {
+                let mut progress = sink.pump(now, env);
+                while let Some((object, group)) = sink.poll_anew() {
+                    progress = true;
                     for state in &mut self.lanes {
-                        state.lane.set_credit(credit);
+                        state.half.handle_order(local, Order::ReceiveAnew(object, group));
                     }
-                    self.lanes[0].lane.announce();
                 }
                 if let Some(reason) = sink.failed.clone() {
                     self.close(now, CloseCode::STORAGE, &reason, false);
+                    return progress;
                 }
-                progress
+                (progress, sink.standing())
             }
+        };
+        for state in &mut self.lanes {
+            state.half.handle_standing(&standing);
         }
+        progress
     }
 
     /// What this end may use for what is under way.
     fn update_memory(&mut self, now: Instant) -> Bytes {
-        let rtt = self.path.rtt();
+        let path = self.path.borrow();
+        let rtt = path.rtt();
         let round_trip = if rtt.has_sample() { rtt.min() } else { Duration::ZERO };
-        let stats = self.lanes.iter().map(|state| state.lane.stats());
+        let stats = self.lanes.iter().map(|state| state.half.engine().stats());
         let passed = stats.map(|stats| match &self.side {
             Side::Source(_) => stats.bytes_delivered,
             _ => stats.bytes_received,
@@ -485,16 +409,11 @@ impl Connection {
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
-        let mut progress = false;
-        loop {
-            let (front, _) = self.out.as_slices();
-            if !front.is_empty() {
-                let written = self.lanes[0].lane.stream_write(STREAM, front).unwrap_or(0);
-                self.out.drain(..written);
-                progress |= written > 0;
-                if written == 0 {
-                    return progress;
-                }
+        let mut progress = self.lanes[0].half.write_messages();
+        while self.lanes[0].half.wants_messages() {
+            if !self.out.is_empty() {
+                let bytes = std::mem::take(&mut self.out);
+                progress |= self.lanes[0].half.push_messages(&bytes);
                 continue;
             }
             let message = match &mut self.side {
@@ -512,6 +431,7 @@ impl Connection {
             env.trace.note(now, || format!("{:?} says {:.200}", self.end, format!("{message:?}")));
             self.queue(&message);
         }
+        progress
     }
 
     /// Half-closes when everything is said, and the client closes when everything is done
@@ -523,27 +443,27 @@ impl Connection {
             Side::Source(source) => source.source.is_done(),
             Side::Sink(sink) => sink.sink.is_done(),
         };
-        if said_all && self.out.is_empty() && !self.finished {
-            self.finished = self.lanes[0].lane.stream_finish(STREAM).is_ok();
+        if said_all && self.out.is_empty() && self.lanes[0].half.wants_messages() {
+            self.lanes[0].half.finish_messages();
         }
     }
 
     /// Whether both halves of stream 0 are closed.
     pub fn is_done(&self) -> bool {
-        self.finished && self.lanes[0].lane.stream_at_end(STREAM)
+        self.ended && self.lanes[0].half.has_finished_messages()
     }
 
     /// Whether nothing is under way or waits for an answer.
     pub fn is_at_rest(&self) -> bool {
-        self.path.in_flight() == 0
-            && self.lanes.iter().all(|state| state.lane.undelivered() == 0)
-            && self.lanes[0].lane.stream_sent(STREAM)
+        self.path.borrow().in_flight() == 0
+            && self.lanes.iter().all(|state| state.half.engine().undelivered() == 0)
+            && self.lanes[0].half.engine().stream_sent(STREAM)
     }
 
     /// What this end has still to bring to the other: at the end both numbers only fall.
     pub fn left(&self) -> Left {
-        let lanes = || self.lanes.iter().map(|state| &state.lane);
-        (lanes().map(Lane::backlog).sum(), lanes().map(Lane::undelivered).sum())
+        let lanes = || self.lanes.iter().map(|state| state.half.engine());
+        (lanes().map(|lane| lane.backlog()).sum(), lanes().map(|lane| lane.undelivered()).sum())
     }
 
     /// Whether a lane has heard nothing for longer than keep-alives are apart: its packets do not
@@ -554,30 +474,29 @@ impl Connection {
 
     /// Whether nothing will ever be sent again.
     pub fn is_over(&self) -> bool {
-        self.lanes.iter().all(|state| state.lane.is_closed())
+        self.lanes.iter().all(|state| state.half.engine().is_closed())
     }
 
-    fn transmit(
-        &mut self,
-        now: Instant,
-        scenario: &Scenario,
-        env: &mut Env<'_>,
-        out: &mut Vec<Outgoing>,
-    ) -> bool {
+    fn transmit(&mut self, now: Instant, env: &mut Env<'_>, out: &mut Vec<Outgoing>) -> bool {
         let local = now + self.clock;
         let mut progress = false;
         for state in &mut self.lanes {
-            let planned =
-                state.lane.poll_transmit(local, &mut self.path, self.batch, &mut self.plan);
+            let planned = state.half.poll_transmit(local, self.path.get_mut(), self.batch);
             let Some(transmit) = planned else { continue };
             progress = true;
             let before = out.len();
-            packets(self.id, &transmit, &self.plan, state.lane_id, &self.side, out, env);
+            let datagrams = state.half.seal(&transmit, &mut state.seal);
+            let segment = datagrams.segment.map_or(datagrams.bytes.len(), usize::from);
+            let to = datagrams.to;
+            let made = datagrams.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);
+            let lane = state.lane_id;
+            out.extend(made.map(|bytes| Outgoing { to, lane, bytes }));
             let sent = &out[before..];
             env.checks.require(sent.len() == usize::from(transmit.packets), || {
                 format!("{} packets were planned, {} made", transmit.packets, sent.len())
             });
-            let bytes: u64 = sent.iter().map(|(_, p)| p.wire_bytes(scenario.protect)).sum();
+            let headers = if to.is_ipv6() { 48 } else { 28 };
+            let bytes: u64 = sent.iter().map(|one| one.bytes.len() as u64 + headers).sum();
             state.sent_bytes += bytes;
             // Reports and probes are few and not held back.
             if let Some(meter) = &mut self.meter
@@ -586,10 +505,8 @@ impl Connection {
                 meter.sent(now, transmit.packets, bytes, env.checks);
             }
             // The kernel refuses what the interface cannot send.
-            let most = usize::from(self.interface_max);
-            let too_big = sent.iter().map(|(_, p)| p.datagram(scenario.protect)).max();
-            if let Some(size) = too_big.filter(|size| *size > most) {
-                state.lane.on_datagram_too_big(size as u16);
+            if segment > usize::from(self.interface_max) {
+                state.half.not_sent(&transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
             }
         }
@@ -598,11 +515,11 @@ impl Connection {
 
     fn check(&mut self, env: &mut Env<'_>) {
         for state in &self.lanes {
-            let stats = state.lane.stats();
+            let stats = state.half.engine().stats();
             env.checks.require(stats.bytes_sent == state.sent_bytes, || {
                 format!("{} bytes were sent, {} counted", state.sent_bytes, stats.bytes_sent)
             });
-            let tracked = state.lane.tracked();
+            let tracked = state.half.engine().tracked();
             env.checks.require(tracked <= TRACKED_MAX, || {
                 format!("a lane tracks {tracked} entries: {stats:?}")
             });
@@ -610,8 +527,9 @@ impl Connection {
         if let Side::Source(source) = &mut self.side {
             let within = source.is_within_memory();
             env.checks.require(within, || format!("{} groups in memory", source.groups()));
-            let sent: u64 = self.lanes.iter().map(|s| s.lane.stats().fresh_bytes_sent).sum();
-            let credit = self.lanes.iter().map(|s| s.lane.credit()).max().unwrap_or(0);
+            let sent: u64 =
+                self.lanes.iter().map(|s| s.half.engine().stats().fresh_bytes_sent).sum();
+            let credit = self.lanes.iter().map(|s| s.half.engine().credit()).max().unwrap_or(0);
             let again = source.source.stats().repairs * GROUP_SIZE;
             env.checks.require(sent <= credit + again, || {
                 format!("{sent} bytes were sent and {credit} allowed")
@@ -622,7 +540,8 @@ impl Connection {
     /// When [`Connection::run`] has something to do next. Not after `now` means again.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let local = now + self.clock;
-        let lanes = self.lanes.iter().filter_map(|s| s.lane.next_timeout(local, &self.path));
+        let path = &self.path.borrow();
+        let lanes = self.lanes.iter().filter_map(|s| s.half.next_timeout(local, path));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
         let side = match &self.side {
             _ if self.closed.is_some() => None,
@@ -636,9 +555,9 @@ impl Connection {
     /// What [`Connection::next_timeout`] is made of, for people: time from now.
     pub fn timers(&self, now: Instant) -> impl Iterator<Item = String> + '_ {
         let local = now + self.clock;
-        let path = self.path.next_timeout().map(|at| format!("path {:?}", at - local));
+        let path = self.path.borrow().next_timeout().map(|at| format!("path {:?}", at - local));
         let lanes = self.lanes.iter().filter_map(move |s| {
-            let at = s.lane.next_timeout(local, &self.path)?;
+            let at = s.half.next_timeout(local, &self.path.borrow())?;
             Some(format!("{:?} in {:?}", s.lane_id, at - local))
         });
         path.into_iter().chain(lanes)
@@ -647,85 +566,20 @@ impl Connection {
     /// Asks the peer for silence on all lanes.
     pub fn suspend_peer(&mut self, duration: Duration) {
         for state in &mut self.lanes {
-            state.lane.suspend_peer(duration);
+            state.half.suspend_peer(duration);
         }
     }
 
     /// What the controller thinks, for people.
     pub fn controller(&self) -> String {
-        let (allowed, in_flight) = (self.path.allowed(), self.path.in_flight());
-        format!(
-            "{allowed:?}, {in_flight} in flight, {:?}, {:?}",
-            self.path.metrics(),
-            self.path.rtt()
-        )
+        let path = self.path.borrow();
+        let (allowed, in_flight) = (path.allowed(), path.in_flight());
+        format!("{allowed:?}, {in_flight} in flight, {:?}, {:?}", path.metrics(), path.rtt())
     }
 
     /// Counts of each lane.
     pub fn stats(&self) -> Vec<LaneStats> {
-        self.lanes.iter().map(|state| state.lane.stats()).collect()
-    }
-}
-
-impl LaneState {
-    fn new(lane: Lane, lane_id: LaneId, now: Instant) -> Self {
-        Self {
-            lane,
-            lane_id,
-            socket: VecDeque::new(),
-            socket_bytes: 0,
-            overflowed: false,
-            accepted: RangeSet::new(),
-            sent_bytes: 0,
-            heard: now,
-        }
-    }
-}
-
-/// Makes the packets of a plan.
-fn packets(
-    connection: ConnectionId,
-    transmit: &Transmit,
-    plan: &Plan,
-    lane: LaneId,
-    side: &Side,
-    out: &mut Vec<Outgoing>,
-    env: &mut Env<'_>,
-) {
-    let mut number = transmit.first.get();
-    let mut push = |body| {
-        let packet = Packet {
-            connection,
-            lane,
-            from: transmit.to,
-            number,
-            send_time: transmit.send_time,
-            authentic: true,
-            body,
-        };
-        out.push((transmit.to, packet));
-        number += 1;
-    };
-    let What::Objects { payload } = transmit.what else {
-        return push(Body::Control(Arc::new(plan.frames.clone())));
-    };
-    let Side::Source(source) = side else {
-        return env.checks.require(false, || "a sink sends object bytes");
-    };
-    for run in &plan.runs {
-        let Extent { object, offset, .. } = run.extent;
-        let Some(data) = source.data(object, offset) else {
-            return env.checks.require(false, || format!("{:?} is not held", run.extent));
-        };
-        let mut at = offset;
-        while at < run.extent.end() {
-            let end = run.extent.end().min(at + u64::from(payload));
-            let start = (at % GROUP_SIZE) as usize;
-            let part = start..start + (end - at) as usize;
-            let data = Arc::clone(data);
-            push(Body::Object { object, offset: at, data, part, flipped: None });
-            at = end;
-        }
+        self.lanes.iter().map(|state| state.half.engine().stats()).collect()
     }
 }
 
@@ -733,8 +587,6 @@ fn packets(
 const STREAM: StreamId = StreamId(0);
 /// Round trip that a server assumes before it has measured one.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
-/// Packets that a kernel gathers into one.
-const TRAIN_MAX: usize = 44;
 /// A lane that has nothing to say is asked after a third of its idle timeout; half of it leaves time
 /// for the answer.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);

@@ -6,7 +6,7 @@
 //! hold ends the world. Nothing here is a socket, a thread or a clock, and equal seeds give equal
 //! worlds on every machine.
 //!
-//! What is not simulated: TLS and ciphers (a packet is authentic or not), the TCP carrier, real
+//! What is not simulated: TLS and ciphers (a cheap keyed tag stands for them), the TCP carrier, real
 //! files, several threads.
 //!
 //! Contract: a [`Scenario`] says everything; [`World::run`] ends with a [`Report`], or with
@@ -28,6 +28,7 @@ mod host;
 mod network;
 mod packet;
 mod pipe;
+mod protection;
 mod scenario;
 mod sink;
 mod source;

@@ -3,13 +3,14 @@
 mod adversary;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use longhaul_pathsim::{DuplexConfig, Ecn, Fate, Link};
 use longhaul_units::Instant;
-use longhaul_wire::{Frame, Frames, Protect};
 
+use crate::connection::Outgoing;
 use crate::draw::Draw;
-use crate::packet::{Body, Packet};
+use crate::packet::Datagram;
 use crate::scenario::{End, Scenario};
 use crate::trace::{Checks, Kind, Trace};
 use adversary::Adversary;
@@ -17,7 +18,6 @@ use adversary::Adversary;
 #[derive(Debug)]
 pub(crate) struct Network {
     lanes: Vec<Lane>,
-    protect: Protect,
     ipv6: bool,
     adversary: Adversary,
     draw: Draw,
@@ -28,8 +28,8 @@ pub(crate) struct Network {
 #[derive(Debug)]
 struct Lane {
     /// The present route is the last; older ones deliver what is under way.
-    up: Vec<Link<Packet>>,
-    down: Vec<Link<Packet>>,
+    up: Vec<Link<Datagram>>,
+    down: Vec<Link<Datagram>>,
     /// Where the client's packets seem to come from, and are answered to.
     client: SocketAddr,
 }
@@ -38,7 +38,7 @@ struct Lane {
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub at: End,
-    pub packet: Packet,
+    pub packet: Datagram,
     pub marked: bool,
 }
 
@@ -46,7 +46,6 @@ impl Network {
     pub fn new(scenario: &Scenario, now: Instant) -> Self {
         let mut network = Self {
             lanes: Vec::new(),
-            protect: scenario.protect,
             ipv6: scenario.ipv6,
             adversary: Adversary::new(scenario.seed, scenario.adversary, scenario.ipv6),
             draw: Draw::new(scenario.seed, 2),
@@ -64,7 +63,7 @@ impl Network {
         network
     }
 
-    fn link(&mut self, path: &longhaul_pathsim::PathConfig, now: Instant) -> Link<Packet> {
+    fn link(&mut self, path: &longhaul_pathsim::PathConfig, now: Instant) -> Link<Datagram> {
         Link::new(path, self.draw.word(), now).expect("scenarios have possible paths")
     }
 
@@ -93,33 +92,33 @@ impl Network {
         }
     }
 
-    /// Takes a packet from the host at `from`, addressed to `to`.
+    /// Takes a datagram from the host at `from`.
     pub fn send(
         &mut self,
         now: Instant,
         from: End,
-        to: SocketAddr,
-        mut packet: Packet,
+        Outgoing { to, lane, bytes }: Outgoing,
         trace: &mut Trace,
         checks: &mut Checks,
     ) {
         let server = self.server();
-        let Some(lane) = self.lanes.get_mut(usize::from(packet.lane.0)) else { return };
-        packet.from = if from == End::Client { lane.client } else { server };
-        let wire = packet.wire_bytes(self.protect);
-        trace.event(now, Kind::Sent, [packet.number, wire, u64::from(packet.lane.0)]);
-        trace.note(now, || format!("{from:?} sends {} to {to}", brief(&packet, wire)));
-        let reaches = if from == End::Client { to == server } else { to == lane.client };
+        let Some(route) = self.lanes.get_mut(usize::from(lane.0)) else { return };
+        let source = if from == End::Client { route.client } else { server };
+        let packet = Datagram { from: source, bytes: Arc::new(bytes) };
+        let wire = packet.wire_bytes();
+        trace.event(now, Kind::Sent, [packet.number(), wire, u64::from(lane.0)]);
+        trace.note(now, || format!("{from:?} sends {} to {to}", packet.brief()));
+        let reaches = if from == End::Client { to == server } else { to == route.client };
         if !reaches {
             return self.adversary.receive(to, wire, &packet, checks);
         }
-        let links = if from == End::Client { &mut lane.up } else { &mut lane.down };
+        let links = if from == End::Client { &mut route.up } else { &mut route.down };
         let link = links.last_mut().expect("a lane has a route");
-        if let Some(idea) = self.adversary.idea(packet.clone(), from.peer()) {
-            let fate = link.push(now, wire as u32, Ecn::Ect0, idea.clone());
-            trace.note(now, || format!("adversary: {} from {}", brief(&idea, wire), idea.from));
+        if let Some(idea) = self.adversary.idea(&packet, from.peer()) {
+            let fate = link.push(now, idea.wire_bytes() as u32, Ecn::Ect0, idea.clone());
+            trace.note(now, || format!("adversary: {} from {}", idea.brief(), idea.from));
             if fate.arrival().is_some() {
-                self.adversary.count(&idea, self.protect);
+                self.adversary.count(&idea);
             }
         }
         let fate = link.push(now, wire as u32, Ecn::Ect0, packet);
@@ -142,7 +141,7 @@ impl Network {
                 };
                 let mut packet = delivery.item;
                 if let Some(flip) = delivery.corrupted {
-                    packet.corrupt(flip, self.protect);
+                    packet.corrupt(flip);
                 }
                 return Some(Arrived { at, packet, marked: delivery.ecn == Ecn::Ce });
             }
@@ -164,36 +163,10 @@ impl Network {
     }
 }
 
-/// A packet for people.
-fn brief(packet: &Packet, wire: u64) -> String {
-    let Packet { lane, number, .. } = packet;
-    let body = match &packet.body {
-        Body::Object { object, offset, part, .. } => {
-            format!("{object:?} {offset}+{}", part.len())
-        }
-        Body::Control(frames) => Frames::new(frames)
-            .map(|frame| match frame {
-                Ok(Frame::Padding(_)) => String::new(),
-                Ok(Frame::Stream { offset, data, fin, .. }) => {
-                    format!("Stream {offset}+{} {fin} ", data.len())
-                }
-                Ok(frame) => format!("{frame:?} "),
-                Err(error) => format!("{error} "),
-            })
-            .collect(),
-    };
-    format!("{lane:?} #{number} ({wire} bytes): {body}")
-}
-
 fn host(ipv6: bool, number: u8) -> IpAddr {
     if ipv6 {
         IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)])
     } else {
         IpAddr::from([10, 0, 0, number])
     }
-}
-
-/// Whether a packet carries object bytes.
-fn is_object(packet: &Packet) -> bool {
-    matches!(packet.body, Body::Object { .. })
 }

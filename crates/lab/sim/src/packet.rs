@@ -1,74 +1,85 @@
-//! A datagram on its way.
+//! A datagram on its way, as bytes.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 
 use longhaul_pathsim::Flip;
-use longhaul_units::{LaneId, ObjectId};
-use longhaul_wire::{
-    AEAD_TAG_LEN, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, OBJECT_HEADER_LEN, Protect,
-};
+use longhaul_wire::{AEAD_TAG_LEN, Frame, Frames, HEADER_LEN, Header, Kind, ObjectHeader};
 
-/// A packet with its IP addresses. Protection is modelled: a packet is authentic or not.
+/// A datagram and where it seems to come from.
 #[derive(Clone, Debug)]
-pub(crate) struct Packet {
-    pub connection: ConnectionId,
-    pub lane: LaneId,
+pub(crate) struct Datagram {
     pub from: SocketAddr,
-    pub number: u64,
-    pub send_time: u32,
-    /// Whether it opens under the keys of its connection, lane and direction.
-    pub authentic: bool,
-    pub body: Body,
+    pub bytes: Arc<Vec<u8>>,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) enum Body {
-    Control(Arc<Vec<u8>>),
-    Object {
-        object: ObjectId,
-        offset: u64,
-        /// The group that the payload is a part of.
-        data: Arc<Vec<u8>>,
-        part: Range<usize>,
-        /// A payload byte that was changed on the way, and how.
-        flipped: Option<(usize, u8)>,
-    },
-}
+impl Datagram {
+    /// Its header; `None` where somebody made it up.
+    pub fn header(&self) -> Option<Header> {
+        Header::parse(&self.bytes).ok()
+    }
 
-impl Packet {
-    /// UDP payload in bytes.
-    pub fn datagram(&self, protect: Protect) -> usize {
-        match &self.body {
-            Body::Control(frames) => HEADER_LEN + frames.len() + AEAD_TAG_LEN,
-            Body::Object { part, .. } => OBJECT_HEADER_LEN + part.len() + object_tag(protect),
+    /// Its packet number, 0 if it has none.
+    pub fn number(&self) -> u64 {
+        self.header().map_or(0, |header| header.number.get())
+    }
+
+    /// The same with another header, and the tag that it had.
+    #[must_use]
+    pub fn with_header(&self, header: &Header) -> Self {
+        let mut bytes = self.bytes.as_ref().clone();
+        if let Some(head) = bytes.first_chunk_mut::<HEADER_LEN>() {
+            header.emit(head);
         }
+        Self { from: self.from, bytes: Arc::new(bytes) }
     }
 
     /// IP-layer bytes.
-    pub fn wire_bytes(&self, protect: Protect) -> u64 {
+    pub fn wire_bytes(&self) -> u64 {
         let headers = if self.from.is_ipv6() { 48 } else { 28 };
-        self.datagram(protect) as u64 + headers
+        self.bytes.len() as u64 + headers
     }
 
-    /// A bit of the datagram changes. Only payload in `clear` escapes authentication
-    /// (docs/protocol.md section 4.3).
-    pub fn corrupt(&mut self, flip: Flip, protect: Protect) {
-        let Some((byte, mask)) = flip.bit(self.datagram(protect)) else { return };
-        match &mut self.body {
-            Body::Object { part, flipped, .. }
-                if protect == Protect::Clear
-                    && (OBJECT_HEADER_LEN..OBJECT_HEADER_LEN + part.len()).contains(&byte) =>
-            {
-                *flipped = Some((byte - OBJECT_HEADER_LEN, mask));
-            }
-            _ => self.authentic = false,
+    /// Whether it carries object bytes.
+    pub fn is_object(&self) -> bool {
+        self.header().is_some_and(|header| header.kind == Kind::Object)
+    }
+
+    /// A bit changes.
+    pub fn corrupt(&mut self, flip: Flip) {
+        if let Some((byte, mask)) = flip.bit(self.bytes.len()) {
+            Arc::make_mut(&mut self.bytes)[byte] ^= mask;
         }
+    }
+
+    /// What is in it, for people.
+    pub fn brief(&self) -> String {
+        let Some(Header { kind, lane, number, .. }) = self.header() else {
+            return "garbage".into();
+        };
+        let body = match kind {
+            Kind::Object => ObjectHeader::parse(&self.bytes).map_or_else(
+                |error| error.to_string(),
+                |header| format!("{:?} {}+", header.object, header.offset),
+            ),
+            Kind::Control => {
+                let frames = self.bytes[HEADER_LEN..].len().saturating_sub(AEAD_TAG_LEN);
+                frames_in_brief(&self.bytes[HEADER_LEN..][..frames])
+            }
+        };
+        format!("{lane:?} #{} ({} bytes): {body}", number.get(), self.wire_bytes())
     }
 }
 
-/// Bytes of the tag of an OBJECT packet.
-pub(crate) fn object_tag(protect: Protect) -> usize {
-    if protect == Protect::Clear { CLEAR_TAG_LEN } else { AEAD_TAG_LEN }
+fn frames_in_brief(frames: &[u8]) -> String {
+    Frames::new(frames)
+        .map(|frame| match frame {
+            Ok(Frame::Padding(_)) => String::new(),
+            Ok(Frame::Stream { offset, data, fin, .. }) => {
+                format!("Stream {offset}+{} {fin} ", data.len())
+            }
+            Ok(frame) => format!("{frame:?} "),
+            Err(error) => format!("{error} "),
+        })
+        .collect()
 }

@@ -1,13 +1,13 @@
-//! The driver of a `Sink`: assembles groups in staging memory, hashes, and works its storage.
+//! The driver of a `Sink`: memory for groups, hashes, and its storage.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
+use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{
-    Action, Fsync, GroupAssembly, Sink, SinkConfig, SinkError, Verdict, WriteTask, record,
+    Action, Fsync, Intake, Sink, SinkConfig, SinkError, Verdict, WriteTask, record,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
@@ -39,7 +39,7 @@ pub(crate) struct SinkSide {
     fsync: Fsync,
     capacity: u64,
     protect: Protect,
-    staging: BTreeMap<(ObjectId, u32), Staged>,
+    intake: Intake,
     staged_bytes: u64,
     /// The most that was staged.
     pub peak: u64,
@@ -55,16 +55,8 @@ pub(crate) struct SinkSide {
     /// As announced, by number.
     entries: Vec<Entry>,
     confirmed: BTreeSet<u64>,
-    announced: u64,
     /// Why the storage failed as a whole.
     pub failed: Option<String>,
-}
-
-#[derive(Debug)]
-struct Staged {
-    assembly: GroupAssembly,
-    data: Vec<u8>,
-    only: bool,
 }
 
 #[derive(Debug)]
@@ -82,15 +74,6 @@ pub(crate) struct Env<'a> {
     pub draw: &'a mut Draw,
     pub trace: &'a mut Trace,
     pub checks: &'a mut Checks,
-}
-
-/// Bytes of an object that arrived.
-pub(crate) struct Piece<'a> {
-    pub object: ObjectId,
-    pub offset: u64,
-    pub data: &'a [u8],
-    /// A byte that was changed on the way, and how.
-    pub flipped: Option<(usize, u8)>,
 }
 
 impl SinkSide {
@@ -114,7 +97,7 @@ impl SinkSide {
             fsync,
             capacity,
             protect: scenario.protect,
-            staging: BTreeMap::new(),
+            intake: Intake::default(),
             staged_bytes: 0,
             peak: 0,
             received: BTreeSet::new(),
@@ -125,7 +108,6 @@ impl SinkSide {
             latency: scenario.disk_latency,
             entries: Vec::new(),
             confirmed: BTreeSet::new(),
-            announced: 0,
             failed: None,
         }
     }
@@ -138,11 +120,6 @@ impl SinkSide {
             self.perform(now, operation, env);
             progress = true;
         }
-        while let Some(key) = self.sink.poll_anew() {
-            self.received.remove(&key);
-            self.repairs.insert(key);
-            progress = true;
-        }
         while self.failed.is_none()
             && let Some(action) = self.sink.poll_action(now)
         {
@@ -150,6 +127,20 @@ impl SinkSide {
             progress = true;
         }
         progress
+    }
+
+    /// The next group that lanes are to receive anew.
+    pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
+        let key = self.sink.poll_anew()?;
+        self.received.remove(&key);
+        self.repairs.insert(key);
+        Some(key)
+    }
+
+    /// What holds for the lanes.
+    pub fn standing(&self) -> Standing {
+        let credit_step = (self.capacity / 4).min(8 << 20);
+        Standing { credit: self.sink.credit(), credit_step, ..Standing::default() }
     }
 
     fn plan(&mut self, now: Instant, action: Action, env: &mut Env<'_>) {
@@ -233,69 +224,46 @@ impl SinkSide {
         self.sink.handle(message)
     }
 
-    /// Takes in bytes that a lane accepted.
-    pub fn receive(&mut self, now: Instant, piece: &Piece<'_>, env: &mut Env<'_>) {
-        let table = self.sink.objects();
-        let placement = match table.place(piece.object, piece.offset, piece.data.len()) {
-            Ok(placement) => placement,
-            Err(error) => {
-                env.checks.require(false, || format!("{:?}: {error}", piece.object));
-                return;
-            }
-        };
-        let key = (piece.object, placement.group);
-        if self.received.contains(&key) {
-            return;
+    /// Memory for a group of which a lane has the first bytes.
+    pub fn begin(
+        &mut self,
+        part: &GroupPart,
+        env: &mut Env<'_>,
+    ) -> Result<Begun<Vec<u8>>, Unplaceable> {
+        self.intake.set_objects(self.sink.objects());
+        let place = self.intake.objects().place(part.object, part.offset(), part.len as usize);
+        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        if !self.intake.allows(part.object, part.group, self.sink.credit()) {
+            return Err(Unplaceable::BeyondCredit);
         }
-        let staged = self.staging.entry(key).or_insert_with(|| {
-            let mut assembly = GroupAssembly::new();
-            assembly.start(placement.group_len);
-            let data = vec![0; placement.group_len as usize];
-            self.staged_bytes += u64::from(placement.group_len);
-            self.peak = self.peak.max(self.staged_bytes);
-            Staged { assembly, data, only: placement.only }
-        });
-        let missing: Vec<Range<u32>> =
-            staged.assembly.missing(placement.offset, piece.data.len() as u32).collect();
-        for gap in &missing {
-            let from =
-                (gap.start - placement.offset) as usize..(gap.end - placement.offset) as usize;
-            let into = gap.start as usize..gap.end as usize;
-            staged.data[into.clone()].copy_from_slice(&piece.data[from.clone()]);
-            if let Some((byte, mask)) = piece.flipped
-                && from.contains(&byte)
-            {
-                staged.data[into.start + byte - from.start] ^= mask;
-            }
-        }
-        let inserted = staged.assembly.insert(placement.offset, piece.data.len() as u32);
-        env.checks.require(inserted.is_some(), || "a placed piece lies outside its group");
-        if staged.assembly.is_complete()
-            && let Some(staged) = self.staging.remove(&key)
-        {
-            self.complete(now, key, staged, env);
-        }
+        self.intake.begin(part.object, part.group);
+        self.staged_bytes += u64::from(len);
+        self.peak = self.peak.max(self.staged_bytes);
         let allowed = self.capacity + (self.repairs.len() as u64 + 1) * (1 << 20);
         env.checks.require(self.staged_bytes <= allowed, || {
             format!("{} bytes are staged, {} were promised", self.staged_bytes, self.capacity)
         });
+        Ok(Begun { buffer: vec![0; len as usize], len })
     }
 
-    fn complete(&mut self, now: Instant, key: (ObjectId, u32), staged: Staged, env: &mut Env<'_>) {
-        let (object, group) = key;
+    /// A group arrived whole.
+    pub fn complete(&mut self, now: Instant, whole: WholeGroup<Vec<u8>>, env: &mut Env<'_>) {
+        let WholeGroup { object, group, buffer, .. } = whole;
+        let key = (object, group);
         self.received.insert(key);
         self.repairs.remove(&key);
-        let value = group_chaining_value(&staged.data, group, staged.only);
+        let only = self.intake.objects().place(object, 0, 1).is_ok_and(|place| place.only);
+        let value = group_chaining_value(&buffer, group, only);
         match self.sink.group_received(object, group, value) {
             Verdict::Write(task) => {
                 let at = now + self.taken(env.draw);
-                self.schedule(at, Operation::Write(task, staged.data));
+                self.schedule(at, Operation::Write(task, buffer));
                 return;
             }
             Verdict::Unknown => env.checks.require(false, || format!("{key:?} is unknown")),
             Verdict::Discard | Verdict::Duplicate => {}
         }
-        self.staged_bytes -= staged.data.len() as u64;
+        self.staged_bytes -= buffer.len() as u64;
     }
 
     /// A message that goes out: what it promises must be so.
@@ -343,15 +311,6 @@ impl SinkSide {
     pub fn set_memory(&mut self, memory: Bytes) {
         self.capacity = self.capacity.max(memory.get());
         self.sink.grow_capacity(self.capacity);
-    }
-
-    /// Credit to announce, if there is enough more of it.
-    pub fn new_credit(&mut self) -> Option<u64> {
-        let credit = self.sink.credit();
-        (credit > self.announced).then(|| {
-            self.announced = credit;
-            credit
-        })
     }
 
     /// Bytes in memory that are not written.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use longhaul_engine::Lane;
+use longhaul_connection::Order;
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 
+use crate::connection::LaneState;
 use crate::draw::Draw;
 use crate::files::Files;
 
@@ -22,10 +23,8 @@ pub(crate) struct SourceSide {
     hashes: Vec<(Instant, GroupTask, Arc<Vec<u8>>)>,
     /// Read, not yet offered.
     ready: VecDeque<(GroupTask, Arc<Vec<u8>>)>,
-    /// Offered, not yet delivered.
-    held: BTreeMap<(ObjectId, u32), Held>,
-    /// Lane that a group went on, for its repair.
-    lanes: BTreeMap<(ObjectId, u32), usize>,
+    /// Offered, not yet delivered: how often each.
+    held: BTreeMap<(ObjectId, u32), usize>,
     latency: Duration,
     /// What a hash takes beyond that.
     hash_delay: Duration,
@@ -34,11 +33,6 @@ pub(crate) struct SourceSide {
     pub peak: usize,
     /// Every group that was read, for tests.
     pub reads_done: Vec<(ObjectId, u32)>,
-}
-
-#[derive(Debug)]
-struct Held {
-    data: Arc<Vec<u8>>,
 }
 
 impl SourceSide {
@@ -51,7 +45,6 @@ impl SourceSide {
             hashes: Vec::new(),
             ready: VecDeque::new(),
             held: BTreeMap::new(),
-            lanes: BTreeMap::new(),
             latency,
             hash_delay,
             allowed: (MEMORY / GROUP_SIZE) as usize,
@@ -64,19 +57,22 @@ impl SourceSide {
     pub fn pump(
         &mut self,
         now: Instant,
+        local: Instant,
         files: &Files,
-        lanes: &mut [&mut Lane],
+        lanes: &mut [LaneState],
         draw: &mut Draw,
     ) -> bool {
         let mut progress = self.scan(files);
         progress |= self.start_reads(now, lanes, draw);
         progress |= self.finish_reads(now, files, draw);
         progress |= self.finish_hashes(now);
-        progress |= self.offer(lanes);
-        if self.reads.is_empty() && self.ready.is_empty() {
-            lanes.iter_mut().for_each(|lane| lane.flush());
-        }
+        progress |= self.offer(local, lanes);
         progress
+    }
+
+    /// Whether all that may be offered now was.
+    pub fn is_drained(&self) -> bool {
+        self.reads.is_empty() && self.ready.is_empty()
     }
 
     fn scan(&mut self, files: &Files) -> bool {
@@ -99,8 +95,8 @@ impl SourceSide {
         true
     }
 
-    fn start_reads(&mut self, now: Instant, lanes: &[&mut Lane], draw: &mut Draw) -> bool {
-        let credit = lanes.iter().map(|lane| lane.credit()).max().unwrap_or(0);
+    fn start_reads(&mut self, now: Instant, lanes: &[LaneState], draw: &mut Draw) -> bool {
+        let credit = lanes.iter().map(|lane| lane.half.engine().credit()).max().unwrap_or(0);
         let mut progress = false;
         while self.groups() < self.allowed
             && let Some(task) = self.source.next_group(credit)
@@ -155,35 +151,30 @@ impl SourceSide {
         !due.is_empty()
     }
 
-    /// Deals groups to the lanes that have the least to do; repairs to the lane of the first try,
-    /// when that has arrived.
-    fn offer(&mut self, lanes: &mut [&mut Lane]) -> bool {
+    /// Deals groups, repairs too, to the lane that has least to send.
+    fn offer(&mut self, local: Instant, lanes: &mut [LaneState]) -> bool {
         let mut progress = false;
-        for _ in 0..self.ready.len() {
-            let Some((task, data)) = self.ready.pop_front() else { break };
-            let key = (task.object, task.group);
-            if self.held.contains_key(&key) {
-                self.ready.push_back((task, data));
-                continue;
-            }
-            let idlest = (0..lanes.len()).min_by_key(|lane| lanes[*lane].backlog()).unwrap_or(0);
-            let lane = *self.lanes.entry(key).or_insert(idlest);
-            let offset = u64::from(task.group) * GROUP_SIZE;
-            lanes[lane].offer(Extent { object: task.object, offset, len: u64::from(task.len) });
-            self.held.insert(key, Held { data });
+        while let Some((task, bytes)) = self.ready.pop_front() {
+            let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
+            let extent = Extent { object, offset, len: u64::from(task.len) };
+            let idlest = lanes.iter_mut().min_by_key(|lane| lane.half.engine().backlog());
+            let lane = idlest.expect("a connection has a lane");
+            lane.half.handle_order(local, Order::Offer { extent, bytes });
+            *self.held.entry((object, task.group)).or_default() += 1;
             progress = true;
         }
         progress
     }
 
-    /// Bytes of a group under way, to be sent.
-    pub fn data(&self, object: ObjectId, offset: u64) -> Option<&Arc<Vec<u8>>> {
-        self.held.get(&(object, (offset / GROUP_SIZE) as u32)).map(|held| &held.data)
-    }
-
-    /// The peer has every byte of `extent`.
+    /// The peer has every byte of `extent`. Whether it was offered.
     pub fn delivered(&mut self, extent: &Extent) -> bool {
-        self.held.remove(&(extent.object, (extent.offset / GROUP_SIZE) as u32)).is_some()
+        let key = (extent.object, (extent.offset / GROUP_SIZE) as u32);
+        let Some(times) = self.held.get_mut(&key) else { return false };
+        *times -= 1;
+        if *times == 0 {
+            self.held.remove(&key);
+        }
+        true
     }
 
     /// It may use so much memory from now on.
@@ -199,7 +190,7 @@ impl SourceSide {
 
     /// Groups in memory.
     pub fn groups(&self) -> usize {
-        self.reads.len() + self.ready.len() + self.held.len()
+        self.reads.len() + self.ready.len() + self.held.values().sum::<usize>()
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {

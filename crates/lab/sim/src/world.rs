@@ -253,9 +253,9 @@ impl World {
     fn deliver(&mut self, arrived: Arrived) {
         let (scenario, now) = (&self.scenario, self.now);
         let host = &mut self.hosts[usize::from(arrived.at == End::Server)];
-        let id = arrived.packet.connection;
+        let Some(header) = arrived.packet.header() else { return };
         let mut connections = host.connection.iter_mut().chain(&mut host.closing);
-        if let Some(connection) = connections.find(|connection| connection.id == id) {
+        if let Some(connection) = connections.find(|one| one.id == header.connection) {
             connection.arrive(now, arrived, scenario);
         }
     }
@@ -279,8 +279,8 @@ impl World {
         for connection in host.connection.iter_mut().chain(&mut host.closing) {
             progress |= connection.run(now, &self.scenario, &mut env, &mut out);
         }
-        for (to, packet) in out {
-            self.network.send(now, end, to, packet, &mut self.trace, &mut self.checks);
+        for datagram in out {
+            self.network.send(now, end, datagram, &mut self.trace, &mut self.checks);
         }
         progress
     }

@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
+use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
 };
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
-use longhaul_units::{Bytes, Duration, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
 use super::feed::Feed;
 use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, Unplaceable, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, receive_anew, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
@@ -310,22 +311,23 @@ impl SinkSide for Drain {
         message.is_some_and(|message| message.encode(out).is_ok())
     }
 
-    fn objects(&self) -> ObjectTable {
-        ObjectTable::of_pieces()
-    }
-
     fn taken_below(&self) -> u32 {
         lock(&self.state).sink.taken_below()
     }
 
-    fn begin_group(&self, _: ObjectId, number: u32) -> Result<Buffer, Unplaceable> {
-        if (u64::from(number) + 1) * GROUP_SIZE > self.credit() {
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        let GroupPart { object, group, len, .. } = *part;
+        let place = ObjectTable::of_pieces().place(object, part.offset(), len as usize);
+        let place = place.map_err(|_| Unplaceable::Unasked)?;
+        if (u64::from(group) + 1) * GROUP_SIZE > self.credit() {
             return Err(Unplaceable::BeyondCredit);
         }
-        self.pool.try_take().ok_or(Unplaceable::NoMemory)
+        let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
+        Ok(Begun { buffer, len: place.group_len })
     }
 
-    fn on_group(&self, object: ObjectId, group: u32, len: u32, buffer: Buffer) {
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        let WholeGroup { object, group, len, buffer } = whole;
         debug_assert_eq!(object.0, len, "a piece is an object of its length");
         lock(&self.state).arrived.push_back((Piece { number: group, len }, buffer));
         self.work.notify_one();
@@ -402,17 +404,19 @@ impl SinkSide for Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_units::ObjectId;
 
     #[test]
     fn a_piece_beyond_the_credit_takes_no_memory() {
         let drain = Drain::to_client(Bytes::from_mib(4), Vec::new());
         let free = drain.pool.free();
+        let piece = |group| GroupPart { object: ObjectId(7), group, start: 0, len: 7 };
         for number in [4, 5, u32::MAX] {
-            let refused = drain.begin_group(ObjectId(7), number).map(drop);
+            let refused = drain.begin_group(&piece(number)).map(drop);
             assert_eq!(refused, Err(Unplaceable::BeyondCredit));
         }
         assert_eq!(drain.pool.free(), free);
-        let taken: Vec<_> = (0..4).map(|n| drain.begin_group(ObjectId(7), n).unwrap()).collect();
+        let taken: Vec<_> = (0..4).map(|n| drain.begin_group(&piece(n)).unwrap()).collect();
         assert_eq!(drain.pool.free(), free - taken.len());
     }
 }

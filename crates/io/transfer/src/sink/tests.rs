@@ -1,5 +1,6 @@
 use longhaul_objects::testing::file;
 use longhaul_objects::{Fsync, ResumeState};
+use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, ManifestObject, SinkMessage};
 
 use super::*;
@@ -57,7 +58,8 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     std::thread::scope(|scope| {
         scope.spawn(|| sink.work().unwrap());
         assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
-        sink.on_group(ObjectId(0), 0, len as u32, sink.begin_group(ObjectId(0), 0).unwrap());
+        let Begun { buffer, len: whole } = sink.begin_group(&first_byte(0)).unwrap();
+        sink.on_group(WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer });
         while sink.stats().received_bytes < len {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -82,7 +84,7 @@ fn a_source_gets_memory_for_what_its_credit_covers() {
         let promised = (sink.credit() >> 20) as u32;
         assert!(promised < 100);
         let free = sink.pool.free();
-        let begin = |group| sink.begin_group(ObjectId(0), group);
+        let begin = |group| sink.begin_group(&first_byte(group));
         let taken: Vec<_> = (0..promised).map(|group| begin(group).unwrap()).collect();
         assert_eq!(begin(promised).map(drop), Err(Unplaceable::BeyondCredit));
         // It comes again on another lane.
@@ -90,4 +92,8 @@ fn a_source_gets_memory_for_what_its_credit_covers() {
         assert_eq!(sink.pool.free(), free - taken.len());
         sink.stop();
     });
+}
+
+fn first_byte(group: u32) -> GroupPart {
+    GroupPart { object: ObjectId(0), group, start: 0, len: 1 }
 }

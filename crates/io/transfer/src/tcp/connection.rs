@@ -7,10 +7,11 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul_connection::{Forged, GroupPart, Incoming, Order, Slot, Standing};
 use longhaul_engine::Closed;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
-use longhaul_units::{Bytes, Instant, Rate, shown};
+use longhaul_units::{Bytes, Extent, Instant, Rate, shown};
 use longhaul_wire::{
     CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, MAX_RECORD_HEAD, ReceiverBounds,
     RecordHead, Writer,
@@ -22,9 +23,7 @@ use super::link::{Got, Link};
 use super::seal::{FRAMES_TAG, OBJECT_TAG, Seals};
 use super::stream::{STREAM, Stream};
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Mailbox, Outgoing};
-use crate::incoming::{Incoming, Slot, Target};
-use crate::protection::Forged;
+use crate::carrier::{Command, Hub, Mailbox};
 
 /// The thread's state.
 pub(crate) struct Worker {
@@ -55,11 +54,18 @@ pub(crate) struct Worker {
     held_since: Option<Instant>,
     held: Duration,
     reading: Reading,
-    incoming: Incoming,
+    incoming: Incoming<Buffer>,
     /// Bytes that were there already.
     repeated: Vec<u8>,
     congestion_control: String,
     view_due: Instant,
+}
+
+/// A group to be sent.
+struct Outgoing {
+    extent: Extent,
+    /// Its bytes are at the start.
+    bytes: Arc<Buffer>,
 }
 
 /// The record that is being sent: its head, or all of it, and bytes of a group behind.
@@ -82,7 +88,7 @@ enum Reading {
         count: usize,
     },
     Object {
-        target: Target,
+        target: GroupPart,
         count: usize,
         repeated: bool,
     },
@@ -207,8 +213,15 @@ impl Worker {
         let mut end = None;
         for command in commands.drain(..) {
             match command {
-                Command::Offer(outgoing) => self.outgoing.push_back(outgoing),
-                Command::Close(code, reason) => end = Some(Closed { code, reason, by_peer: false }),
+                Command::Order(Order::Offer { extent, bytes }) => {
+                    self.outgoing.push_back(Outgoing { extent, bytes });
+                }
+                Command::Order(Order::ReceiveAnew(object, group)) => {
+                    self.incoming.forget(object, group);
+                }
+                Command::Order(Order::Close(code, reason)) => {
+                    end = Some(Closed { code, reason, by_peer: false });
+                }
                 // Only UDP lanes share sockets, and change paths.
                 Command::Datagram(..) | Command::Move(..) => {}
             }
@@ -286,8 +299,7 @@ impl Worker {
         let Some(stream) = &mut self.stream else { return Ok(false) };
         let mut frames = Vec::new();
         let mut writer = Writer::append(&mut frames);
-        let credit = self.hub.credit();
-        let bounds = self.hub.bounds();
+        let Standing { credit, bounds, .. } = self.hub.standing();
         if credit > self.credit_told || bounds != self.bounds_told {
             self.credit_told = credit.max(self.credit_told);
             self.bounds_told = bounds;
@@ -351,14 +363,14 @@ impl Worker {
                     self.link.read(&mut self.repeated[*count..])?
                 } else {
                     match self.incoming.slot(target) {
-                        Slot::Place(place, _) => self.link.read(&mut place[*count..])?,
+                        Slot::Place(place) => self.link.read(&mut place[*count..])?,
                         Slot::Repeated => {
                             self.repeated.resize(target.len as usize, 0);
                             *repeated = true;
                             return Ok(Ok(Progress::Busy));
                         }
                         Slot::New | Slot::Outside => {
-                            let begun = self.incoming.begin(&*self.hub, target);
+                            let begun = self.incoming.begin(&mut &*self.hub, target);
                             return Ok(match begun.map_err(|refusal| refusal.violation()) {
                                 Ok(()) => Ok(Progress::Busy),
                                 // Nothing is resent on TCP: it has to wait.
@@ -408,7 +420,7 @@ impl Worker {
                             seals.received.verify_object(head, *tag).map_err(altered)?;
                         }
                         self.forget_repaired();
-                        let target = Target::new(object, offset, len as u32)
+                        let target = GroupPart::new(object, offset, len as u32)
                             .ok_or_else(|| violation("bytes that were not asked for".into()))?;
                         self.reading = Reading::Object { target, count: 0, repeated: false };
                     }
@@ -429,7 +441,9 @@ impl Worker {
             Reading::Object { target, count, repeated } => {
                 if *count == target.len as usize {
                     let elsewhere = repeated.then_some(&self.repeated[..]);
-                    self.incoming.accept(&*self.hub, target, elsewhere);
+                    if let Some(whole) = self.incoming.accept(target, elsewhere) {
+                        self.hub.on_group(whole);
+                    }
                     self.reading = HEAD;
                 }
             }

@@ -1,11 +1,12 @@
 //! Authenticity of records where TLS gives none (docs/protocol.md sections 4.2 and 8).
 
 use aws_lc_rs::aead::{Aad, Nonce};
+use longhaul_connection::Forged;
 use longhaul_session::{RecordKeys, Session};
 use longhaul_units::{LaneId, PacketNumber};
 use longhaul_wire::{AEAD_TAG_LEN, CLEAR_TAG_LEN, Cipher, MAX_RECORD_HEAD};
 
-use crate::protection::{Epoch, Forged};
+use crate::protection::Epoch;
 
 /// What authenticates the records of both directions of a bare connection.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, PoisonError};
 use std::thread;
 
+use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -20,7 +21,7 @@ use longhaul_wire::{
 use super::*;
 use crate::api::Stop;
 use crate::buffer::{Buffer, Pool, Reuse};
-use crate::carrier::{Command, Outgoing, Unplaceable};
+use crate::carrier::Command;
 use crate::control::{Accepted, Acceptor, Control, Dialed, dial};
 
 #[test]
@@ -294,7 +295,8 @@ fn bytes_of_objects_are_placed_where_their_sender_says_and_nowhere_else() {
     peer.write(&record);
     end.hub.wait(|hub| !hub.closed.is_empty());
     assert_eq!(end.hub.state().closed[0].reason, ALTERED);
-    let buffers = [0, 1, 2, 3].map(|group| end.hub.begin_group(ObjectId(0), group));
+    let part = |group| GroupPart { object: ObjectId(0), group, start: 0, len: 1 };
+    let buffers = [0, 1, 0, 1].map(|group| end.hub.begin_group(&part(group)));
     assert!(buffers.iter().all(Result::is_ok), "memory was taken for what nobody sent");
 }
 
@@ -478,25 +480,23 @@ impl Hub for TestHub {
     fn on_closed(&self, closed: &Closed) {
         self.change(|state| state.closed.push(closed.clone()));
     }
-    fn is_drained(&self) -> bool {
-        false
+    fn standing(&self) -> Standing {
+        Standing { credit: self.credit.load(Ordering::Relaxed), ..Standing::default() }
     }
-    fn objects(&self) -> ObjectTable {
-        lock(&self.table).clone()
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        let place = lock(&self.table).place(part.object, part.offset(), part.len as usize);
+        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let buffer = lock(&self.pool).try_take().ok_or(Unplaceable::NoMemory)?;
+        Ok(Begun { buffer, len })
     }
-    fn begin_group(&self, _: ObjectId, _: u32) -> Result<Buffer, Unplaceable> {
-        lock(&self.pool).try_take().ok_or(Unplaceable::NoMemory)
-    }
-    fn on_group(&self, _: ObjectId, group: u32, len: u32, buffer: Buffer) {
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        let WholeGroup { group, len, buffer, .. } = whole;
         let keep = self.keep_buffers.load(Ordering::Relaxed);
         self.change(|state| {
             state.groups.insert(group, buffer[..len as usize].to_vec());
             state.taken += 1;
             state.kept.extend(keep.then_some(buffer));
         });
-    }
-    fn credit(&self) -> u64 {
-        self.credit.load(Ordering::Relaxed)
     }
 }
 
@@ -534,8 +534,8 @@ impl End {
         buffer[..bytes.len()].copy_from_slice(&bytes);
         let offset = u64::from(group) * GROUP_SIZE;
         let extent = Extent { object: OBJECT, offset, len: bytes.len() as u64 };
-        let outgoing = Outgoing { extent, bytes: Arc::new(buffer) };
-        self.lanes.mailboxes[lane].post(Command::Offer(outgoing));
+        let offer = Order::Offer { extent, bytes: Arc::new(buffer) };
+        self.lanes.mailboxes[lane].post(Command::Order(offer));
     }
 }
 

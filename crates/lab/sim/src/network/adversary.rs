@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_units::LaneId;
-use longhaul_wire::{ConnectionId, Header, Protect};
+use longhaul_units::{LaneId, PacketNumber};
+use longhaul_wire::{ConnectionId, HEADER_LEN, Header, Kind};
 
-use super::{host, is_object};
+use super::host;
 use crate::draw::Draw;
-use crate::packet::{Body, Packet};
+use crate::packet::Datagram;
 use crate::scenario::End;
 use crate::trace::Checks;
 
@@ -20,7 +20,7 @@ pub(super) struct Adversary {
     ipv6: bool,
     draw: Draw,
     /// Packets seen, and the end that they are for.
-    seen: VecDeque<(Packet, End)>,
+    seen: VecDeque<(Datagram, End)>,
     /// Bytes that came from and went to each address that never answers.
     accounts: BTreeMap<SocketAddr, Account>,
 }
@@ -39,7 +39,7 @@ impl Adversary {
 
     /// Sees a packet for the host at `to`, before it goes on its way; perhaps sends one of its own
     /// ahead of it.
-    pub fn idea(&mut self, packet: Packet, to: End) -> Option<Packet> {
+    pub fn idea(&mut self, packet: &Datagram, to: End) -> Option<Datagram> {
         if self.activity == 0 {
             return None;
         }
@@ -53,49 +53,46 @@ impl Adversary {
             return None;
         }
         let spoofed = self.address();
+        let header = packet.header()?;
         let idea = match self.draw.below(7) {
             // The same, but ahead of it and from elsewhere.
-            0 => Packet { from: spoofed, ..packet },
-            1 => {
-                let (old, _) = self.old(to)?;
-                old
-            }
-            2 => {
-                let (old, _) = self.old(to)?;
-                Packet { from: spoofed, ..old }
-            }
+            0 => Datagram { from: spoofed, ..packet.clone() },
+            1 => self.old(to)?,
+            2 => Datagram { from: spoofed, ..self.old(to)? },
             // Other lanes, connections and directions have other keys.
-            3 => {
-                let (old, meant) = self.old(to.peer())?;
-                Packet { authentic: meant == to, ..old }
-            }
-            4 => Packet { lane: LaneId(packet.lane.0 ^ 1), authentic: false, ..packet },
+            3 => self.old(to.peer())?,
+            4 => packet.with_header(&Header { lane: LaneId(header.lane.0 ^ 1), ..header }),
             5 => {
-                let connection = ConnectionId(packet.connection.0 ^ 1);
-                Packet { connection, authentic: false, ..packet }
+                let connection = ConnectionId(header.connection.0 ^ 1);
+                packet.with_header(&Header { connection, ..header })
             }
-            _ => self.forgery(packet),
+            _ => self.forgery(packet, &header),
         };
         Some(idea)
     }
 
-    fn old(&mut self, to: End) -> Option<(Packet, End)> {
-        let seen: Vec<&(Packet, End)> = self.seen.iter().filter(|(_, end)| *end == to).collect();
-        if seen.is_empty() { None } else { Some((*self.draw.pick(&seen)).clone()) }
+    fn old(&mut self, to: End) -> Option<Datagram> {
+        let seen: Vec<&(Datagram, End)> = self.seen.iter().filter(|(_, end)| *end == to).collect();
+        if seen.is_empty() { None } else { Some(self.draw.pick(&seen).0.clone()) }
     }
 
-    fn forgery(&mut self, packet: Packet) -> Packet {
+    /// Another number, another time, and perhaps garbage for frames; the tag is of before, or of no
+    /// key at all.
+    fn forgery(&mut self, packet: &Datagram, header: &Header) -> Datagram {
         let number = match self.draw.below(3) {
-            0 => packet.number + self.draw.below(1000),
+            0 => header.number.get() + 1 + self.draw.below(1000),
             1 => self.draw.word() >> 2,
-            _ => packet.number.saturating_sub(self.draw.below(1000)),
+            _ => header.number.get().saturating_sub(1 + self.draw.below(1000)),
         };
-        let mut frames = vec![0; self.draw.below(1200) as usize];
-        frames.fill_with(|| self.draw.word() as u8);
-        // Garbage that happens to be a header is still nothing but garbage.
-        let _ = Header::parse(&frames);
-        let body = if self.draw.one_in(2) { Body::Control(Arc::new(frames)) } else { packet.body };
-        Packet { number, authentic: false, send_time: self.draw.word() as u32, body, ..packet }
+        let number = PacketNumber::new(number);
+        let header = Header { number, send_time: self.draw.word() as u32, ..*header };
+        if self.draw.one_in(2) {
+            return packet.with_header(&header);
+        }
+        let mut bytes = vec![0; HEADER_LEN + self.draw.below(1200) as usize];
+        bytes.fill_with(|| self.draw.word() as u8);
+        let garbage = Datagram { bytes: Arc::new(bytes), ..packet.clone() };
+        garbage.with_header(&Header { kind: Kind::Control, ..header })
     }
 
     /// An address that hears what is sent to it and never answers.
@@ -105,14 +102,14 @@ impl Adversary {
     }
 
     /// Counts what goes to a host from one of the adversary's addresses.
-    pub fn count(&mut self, packet: &Packet, protect: Protect) {
+    pub fn count(&mut self, packet: &Datagram) {
         if is_stranger(packet.from) {
-            self.accounts.entry(packet.from).or_default().sent += packet.wire_bytes(protect);
+            self.accounts.entry(packet.from).or_default().sent += packet.wire_bytes();
         }
     }
 
     /// Somebody answers to `to`, which is not the peer's present address.
-    pub fn receive(&mut self, to: SocketAddr, wire: u64, packet: &Packet, checks: &mut Checks) {
+    pub fn receive(&mut self, to: SocketAddr, wire: u64, packet: &Datagram, checks: &mut Checks) {
         if !is_stranger(to) {
             return;
         }
@@ -122,7 +119,7 @@ impl Adversary {
         checks.require(received <= 3 * sent, || {
             format!("{to}, never proven, was sent {received} bytes for {sent}")
         });
-        checks.require(!is_object(packet), || format!("object bytes went to {to}, never proven"));
+        checks.require(!packet.is_object(), || format!("object bytes went to {to}, never proven"));
     }
 }
 

@@ -1,44 +1,97 @@
 //! Groups on their way in: where received bytes go.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
+use longhaul_objects::GroupAssembly;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_units::{ObjectId, RangeSet};
 
-use crate::buffer::{Buffer, Reuse};
-use crate::carrier::{Hub, Unplaceable};
-
-/// Groups that a carrier thread is receiving.
+/// Groups that a lane is receiving into buffers of type `B`.
 ///
 /// [`Self::slot`] may be asked for packets of anybody: it changes nothing. A group is begun, and its
 /// memory taken, by [`Self::begin`] only, once bytes of it have proven to be the peer's.
-#[derive(Debug, Default)]
-pub(crate) struct Incoming {
+#[derive(Debug)]
+pub struct Incoming<B> {
     /// The group that bytes came for last: mostly that of the next ones, too.
-    current: Option<Arriving>,
-    open: BTreeMap<(ObjectId, u32), Arriving>,
+    current: Option<Arriving<B>>,
+    open: BTreeMap<(ObjectId, u32), Arriving<B>>,
     /// Groups handed on; what still comes of them is a repetition.
     done: BTreeMap<ObjectId, RangeSet>,
-    /// As [`Hub::taken_below`] said last.
+    /// As [`Groups::taken_below`] said last.
     taken_below: u32,
-    table: ObjectTable,
-    /// Bytes that were new when they were placed.
     placed: u64,
     spare: Vec<GroupAssembly>,
 }
 
 #[derive(Debug)]
-struct Arriving {
+struct Arriving<B> {
     key: (ObjectId, u32),
     assembly: GroupAssembly,
-    buffer: Buffer,
+    buffer: B,
+}
+
+/// Where a lane gets memory for groups. Asked once per group.
+pub trait Groups<B> {
+    /// Memory for the group of `target`, of which the first authentic bytes have come.
+    ///
+    /// # Errors
+    /// There is none now, or the peer may not send these bytes.
+    fn begin(&mut self, target: &GroupPart) -> Result<Begun<B>, Unplaceable>;
+
+    /// Groups below this number were taken, of whatever object: what still comes of them is a
+    /// repetition. Never shrinks.
+    fn taken_below(&self) -> u32;
+}
+
+/// Memory for a group.
+#[derive(Debug)]
+pub struct Begun<B> {
+    /// At least [`Self::len`] bytes.
+    pub buffer: B,
+    /// Bytes of the group.
+    pub len: u32,
+}
+
+/// Why authentic bytes cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unplaceable {
+    /// There is no memory for their group now.
+    NoMemory,
+    /// Nobody asked for them: there is no such object, or they are not within one of its groups.
+    Unasked,
+    /// Their group was never sent before, and is beyond the credit.
+    BeyondCredit,
+}
+
+impl Unplaceable {
+    /// How the peer broke the protocol, if it did (docs/protocol.md 7.2).
+    pub fn violation(self) -> Option<&'static str> {
+        match self {
+            Self::NoMemory => None,
+            Self::Unasked => Some("bytes that were not asked for"),
+            Self::BeyondCredit => Some("bytes beyond the credit"),
+        }
+    }
+}
+
+/// A group of which all bytes have come. Nobody has looked at them yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeGroup<B> {
+    /// Its object.
+    pub object: ObjectId,
+    /// Its number.
+    pub group: u32,
+    /// Its bytes.
+    pub len: u32,
+    /// They are at the start of this buffer.
+    pub buffer: B,
 }
 
 /// Where received bytes go.
-pub(crate) enum Slot<'a> {
-    /// Straight to their place: nothing accepted is there. How its memory goes round.
-    Place(&'a mut [u8], Reuse),
+pub enum Slot<'a> {
+    /// Straight to their place: nothing accepted is there.
+    Place(&'a mut [u8]),
     /// Some or all of them are there already: they have to go elsewhere first.
     Repeated,
     /// Their group has not begun: elsewhere, until they are known to be authentic.
@@ -48,19 +101,28 @@ pub(crate) enum Slot<'a> {
 }
 
 /// Bytes of one group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupPart {
+    /// The object.
     pub object: ObjectId,
+    /// Number of the group.
     pub group: u32,
+    /// The first byte, within the group.
     pub start: u32,
+    /// How many.
     pub len: u32,
 }
 
-impl Target {
+impl GroupPart {
     /// `len` bytes at `offset` of `object`; `None` where there can be no group.
     pub fn new(object: ObjectId, offset: u64, len: u32) -> Option<Self> {
         let group = u32::try_from(offset / GROUP_SIZE).ok()?;
         Some(Self { object, group, start: (offset % GROUP_SIZE) as u32, len })
+    }
+
+    /// Of the first byte, in the object.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.group) * GROUP_SIZE + u64::from(self.start)
     }
 
     fn is_within(&self, group_len: u32) -> bool {
@@ -72,9 +134,22 @@ impl Target {
     }
 }
 
-impl Incoming {
+impl<B> Default for Incoming<B> {
+    fn default() -> Self {
+        Self {
+            current: None,
+            open: BTreeMap::new(),
+            done: BTreeMap::new(),
+            taken_below: 0,
+            placed: 0,
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl<B: AsMut<[u8]>> Incoming<B> {
     /// Where the bytes of `target` go.
-    pub fn slot(&mut self, target: &Target) -> Slot<'_> {
+    pub fn slot(&mut self, target: &GroupPart) -> Slot<'_> {
         let key = target.key();
         let arriving = match &mut self.current {
             Some(current) if current.key == key => current,
@@ -91,63 +166,60 @@ impl Incoming {
         if !assembly.is_vacant(target.start, target.len) {
             return Slot::Repeated;
         }
-        let reuse = buffer.reuse();
-        Slot::Place(&mut buffer[target.start as usize..][..target.len as usize], reuse)
+        Slot::Place(&mut buffer.as_mut()[target.start as usize..][..target.len as usize])
     }
 
     /// Begins the group of `target`, whose bytes are authentic, if need be.
-    pub fn begin<H: Hub + ?Sized>(&mut self, hub: &H, target: &Target) -> Result<(), Unplaceable> {
-        self.forget_taken(hub);
+    ///
+    /// # Errors
+    /// See [`Unplaceable`].
+    pub fn begin<G: Groups<B> + ?Sized>(
+        &mut self,
+        groups: &mut G,
+        target: &GroupPart,
+    ) -> Result<(), Unplaceable> {
+        self.forget_taken(groups.taken_below());
         if self.make_current(target.key()) {
             let len = self.current.as_ref().map_or(0, |current| current.assembly.len());
             return if target.is_within(len) { Ok(()) } else { Err(Unplaceable::Unasked) };
         }
-        if self.is_done(target.key()) {
+        if is_done(&self.done, self.taken_below, target.key()) {
             return Ok(());
         }
-        let offset = u64::from(target.group) * GROUP_SIZE + u64::from(target.start);
-        let len = target.len as usize;
-        let mut placed = self.table.place(target.object, offset, len);
-        if placed.is_err() {
-            self.table = hub.objects();
-            placed = self.table.place(target.object, offset, len);
-        }
-        let placed = placed.map_err(|_| Unplaceable::Unasked)?;
-        let buffer = hub.begin_group(target.object, target.group)?;
+        let Begun { buffer, len } = groups.begin(target)?;
         let mut assembly = self.spare.pop().unwrap_or_default();
-        assembly.start(placed.group_len);
+        assembly.start(len);
         self.set_current(Arriving { key: target.key(), assembly, buffer });
         Ok(())
     }
 
     /// The bytes of `target` are in their place, or in `elsewhere`, and authentic. Hands the
     /// group on when it is whole.
-    pub fn accept<H: Hub + ?Sized>(&mut self, hub: &H, target: &Target, elsewhere: Option<&[u8]>) {
+    pub fn accept(
+        &mut self,
+        target: &GroupPart,
+        elsewhere: Option<&[u8]>,
+    ) -> Option<WholeGroup<B>> {
         if !self.make_current(target.key()) {
-            return;
+            return None;
         }
-        let Some(Arriving { assembly, buffer, .. }) = &mut self.current else { return };
+        let Arriving { assembly, buffer, .. } = self.current.as_mut()?;
         if let Some(bytes) = elsewhere {
+            let buffer = buffer.as_mut();
             for gap in assembly.missing(target.start, target.len) {
                 let from = (gap.start - target.start) as usize..(gap.end - target.start) as usize;
                 buffer[gap.start as usize..gap.end as usize].copy_from_slice(&bytes[from]);
             }
         }
-        let new = assembly.insert(target.start, target.len);
-        self.placed += u64::from(new.unwrap_or(0));
-        if assembly.is_complete()
-            && let Some(Arriving { assembly, buffer, .. }) = self.current.take()
-        {
-            let len = assembly.len();
-            self.spare.push(assembly);
-            self.done.entry(target.object).or_default().insert_one(target.group.into());
-            hub.on_group(target.object, target.group, len, buffer);
+        self.placed += u64::from(assembly.insert(target.start, target.len).unwrap_or(0));
+        if !assembly.is_complete() {
+            return None;
         }
-    }
-
-    /// Bytes placed so far, repetitions not counted.
-    pub fn placed(&self) -> u64 {
-        self.placed
+        let Arriving { assembly, buffer, .. } = self.current.take()?;
+        let len = assembly.len();
+        self.spare.push(assembly);
+        self.done.entry(target.object).or_default().insert_one(target.group.into());
+        Some(WholeGroup { object: target.object, group: target.group, len, buffer })
     }
 
     /// The group is to be received anew.
@@ -155,6 +227,11 @@ impl Incoming {
         if let Some(groups) = self.done.get_mut(&object) {
             groups.remove(u64::from(group)..u64::from(group) + 1);
         }
+    }
+
+    /// Bytes that came to their place for the first time, in all.
+    pub fn placed(&self) -> u64 {
+        self.placed
     }
 
     /// Makes the group the current one, if it is open.
@@ -167,19 +244,14 @@ impl Incoming {
         true
     }
 
-    fn set_current(&mut self, arriving: Arriving) {
+    fn set_current(&mut self, arriving: Arriving<B>) {
         if let Some(last) = self.current.replace(arriving) {
             self.open.insert(last.key, last);
         }
     }
 
-    fn is_done(&self, key: (ObjectId, u32)) -> bool {
-        is_done(&self.done, self.taken_below, key)
-    }
-
     /// What is taken for good need not be known group by group.
-    fn forget_taken<H: Hub + ?Sized>(&mut self, hub: &H) {
-        let below = hub.taken_below();
+    fn forget_taken(&mut self, below: u32) {
         if below > self.taken_below {
             self.taken_below = below;
             self.done.retain(|_, groups| {

@@ -1,63 +1,44 @@
-//! Batches with packets among them that the peer did not send.
+//! Batches with packets among them that the peer did not send, under the real keys.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use longhaul_engine::{Closed, Event, Role};
+use longhaul_connection::{
+    Begun, GroupPart, Groups, LaneHalf, News, ReadBatch, Sealer, Unplaceable, WholeGroup,
+};
+use longhaul_engine::Role;
 use longhaul_objects::ObjectTable;
 use longhaul_rate_control::{Governor, Profile, Start};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
-use longhaul_units::{Extent, ObjectId, PacketNumber};
-use longhaul_wire::Cipher;
+use longhaul_units::{LaneId, ObjectId, PacketNumber};
+use longhaul_wire::{Cipher, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect};
 
 use super::*;
-use crate::buffer::{Buffer, Pool, Reuse};
+use crate::buffer::{Pool, Reuse};
 
 /// What is received into memory.
 struct Memory {
     table: ObjectTable,
-    /// How often it was looked at.
-    lookups: AtomicUsize,
+    /// How often it was asked.
+    lookups: usize,
     pool: Pool,
-    refusal: Mutex<Option<Unplaceable>>,
-    groups: Mutex<Vec<(u32, Vec<u8>)>>,
+    refusal: Option<Unplaceable>,
 }
 
-impl Hub for Memory {
-    fn on_validated(&self) {}
-    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), String> {
-        Ok(())
+impl Groups<Buffer> for Memory {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        self.lookups += 1;
+        let place = self.table.place(part.object, part.offset(), part.len as usize);
+        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let buffer = match self.refusal {
+            Some(refusal) => return Err(refusal),
+            None => self.pool.try_take().ok_or(Unplaceable::NoMemory)?,
+        };
+        Ok(Begun { buffer, len })
     }
-    fn on_stream_end(&self) {}
-    fn next_message(&self, _: &mut Vec<u8>) -> bool {
-        false
-    }
-    fn is_finished(&self) -> bool {
-        false
-    }
-    fn on_credit(&self, _: u64) {}
-    fn on_delivered(&self, _: Extent) {}
-    fn on_closed(&self, _: &Closed) {}
-    fn is_drained(&self) -> bool {
-        true
-    }
-    fn objects(&self) -> ObjectTable {
-        self.lookups.fetch_add(1, Ordering::Relaxed);
-        self.table.clone()
-    }
-    fn begin_group(&self, _: ObjectId, _: u32) -> Result<Buffer, Unplaceable> {
-        match *lock(&self.refusal) {
-            Some(refusal) => Err(refusal),
-            None => self.pool.try_take().ok_or(Unplaceable::NoMemory),
-        }
-    }
-    fn on_group(&self, _: ObjectId, group: u32, len: u32, buffer: Buffer) {
-        lock(&self.groups).push((group, buffer[..len as usize].to_vec()));
-    }
-    fn credit(&self) -> u64 {
-        u64::MAX >> 2
+    fn taken_below(&self) -> u32 {
+        0
     }
 }
 
+const FROM: &str = "10.0.0.1:1";
 const PAYLOAD: usize = 1_000;
 const OBJECT: ObjectId = ObjectId(0);
 /// Past the first group, so that a batch may hold the end of one and the start of the next.
@@ -69,12 +50,13 @@ const NEVER_SENT: u32 = 1000;
 const BUFFERS: usize = 2;
 
 struct Receiver {
-    protect: Protect,
     sealing: Protection,
-    receiving: Receiving,
-    lane: Lane,
+    opening: Protection,
+    half: LaneHalf<Arc<Buffer>, Buffer>,
     path: Mutex<Path>,
     memory: Memory,
+    arrived: Vec<(u32, Vec<u8>)>,
+    closed: Option<(CloseCode, String)>,
     object: Vec<u8>,
     next_number: u64,
 }
@@ -85,7 +67,7 @@ impl Receiver {
         let protection = || {
             let secret = SessionSecret::new([1; 32]);
             let keys = LaneKeys::new(&secret, Direction::ClientToServer, LaneId(0));
-            Protection::new(keys, Cipher::Aes128Gcm, protect)
+            Protection::new(keys, Cipher::Aes128Gcm, protect).past_caches(reuse == Reuse::Cold)
         };
         let config = LaneConfig::new(ConnectionId(1), LaneId(0), Role::Server, 1);
         let controller = Profile::by_name("auto")
@@ -96,10 +78,9 @@ impl Receiver {
         table.push(SIZE as u64);
         table.push(u64::from(NEVER_SENT) * END as u64);
         Self {
-            protect,
             sealing: protection(),
-            receiving: Receiving::new(&config, protection(), WallOffset::sample(), now),
-            lane: Lane::new(now, config),
+            opening: protection(),
+            half: LaneHalf::new(now, config),
             path: Mutex::new(Path::new(
                 now,
                 controller,
@@ -107,13 +88,9 @@ impl Receiver {
                 Duration::from_millis(1),
                 1,
             )),
-            memory: Memory {
-                table,
-                lookups: AtomicUsize::new(0),
-                pool: Pool::new(BUFFERS, reuse),
-                refusal: Mutex::default(),
-                groups: Mutex::default(),
-            },
+            memory: Memory { table, lookups: 0, pool: Pool::new(BUFFERS, reuse), refusal: None },
+            arrived: Vec::new(),
+            closed: None,
             object: (0..SIZE).map(|i| (i / 7 + i / 300) as u8).collect(),
             next_number: 0,
         }
@@ -133,15 +110,11 @@ impl Receiver {
             send_time: 5,
         };
         let header = ObjectHeader { header, object: OBJECT, offset: offset as u64 };
-        let mut packet = vec![0; OBJECT_HEADER_LEN + payload.len() + object_tag_len(self.protect)];
-        self.sealing.seal_object(&header, payload, &mut packet);
-        if self.protect == Protect::Clear {
-            let head = *packet.first_chunk().unwrap();
-            let mut tags = [[0; CLEAR_TAG_LEN]];
-            self.sealing.clear_tags(number, &[head], &mut tags);
-            let place = packet.len() - CLEAR_TAG_LEN;
-            packet[place..].copy_from_slice(&tags[0]);
-        }
+        let tag = Sealer::object_tag(&self.sealing);
+        let mut packet = vec![0; OBJECT_HEADER_LEN + payload.len() + tag];
+        let len = packet.len();
+        self.sealing.seal_object(&header, payload, &[], &mut packet);
+        self.sealing.finish(number, &mut packet, len);
         packet
     }
 
@@ -155,28 +128,26 @@ impl Receiver {
         packet
     }
 
-    /// How this side ended the lane, if it did.
-    fn closed(&mut self) -> Option<(CloseCode, String)> {
-        std::iter::from_fn(|| self.lane.poll_event()).find_map(|event| match event {
-            Event::Closed(closed) => Some((closed.code, closed.reason)),
-            _ => None,
-        })
-    }
-
     /// Takes in packets, all but the last as long as the first, as one batch; returns how many the
     /// engine was told of.
     fn take(&mut self, packets: &[Vec<u8>]) -> u64 {
-        let before = self.lane.stats().packets_received;
-        let mut bytes = packets.concat();
-        let mut batch = Batch::single("10.0.0.1:1".parse().unwrap(), clock::now(), &mut bytes);
-        batch.segment = packets[0].len();
-        self.receiving.take(&mut self.lane, &self.path, &self.memory, &mut batch);
-        self.lane.stats().packets_received - before
-    }
-
-    /// Groups that arrived whole.
-    fn arrived(&self) -> Vec<(u32, Vec<u8>)> {
-        lock(&self.memory.groups).clone()
+        let before = self.half.engine().stats().packets_received;
+        let (now, mut bytes) = (clock::now(), packets.concat());
+        let segment = packets[0].len();
+        let batch = ReadBatch { segment, ..ReadBatch::single(FROM.parse().unwrap(), now, 1) };
+        let (opening, memory) = (&mut self.opening, &mut self.memory);
+        let path = &PathLock(&self.path);
+        self.half.handle_datagrams(now, &batch, &mut bytes, opening, memory, path);
+        while let Some(news) = self.half.poll_news() {
+            match news {
+                News::Arrived(WholeGroup { group, len, buffer, .. }) => {
+                    self.arrived.push((group, buffer[..len as usize].to_vec()));
+                }
+                News::Closed(closed) => self.closed = Some((closed.code, closed.reason)),
+                _ => {}
+            }
+        }
+        self.half.engine().stats().packets_received - before
     }
 }
 
@@ -201,7 +172,7 @@ fn a_batch_goes_on_in_the_next_group() {
             assert_eq!(receiver.take(&packets), packets.len() as u64);
         }
         let (first, second) = receiver.object.split_at(END);
-        assert_eq!(receiver.arrived(), [(0, first.to_vec()), (1, second.to_vec())]);
+        assert_eq!(receiver.arrived, [(0, first.to_vec()), (1, second.to_vec())]);
     });
 }
 
@@ -213,9 +184,9 @@ fn a_forged_packet_costs_no_other_its_place() {
             let mut packets = genuine.clone();
             *packets[forged].last_mut().unwrap() ^= 1;
             assert_eq!(receiver.take(&packets), 3);
-            assert_eq!(receiver.arrived(), []);
+            assert_eq!(receiver.arrived, []);
             assert_eq!(receiver.take(&genuine[forged..=forged]), 1);
-            assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+            assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
         });
     }
 }
@@ -227,10 +198,10 @@ fn a_packet_without_a_place_costs_no_other_its_own() {
         let mut packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
         *packets[2].last_mut().unwrap() ^= 1;
         assert_eq!(receiver.take(&packets), 2);
-        assert_eq!(receiver.closed(), None);
+        assert_eq!(receiver.closed, None);
         let packets = [0, 1_000].map(|offset| receiver.packet(END + offset));
         assert_eq!(receiver.take(&packets), 2);
-        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
     });
 }
 
@@ -240,16 +211,16 @@ fn what_is_there_already_stays_and_the_rest_is_filled_in() {
         let at = |i: usize| END + i * PAYLOAD;
         let second = receiver.packet(at(1));
         assert_eq!(receiver.take(&[second]), 1);
-        assert_eq!(receiver.receiving.incoming.placed(), PAYLOAD as u64);
+        assert_eq!(receiver.half.placed(), PAYLOAD as u64);
         let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
         assert_eq!(receiver.take(&all), 4);
-        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
         // All of it once more: a group is handed on once.
         let all: Vec<_> = (0..4).map(|i| receiver.packet(at(i))).collect();
         assert_eq!(receiver.take(&all), 4);
-        assert_eq!(receiver.arrived().len(), 1);
+        assert_eq!(receiver.arrived.len(), 1);
         let whole = receiver.object[END..].len();
-        assert_eq!(receiver.receiving.incoming.placed(), whole as u64, "each byte once");
+        assert_eq!(receiver.half.placed(), whole as u64, "each byte once");
     });
 }
 
@@ -258,14 +229,14 @@ fn forged_packets_take_no_memory_and_ask_for_none() {
     each(|mut receiver| {
         let first = receiver.packet(0);
         assert_eq!(receiver.take(&[first]), 1);
-        let lookups = receiver.memory.lookups.load(Ordering::Relaxed);
+        let lookups = receiver.memory.lookups;
         let groups: Vec<_> = (0..NEVER_SENT + 50).collect();
         for groups in groups.chunks(50) {
             let packets: Vec<_> = groups.iter().map(|group| receiver.forged(*group)).collect();
             assert_eq!(receiver.take(&packets), 0);
         }
         assert_eq!(receiver.memory.pool.free(), BUFFERS - 1);
-        assert_eq!(receiver.memory.lookups.load(Ordering::Relaxed), lookups);
+        assert_eq!(receiver.memory.lookups, lookups);
         let rest: Vec<_> = (PAYLOAD..END).step_by(PAYLOAD).collect();
         for batch in rest.chunks(50) {
             let mut packets: Vec<_> = batch.iter().map(|offset| receiver.packet(*offset)).collect();
@@ -273,7 +244,7 @@ fn forged_packets_take_no_memory_and_ask_for_none() {
             packets.insert(0, receiver.forged(3));
             assert_eq!(receiver.take(&packets), batch.len() as u64);
         }
-        assert_eq!(receiver.arrived(), [(0, receiver.object[..END].to_vec())]);
+        assert_eq!(receiver.arrived, [(0, receiver.object[..END].to_vec())]);
         assert_eq!(receiver.memory.pool.free(), BUFFERS);
     });
 }
@@ -284,18 +255,18 @@ fn a_peer_that_sends_what_was_not_asked_for_is_told_so() {
         let packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
         assert_eq!(receiver.take(&packets), 2);
         let reason = "bytes that were not asked for".to_owned();
-        assert_eq!(receiver.closed(), Some((CloseCode::PROTOCOL_VIOLATION, reason)));
+        assert_eq!(receiver.closed, Some((CloseCode::PROTOCOL_VIOLATION, reason)));
     });
 }
 
 #[test]
 fn a_peer_that_breaks_its_credit_is_told_so_and_takes_no_memory() {
     each(|mut receiver| {
-        *lock(&receiver.memory.refusal) = Some(Unplaceable::BeyondCredit);
+        receiver.memory.refusal = Some(Unplaceable::BeyondCredit);
         let packets = [0, 1_000].map(|offset| receiver.packet(offset));
         assert_eq!(receiver.take(&packets), 0);
         let reason = "bytes beyond the credit".to_owned();
-        assert_eq!(receiver.closed(), Some((CloseCode::PROTOCOL_VIOLATION, reason)));
+        assert_eq!(receiver.closed, Some((CloseCode::PROTOCOL_VIOLATION, reason)));
         assert_eq!(receiver.memory.pool.free(), BUFFERS);
     });
 }
@@ -306,10 +277,10 @@ fn what_there_is_no_memory_for_may_come_again() {
         let taken: Vec<_> = std::iter::from_fn(|| receiver.memory.pool.try_take()).collect();
         let packets: Vec<_> = (0..4).map(|i| receiver.packet(END + i * PAYLOAD)).collect();
         assert_eq!(receiver.take(&packets), 0);
-        assert_eq!(receiver.closed(), None);
+        assert_eq!(receiver.closed, None);
         drop(taken);
         assert_eq!(receiver.take(&packets), 4);
-        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
     });
 }
 
@@ -325,7 +296,7 @@ fn a_forged_packet_of_another_epoch_costs_no_other_its_place() {
                 forged[8..10].copy_from_slice(&u16::to_be_bytes(epoch));
                 packets.insert(place, forged);
                 assert_eq!(receiver.take(&packets), 4);
-                assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+                assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
             });
         }
     }
@@ -338,6 +309,6 @@ fn packets_of_two_epochs_come_in_one_batch() {
         receiver.next_number = 1 << 48;
         packets.extend((2..4).map(|i| receiver.packet(END + i * PAYLOAD)));
         assert_eq!(receiver.take(&packets), 4);
-        assert_eq!(receiver.arrived(), [(1, receiver.object[END..].to_vec())]);
+        assert_eq!(receiver.arrived, [(1, receiver.object[END..].to_vec())]);
     });
 }

@@ -1,0 +1,279 @@
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::ops::{Deref, DerefMut};
+
+use longhaul_engine::{Event, Lane, LaneConfig, Path, Transmit, What};
+use longhaul_units::{Duration, Extent, Instant, LaneId};
+
+use crate::messages::Messages;
+use crate::receive::{Receiving, With};
+use crate::send::{Outgoing, Sending};
+use crate::{Datagrams, Groups, News, NotSent, Opener, Order, ReadBatch, Sealer, Standing};
+
+/// A path that other lanes use too: locked for a batch or a report, never longer.
+pub trait SharedPath {
+    /// Access to it.
+    fn lock(&self) -> impl DerefMut<Target = Path>;
+}
+
+/// What one thread does for one lane of a connection: packets become groups (buffers of type `I`)
+/// and messages, and the other way round (buffers of type `O`).
+///
+/// # Contract
+/// As that of [`Lane`]: time never goes backwards between calls.
+///
+/// - *In*: [`handle_datagrams`](Self::handle_datagrams), [`handle_order`](Self::handle_order),
+///   [`handle_standing`](Self::handle_standing), [`handle_timeout`](Self::handle_timeout).
+/// - *Messages*, on lane 0: [`read_messages`](Self::read_messages),
+///   [`push_messages`](Self::push_messages), [`finish_messages`](Self::finish_messages).
+/// - *Out*: [`poll_news`](Self::poll_news) until `None`; [`poll_transmit`](Self::poll_transmit) until
+///   `None`, each followed by [`seal`](Self::seal), and by [`not_sent`](Self::not_sent) where the
+///   local stack refused datagrams; then sleep until [`next_timeout`](Self::next_timeout).
+#[derive(Debug)]
+pub struct LaneHalf<O, I> {
+    lane: Lane,
+    sending: Sending,
+    receiving: Receiving<I>,
+    /// On lane 0.
+    messages: Option<Messages>,
+    /// Groups that the engine was offered, until they are delivered.
+    outgoing: Outgoing<O>,
+    /// Groups to be sent again as soon as they are delivered.
+    repairs: Vec<(Extent, O)>,
+    credit_announced: u64,
+    news: VecDeque<News<I>>,
+    refused: u64,
+}
+
+impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
+    /// An open lane.
+    pub fn new(now: Instant, config: LaneConfig) -> Self {
+        let (connection, lane) = (config.connection, config.lane);
+        Self {
+            sending: Sending::new(connection, lane),
+            receiving: Receiving::new(connection, lane),
+            messages: (lane == MESSAGES).then(Messages::default),
+            outgoing: BTreeMap::new(),
+            repairs: Vec::new(),
+            credit_announced: 0,
+            news: VecDeque::new(),
+            refused: 0,
+            lane: Lane::new(now, config),
+        }
+    }
+
+    // In.
+
+    /// Takes in what a read of the socket brought: `bytes`, at most 65,536. Memory for groups comes
+    /// from `groups`.
+    pub fn handle_datagrams<K: Opener, G: Groups<I> + ?Sized, P: SharedPath>(
+        &mut self,
+        now: Instant,
+        batch: &ReadBatch,
+        bytes: &mut [u8],
+        opener: &mut K,
+        groups: &mut G,
+        path: &P,
+    ) {
+        let news = &mut |news| self.news.push_back(news);
+        let with = &mut With { opener, groups, path, news };
+        self.receiving.take(now, &mut self.lane, batch, bytes, with);
+    }
+
+    /// Does what the shared half says.
+    pub fn handle_order(&mut self, now: Instant, order: Order<O>) {
+        match order {
+            Order::Offer { extent, bytes } => self.offer(extent, bytes),
+            Order::ReceiveAnew(object, group) => self.receiving.incoming.forget(object, group),
+            Order::Close(code, reason) => self.lane.close(now, code, &reason),
+        }
+    }
+
+    /// Goes by what the shared half says that holds.
+    pub fn handle_standing(&mut self, standing: &Standing) {
+        self.lane.set_credit(standing.credit);
+        self.lane.set_bounds(standing.bounds);
+        if standing.credit > self.credit_announced
+            && standing.credit - self.credit_announced >= standing.credit_step
+        {
+            self.credit_announced = standing.credit;
+            self.lane.announce();
+        }
+        if standing.drained && self.lane.backlog() == 0 {
+            self.lane.flush();
+        }
+    }
+
+    /// Lets timers run that are due.
+    pub fn handle_timeout(&mut self, now: Instant, path: &mut Path) {
+        self.lane.handle_timeout(now, path);
+    }
+
+    fn offer(&mut self, extent: Extent, bytes: O) {
+        let key = (extent.object, extent.offset);
+        if self.outgoing.contains_key(&key) {
+            // A repair, asked for before the report that the group had arrived.
+            self.repairs.push((extent, bytes));
+            return;
+        }
+        self.outgoing.insert(key, bytes);
+        self.lane.offer(extent);
+    }
+
+    // Messages.
+
+    /// Reads bytes of messages in order; returns how many, 0 when none are there or the lane carries
+    /// none. Bytes that are not read hold the peer back.
+    pub fn read_messages(&mut self, into: &mut [u8]) -> usize {
+        self.messages.as_mut().map_or(0, |messages| messages.read(&mut self.lane, into))
+    }
+
+    /// Whether the peer has ended its messages, and all were read. Says so once.
+    pub fn poll_messages_end(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.poll_end(&self.lane))
+    }
+
+    /// Whether encoded messages may be pushed now: what was pushed before is in the stream.
+    pub fn wants_messages(&self) -> bool {
+        self.messages.as_ref().is_some_and(Messages::wants_more)
+    }
+
+    /// Takes on encoded messages. Returns whether any bytes went on their way.
+    pub fn push_messages(&mut self, bytes: &[u8]) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.push(&mut self.lane, bytes))
+    }
+
+    /// Goes on with what was pushed. Returns whether any bytes went on their way.
+    pub fn write_messages(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.write(&mut self.lane))
+    }
+
+    /// Ends this end's messages behind what was pushed. Returns whether that is news.
+    pub fn finish_messages(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.finish(&mut self.lane))
+    }
+
+    /// Whether this end's messages are ended.
+    pub fn has_finished_messages(&self) -> bool {
+        self.messages.as_ref().is_some_and(Messages::is_finished)
+    }
+
+    // Out.
+
+    /// What the shared half is to know.
+    #[must_use]
+    pub fn poll_news(&mut self) -> Option<News<I>> {
+        while self.news.is_empty() {
+            let event = self.lane.poll_event()?;
+            self.on_event(event);
+        }
+        self.news.pop_front()
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Validated => self.news.push_back(News::Validated),
+            Event::Delivered(extent) => {
+                self.outgoing.remove(&(extent.object, extent.offset));
+                self.news.push_back(News::Delivered(extent));
+                for (extent, bytes) in core::mem::take(&mut self.repairs) {
+                    self.offer(extent, bytes);
+                }
+            }
+            Event::Closed(closed) => {
+                self.outgoing.clear();
+                self.news.push_back(News::Closed(closed));
+            }
+            // Of the streams there is one.
+            _ => {}
+        }
+    }
+
+    /// Plans the next batch of at most `packets_max` datagrams (1 to 64), or says that nothing is to be
+    /// sent now.
+    #[must_use]
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        packets_max: u16,
+    ) -> Option<Transmit> {
+        self.lane.poll_transmit(now, path, packets_max, &mut self.sending.plan)
+    }
+
+    /// Makes the datagrams of the batch that was planned last.
+    pub fn seal<S: Sealer>(&mut self, transmit: &Transmit, sealer: &mut S) -> Datagrams<'_> {
+        self.sending.seal(transmit, &self.outgoing, sealer)
+    }
+
+    /// The local stack took only the first `sent` bytes of the batch that was sealed last, or none
+    /// of it.
+    pub fn not_sent(&mut self, transmit: &Transmit, sent: Result<usize, NotSent>) {
+        match sent {
+            Ok(sent) if transmit.what == What::Control => debug_assert!(sent > 0),
+            Ok(sent) => self.refused += self.sending.unsent(transmit.packets, sent),
+            Err(why) => {
+                // A size probe that the device does not take is answered by that, and not lost.
+                if transmit.what != What::Control || why != NotSent::TooLarge {
+                    self.refused += u64::from(transmit.packets);
+                }
+                if why == NotSent::TooLarge {
+                    self.lane.on_datagram_too_big(self.sending.segment());
+                }
+            }
+        }
+    }
+
+    /// When a method has something to do next, without any input.
+    #[must_use]
+    pub fn next_timeout(&self, now: Instant, path: &Path) -> Option<Instant> {
+        self.lane.next_timeout(now, path)
+    }
+
+    // Other.
+
+    /// Goes on over another path, to the peer at `remote`. See [`Lane::leave_path`].
+    pub fn leave_path(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        remote: SocketAddr,
+        datagram_max: u16,
+    ) {
+        self.lane.leave_path(now, path, remote, datagram_max);
+    }
+
+    /// Asks the peer to send no new object bytes for `duration`. See [`Lane::suspend_peer`].
+    pub fn suspend_peer(&mut self, duration: Duration) {
+        self.lane.suspend_peer(duration);
+    }
+
+    /// So many of the packets that were found missing were lost in this host. See
+    /// [`Lane::take_missing`].
+    pub fn explain_missing(&mut self, explain: impl FnOnce(u64) -> u64) {
+        let missing = self.lane.take_missing();
+        self.lane.add_host_drops(explain(missing));
+    }
+
+    /// The engine's state.
+    pub fn engine(&self) -> &Lane {
+        &self.lane
+    }
+
+    /// Datagrams that the local stack refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Object bytes that came to their place for the first time.
+    pub fn placed(&self) -> u64 {
+        self.receiving.incoming.placed()
+    }
+}
+
+/// The lane that carries messages.
+const MESSAGES: LaneId = LaneId(0);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use alloc::rc::Rc;
+use alloc::vec;
+use core::cell::RefCell;
+
+use longhaul_engine::Role;
+use longhaul_rate_control::{Governor, Profile, Start};
+use longhaul_units::{Extent, ObjectId, PacketNumber};
+use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, ObjectHeader};
+use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
+
+use super::*;
+use crate::{Begun, Forged, GroupPart, Run, Unplaceable};
+
+/// A tag that only says that the packet is of one of the two ends.
+struct Marked;
+
+const TAG: [u8; AEAD_TAG_LEN] = [0xaa; AEAD_TAG_LEN];
+
+impl Opener for Marked {
+    fn object_tag(&self) -> usize {
+        AEAD_TAG_LEN
+    }
+    fn look_over(&mut self, _: &[u8], _: usize) -> u128 {
+        u128::MAX
+    }
+    fn open_control<'p>(
+        &mut self,
+        _: PacketNumber,
+        packet: &'p mut [u8],
+    ) -> Result<&'p [u8], Forged> {
+        packet[HEADER_LEN..].strip_suffix(&TAG).ok_or(Forged)
+    }
+    fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
+        let mut rest = into;
+        for (placed, (_, packet)) in run.packets(bytes).enumerate() {
+            if !packet.ends_with(&TAG) {
+                return placed;
+            }
+            let payload = run.payload(packet);
+            let (place, behind) = rest.split_at_mut(payload.len());
+            place.copy_from_slice(payload);
+            rest = behind;
+        }
+        run.count()
+    }
+}
+
+impl Sealer for Marked {
+    fn object_tag(&self) -> usize {
+        AEAD_TAG_LEN
+    }
+    fn seal_control(&mut self, header: &Header, frames: &[u8], out: &mut Vec<u8>) {
+        let mut head = [0; HEADER_LEN];
+        header.emit(&mut head);
+        out.extend(head.iter().chain(frames).chain(&TAG));
+    }
+    fn seal_object(&mut self, header: &ObjectHeader, payload: &[u8], _: &[u8], out: &mut [u8]) {
+        let mut head = [0; OBJECT_HEADER_LEN];
+        header.emit(&mut head);
+        out[..OBJECT_HEADER_LEN].copy_from_slice(&head);
+        out[OBJECT_HEADER_LEN..][..payload.len()].copy_from_slice(payload);
+        out[OBJECT_HEADER_LEN + payload.len()..].copy_from_slice(&TAG);
+    }
+    fn finish(&mut self, _: PacketNumber, _: &mut [u8], _: usize) {}
+}
+
+struct OnePath(RefCell<Path>);
+
+impl SharedPath for OnePath {
+    fn lock(&self) -> impl DerefMut<Target = Path> {
+        self.0.borrow_mut()
+    }
+}
+
+/// Takes groups of `len` bytes, as many as there are buffers.
+struct Buffers {
+    len: u32,
+    left: usize,
+}
+
+impl Groups<Vec<u8>> for Buffers {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Vec<u8>>, Unplaceable> {
+        if part.start + part.len > self.len {
+            return Err(Unplaceable::Unasked);
+        }
+        self.left = self.left.checked_sub(1).ok_or(Unplaceable::NoMemory)?;
+        Ok(Begun { buffer: vec![0; self.len as usize], len: self.len })
+    }
+    fn taken_below(&self) -> u32 {
+        0
+    }
+}
+
+type Half = LaneHalf<Rc<Vec<u8>>, Vec<u8>>;
+
+struct End {
+    half: Half,
+    path: OnePath,
+    buffers: Buffers,
+    news: Vec<News<Vec<u8>>>,
+}
+
+const OBJECT: ObjectId = ObjectId(0);
+const LEN: u32 = 100_000;
+const ADDRESSES: [&str; 2] = ["10.0.0.1:7420", "10.0.0.2:7420"];
+
+impl End {
+    fn new(role: Role, now: Instant) -> Self {
+        let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, 1);
+        config.remote = (role == Role::Client).then(|| ADDRESSES[1].parse().unwrap());
+        let start = Start { now, packet: 1500, rate: None };
+        let controller = Profile::by_name("unlimited").unwrap().controller(&start).unwrap();
+        let path = Path::new(now, controller, Governor::new(now), Duration::from_millis(1), 1);
+        Self {
+            half: Half::new(now, config),
+            path: OnePath(RefCell::new(path)),
+            buffers: Buffers { len: LEN, left: 8 },
+            news: Vec::new(),
+        }
+    }
+
+    /// Everything that is to be sent now, a batch of datagrams each.
+    fn send(&mut self, now: Instant) -> Vec<(Vec<u8>, usize)> {
+        self.half.handle_timeout(now, &mut self.path.lock());
+        let mut batches = Vec::new();
+        loop {
+            let planned = self.half.poll_transmit(now, &mut self.path.lock(), 44);
+            let Some(transmit) = planned else { return batches };
+            let made = self.half.seal(&transmit, &mut Marked);
+            let segment = made.segment.map_or(made.bytes.len(), usize::from);
+            batches.push((made.bytes.to_vec(), segment));
+        }
+    }
+
+    fn receive(&mut self, now: Instant, from: &str, bytes: &mut [u8], segment: usize) {
+        let batch = ReadBatch { segment, ..ReadBatch::single(from.parse().unwrap(), now, 1) };
+        let (path, buffers) = (&self.path, &mut self.buffers);
+        self.half.handle_datagrams(now, &batch, bytes, &mut Marked, buffers, path);
+        self.news.extend(core::iter::from_fn(|| self.half.poll_news()));
+    }
+
+    fn count(&self, test: impl Fn(&News<Vec<u8>>) -> bool) -> usize {
+        self.news.iter().filter(|news| test(news)).count()
+    }
+
+    fn arrived(&self) -> usize {
+        self.count(|news| matches!(news, News::Arrived(_)))
+    }
+
+    fn delivered(&self) -> usize {
+        self.count(|news| matches!(news, News::Delivered(_)))
+    }
+}
+
+struct Pair {
+    now: Instant,
+    ends: [End; 2],
+}
+
+impl Pair {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1_000_000_000);
+        Self { now, ends: [End::new(Role::Client, now), End::new(Role::Server, now)] }
+    }
+
+    /// Lets both speak for so many milliseconds; `lose` says which batches of object bytes are lost.
+    fn run(&mut self, milliseconds: u64, mut lose: impl FnMut() -> bool) {
+        for _ in 0..milliseconds {
+            self.now += Duration::from_millis(1);
+            for (i, address) in ADDRESSES.iter().enumerate() {
+                let sent = self.ends[i].send(self.now);
+                for (mut bytes, segment) in sent {
+                    let objects = bytes[0] & 0xf == 2;
+                    if !objects || !lose() {
+                        self.ends[1 - i].receive(self.now, address, &mut bytes, segment);
+                    }
+                }
+            }
+        }
+    }
+
+    fn grant(&mut self, credit: u64) {
+        let standing = Standing { credit, credit_step: 1, ..Standing::default() };
+        self.ends[1].half.handle_standing(&standing);
+    }
+
+    fn offer(&mut self, group: u64, byte: u8) {
+        let extent = Extent { object: OBJECT, offset: group << 20, len: LEN.into() };
+        let bytes = Rc::new(vec![byte; LEN as usize]);
+        self.ends[0].half.handle_order(self.now, Order::Offer { extent, bytes });
+    }
+}
+
+#[test]
+fn groups_cross_whole_whatever_is_lost() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    for group in 0..4 {
+        pair.offer(group, group as u8);
+    }
+    let mut batches = 0;
+    pair.run(500, || {
+        batches += 1;
+        batches % 3 == 0
+    });
+    assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (4, 4));
+    for news in &pair.ends[1].news {
+        if let News::Arrived(whole) = news {
+            assert!(whole.buffer.iter().all(|byte| u32::from(*byte) == whole.group));
+        }
+    }
+    assert_eq!(pair.ends[1].half.placed(), 4 * u64::from(LEN));
+}
+
+#[test]
+fn a_repair_waits_for_the_first_try_and_is_received_anew() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.run(20, || false);
+    pair.offer(0, 1);
+    // The order to repair overtakes the report that the group has arrived.
+    pair.offer(0, 2);
+    pair.run(100, || false);
+    assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (2, 1), "a repetition");
+    pair.offer(0, 3);
+    pair.ends[1].half.handle_order(pair.now, Order::ReceiveAnew(OBJECT, 0));
+    pair.run(100, || false);
+    let Some(News::Arrived(whole)) = pair.ends[1].news.last() else { panic!("nothing came") };
+    assert_eq!(whole.buffer, vec![3; LEN as usize]);
+    // Said once more than needed, it does no harm.
+    pair.ends[1].half.handle_order(pair.now, Order::ReceiveAnew(OBJECT, 7));
+}
+
+#[test]
+fn what_there_is_no_memory_for_comes_again_later() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.ends[1].buffers.left = 0;
+    pair.offer(0, 1);
+    pair.run(200, || false);
+    assert_eq!((pair.ends[1].arrived(), pair.ends[1].half.placed()), (0, 0));
+    pair.ends[1].buffers.left = 1;
+    pair.run(3_000, || false);
+    assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (1, 1));
+}
+
+#[test]
+fn stale_credit_takes_nothing_back() {
+    let mut pair = Pair::new();
+    pair.grant(2 * u64::from(LEN));
+    pair.run(20, || false);
+    pair.grant(0);
+    pair.run(20, || false);
+    assert_eq!(pair.ends[0].half.engine().credit(), 2 * u64::from(LEN));
+    // Less than a step goes with the next report only; a step is told to a peer that waits.
+    let more = 2 * u64::from(LEN) + 9;
+    let step = |credit| Standing { credit, credit_step: 10, ..Standing::default() };
+    pair.ends[1].half.handle_standing(&step(more + 1));
+    pair.run(20, || false);
+    assert_eq!(pair.ends[0].half.engine().credit(), more + 1);
+}
+
+#[test]
+fn messages_come_in_order_and_their_end_is_said_once() {
+    let mut pair = Pair::new();
+    let text: Vec<u8> = (0..3_000_000u32).map(|i| (i / 3) as u8).collect();
+    assert!(pair.ends[0].half.wants_messages() && !pair.ends[1].half.poll_messages_end());
+    pair.ends[0].half.push_messages(&text);
+    assert!(!pair.ends[0].half.wants_messages(), "the stream has no room for all of it");
+    pair.ends[0].half.finish_messages();
+    let (mut got, mut buffer, mut ends) = (Vec::new(), [0; 4096], 0);
+    for _ in 0..1_000 {
+        pair.ends[0].half.write_messages();
+        pair.run(1, || false);
+        while let count @ 1.. = pair.ends[1].half.read_messages(&mut buffer) {
+            got.extend_from_slice(&buffer[..count]);
+        }
+        ends += u32::from(pair.ends[1].half.poll_messages_end());
+    }
+    assert!(got == text && ends == 1 && pair.ends[0].half.has_finished_messages());
+}
+
+#[test]
+fn every_datagram_that_the_local_stack_refuses_is_counted() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.run(50, || false);
+    pair.offer(0, 1);
+    let half = &mut pair.ends[0].half;
+    let path = &pair.ends[0].path;
+    let next = |half: &mut Half| loop {
+        let transmit = half.poll_transmit(pair.now, &mut path.lock(), 3).unwrap();
+        let segment = half.seal(&transmit, &mut Marked).segment;
+        match segment {
+            Some(segment) => break (transmit, usize::from(segment)),
+            None => half.not_sent(&transmit, Err(NotSent::TooLarge)),
+        }
+    };
+    let (transmit, segment) = next(half);
+    assert_eq!((transmit.packets, half.refused()), (3, 0), "an answered size probe is not lost");
+    half.not_sent(&transmit, Ok(2 * segment));
+    assert_eq!(half.refused(), 1);
+    half.not_sent(&transmit, Ok(2 * segment + 1));
+    assert_eq!(half.refused(), 1);
+    half.not_sent(&transmit, Err(NotSent::Refused));
+    assert_eq!(half.refused(), 4);
+}
+
+#[test]
+fn an_end_that_is_told_to_close_says_so_to_both() {
+    let mut pair = Pair::new();
+    pair.run(20, || false);
+    let bounds = ReceiverBounds::NONE;
+    pair.ends[0].half.handle_standing(&Standing { bounds, ..Standing::default() });
+    let order = Order::Close(CloseCode::CANCELLED, "enough".into());
+    pair.ends[0].half.handle_order(pair.now, order);
+    pair.run(100, || false);
+    for (i, end) in pair.ends.iter_mut().enumerate() {
+        end.news.extend(core::iter::from_fn(|| end.half.poll_news()));
+        let Some(News::Closed(closed)) = end.news.last() else { panic!("end {i} is open") };
+        assert_eq!((closed.code, closed.by_peer), (CloseCode::CANCELLED, i == 1));
+        assert!(end.half.engine().is_closed());
+    }
+}

@@ -1,0 +1,91 @@
+//! Stream 0, which carries the messages of a connection, on the lane that has it.
+
+use alloc::vec::Vec;
+
+use longhaul_engine::Lane;
+use longhaul_units::StreamId;
+
+/// Messages on their way through a lane.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    /// The part of what was pushed that the stream has not taken yet.
+    unwritten: Vec<u8>,
+    own: Half,
+    peers: Half,
+}
+
+/// One direction of the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Half {
+    /// More may follow.
+    #[default]
+    Open,
+    /// Nothing follows what is still unwritten.
+    Ending,
+    Ended,
+}
+
+impl Messages {
+    /// Whether more may be pushed now.
+    pub fn wants_more(&self) -> bool {
+        self.own == Half::Open && self.unwritten.is_empty()
+    }
+
+    /// Takes on encoded messages. Returns whether the stream took any bytes.
+    pub fn push(&mut self, lane: &mut Lane, bytes: &[u8]) -> bool {
+        self.unwritten.extend_from_slice(bytes);
+        self.write(lane)
+    }
+
+    /// Nothing follows what was pushed.
+    pub fn finish(&mut self, lane: &mut Lane) -> bool {
+        if self.own == Half::Open {
+            self.own = Half::Ending;
+        }
+        self.write(lane)
+    }
+
+    /// Writes what the stream takes. Returns whether it took anything.
+    pub fn write(&mut self, lane: &mut Lane) -> bool {
+        let mut any = false;
+        if !self.unwritten.is_empty() && is_open(lane) {
+            let written = lane.stream_write(STREAM, &self.unwritten).unwrap_or(0);
+            self.unwritten.drain(..written);
+            any = written > 0;
+        }
+        if self.own == Half::Ending
+            && self.unwritten.is_empty()
+            && lane.stream_finish(STREAM).is_ok()
+        {
+            self.own = Half::Ended;
+            any = true;
+        }
+        any
+    }
+
+    /// Reads what came, in order; how many bytes.
+    pub fn read(&mut self, lane: &mut Lane, into: &mut [u8]) -> usize {
+        lane.stream_read(STREAM, into).unwrap_or(0)
+    }
+
+    /// Whether the peer has ended its half, and everything was read. Says so once.
+    pub fn poll_end(&mut self, lane: &Lane) -> bool {
+        let news = self.peers == Half::Open && lane.stream_at_end(STREAM);
+        if news {
+            self.peers = Half::Ended;
+        }
+        news
+    }
+
+    /// Whether this end's half is ended.
+    pub fn is_finished(&self) -> bool {
+        self.own == Half::Ended
+    }
+}
+
+/// The client opens the stream with its first message; the server's is open by then.
+fn is_open(lane: &mut Lane) -> bool {
+    lane.stream_write(STREAM, &[]).is_ok() || lane.open_stream(STREAM).is_ok()
+}
+
+const STREAM: StreamId = StreamId(0);

@@ -1,0 +1,54 @@
+//! What the two halves of a connection tell each other.
+
+use alloc::string::String;
+
+use longhaul_engine::Closed;
+use longhaul_units::{Extent, ObjectId};
+use longhaul_wire::{CloseCode, ReceiverBounds};
+
+use crate::WholeGroup;
+
+/// What the shared half tells a lane, once.
+#[derive(Clone, Debug)]
+pub enum Order<O> {
+    /// Send this group, or this part of one. It must not overlap bytes on their way to the peer, unless
+    /// it is the whole of the same bytes again: a repair, which waits until those have arrived.
+    Offer {
+        /// Which bytes of the object.
+        extent: Extent,
+        /// They are at the start of this buffer.
+        bytes: O,
+    },
+    /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
+    /// for it, and taken in between receiving and placing.
+    ReceiveAnew(ObjectId, u32),
+    /// Say goodbye and end.
+    Close(CloseCode, String),
+}
+
+/// What the shared half says that holds until it says otherwise. Lanes may see it late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Object bytes that this end takes in all. Never shrinks.
+    pub credit: u64,
+    /// Bytes of new credit that are worth telling a peer that may wait for them; less of it goes with
+    /// the next report.
+    pub credit_step: u64,
+    /// What holds this end up in receiving.
+    pub bounds: ReceiverBounds,
+    /// Everything that may be sent now was offered: a blast round may end.
+    pub drained: bool,
+}
+
+/// What a lane tells the shared half.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News<I> {
+    /// The peer's address is proven: the lane may carry data.
+    Validated,
+    /// Every byte that was offered so is at the peer.
+    Delivered(Extent),
+    /// A group arrived whole.
+    Arrived(WholeGroup<I>),
+    /// The lane is closed.
+    Closed(Closed),
+}
