@@ -27,6 +27,7 @@
 
 extern crate alloc;
 
+mod dealing;
 mod incoming;
 mod lane_half;
 mod messages;
@@ -36,7 +37,8 @@ mod run;
 mod send;
 mod values;
 
-pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
+pub use dealing::Dealing;
+pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
 pub use lane_half::{LaneHalf, SharedPath};
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::ReadBatch;

@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::Order;
-use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_connection::{Dealing, Order};
 use longhaul_units::{Duration, Extent};
 
 use crate::buffer::{Buffer, lock};
@@ -14,10 +13,7 @@ use crate::carrier::{Command, Mailbox, wake_messages};
 /// The lanes of a connection, as whoever has data for them sees them.
 pub(crate) struct Dealer {
     mailboxes: Vec<Arc<Mailbox>>,
-    /// Those that carry data.
-    lanes: Mutex<Range<usize>>,
-    /// None does yet.
-    held: AtomicBool,
+    dealing: Mutex<Dealing>,
     /// A circuit is to begin before anything leaves them.
     awaits_circuit: AtomicBool,
 }
@@ -25,18 +21,18 @@ pub(crate) struct Dealer {
 impl Dealer {
     /// Deals to all of `mailboxes`.
     pub fn new(mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let lanes = Mutex::new(0..mailboxes.len());
-        let (held, awaits_circuit) = Default::default();
-        Self { mailboxes, lanes, held, awaits_circuit }
+        let lanes = u16::try_from(mailboxes.len()).unwrap_or(u16::MAX);
+        let dealing = Mutex::new(Dealing::to_all(lanes));
+        Self { mailboxes, dealing, awaits_circuit: AtomicBool::new(false) }
     }
 
     /// Nothing is to be dealt before [`Self::deal_to`].
     pub fn hold(&self) {
-        self.held.store(true, Ordering::Relaxed);
+        lock(&self.dealing).hold();
     }
 
     pub fn is_held(&self) -> bool {
-        self.held.load(Ordering::Relaxed)
+        lock(&self.dealing).is_held()
     }
 
     /// Whether what is dealt waits for the begin of a circuit.
@@ -49,53 +45,39 @@ impl Dealer {
         self.is_held() || self.awaits_circuit.load(Ordering::Relaxed)
     }
 
-    /// Deals to these lanes only.
-    ///
-    /// # Panics
-    /// If there is none, or one of them does not exist: what is dealt there would be lost.
+    /// Deals to these lanes only. See [`Dealing::deal_to`].
     pub fn deal_to(&self, lanes: Range<u16>) {
-        let lanes = usize::from(lanes.start)..usize::from(lanes.end);
-        assert!(!lanes.is_empty() && lanes.end <= self.mailboxes.len(), "{lanes:?}");
-        *lock(&self.lanes) = lanes;
-        self.held.store(false, Ordering::Relaxed);
+        lock(&self.dealing).deal_to(lanes);
     }
 
     /// Gives `bytes` to the lane that has least to send.
     pub fn deal(&self, extent: Extent, bytes: Arc<Buffer>) {
-        let lanes = lock(&self.lanes).clone();
-        let least = self.mailboxes[lanes].iter().min_by_key(|mailbox| mailbox.backlog());
-        let least = least.expect("there is a lane to deal to");
-        least.post(Command::Order(Order::Offer { extent, bytes }));
+        let lane = lock(&self.dealing).next(|lane| self.backlog_of(lane));
+        self.mailboxes[lane].post(Command::Order(Order::Offer { extent, bytes }));
     }
 
     /// Bytes that the lanes that carry data have not sent yet.
     pub fn backlog(&self) -> u64 {
-        self.waiting().0
+        lock(&self.dealing).waiting(|lane| self.backlog_of(lane))
     }
 
     /// Whether these lanes have enough for now.
     pub fn is_full(&self) -> bool {
-        let (backlog, lanes) = self.waiting();
-        backlog >= LANES_FULL * lanes
+        lock(&self.dealing).is_full(|lane| self.backlog_of(lane))
     }
 
     /// Whether they have sent so much of that that more is worth a wake-up.
     pub fn has_room(&self) -> bool {
-        let (backlog, lanes) = self.waiting();
-        backlog < LANES_FULL / 2 * lanes
+        lock(&self.dealing).has_room(|lane| self.backlog_of(lane))
     }
 
-    /// Their backlog, and how many they are. What lanes still have that carried data before keeps
-    /// nobody from dealing.
-    fn waiting(&self) -> (u64, u64) {
-        let lanes = &self.mailboxes[lock(&self.lanes).clone()];
-        (lanes.iter().map(|mailbox| mailbox.backlog()).sum(), lanes.len() as u64)
+    fn backlog_of(&self, lane: usize) -> u64 {
+        self.mailboxes[lane].backlog()
     }
 
     /// How long a lane has had nothing to send: the mean of those that carry data.
     pub fn hungry(&self) -> Duration {
-        let lanes = lock(&self.lanes).clone();
-        let lanes = &self.mailboxes[lanes];
+        let lanes = &self.mailboxes[lock(&self.dealing).lanes()];
         let all = lanes.iter().map(|mailbox| mailbox.hungry()).sum::<Duration>();
         all / u32::try_from(lanes.len()).unwrap_or(u32::MAX).max(1)
     }
@@ -110,7 +92,3 @@ impl Dealer {
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
     }
 }
-
-/// Bytes that wait in a lane before dealing pauses: enough for the time that reading and hashing the
-/// next groups take, little enough to be in the cache still.
-const LANES_FULL: u64 = 4 * GROUP_SIZE;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup, let_in};
 use longhaul_objects::{Action, Intake, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
@@ -270,16 +270,7 @@ impl SinkDriver {
 
     /// Memory for a group that the source begins to send.
     pub fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let GroupPart { object, group, len, .. } = *part;
-        let mut intake = lock(&self.intake);
-        let place = intake.objects().place(object, part.offset(), len as usize);
-        let place = place.map_err(|_| Unplaceable::Unasked)?;
-        if !intake.allows(object, group, self.credit()) {
-            return Err(Unplaceable::BeyondCredit);
-        }
-        let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
-        intake.begin(object, group);
-        Ok(Begun { buffer, len: place.group_len })
+        let_in(&mut lock(&self.intake), part, self.credit(), || self.pool.try_take())
     }
 
     pub fn on_group(&self, whole: WholeGroup<Buffer>) {

@@ -356,7 +356,9 @@ impl Connection {
     /// Takes the role of source or sink.
     pub fn begin(&mut self, source: End, scenario: &Scenario, env: &mut Env<'_>) {
         self.side = if source == self.end {
-            Side::Source(Box::new(SourceSide::new(scenario.disk_latency, scenario.hash_delay)))
+            let lanes = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
+            let side = SourceSide::new(lanes, scenario.disk_latency, scenario.hash_delay);
+            Side::Source(Box::new(side))
         } else {
             Side::Sink(Box::new(SinkSide::new(scenario, env.disk)))
         };

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup, let_in};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
@@ -231,12 +231,7 @@ impl SinkSide {
         env: &mut Env<'_>,
     ) -> Result<Begun<Vec<u8>>, Unplaceable> {
         self.intake.set_objects(self.sink.objects());
-        let place = self.intake.objects().place(part.object, part.offset(), part.len as usize);
-        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
-        if !self.intake.allows(part.object, part.group, self.sink.credit()) {
-            return Err(Unplaceable::BeyondCredit);
-        }
-        self.intake.begin(part.object, part.group);
+        let Begun { len, .. } = let_in(&mut self.intake, part, self.sink.credit(), || Some(()))?;
         self.staged_bytes += u64::from(len);
         self.peak = self.peak.max(self.staged_bytes);
         let allowed = self.capacity + (self.repairs.len() as u64 + 1) * (1 << 20);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use longhaul_connection::Order;
+use longhaul_connection::{Dealing, Order};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupTask, Source};
@@ -16,6 +16,7 @@ use crate::files::Files;
 #[derive(Debug)]
 pub(crate) struct SourceSide {
     pub source: Source,
+    dealing: Dealing,
     /// Version and name number of each entry, by entry number.
     pushed: Vec<(usize, [u8; 16])>,
     next_item: usize,
@@ -36,9 +37,10 @@ pub(crate) struct SourceSide {
 }
 
 impl SourceSide {
-    pub fn new(latency: Duration, hash_delay: Duration) -> Self {
+    pub fn new(lanes: u16, latency: Duration, hash_delay: Duration) -> Self {
         Self {
             source: Source::new(),
+            dealing: Dealing::to_all(lanes),
             pushed: Vec::new(),
             next_item: 0,
             reads: VecDeque::new(),
@@ -99,6 +101,7 @@ impl SourceSide {
         let credit = lanes.iter().map(|lane| lane.half.engine().credit()).max().unwrap_or(0);
         let mut progress = false;
         while self.groups() < self.allowed
+            && !self.dealing.is_full(|lane| lanes[lane].half.engine().backlog())
             && let Some(task) = self.source.next_group(credit)
         {
             let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
@@ -151,15 +154,14 @@ impl SourceSide {
         !due.is_empty()
     }
 
-    /// Deals groups, repairs too, to the lane that has least to send.
+    /// Deals groups, repairs too.
     fn offer(&mut self, local: Instant, lanes: &mut [LaneState]) -> bool {
         let mut progress = false;
         while let Some((task, bytes)) = self.ready.pop_front() {
             let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
             let extent = Extent { object, offset, len: u64::from(task.len) };
-            let idlest = lanes.iter_mut().min_by_key(|lane| lane.half.engine().backlog());
-            let lane = idlest.expect("a connection has a lane");
-            lane.half.handle_order(local, Order::Offer { extent, bytes });
+            let lane = self.dealing.next(|lane| lanes[lane].half.engine().backlog());
+            lanes[lane].half.handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
             progress = true;
         }
