@@ -179,11 +179,13 @@ impl Ledger {
     }
 
     /// Forgets settled entries at the front: all packets acked, or lost and sent before `horizon`,
-    /// so that a late arrival can still be recognised for a while.
+    /// so that a late arrival can still be recognised for a while, if there are not too many.
     pub fn forget(&mut self, horizon: Instant) {
         while let Some(entry) = self.entries.front() {
             let settled = entry.acked | entry.lost == entry.all();
-            let waiting = entry.acked != entry.all() && entry.sent_at >= horizon;
+            let waiting = entry.acked != entry.all()
+                && entry.sent_at >= horizon
+                && self.entries.len() <= LOST_KEPT_MAX;
             if !settled || waiting {
                 break;
             }
@@ -215,6 +217,10 @@ impl Ledger {
         })
     }
 }
+
+/// Entries up to which lost packets are kept. Who sends far more than the path carries, as `fixed` may
+/// be told to, loses more in two round trips than is worth any memory.
+const LOST_KEPT_MAX: usize = 8_192;
 
 #[cfg(test)]
 #[allow(clippy::single_range_in_vec_init, reason = "lists of ranges, not of numbers")]
@@ -325,5 +331,20 @@ mod tests {
         assert_eq!(ledger.len(), 1);
         ledger.forget(Instant::ZERO + Duration::from_millis(1));
         assert_eq!(ledger.len(), 0);
+    }
+
+    #[test]
+    fn of_many_lost_packets_only_some_are_kept() {
+        let mut ledger = Ledger::default();
+        let most = LOST_KEPT_MAX as u64;
+        let lost = |ledger: &mut Ledger, numbers: Range<u64>| {
+            numbers.clone().for_each(|number| ledger.push(object_entry(number, 1, 0)));
+            apply(ledger, numbers, Vec::new(), 1);
+            ledger.forget(Instant::ZERO);
+        };
+        lost(&mut ledger, 0..most);
+        assert_eq!((ledger.len() as u64, ledger.floor()), (most, Some(0)));
+        lost(&mut ledger, most..most + 9);
+        assert_eq!((ledger.len() as u64, ledger.floor()), (most, Some(9)), "the oldest go");
     }
 }

@@ -180,6 +180,15 @@ impl Scenario {
         self
     }
 
+    /// Every path that lanes take, those behind a change of route too.
+    pub(crate) fn all_paths(&self) -> impl Iterator<Item = &DuplexConfig> {
+        let rerouted = self.faults.iter().filter_map(|fault| match &fault.what {
+            Accident::Reroute(_, path) => Some(&**path),
+            _ => None,
+        });
+        self.paths.iter().chain(rerouted)
+    }
+
     /// The end that has the files.
     pub fn source(&self) -> End {
         if self.push { End::Client } else { End::Server }

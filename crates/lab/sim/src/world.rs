@@ -188,7 +188,8 @@ impl World {
 
     /// Time in which everything must have ended when nothing goes wrong any more.
     fn bound(&self) -> Duration {
-        let rates = self.scenario.paths.iter().flat_map(|path| [&path.forward, &path.backward]);
+        let paths = self.scenario.all_paths();
+        let rates = paths.flat_map(|path| [&path.forward, &path.backward]);
         let least = rates.filter_map(|path| Some(path.bottleneck.as_ref()?.rate.initial)).min();
         let rate = least.into_iter().chain(self.scenario.rate).chain(self.scenario.limit).min();
         let moving = rate.map_or(Duration::ZERO, |rate| rate.time_for(self.files.bytes()));

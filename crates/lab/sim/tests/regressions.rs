@@ -62,6 +62,13 @@ const SEEDS: &[(u64, &str)] = &[
         8101696,
         "the check of pacing knew one burst only, where a jumbo packet is larger than a smaller",
     ),
+    (
+        30121886,
+        "lost packets that may arrive late were kept without bound: `rbudp` far above the path",
+    ),
+    (30317125, "the same with `fixed`"),
+    (30294462, "a route became slow, and the bound on the time of a run did not know of it"),
+    (30372413, "the same"),
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whether what happened is what should have happened.
 
 use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_pathsim::DuplexConfig;
 use longhaul_units::Bytes;
 use longhaul_wire::CloseCode;
 
@@ -107,12 +108,8 @@ impl World {
 
     /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
     fn bursts(&self) -> bool {
-        let rerouted = self.scenario.faults.iter().filter_map(|fault| match &fault.what {
-            Accident::Reroute(_, path) => Some(&**path),
-            _ => None,
-        });
-        let mut paths = self.scenario.paths.iter().chain(rerouted);
-        paths.any(|path| path.forward.burst_loss.or(path.backward.burst_loss).is_some())
+        let bursts = |path: &DuplexConfig| path.forward.burst_loss.or(path.backward.burst_loss);
+        self.scenario.all_paths().any(|path| bursts(path).is_some())
     }
 
     /// Whether an entry may fail.
