@@ -251,6 +251,14 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         }
     }
 
+    /// The group has come on another lane: what there is of it is given up.
+    pub fn give_up(&mut self, object: ObjectId, group: u32) {
+        if self.make_current((object, group)) {
+            self.spare.extend(self.current.take().map(|arriving| arriving.assembly));
+        }
+        self.done.entry(object).or_default().insert_one(group.into());
+    }
+
     /// Bytes that came to their place for the first time, in all.
     pub fn placed(&self) -> u64 {
         self.placed

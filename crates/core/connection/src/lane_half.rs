@@ -86,6 +86,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         match order {
             Order::Offer { extent, bytes } => self.offer(extent, bytes),
             Order::ReceiveAnew(object, group) => self.receiving.incoming.forget(object, group),
+            Order::Taken(object, group) => self.receiving.incoming.give_up(object, group),
             Order::Close(code, reason) => self.lane.close(now, code, &reason),
         }
     }

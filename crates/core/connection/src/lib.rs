@@ -44,4 +44,4 @@ pub use protect::{Forged, Opener, Sealer};
 pub use receive::ReadBatch;
 pub use run::Run;
 pub use send::{Datagrams, NotSent};
-pub use values::{News, Order, Standing};
+pub use values::{News, Order, Repairs, Standing};

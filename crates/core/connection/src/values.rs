@@ -1,5 +1,6 @@
 //! What the two halves of a connection tell each other.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 use longhaul_engine::Closed;
@@ -22,6 +23,9 @@ pub enum Order<O> {
     /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
     /// for it, and taken in between receiving and placing.
     ReceiveAnew(ObjectId, u32),
+    /// The group that was to be received anew has come, perhaps on another lane: what comes of it is a
+    /// repetition, and what has come here is of no use. Taken in behind the orders to receive it anew.
+    Taken(ObjectId, u32),
     /// Say goodbye and end.
     Close(CloseCode, String),
 }
@@ -51,4 +55,31 @@ pub enum News<I> {
     Arrived(WholeGroup<I>),
     /// The lane is closed.
     Closed(Closed),
+}
+
+/// Groups that are to be received anew.
+#[derive(Clone, Debug, Default)]
+pub struct Repairs(BTreeSet<(ObjectId, u32)>);
+
+impl Repairs {
+    /// The group did not verify: the order for every lane.
+    pub fn ask<O>(&mut self, object: ObjectId, group: u32) -> Order<O> {
+        self.0.insert((object, group));
+        Order::ReceiveAnew(object, group)
+    }
+
+    /// The group came whole, and is taken: the order for every lane, if there is any.
+    pub fn take<O>(&mut self, object: ObjectId, group: u32) -> Option<Order<O>> {
+        self.0.remove(&(object, group)).then_some(Order::Taken(object, group))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }

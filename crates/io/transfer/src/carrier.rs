@@ -9,7 +9,7 @@ use longhaul_connection::{Begun, GroupPart, Groups, Order, Standing, Unplaceable
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Extent, Instant, ObjectId};
+use longhaul_units::{Duration, Extent, Instant};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::{Buffer, lock};
@@ -106,9 +106,9 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Mailbox {
     commands: Mutex<VecDeque<Command>>,
-    /// Groups that did not verify, and whether there are any.
-    anew: Mutex<Vec<(ObjectId, u32)>>,
-    has_anew: AtomicBool,
+    /// Orders that are taken in between receiving and placing, and whether there are any.
+    placing: Mutex<Vec<Order<Arc<Buffer>>>>,
+    has_placing: AtomicBool,
     waker: Waker,
     /// The thread has to look at the hub once more before it sleeps.
     look: AtomicBool,
@@ -131,8 +131,8 @@ impl Mailbox {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             commands: Mutex::new(VecDeque::new()),
-            anew: Mutex::default(),
-            has_anew: AtomicBool::new(false),
+            placing: Mutex::default(),
+            has_placing: AtomicBool::new(false),
             waker: Waker::new()?,
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
@@ -162,19 +162,19 @@ impl Mailbox {
         self.wake();
     }
 
-    /// The group did not verify and is to be received anew. Said before the source is asked for it.
-    pub fn post_anew(&self, object: ObjectId, group: u32) {
-        lock(&self.anew).push((object, group));
-        self.has_anew.store(true, Ordering::SeqCst);
+    /// Passes on an order about a repair. That to receive a group anew is posted before the source is
+    /// asked for it.
+    pub fn post_repair(&self, order: Order<Arc<Buffer>>) {
+        lock(&self.placing).push(order);
+        self.has_placing.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Gives `forget` the groups that are to be received anew. Called between receiving and placing:
-    /// what answers a repair cannot have come before the repair was posted here.
-    pub(crate) fn take_anew(&self, mut forget: impl FnMut(ObjectId, u32)) {
-        if self.has_anew.swap(false, Ordering::SeqCst) {
-            let groups = std::mem::take(&mut *lock(&self.anew));
-            groups.into_iter().for_each(|(object, group)| forget(object, group));
+    /// Gives `handle` the orders about repairs, as they were posted. Called between receiving and
+    /// placing: what answers a repair cannot have come before the repair was posted here.
+    pub(crate) fn take_repairs(&self, handle: impl FnMut(Order<Arc<Buffer>>)) {
+        if self.has_placing.swap(false, Ordering::SeqCst) {
+            std::mem::take(&mut *lock(&self.placing)).into_iter().for_each(handle);
         }
     }
 
@@ -246,9 +246,9 @@ pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &st
     }
 }
 
-/// No lane is to take the next packets of the group for repetitions.
-pub(crate) fn receive_anew(mailboxes: &[Arc<Mailbox>], object: ObjectId, group: u32) {
-    mailboxes.iter().for_each(|mailbox| mailbox.post_anew(object, group));
+/// Passes an order about a repair on to all lanes.
+pub(crate) fn post_repair(mailboxes: &[Arc<Mailbox>], order: &Order<Arc<Buffer>>) {
+    mailboxes.iter().for_each(|mailbox| mailbox.post_repair(order.clone()));
 }
 
 /// There is something to tell the peer: the first lane carries messages.

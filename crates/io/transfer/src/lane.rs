@@ -196,17 +196,9 @@ impl LaneThread {
             }
         }
         self.commands = commands;
-        self.receive_anew();
-        any
-    }
-
-    /// Called between receiving and placing: what answers a repair cannot have come before the repair
-    /// was posted.
-    fn receive_anew(&mut self) {
         let half = &mut self.half;
-        self.mailbox.take_anew(|object, group| {
-            half.handle_order(clock::now(), Order::ReceiveAnew(object, group));
-        });
+        self.mailbox.take_repairs(|order| half.handle_order(clock::now(), order));
+        any
     }
 
     /// What came another way is newer than what the own socket still holds, and than its account of
@@ -266,9 +258,7 @@ impl LaneThread {
             self.flooded |= bytes.len() > LARGE * batch.segment;
             // Again, now that these packets are here: one may answer a repair.
             let half = &mut self.half;
-            self.mailbox.take_anew(|object, group| {
-                half.handle_order(batch.at, Order::ReceiveAnew(object, group));
-            });
+            self.mailbox.take_repairs(|order| half.handle_order(clock::now(), order));
             let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
             half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, hub, path);
             self.pass_news();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup, let_in};
+use longhaul_connection::{Begun, GroupPart, Repairs, Unplaceable, WholeGroup, let_in};
 use longhaul_objects::{Action, Intake, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
@@ -14,7 +14,7 @@ use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, Sour
 use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, post_repair, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::files::Target;
 
@@ -28,6 +28,8 @@ pub(crate) struct SinkDriver {
     wants_messages: AtomicBool,
     /// What the source may send, and has begun to.
     intake: Mutex<Intake>,
+    /// Taken under the sink's lock, so that lanes hear of asking and taking in that order.
+    repairs: Mutex<Repairs>,
     queue: Mutex<Queue>,
     work: Condvar,
     /// Held while an action is taken, and while one is done that has to be in order.
@@ -98,6 +100,7 @@ impl SinkDriver {
             tree: tree.into(),
             pool,
             intake: Mutex::default(),
+            repairs: Mutex::default(),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
             acting: Mutex::new(()),
@@ -169,7 +172,14 @@ impl SinkDriver {
             }
             false => hash::UNHASHED,
         };
-        let verdict = lock(&self.sink).group_received(object, group, value);
+        let mut sink = lock(&self.sink);
+        let verdict = sink.group_received(object, group, value);
+        if matches!(verdict, Verdict::Write(_))
+            && let Some(order) = lock(&self.repairs).take(object, group)
+        {
+            post_repair(&self.mailboxes, &order);
+        }
+        drop(sink);
         if let Verdict::Write(task) = verdict {
             let failures = self.tree.write(&task, data);
             let mut sink = lock(&self.sink);
@@ -221,7 +231,7 @@ impl SinkDriver {
     fn after_change(&self) {
         let mut sink = lock(&self.sink);
         while let Some((object, group)) = sink.poll_anew() {
-            receive_anew(&self.mailboxes, object, group);
+            post_repair(&self.mailboxes, &lock(&self.repairs).ask(object, group));
         }
         let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         sink.set_cpu_time(cpu);

@@ -378,10 +378,10 @@ impl Connection {
             Side::Sink(sink) => {
                 sink.set_memory(memory);
                 let mut progress = sink.pump(now, env);
-                while let Some((object, group)) = sink.poll_anew() {
+                while let Some(order) = sink.poll_repair() {
                     progress = true;
                     for state in &mut self.lanes {
-                        state.half.handle_order(local, Order::ReceiveAnew(object, group));
+                        state.half.handle_order(local, order.clone());
                     }
                 }
                 if let Some(reason) = sink.failed.clone() {

@@ -1,8 +1,13 @@
 //! The driver of a `Sink`: memory for groups, hashes, and its storage.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
+use std::rc::Rc;
 
-use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup, let_in};
+use longhaul_connection::{
+    Begun, GroupPart, Order, Repairs, Standing, Unplaceable, WholeGroup, let_in,
+};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
@@ -40,13 +45,15 @@ pub(crate) struct SinkSide {
     capacity: u64,
     protect: Protect,
     intake: Intake,
-    staged_bytes: u64,
+    staged_bytes: Rc<Cell<u64>>,
     /// The most that was staged.
     pub peak: u64,
     /// Groups handed to the sink and not asked for again.
     received: BTreeSet<(ObjectId, u32)>,
     /// Groups asked for again: their bytes are not credit's.
-    repairs: BTreeSet<(ObjectId, u32)>,
+    repairs: Repairs,
+    /// Those of them that have come, and the lanes do not know.
+    taken_anew: VecDeque<(ObjectId, u32)>,
     /// What the disk is to do, by the time when it will have done it.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
@@ -64,7 +71,40 @@ enum Operation {
     Do(Action),
     /// The sync is done already; only the answer is late.
     Answer(u64),
-    Write(WriteTask, Vec<u8>),
+    Write(WriteTask, Staged),
+}
+
+/// Bytes of a group in memory, counted while they are there.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    bytes: Vec<u8>,
+    all: Rc<Cell<u64>>,
+}
+
+impl Staged {
+    fn new(len: u32, all: &Rc<Cell<u64>>) -> Self {
+        all.set(all.get() + u64::from(len));
+        Self { bytes: vec![0; len as usize], all: all.clone() }
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.all.set(self.all.get() - self.bytes.len() as u64);
+    }
+}
+
+impl AsMut<[u8]> for Staged {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+}
+
+impl Deref for Staged {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// What a sink's driver works with.
@@ -98,10 +138,11 @@ impl SinkSide {
             capacity,
             protect: scenario.protect,
             intake: Intake::default(),
-            staged_bytes: 0,
+            staged_bytes: Rc::default(),
             peak: 0,
             received: BTreeSet::new(),
-            repairs: BTreeSet::new(),
+            repairs: Repairs::default(),
+            taken_anew: VecDeque::new(),
             operations: BTreeMap::new(),
             sequence: 0,
             setup_until: Instant::ZERO,
@@ -129,12 +170,14 @@ impl SinkSide {
         progress
     }
 
-    /// The next group that lanes are to receive anew.
-    pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
-        let key = self.sink.poll_anew()?;
-        self.received.remove(&key);
-        self.repairs.insert(key);
-        Some(key)
+    /// The next order about a repair, for every lane.
+    pub fn poll_repair<O>(&mut self) -> Option<Order<O>> {
+        if let Some((object, group)) = self.taken_anew.pop_front() {
+            return Some(Order::Taken(object, group));
+        }
+        let (object, group) = self.sink.poll_anew()?;
+        self.received.remove(&(object, group));
+        Some(self.repairs.ask(object, group))
     }
 
     /// What holds for the lanes.
@@ -189,7 +232,6 @@ impl SinkSide {
             Operation::Answer(id) => return self.sink.checkpointed(id),
             Operation::Write(task, data) => {
                 storage::write(&mut env.disk.storage, &mut self.sink, &task, &data);
-                self.staged_bytes -= data.len() as u64;
                 return;
             }
             Operation::Do(action) => action,
@@ -229,36 +271,36 @@ impl SinkSide {
         &mut self,
         part: &GroupPart,
         env: &mut Env<'_>,
-    ) -> Result<Begun<Vec<u8>>, Unplaceable> {
+    ) -> Result<Begun<Staged>, Unplaceable> {
         self.intake.set_objects(self.sink.objects());
         let Begun { len, .. } = let_in(&mut self.intake, part, self.sink.credit(), || Some(()))?;
-        self.staged_bytes += u64::from(len);
-        self.peak = self.peak.max(self.staged_bytes);
+        let buffer = Staged::new(len, &self.staged_bytes);
+        self.peak = self.peak.max(self.staged_bytes());
         let allowed = self.capacity + (self.repairs.len() as u64 + 1) * (1 << 20);
-        env.checks.require(self.staged_bytes <= allowed, || {
-            format!("{} bytes are staged, {} were promised", self.staged_bytes, self.capacity)
+        env.checks.require(self.staged_bytes() <= allowed, || {
+            format!("{} bytes are staged, {} were promised", self.staged_bytes(), self.capacity)
         });
-        Ok(Begun { buffer: vec![0; len as usize], len })
+        Ok(Begun { buffer, len })
     }
 
     /// A group arrived whole.
-    pub fn complete(&mut self, now: Instant, whole: WholeGroup<Vec<u8>>, env: &mut Env<'_>) {
+    pub fn complete(&mut self, now: Instant, whole: WholeGroup<Staged>, env: &mut Env<'_>) {
         let WholeGroup { object, group, buffer, .. } = whole;
         let key = (object, group);
         self.received.insert(key);
-        self.repairs.remove(&key);
         let only = self.intake.objects().place(object, 0, 1).is_ok_and(|place| place.only);
         let value = group_chaining_value(&buffer, group, only);
         match self.sink.group_received(object, group, value) {
             Verdict::Write(task) => {
+                if self.repairs.take::<()>(object, group).is_some() {
+                    self.taken_anew.push_back(key);
+                }
                 let at = now + self.taken(env.draw);
                 self.schedule(at, Operation::Write(task, buffer));
-                return;
             }
             Verdict::Unknown => env.checks.require(false, || format!("{key:?} is unknown")),
             Verdict::Discard | Verdict::Duplicate => {}
         }
-        self.staged_bytes -= buffer.len() as u64;
     }
 
     /// A message that goes out: what it promises must be so.
@@ -310,7 +352,7 @@ impl SinkSide {
 
     /// Bytes in memory that are not written.
     pub fn staged_bytes(&self) -> u64 {
-        self.staged_bytes
+        self.staged_bytes.get()
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {

@@ -69,6 +69,14 @@ const SEEDS: &[(u64, &str)] = &[
     (30317125, "the same with `fixed`"),
     (30294462, "a route became slow, and the bound on the time of a run did not know of it"),
     (30372413, "the same"),
+    (
+        32009043,
+        "a repair came on another lane than the first try, which kept memory for the rest of it",
+    ),
+    (
+        32027835,
+        "a file whose groups were compared and found right was confirmed without a sync of its own",
+    ),
 ];
 
 #[test]

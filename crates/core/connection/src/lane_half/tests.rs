@@ -232,6 +232,31 @@ fn a_repair_waits_for_the_first_try_and_is_received_anew() {
 }
 
 #[test]
+fn what_another_lane_has_brought_is_given_up_with_its_memory() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.run(20, || false);
+    let mut repairs = crate::Repairs::default();
+    pair.offer(0, 1);
+    // Only the first batches come; then it has come elsewhere.
+    let mut batches = 0;
+    pair.run(1, || {
+        batches += 1;
+        batches > 1
+    });
+    let placed = pair.ends[1].half.placed();
+    assert!(placed > 0 && placed < LEN.into());
+    assert!(repairs.take::<Rc<Vec<u8>>>(OBJECT, 0).is_none(), "nobody asked for it");
+    let order = repairs.ask(OBJECT, 0);
+    pair.ends[1].half.handle_order(pair.now, order);
+    let order = repairs.take(OBJECT, 0).unwrap();
+    pair.ends[1].half.handle_order(pair.now, order);
+    pair.run(500, || false);
+    assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (1, 0));
+    assert_eq!(pair.ends[1].half.placed(), placed);
+}
+
+#[test]
 fn what_there_is_no_memory_for_comes_again_later() {
     let mut pair = Pair::new();
     pair.grant(1 << 30);

@@ -6,12 +6,13 @@ use core::ops::Range;
 
 use longhaul_units::{ObjectId, RangeSet};
 
-use super::{Kept, Sink, SinkError, State, Told};
+use super::{Kept, Sink, SinkError, Slot, State, Told};
 use crate::entry;
 use crate::hash::RootHasher;
 use crate::layout::Layout;
 use crate::limits::{GROUP_SIZE, REPAIRS_MAX, WAITING_HASHES_MAX};
 use crate::record::Claim;
+use crate::window::Window;
 use crate::{ChainingValue, EntryId, Fsync, NamedFile, Verdict, WritePiece, WriteTask};
 
 #[derive(Debug)]
@@ -181,6 +182,11 @@ impl Sink {
         }
     }
 
+    /// The next checkpoint is to sync the file of the entry.
+    pub(super) fn sync_later(&mut self, id: EntryId) {
+        sync_later(&mut self.slots, &mut self.dirty, id);
+    }
+
     /// The pieces of a [`WriteTask`] are written (not synced) or given up; its memory is free.
     pub fn group_written(&mut self, id: ObjectId, group: u32) {
         let first = self.held.remove(&(id, group));
@@ -198,12 +204,7 @@ impl Sink {
         self.written += u64::from(len);
         self.stats.received_bytes += first.map_or(0, u64::from);
         for part in object.layout.parts(group) {
-            let slot = self.slots.get_mut(part.entry.0);
-            if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
-                slot.dirty = true;
-                let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
-                self.dirty.push(NamedFile { id: part.entry, temp: slot.temp, aside });
-            }
+            sync_later(&mut self.slots, &mut self.dirty, part.entry);
         }
         match (state.actual, state.expected) {
             // It was found bad while it was written.
@@ -394,5 +395,14 @@ impl Sink {
 
     pub(super) fn is_publishing(&self, id: EntryId) -> bool {
         matches!(self.state(id), Some(State::Aside | State::Publishing | State::Named))
+    }
+}
+
+fn sync_later(slots: &mut Window<Slot>, dirty: &mut Vec<NamedFile>, id: EntryId) {
+    let slot = slots.get_mut(id.0);
+    if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
+        slot.dirty = true;
+        let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
+        dirty.push(NamedFile { id, temp: slot.temp, aside });
     }
 }

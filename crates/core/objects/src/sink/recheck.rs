@@ -74,6 +74,8 @@ impl Sink {
             let groups = wrong.into_iter().collect();
             self.void.push((key(entry), partial.temp, groups));
         }
+        // Whoever wrote to it may not have synced what is right again now.
+        self.sync_later(id);
         self.advance();
     }
 }

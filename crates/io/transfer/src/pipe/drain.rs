@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, GroupPart, Repairs, Unplaceable, WholeGroup};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
@@ -22,7 +22,7 @@ use super::feed::Feed;
 use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, receive_anew, wake_messages};
+use crate::carrier::{Mailbox, post_repair, wake_messages};
 use crate::crew::{Crew, Spent};
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
@@ -52,6 +52,7 @@ enum Outlet {
 
 struct State {
     sink: PipeSink,
+    repairs: Repairs,
     /// Whole pieces that nobody looked at.
     arrived: VecDeque<(Piece, Buffer)>,
     /// Pieces whose turn has not come.
@@ -94,6 +95,7 @@ impl Drain {
         let capacity = groups(memory);
         let state = State {
             sink: PipeSink::new(capacity as u64),
+            repairs: Repairs::default(),
             arrived: VecDeque::new(),
             buffers: BTreeMap::new(),
             ended: false,
@@ -174,6 +176,9 @@ impl Drain {
         state.sink.set_freed(self.freed());
         if state.sink.piece_received(piece, value)? {
             state.buffers.insert(piece.number, buffer);
+            if let Some(order) = state.repairs.take(piece.object(), piece.number) {
+                post_repair(&self.mailboxes, &order);
+            }
         } else {
             drop(state);
             self.waste(Some(buffer));
@@ -253,7 +258,8 @@ impl State {
                 }
                 PipeSinkEvent::Drop(piece) => {
                     // Under the lock, so before the source is asked for it.
-                    receive_anew(mailboxes, piece.object(), piece.number);
+                    let order = self.repairs.ask(piece.object(), piece.number);
+                    post_repair(mailboxes, &order);
                     Some(Step::Waste(self.buffers.remove(&piece.number)))
                 }
             });

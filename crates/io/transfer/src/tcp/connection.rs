@@ -216,9 +216,7 @@ impl Worker {
                 Command::Order(Order::Offer { extent, bytes }) => {
                     self.outgoing.push_back(Outgoing { extent, bytes });
                 }
-                Command::Order(Order::ReceiveAnew(object, group)) => {
-                    self.incoming.forget(object, group);
-                }
+                Command::Order(Order::ReceiveAnew(..) | Order::Taken(..)) => {}
                 Command::Order(Order::Close(code, reason)) => {
                     end = Some(Closed { code, reason, by_peer: false });
                 }
@@ -227,13 +225,17 @@ impl Worker {
             }
         }
         self.commands = commands;
-        self.forget_repaired();
+        self.take_repairs();
         end
     }
 
-    fn forget_repaired(&mut self) {
+    fn take_repairs(&mut self) {
         let incoming = &mut self.incoming;
-        self.mailbox.take_anew(|object, group| incoming.forget(object, group));
+        self.mailbox.take_repairs(|order| match order {
+            Order::ReceiveAnew(object, group) => incoming.forget(object, group),
+            Order::Taken(object, group) => incoming.give_up(object, group),
+            Order::Offer { .. } | Order::Close(..) => {}
+        });
     }
 
     /// Sends records until nothing goes any more; whether anything went and more may.
@@ -419,7 +421,7 @@ impl Worker {
                             };
                             seals.received.verify_object(head, *tag).map_err(altered)?;
                         }
-                        self.forget_repaired();
+                        self.take_repairs();
                         let target = GroupPart::new(object, offset, len as u32)
                             .ok_or_else(|| violation("bytes that were not asked for".into()))?;
                         self.reading = Reading::Object { target, count: 0, repeated: false };

@@ -75,7 +75,7 @@ fn a_group_is_taken_once_unless_it_is_forgotten() {
     }
     server.hub.wait(|hub| hub.groups.contains_key(&1));
     assert_eq!(server.hub.state().taken, 2);
-    server.lanes.mailboxes[0].post_anew(OBJECT, 0);
+    server.lanes.mailboxes[0].post_repair(Order::ReceiveAnew(OBJECT, 0));
     client.offer(0, 0, size);
     server.hub.wait(|hub| hub.taken == 3);
     assert!(server.hub.state().groups[&0] == group_bytes(0, size));

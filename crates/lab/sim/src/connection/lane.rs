@@ -11,12 +11,12 @@ use longhaul_units::{Duration, Instant, LaneId, RangeSet};
 
 use crate::network::Arrived;
 use crate::protection::Protection;
-use crate::sink::{Env, SinkSide};
+use crate::sink::{Env, SinkSide, Staged};
 use crate::trace::Kind;
 
 #[derive(Debug)]
 pub(crate) struct LaneState {
-    pub half: LaneHalf<Arc<Vec<u8>>, Vec<u8>>,
+    pub half: LaneHalf<Arc<Vec<u8>>, Staged>,
     pub lane_id: LaneId,
     pub seal: Protection,
     pub open: Protection,
@@ -34,7 +34,7 @@ pub(crate) struct LaneState {
 
 impl LaneState {
     pub fn new(
-        half: LaneHalf<Arc<Vec<u8>>, Vec<u8>>,
+        half: LaneHalf<Arc<Vec<u8>>, Staged>,
         lane_id: LaneId,
         [seal, open]: [Protection; 2],
         now: Instant,
@@ -114,8 +114,8 @@ pub(crate) struct Memory<'m, 'e> {
     pub env: &'m mut Env<'e>,
 }
 
-impl Groups<Vec<u8>> for Memory<'_, '_> {
-    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Vec<u8>>, Unplaceable> {
+impl Groups<Staged> for Memory<'_, '_> {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
         match &mut self.sink {
             Some(sink) => sink.begin(part, self.env),
             None => Err(Unplaceable::NoMemory),
