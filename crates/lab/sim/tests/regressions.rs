@@ -77,6 +77,11 @@ const SEEDS: &[(u64, &str)] = &[
         32027835,
         "a file whose groups were compared and found right was confirmed without a sync of its own",
     ),
+    (
+        33027121,
+        "parts of a nanosecond add up in the pacer, some bytes in all: the bound knows of them",
+    ),
+    (33031974, "a read batch of the simulation was larger than any of a kernel"),
 ];
 
 #[test]

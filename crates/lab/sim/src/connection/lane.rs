@@ -76,6 +76,7 @@ impl LaneState {
             && (next.packet.from, next.marked) == (packet.from, marked)
             && (1..=segment).contains(&next.packet.bytes.len())
             && bytes.len() == joined * segment
+            && bytes.len() + next.packet.bytes.len() <= JOINED_BYTES_MAX
             && *came - at <= CLOSE
         {
             let (next, _) = self.take()?;
@@ -136,7 +137,8 @@ impl SharedPath for PathCell<'_> {
     }
 }
 
-/// Datagrams that a kernel joins.
+/// Datagrams that a kernel joins, and bytes of them.
 const JOINED_MAX: usize = 44;
+const JOINED_BYTES_MAX: usize = 65_507;
 /// How close they come.
 const CLOSE: Duration = Duration::from_micros(50);

@@ -11,24 +11,32 @@ pub(super) struct Meter {
     burst: u64,
     /// The controller's own burst is no smaller.
     least: u64,
-    /// When the rate will have carried away what was sent.
-    empty: Instant,
+    /// What was sent and not carried away by the rate, at a time: bits of which a second has a thousand
+    /// million, so that no division rounds.
+    level: u128,
+    at: Instant,
+    /// Batches since all was carried away: the engine's bucket rounds the time of each down.
+    batches: u64,
 }
 
 impl Meter {
     /// `burst`: bytes that may leave back to back. The controller's own burst may be smaller, and is
     /// `least` then.
     pub fn new(now: Instant, rate: Rate, burst: u64, least: u64) -> Self {
-        Self { rate, burst, least, empty: now }
+        Self { rate, burst, least, level: 0, at: now, batches: 0 }
     }
 
     /// A batch of `packets` and `bytes` leaves. Only one packet can be larger than the controller's
     /// burst: it waits until that is full, which leaves room for it in the rest of this one.
     pub fn sent(&mut self, now: Instant, packets: u16, bytes: u64, checks: &mut Checks) {
-        self.empty = self.empty.max(now) + self.rate.time_for(bytes);
-        let level = self.rate.bytes_in(self.empty - now);
+        let carried = u128::from(self.rate.as_bps()) * (now - self.at).as_nanos();
+        self.batches = if carried >= self.level { 1 } else { self.batches + 1 };
+        self.level = self.level.saturating_sub(carried) + u128::from(bytes) * BYTE;
+        self.at = now;
+        let level = (self.level / BYTE) as u64;
         let over = if packets == 1 { bytes.saturating_sub(self.least) } else { 0 };
-        let allowed = self.burst + over + ROUNDING;
+        let rounding = self.rate.bytes_in(Duration::from_nanos(self.batches)) + 1;
+        let allowed = self.burst + over + rounding;
         checks.require(level <= allowed, || {
             format!("{level} bytes ahead of {}, a burst is {}", self.rate, self.burst)
         });
@@ -56,5 +64,5 @@ pub(super) fn under_limit(rate: Rate) -> u64 {
 pub(super) const LEAST_BURST: u64 = 2 * PACKET;
 
 const PACKET: u64 = 1500;
-/// Two buckets that count time in nanoseconds part by some bytes.
-const ROUNDING: u64 = 64;
+/// Of [`Meter::level`].
+const BYTE: u128 = 8 * 1_000_000_000;
