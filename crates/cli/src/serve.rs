@@ -1,5 +1,7 @@
 //! `longhaul serve`.
 
+mod refusals;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use crate::output::{Output, complain};
 use crate::report;
 use crate::signals;
 use crate::token;
+use refusals::Refusals;
 
 pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let listen = match &args.listen {
@@ -55,7 +58,8 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         account.lock().unwrap_or_else(PoisonError::into_inner).take(&event, output);
     };
     let done = longhaul_transfer::serve(&options, &events, &stop);
-    let account = account.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut account = account.into_inner().unwrap_or_else(PoisonError::into_inner);
+    account.refusals.rest().into_iter().for_each(complain);
     let fields = account.fields(started.elapsed());
     if let Err(error) = done {
         return Err(Failure::failed(explain(&error)).with_fields(fields));
@@ -78,6 +82,7 @@ struct Account {
     failed: u64,
     refused: u64,
     bytes: u64,
+    refusals: Refusals,
     /// Why the latest transfer failed, if it did.
     last_failure: Option<String>,
 }
@@ -113,7 +118,8 @@ impl Account {
             }
             ServeEvent::Refused { client, reason } => {
                 self.refused += 1;
-                complain(format!("{client}: refused: {reason}"));
+                let line = format!("{client}: refused: {reason}");
+                self.refusals.note(Instant::now(), line).for_each(complain);
             }
             ServeEvent::Notice(text) => output.detail(format!("note: {text}")),
             other => output.detail(format!("{other:?}")),

@@ -12,10 +12,9 @@ mod tests;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 pub use self::confined::{
@@ -70,10 +69,4 @@ pub fn preallocate(file: &File, len: u64) -> io::Result<Allocation> {
             },
         };
     }
-}
-
-/// Bytes that an unprivileged user may still write to the file system that `file` is on.
-pub fn free_space(file: impl AsFd) -> io::Result<u64> {
-    let stat = fstatvfs(file)?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -57,7 +57,6 @@ fn preallocation_gives_the_length() {
     let mut start = [0; 4];
     file.read_exact_at(&mut start, 0).unwrap();
     assert_eq!(&start, b"kept");
-    assert!(free_space(&file).unwrap() > 0);
     // No file system holds this; what fails is the call, not a later write.
     assert!(preallocate(&file, i64::MAX as u64).is_err());
 }
@@ -234,7 +233,6 @@ fn directories_are_made_listed_and_removed() {
     sub.remove_dir("y/z").unwrap();
     sub.sync_dir("y").unwrap();
     root.sync_dir("").unwrap();
-    assert!(free_space(&root).unwrap() > 0);
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! What a server says of those that it turns away: a flood of them may not fill a log.
+
+use std::time::{Duration, Instant};
+
+/// Lets so many lines of a minute through and counts the rest.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    minute: Option<Instant>,
+    said: u32,
+    unsaid: u64,
+}
+
+impl Refusals {
+    /// Somebody was turned away: what is to be said now, first of those of whom nothing was said.
+    pub fn note(&mut self, now: Instant, line: String) -> impl Iterator<Item = String> + use<> {
+        let mut more = None;
+        if self.minute.is_none_or(|minute| now.saturating_duration_since(minute) >= MINUTE) {
+            more = self.rest();
+            (self.minute, self.said) = (Some(now), 0);
+        }
+        let says = self.said < LINES_MAX;
+        if says {
+            self.said += 1;
+        } else {
+            self.unsaid += 1;
+        }
+        more.into_iter().chain(says.then_some(line))
+    }
+
+    /// Those of whom nothing was said.
+    pub fn rest(&mut self) -> Option<String> {
+        let count = std::mem::take(&mut self.unsaid);
+        (count > 0).then(|| format!("{count} more were refused, of whom nothing was said"))
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Enough to see who comes and why.
+const LINES_MAX: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_counted_and_not_told_one_by_one() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let mut say = |after: u64| -> Vec<String> {
+            refusals.note(start + Duration::from_secs(after), "x".into()).collect()
+        };
+        let first: usize = (0..1_000).map(|_| say(1).len()).sum();
+        assert_eq!(first, 10);
+        assert!(say(60).is_empty());
+        assert_eq!(say(61), ["991 more were refused, of whom nothing was said", "x"]);
+        assert_eq!(say(200), ["x"]);
+        assert_eq!(refusals.rest(), None);
+    }
+}
