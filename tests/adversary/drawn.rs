@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::honest::{await_request, copy};
+use crate::host::Host;
 use crate::middle::{copy_through, untouched};
 use crate::oracle::{Victim, assert_only, end};
-use crate::peer::{Host, Peer, Saying, Tamper, WAYS, Way};
+use crate::peer::{Peer, Saying, Tamper, WAYS, Way};
 use crate::relay::{Relay, StreamTaps, Tap};
 use crate::script::{Item, request, sink, source};
 use crate::test::{Test, limited};

@@ -5,8 +5,9 @@ use std::thread;
 
 use longhaul_wire::{Carrier, Message, Protect};
 
+use crate::host::Host;
 use crate::oracle::{BOUND, STALL, Victim, end};
-use crate::peer::{Heard, Host, Peer, WAYS, Way};
+use crate::peer::{Heard, Peer, WAYS, Way};
 use crate::program::Program;
 use crate::script::{Item, request, sink, source};
 use crate::test::limited;
@@ -73,11 +74,11 @@ pub fn copy<'t>(test: &'t crate::test::Test, way: Way, words: &[&str]) -> Progra
     Program::cp(test, &[&fixed[..], &STALL, words].concat())
 }
 
-/// Waits for REQUEST; whether it is a pull.
+/// Waits for REQUEST or PIPE.
 pub fn await_request(peer: &mut Peer) {
     let deadline = std::time::Instant::now() + BOUND;
     while let Some(heard) = peer.hear(deadline) {
-        if let Heard::Message(Message::Request(_)) = heard {
+        if let Heard::Message(Message::Request(_) | Message::Pipe(_)) = heard {
             return;
         }
     }

@@ -7,11 +7,16 @@ mod bytes;
 mod carrier;
 mod clients;
 mod drawn;
+mod floods;
+mod greedy;
 mod honest;
+mod host;
 mod keys;
 mod middle;
 mod oracle;
 mod peer;
+mod pipes;
+mod places;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
@@ -20,6 +25,7 @@ mod program;
 mod relay;
 mod script;
 mod servers;
+mod silence;
 mod strangers;
 #[path = "../common/test.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -29,3 +35,4 @@ mod tls;
 #[path = "../common/trees.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod trees;
+mod words;

@@ -54,8 +54,18 @@ impl<'t> Victim<'t> {
         self.assert_sound();
     }
 
+    /// Its log.
+    pub fn said(&self) -> String {
+        self.program.said()
+    }
+
+    /// Memory that it has at present, in bytes.
+    pub fn memory(&self) -> u64 {
+        memory(self.program.id(), "VmRSS:")
+    }
+
     pub fn assert_sound(&self) {
-        let said = self.program.said();
+        let said = self.said();
         assert!(!said.contains("panicked"), "{said}");
         assert_memory(peak_memory(self.program.id()));
     }
@@ -76,9 +86,13 @@ pub fn end(program: Program<'_>) -> Ended {
 }
 
 /// Most memory that a process has had, in bytes.
-pub fn peak_memory(id: u32) -> u64 {
+fn peak_memory(id: u32) -> u64 {
+    memory(id, "VmHWM:")
+}
+
+fn memory(id: u32, which: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let line = status.lines().find(|line| line.starts_with(which));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     kib.unwrap_or(0) << 10
 }

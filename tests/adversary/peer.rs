@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use longhaul_wire::{Carrier as Carried, Message, MessageReader, Protect};
 use crate::bytes::Bytes;
 use crate::carrier::{Came, Carrier, Tcp, Udp, stream};
 use crate::keys::{TOKEN_KEY, join, key_id, proof};
-use crate::tls::{CONTROL, DATA, Identity, Link};
+use crate::oracle::BOUND;
+use crate::tls::{CONTROL, DATA, Link};
 
 /// What a peer is about to say.
 #[derive(Clone, Debug)]
@@ -114,7 +115,7 @@ impl Peer {
         Ok(Self::new(control, carrier, true))
     }
 
-    fn new(control: Link, carrier: Carrier, dialled: bool) -> Self {
+    pub fn new(control: Link, carrier: Carrier, dialled: bool) -> Self {
         Self {
             control,
             carrier,
@@ -195,6 +196,23 @@ impl Peer {
         }
     }
 
+    /// Says nothing more, but PONG if it is `answering`, and takes nothing; whether the program ends
+    /// the connection.
+    pub fn falls_silent(&mut self, answering: bool) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < BOUND {
+            if answering {
+                self.read_control();
+            } else {
+                self.over |= self.control.receive(Duration::from_millis(100)).is_none();
+            }
+            if self.over {
+                return true;
+            }
+        }
+        false
+    }
+
     /// The next that comes before `deadline`.
     pub fn hear(&mut self, deadline: Instant) -> Option<Heard> {
         while self.ready.is_empty() && !self.over {
@@ -262,89 +280,6 @@ impl Peer {
     }
 }
 
-/// A server of one's own, to which the program comes.
-pub struct Host {
-    tcp: TcpListener,
-    udp: UdpSocket,
-    identity: Identity,
-    pub address: SocketAddr,
-}
-
-impl Host {
-    pub fn new() -> Self {
-        let (tcp, udp) = std::iter::repeat_with(|| {
-            let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-            let udp = UdpSocket::bind(tcp.local_addr().unwrap()).ok()?;
-            Some((tcp, udp))
-        })
-        .flatten()
-        .next()
-        .unwrap();
-        let address = tcp.local_addr().unwrap();
-        Self { tcp, udp, identity: Identity::new(), address }
-    }
-
-    /// The next client that holds the token.
-    pub fn accept(&self) -> io::Result<Peer> {
-        let mut control = Link::server(self.accept_tcp()?, &self.identity)?;
-        let secret = control.secret();
-        let (kind, hello) = read_control(&mut control)?;
-        assert_eq!(kind, 1);
-        let proven = proof(&TOKEN_KEY, "client", &secret, &[]);
-        assert_eq!(option(&hello, 3)?, proven, "the program proves its token");
-        let tcp = option(&hello, 6)? == [2];
-        let protect = option(&hello, 4)?;
-        let port = self.address.port().to_be_bytes();
-        let proof = proof(&TOKEN_KEY, "server", &secret, &hello);
-        let connection = 0x5eed_0001u32;
-        let mut welcome = options(&[
-            (1, &[0, 1]),
-            (3, &proof),
-            (4, &protect),
-            (5, &[1]),
-            (6, &[1 + u8::from(tcp)]),
-            (7, &[0, 1]),
-            (8, &connection.to_be_bytes()),
-        ]);
-        if !tcp {
-            welcome.extend(options(&[(9, &port)]));
-        }
-        control.write_all(&control_message(2, &welcome))?;
-        let protect = Protect::ALL[usize::from(protect[0]) - 1];
-        let carrier = if tcp {
-            let data = self.accept_tcp()?;
-            let mut link = match protect {
-                Protect::Clear => Link::Bare(data),
-                _ => Link::server(data, &self.identity)?,
-            };
-            let mut joined = [0; 44];
-            link.read_exact(&mut joined)?;
-            assert_eq!(joined[..], join(&secret, connection, 0), "the program proves its join");
-            Carrier::Tcp(Tcp::new(link, &secret, true))
-        } else {
-            let udp = self.udp.try_clone()?;
-            Carrier::Udp(Udp::new(udp, None, &secret, connection, protect))
-        };
-        Ok(Peer::new(control, carrier, false))
-    }
-
-    fn accept_tcp(&self) -> io::Result<TcpStream> {
-        self.tcp.set_nonblocking(true)?;
-        let begun = Instant::now();
-        loop {
-            match self.tcp.accept() {
-                Ok((stream, _)) => {
-                    stream.set_nonblocking(false)?;
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    return Ok(stream);
-                }
-                Err(error) if begun.elapsed() > PATIENCE => return Err(error),
-                Err(_) => thread::sleep(Duration::from_millis(2)),
-            }
-        }
-    }
-}
-
 /// The options of an honest HELLO.
 pub fn hello(secret: &[u8; 32], way: Way) -> Vec<u8> {
     let proof = proof(&TOKEN_KEY, "client", secret, &[]);
@@ -373,7 +308,7 @@ pub fn control_message(kind: u8, body: &[u8]) -> Vec<u8> {
     Bytes::new().u8(kind).u24(body.len() as u32).raw(body).0
 }
 
-fn option(mut body: &[u8], wanted: u16) -> io::Result<Vec<u8>> {
+pub fn option(mut body: &[u8], wanted: u16) -> io::Result<Vec<u8>> {
     while let Some((head, rest)) = body.split_first_chunk::<4>() {
         let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
         if u16::from_be_bytes([head[0], head[1]]) & 0x7fff == wanted {
@@ -397,5 +332,3 @@ fn cut_control(bytes: &[u8]) -> Option<(u8, Vec<u8>, usize)> {
     let len = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
     Some((head[0], bytes.get(4..4 + len)?.to_vec(), 4 + len))
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);

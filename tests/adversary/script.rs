@@ -215,7 +215,7 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
     ending
 }
 
-fn note_end(ending: &mut Ending, heard: Heard) -> bool {
+pub fn note_end(ending: &mut Ending, heard: Heard) -> bool {
     match heard {
         Heard::Message(Message::Refused(refused)) => ending.closed = Some(refused.reason),
         Heard::Close(code, reason) => ending.closed = Some(format!("{code} {reason}")),

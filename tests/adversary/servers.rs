@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::honest::{await_request, copy};
+use crate::host::Host;
 use crate::oracle::{BOUND, assert_only, end};
-use crate::peer::{Host, Peer, Saying, WAYS, Way};
+use crate::peer::{Peer, Saying, WAYS, Way};
 use crate::program::Ended;
 use crate::script::{Item, sink, source};
 use crate::test::{Test, limited};

@@ -1,0 +1,362 @@
+//! Pipes with one end, or the server, hostile: what comes out is what went in, as far as it goes,
+//! and nobody is told of an end that was none.
+
+use std::fs::{self, File};
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use longhaul_wire::{Message, SinkMessage};
+
+use crate::bytes::Bytes;
+use crate::honest::await_request;
+use crate::host::Host;
+use crate::oracle::{BOUND, Victim, end};
+use crate::peer::{Heard, Peer, Saying, Tamper, WAYS};
+use crate::program::{Ended, Program};
+use crate::script::{GROUP, note_end};
+use crate::test::{Test, limited};
+use crate::trees::noise;
+
+const SEND: u8 = 1;
+const RECEIVE: u8 = 2;
+/// A second length of a piece, which is dropped: the pieces are right all the same.
+const HARMLESS: &str = "two-lengths";
+
+fn pipe(role: u8) -> Bytes {
+    Bytes::new().varint(14).u8(role).raw(b"a pipe")
+}
+
+/// Three pieces, of different lengths.
+fn pieces() -> Vec<Vec<u8>> {
+    (0..3).map(|i| noise(i, 30_000 + 7_000 * i as usize)).collect()
+}
+
+fn hash(piece: usize, bytes: &[u8]) -> Bytes {
+    let head = Bytes::new().varint(4).varint(0).varint(piece as u64);
+    head.raw(blake3::hash(bytes).as_bytes())
+}
+
+/// The end of a pipe: so many pieces, so many bytes.
+fn pipe_end(pieces: u64, bytes: u64) -> Bytes {
+    Bytes::new().varint(3).varint(0).varint(pieces).varint(bytes)
+}
+
+fn say_piece(peer: &mut Peer, number: usize, bytes: &[u8]) {
+    peer.object(bytes.len() as u32, (number * GROUP) as u64, bytes);
+}
+
+/// The source of a pipe: sends the pieces, the newest first, once they may be sent; whether RESULT
+/// came.
+fn feed(peer: &mut Peer, patience: Duration) -> bool {
+    let deadline = std::time::Instant::now() + patience;
+    let pieces = pieces();
+    while let Some(heard) = peer.hear(deadline) {
+        match heard {
+            Heard::Message(Message::Sink(SinkMessage::Accept { .. })) => {
+                for (number, bytes) in pieces.iter().enumerate().rev() {
+                    say_piece(peer, number, bytes);
+                }
+                for (number, bytes) in pieces.iter().enumerate() {
+                    peer.message(hash(number, bytes));
+                }
+                let bytes = pieces.iter().map(Vec::len).sum::<usize>();
+                peer.message(pipe_end(pieces.len() as u64, bytes as u64));
+            }
+            Heard::Message(Message::Sink(SinkMessage::Repair { group, .. })) => {
+                if let Some(bytes) = pieces.get(group as usize) {
+                    say_piece(peer, group as usize, bytes);
+                }
+            }
+            Heard::Message(Message::Sink(SinkMessage::Result(_))) => {
+                peer.done();
+                if peer.dialled {
+                    peer.close(0, b"");
+                }
+                return true;
+            }
+            other => {
+                if note_end(&mut crate::script::Ending::default(), other) {
+                    break;
+                }
+            }
+        }
+    }
+    false
+}
+
+fn receiver<'t>(
+    test: &'t Test,
+    at: std::net::SocketAddr,
+    output: &str,
+    words: &[&str],
+) -> Program<'t> {
+    let output = File::create(test.here(output)).unwrap();
+    Program::pipe(test, &[&["--receive"], words].concat(), at, Stdio::null(), output)
+}
+
+/// What came out is the beginning of what went in, and all of it where the status is 0.
+fn assert_beginning(test: &Test, output: &str, ended: &Ended) {
+    let (sent, out) = (pieces().concat(), fs::read(test.here(output)).unwrap());
+    assert!(sent.starts_with(&out), "{output}: other bytes");
+    assert!(
+        ended.status != Some(0) || sent == out,
+        "{output}: {} bytes are missing",
+        sent.len() - out.len()
+    );
+}
+
+/// Attacks of a source, by name; each is another way not to send the pieces.
+fn attacks() -> Vec<(&'static str, Tamper)> {
+    fn each(mut spoil: impl FnMut(Saying) -> Vec<Saying> + Send + 'static) -> Tamper {
+        Box::new(move |saying| spoil(saying))
+    }
+    let message = |bytes: &[u8], kind: u8| bytes.first() == Some(&kind);
+    let moved = |to: fn(u32, u64) -> (u32, u64)| {
+        each(move |saying| match saying {
+            Saying::Object { object, offset, payload } => {
+                let (object, offset) = to(object, offset);
+                vec![Saying::Object { object, offset, payload }]
+            }
+            other => vec![other],
+        })
+    };
+    let ending = |bytes: Bytes| {
+        each(move |saying| match saying {
+            Saying::Message(said) if message(&said, 3) => vec![Saying::Message(bytes.0.clone())],
+            other => vec![other],
+        })
+    };
+    let last = (1 << 32) - 1;
+    vec![
+        (
+            "other-bytes",
+            each(|saying| match saying {
+                Saying::Object { object, offset, mut payload } => {
+                    payload[0] ^= 1;
+                    vec![Saying::Object { object, offset, payload }]
+                }
+                other => vec![other],
+            }),
+        ),
+        (
+            "other-hashes",
+            each(move |saying| match saying {
+                Saying::Message(mut said) if message(&said, 4) => {
+                    *said.last_mut().unwrap() ^= 1;
+                    vec![Saying::Message(said)]
+                }
+                other => vec![other],
+            }),
+        ),
+        ("beyond-credit", moved(|object, offset| (object, offset + (100_000 << 20)))),
+        ("last-number", moved(|object, offset| (object, offset + (((1 << 32) - 3) << 20)))),
+        ("past-all-numbers", moved(|object, offset| (object, offset + (1 << 61)))),
+        ("longer-than-any", moved(|_, offset| (0xffff_ffff, offset))),
+        ("longer-than-it-is", moved(|object, offset| (object + 1, offset))),
+        ("of-no-length", moved(|_, offset| (0, offset))),
+        (
+            HARMLESS,
+            each(|saying| match saying {
+                Saying::Object { object, offset, payload } => {
+                    let longer =
+                        Saying::Object { object: object + 9, offset, payload: payload.clone() };
+                    vec![longer, Saying::Object { object, offset, payload }]
+                }
+                other => vec![other],
+            }),
+        ),
+        ("end-too-early", ending(pipe_end(2, 67_000))),
+        ("end-too-late", ending(pipe_end(4, 111_001))),
+        ("end-of-other-bytes", ending(pipe_end(3, 7))),
+        ("end-of-all-pieces", ending(pipe_end(last, last << 20))),
+        (
+            "hashes-twice",
+            each(move |saying| match saying {
+                Saying::Message(said) if message(&said, 4) => {
+                    vec![Saying::Message(said.clone()), Saying::Message(said)]
+                }
+                other => vec![other],
+            }),
+        ),
+        (
+            "gone-before-the-end",
+            each(move |saying| match saying {
+                Saying::Message(said) if message(&said, 3) => vec![Saying::HangUp],
+                other => vec![other],
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn pieces_that_come_in_any_order_leave_in_theirs() {
+    limited(|test| {
+        let victim = Victim::start(test);
+        for way in WAYS {
+            let receiving = receiver(test, victim.address, "out", &[]);
+            let mut peer = Peer::dial(victim.address, way).unwrap();
+            peer.message(pipe(SEND));
+            assert!(feed(&mut peer, BOUND), "{way:?}");
+            let ended = end(receiving);
+            ended.assert_succeeded();
+            assert_beginning(test, "out", &ended);
+            peer.hang_up();
+        }
+        victim.assert_serves();
+    });
+}
+
+#[test]
+fn a_hostile_sender_has_nothing_false_come_out_of_a_pipe() {
+    limited(|test| {
+        thread::scope(|scope| {
+            for (i, (what, tamper)) in attacks().into_iter().enumerate() {
+                scope.spawn(move || {
+                    let victim = Victim::start(test);
+                    let receiving = receiver(test, victim.address, what, &[]);
+                    let mut peer = Peer::dial(victim.address, WAYS[i % WAYS.len()]).unwrap();
+                    peer.tamper = Some(tamper);
+                    peer.message(pipe(SEND));
+                    feed(&mut peer, Duration::from_secs(3));
+                    peer.hang_up();
+                    let ended = end(receiving);
+                    assert!(ended.status == Some(1) || what == HARMLESS, "{what}: {ended:?}");
+                    assert_beginning(test, what, &ended);
+                    victim.assert_serves();
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_hostile_server_has_nothing_false_come_out_of_a_pipe() {
+    limited(|test| {
+        thread::scope(|scope| {
+            for (i, (what, tamper)) in attacks().into_iter().enumerate() {
+                scope.spawn(move || {
+                    let host = Host::new();
+                    let carrier = if i % 2 == 0 { "udp" } else { "tcp" };
+                    let words = ["--carrier", carrier];
+                    let receiving = receiver(test, host.address, what, &words);
+                    let mut peer = host.accept().unwrap();
+                    peer.tamper = Some(tamper);
+                    await_request(&mut peer);
+                    feed(&mut peer, Duration::from_secs(3));
+                    peer.hang_up();
+                    let ended = end(receiving);
+                    assert!(ended.status == Some(1) || what == HARMLESS, "{what}: {ended:?}");
+                    assert_beginning(test, what, &ended);
+                });
+            }
+        });
+    });
+}
+
+fn sender<'t>(test: &'t Test, at: std::net::SocketAddr, words: &[&str]) -> Program<'t> {
+    let input = File::open(test.here("in")).unwrap();
+    Program::pipe(test, words, at, input, Stdio::piped())
+}
+
+/// What a sink says that took nothing.
+fn lies() -> Vec<Vec<Bytes>> {
+    let result =
+        |pieces| Bytes::new().varint(11).varint(pieces).varint(0).varint(0).varint(0).varint(0);
+    let repairs = (0..40).map(|_| Bytes::new().varint(8).varint(1 << 20).varint(0));
+    vec![
+        vec![Bytes::new().varint(9).varint(0).varint(1_000)],
+        vec![Bytes::new().varint(9).varint((1 << 32) - 2).varint(1)],
+        vec![result(0)],
+        vec![Bytes::new().varint(8).varint(0xffff_ffff).varint(1 << 31)],
+        repairs.collect(),
+    ]
+}
+
+#[test]
+fn who_confirms_what_it_never_got_of_a_pipe_is_not_believed() {
+    limited(|test| {
+        // More than one end holds, so that the end cannot be true yet.
+        File::create(test.here("in")).unwrap().set_len(1 << 30).unwrap();
+        thread::scope(|scope| {
+            for (i, lie) in lies().into_iter().enumerate() {
+                let (way, told) = (WAYS[i], lie.clone());
+                scope.spawn(move || {
+                    let victim = Victim::start(test);
+                    let sending = sender(test, victim.address, &[]);
+                    let mut peer = Peer::dial(victim.address, way).unwrap();
+                    peer.message(pipe(RECEIVE));
+                    lie_of(peer, told);
+                    let ended = end(sending);
+                    assert_eq!(ended.status, Some(1), "lie {i} of a client: {ended:?}");
+                    victim.assert_serves();
+                });
+                scope.spawn(move || {
+                    let host = Host::new();
+                    let carrier = if i % 2 == 0 { "udp" } else { "tcp" };
+                    let sending = sender(test, host.address, &["--carrier", carrier]);
+                    let mut peer = host.accept().unwrap();
+                    await_request(&mut peer);
+                    lie_of(peer, lie);
+                    let ended = end(sending);
+                    assert_eq!(ended.status, Some(1), "lie {i} of a server: {ended:?}");
+                });
+            }
+        });
+    });
+}
+
+/// Lets the source send, says `lie`, and leaves.
+fn lie_of(mut peer: Peer, lie: Vec<Bytes>) {
+    peer.message(Bytes::new().varint(6).varint(1 << 32));
+    peer.carrier.credit(8 << 20);
+    let hear = |peer: &mut Peer| {
+        let deadline = std::time::Instant::now() + Duration::from_millis(700);
+        while peer.hear(deadline).is_some() {}
+    };
+    hear(&mut peer);
+    lie.into_iter().for_each(|message| peer.message(message));
+    hear(&mut peer);
+    peer.hang_up();
+}
+
+#[test]
+fn a_pipe_with_a_silent_end_ends() {
+    limited(|test| {
+        File::create(test.here("in")).unwrap().set_len(1 << 30).unwrap();
+        thread::scope(|scope| {
+            for (i, way) in WAYS.into_iter().enumerate() {
+                // It sends no end, or takes the most credit that there is and reads nothing.
+                scope.spawn(move || {
+                    let victim = Victim::start(test);
+                    let out = format!("out{i}");
+                    let receiving = receiver(test, victim.address, &out, &[]);
+                    let mut peer = Peer::dial(victim.address, way).unwrap();
+                    peer.tamper = Some(Box::new(|saying| match saying {
+                        Saying::Message(said) if said.first() == Some(&3) => Vec::new(),
+                        other => vec![other],
+                    }));
+                    peer.message(pipe(SEND));
+                    feed(&mut peer, Duration::from_secs(1));
+                    assert!(peer.falls_silent(false), "{way:?}: the sender keeps its place");
+                    let ended = end(receiving);
+                    assert_eq!(ended.status, Some(1), "{way:?}: {ended:?}");
+                    assert_beginning(test, &out, &ended);
+                    victim.assert_serves();
+                });
+                scope.spawn(move || {
+                    let victim = Victim::start(test);
+                    let sending = sender(test, victim.address, &[]);
+                    let mut peer = Peer::dial(victim.address, way).unwrap();
+                    peer.message(pipe(RECEIVE));
+                    peer.message(Bytes::new().varint(6).varint(1 << 32));
+                    peer.carrier.credit((1 << 62) - 1);
+                    assert!(peer.falls_silent(false), "{way:?}: the receiver keeps its place");
+                    let ended = end(sending);
+                    assert_eq!(ended.status, Some(1), "{way:?}: {ended:?}");
+                    victim.assert_serves();
+                });
+            }
+        });
+    });
+}
