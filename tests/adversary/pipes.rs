@@ -108,8 +108,8 @@ fn assert_beginning(test: &Test, output: &str, ended: &Ended) {
 
 /// Attacks of a source, by name; each is another way not to send the pieces.
 fn attacks() -> Vec<(&'static str, Tamper)> {
-    fn each(mut spoil: impl FnMut(Saying) -> Vec<Saying> + Send + 'static) -> Tamper {
-        Box::new(move |saying| spoil(saying))
+    fn each(spoil: impl FnMut(Saying) -> Vec<Saying> + Send + 'static) -> Tamper {
+        Box::new(spoil)
     }
     let message = |bytes: &[u8], kind: u8| bytes.first() == Some(&kind);
     let moved = |to: fn(u32, u64) -> (u32, u64)| {
