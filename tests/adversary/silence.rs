@@ -44,12 +44,12 @@ fn a_client_silent_at_any_step_loses_its_place() {
                 let link = Link::client(silent, CONTROL).unwrap();
                 assert_turned_away(link.socket().try_clone().unwrap(), "no HELLO");
             });
-            // REQUEST, MANIFEST, MANIFEST_END, three pieces, HASHES, and the end left out.
-            let steps = (1..8).map(|words| (false, words));
+            // Nothing, REQUEST, MANIFEST, MANIFEST_END, three pieces, HASHES, and the end left out.
+            let steps = (0..8).map(|words| (false, words));
             // REQUEST alone, then ACCEPT, and nothing of what is sent is read.
             for (i, (pull, words)) in steps.chain([(true, 1), (true, 2)]).enumerate() {
                 let ways = [(WAYS[i % 3], true), (WAYS[3 + i % 3], false)];
-                for (way, answering) in ways.into_iter().take(if pull { 1 } else { 2 }) {
+                for (way, answering) in ways {
                     let victim = &victim;
                     scope.spawn(move || {
                         let mut peer = Peer::dial(victim.address, way).unwrap();

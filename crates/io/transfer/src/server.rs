@@ -42,6 +42,7 @@ use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
 use crate::pipe::{Pipes, Seat};
+use crate::silence::Silence;
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};
@@ -389,7 +390,10 @@ impl Server<'_> {
         let mut workers = Vec::new();
         let (mut begun, mut finished) = (false, false);
         let mut received = 0;
-        let mut watch = Watch::leasing(lease.clone(), self.options.stall_timeout);
+        let patience = self.options.stall_timeout;
+        let mut watch = Watch::leasing(lease.clone(), patience);
+        // Of a client that has not asked for anything that it was granted.
+        let mut idle = Silence::since(clock::now());
         let outcome = loop {
             let state = hub.wait(INTERVAL, |state| {
                 state.closed.is_some()
@@ -449,6 +453,11 @@ impl Server<'_> {
                 lanes.close(CloseCode::TIMEOUT, &reason);
                 control.close(CloseCode::TIMEOUT, &reason);
                 break Err((CloseCode::TIMEOUT, reason));
+            }
+            if side.is_none() && idle.look(clock::now()) >= patience && !patience.is_zero() {
+                let reason = format!("the client asked for nothing for {} s", patience.as_secs());
+                let refused = state.refused.map(|refused| (refused.code, refused.reason));
+                break Err(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
             }
             if self.stop.is_requested() {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
