@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use longhaul_wire::{Message, SinkMessage, SourceMessage};
 
 use crate::bytes::Bytes;
+use crate::carrier::Carrier;
 use crate::peer::{Heard, Peer};
 
 /// An entry of a manifest, true or not.
@@ -94,6 +95,9 @@ fn chaining_values(contents: &[u8]) -> Vec<[u8; 32]> {
     contents.chunks(GROUP).enumerate().map(group).collect()
 }
 
+/// So long nothing comes before a source sends all again.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// How a script ended.
 #[derive(Debug, Default)]
 pub struct Ending {
@@ -119,7 +123,19 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
         items.iter().filter(|item| item.size() > 0).map(Item::contents).collect();
     let mut ending = Ending::default();
     let mut sent = 0;
-    while let Some(heard) = peer.hear(deadline) {
+    loop {
+        let Some(heard) = peer.hear(deadline.min(Instant::now() + QUIET)) else {
+            if peer.over || Instant::now() >= deadline {
+                break;
+            }
+            // Nobody else sends again what a flood, or a busy host, has lost.
+            if matches!(peer.carrier, Carrier::Udp(_)) {
+                for (id, contents) in contents.iter().enumerate().take(sent) {
+                    send_object(peer, id as u32, contents, None);
+                }
+            }
+            continue;
+        };
         match heard {
             Heard::Message(Message::Sink(SinkMessage::Accept { objects })) => {
                 let accepted = (objects as usize).min(contents.len());

@@ -1,7 +1,7 @@
 //! Token files.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Display, Path, PathBuf};
 
@@ -69,10 +69,23 @@ pub(crate) fn read_at_server(file: &Path) -> Result<Vec<Token>, Failure> {
     })
 }
 
+/// What is in the file, which may be a device or a pipe without end.
+fn read_some(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    fs::File::open(file)?.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 {
+        0..=FILE_MAX => Ok(text),
+        _ => Err(io::Error::other("it is larger than any token file")),
+    }
+}
+
+/// A thousand tokens, with comments.
+const FILE_MAX: u64 = 256 << 10;
+
 /// `advice` is for who has none.
 fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>, Failure> {
     let shown = file.display();
-    let text = fs::read_to_string(file).map_err(|error| match error.kind() {
+    let text = read_some(file).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
             Failure::failed(format!("no token: {shown} does not exist. {}", advice(&shown)))
         }
@@ -115,6 +128,12 @@ pub(crate) fn write(file: &Path, token: &Token) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_without_end_is_no_token_file() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("larger than any token file"), "{error}");
+    }
 
     #[test]
     fn a_token_is_written_once_for_its_owner_only_and_read_again() {

@@ -16,7 +16,7 @@ use super::aside::remove_aside;
 use super::explain;
 use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
-use super::special::Special;
+use super::special::{Special, leads_to_open_file};
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +211,9 @@ impl Destination<'_> {
 
     /// What is there, through links, if it is neither file nor directory.
     fn special(&self, path: &[u8]) -> Option<Special> {
+        if matches!(self, Self::Local(_)) && leads_to_open_file(path) {
+            return Some(Special::OpenFile);
+        }
         let stat = match self {
             Self::Local(_) => rustix::fs::stat(path).ok()?,
             // Without opening it: that may block, or do something.

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::source::{SourceTree, file_identity, nanoseconds};
 use super::{explain, identify, pseudo};
+use crate::ids::random_number;
 
 /// What is found, one after the other: parents before what is in them, files of a directory one
 /// after the other. Memory depends on the directories found and not read, not on the tree.
@@ -26,6 +27,8 @@ pub struct Scan<'a> {
     pending: Vec<Pending>,
     /// Failures of what has no path that an entry could have.
     nameless: u32,
+    /// Of the names that stand in.
+    salt: u32,
 }
 
 /// Something found by a [`Scan`].
@@ -79,6 +82,8 @@ impl<'a> Scan<'a> {
             listing: None,
             pending: Vec::new(),
             nameless: 0,
+            // Without randomness TLS would have failed before.
+            salt: random_number().unwrap_or_default(),
         }
     }
 
@@ -121,7 +126,8 @@ impl<'a> Scan<'a> {
     /// Stands in for what is at `path`, which no entry can have: in the same tree.
     fn nameless(&mut self, path: &[u8]) -> Option<Entry> {
         self.nameless += 1;
-        let name = format!("(not copied {})", self.nameless);
+        // No file has that name already, and nobody can make one that will.
+        let name = format!("(not copied {}, {:08x})", self.nameless, self.salt);
         let top = path.iter().position(|byte| *byte == b'/').map_or(&b""[..], |end| &path[..end]);
         EntryPath::new(join(top, name.as_bytes())).ok().map(stand_in_at)
     }

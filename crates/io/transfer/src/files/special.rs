@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{
-    AtFlags, FileType, RenameFlags, Stat, major, minor, renameat, renameat_with, statat,
+    AtFlags, CWD, FileType, RenameFlags, Stat, major, minor, readlinkat, renameat, renameat_with,
+    statat,
 };
 use rustix::io::Errno;
 
@@ -17,6 +18,8 @@ pub(super) enum Special {
     Device,
     Fifo,
     Socket,
+    /// A link of the system's to an open file, as `/dev/stdout` is.
+    OpenFile,
 }
 
 impl Special {
@@ -40,12 +43,18 @@ impl Special {
     }
 }
 
+/// Whether the link at `path` of this host leads to where the system shows what processes have open.
+pub(super) fn leads_to_open_file(path: &[u8]) -> bool {
+    readlinkat(CWD, path, Vec::new()).is_ok_and(|target| target.to_bytes().starts_with(b"/proc/"))
+}
+
 impl fmt::Display for Special {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Null | Self::Device => "a device",
             Self::Fifo => "a FIFO",
             Self::Socket => "a socket",
+            Self::OpenFile => "a link to an open file",
         })
     }
 }
