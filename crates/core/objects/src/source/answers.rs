@@ -63,7 +63,10 @@ impl Source {
 
     fn handle_repair(&mut self, id: ObjectId, group: u64) -> Result<(), SourceError> {
         let error = SourceError::Repair { object: id, group };
-        let object = self.objects.get(id.0).ok_or(error)?;
+        let Some(object) = self.objects.get(id.0) else {
+            // Of an object that is over: the sink asked before it knew.
+            return if id.0 < self.announced_objects { Ok(()) } else { Err(error) };
+        };
         if group >= u64::from(object.next_group) || object.have.contains(group) {
             return Err(error);
         }

@@ -370,6 +370,25 @@ fn repairs_that_are_not_possible() {
 }
 
 #[test]
+fn a_repair_that_crosses_the_end_of_its_object_is_of_no_use() {
+    let mut source = Source::new();
+    source.push_entry(file("c", 3 * GROUP_SIZE)).unwrap();
+    source.finish_entries();
+    while source.poll_message().is_some() {}
+    source.handle(SinkMessage::Accept { objects: 1 }).unwrap();
+    for group in 0..3 {
+        assert_eq!(source.next_group(u64::MAX).map(|task| task.group), Some(group));
+        source.group_hashed(ObjectId(0), group, [1; 32]);
+    }
+    assert!(source.next_group(u64::MAX).is_none());
+    let reason = "its contents did not verify, again and again".into();
+    source.handle(SinkMessage::EntryRefused { entry: 0, reason }).unwrap();
+    source.handle(SinkMessage::Repair { object: ObjectId(0), group: 1 }).unwrap();
+    assert!(source.next_group(u64::MAX).is_none());
+    rejects(&mut source, SinkMessage::Repair { object: ObjectId(1), group: 0 });
+}
+
+#[test]
 fn confirming_and_refusing_what_is_not() {
     let mut source = source();
     let confirm = |entries: &[(u64, u64)]| SinkMessage::Confirm { entries: ranges(entries) };
