@@ -4,8 +4,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{GroupAssembly, Intake};
+use longhaul_objects::{GroupAssembly, Intake, ObjectTable};
 use longhaul_units::{ObjectId, RangeSet};
+
+use crate::Repair;
 
 /// Groups that a lane is receiving into buffers of type `B`.
 ///
@@ -64,9 +66,8 @@ pub fn let_in<B>(
     credit: u64,
     memory: impl FnOnce() -> Option<B>,
 ) -> Result<Begun<B>, Unplaceable> {
-    let GroupPart { object, group, len, .. } = *part;
-    let place = intake.objects().place(object, part.offset(), len as usize);
-    let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+    let GroupPart { object, group, .. } = *part;
+    let len = part.group_len(intake.objects())?;
     if !intake.allows(object, group, credit) {
         return Err(Unplaceable::BeyondCredit);
     }
@@ -145,6 +146,15 @@ impl GroupPart {
     /// Of the first byte, in the object.
     pub fn offset(&self) -> u64 {
         u64::from(self.group) * GROUP_SIZE + u64::from(self.start)
+    }
+
+    /// Bytes of its group, by a table of objects.
+    ///
+    /// # Errors
+    /// [`Unplaceable::Unasked`]: there is no such object, or group, or these bytes are not within it.
+    pub fn group_len(&self, objects: &ObjectTable) -> Result<u32, Unplaceable> {
+        let place = objects.place(self.object, self.offset(), self.len as usize);
+        Ok(place.map_err(|_| Unplaceable::Unasked)?.group_len)
     }
 
     fn is_within(&self, group_len: u32) -> bool {
@@ -244,15 +254,21 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         Some(WholeGroup { object: target.object, group: target.group, len, buffer })
     }
 
-    /// The group is to be received anew.
-    pub fn forget(&mut self, object: ObjectId, group: u32) {
+    /// Does what the shared half says of a group that was found to be wrong.
+    pub fn handle_repair(&mut self, repair: Repair) {
+        match repair {
+            Repair::ReceiveAnew(object, group) => self.forget(object, group),
+            Repair::Taken(object, group) => self.give_up(object, group),
+        }
+    }
+
+    fn forget(&mut self, object: ObjectId, group: u32) {
         if let Some(groups) = self.done.get_mut(&object) {
             groups.remove(u64::from(group)..u64::from(group) + 1);
         }
     }
 
-    /// The group has come on another lane: what there is of it is given up.
-    pub fn give_up(&mut self, object: ObjectId, group: u32) {
+    fn give_up(&mut self, object: ObjectId, group: u32) {
         if self.make_current((object, group)) {
             self.spare.extend(self.current.take().map(|arriving| arriving.assembly));
         }

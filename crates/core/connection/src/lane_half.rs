@@ -9,7 +9,7 @@ use longhaul_units::{Duration, Extent, Instant, LaneId};
 use crate::messages::Messages;
 use crate::receive::{Receiving, With};
 use crate::send::{Outgoing, Sending};
-use crate::{Datagrams, Groups, News, NotSent, Opener, Order, ReadBatch, Sealer, Standing};
+use crate::{Datagrams, Groups, News, NotSent, Opener, Order, ReadBatch, Repair, Sealer, Standing};
 
 /// A path that other lanes use too: locked for a batch or a report, never longer.
 pub trait SharedPath {
@@ -24,7 +24,8 @@ pub trait SharedPath {
 /// As that of [`Lane`]: time never goes backwards between calls.
 ///
 /// - *In*: [`handle_datagrams`](Self::handle_datagrams), [`handle_order`](Self::handle_order),
-///   [`handle_standing`](Self::handle_standing), [`handle_timeout`](Self::handle_timeout).
+///   [`handle_repair`](Self::handle_repair), [`handle_standing`](Self::handle_standing),
+///   [`handle_timeout`](Self::handle_timeout).
 /// - *Messages*, on lane 0: [`read_messages`](Self::read_messages),
 ///   [`push_messages`](Self::push_messages), [`finish_messages`](Self::finish_messages).
 /// - *Out*: [`poll_news`](Self::poll_news) until `None`; [`poll_transmit`](Self::poll_transmit) until
@@ -85,10 +86,13 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     pub fn handle_order(&mut self, now: Instant, order: Order<O>) {
         match order {
             Order::Offer { extent, bytes } => self.offer(extent, bytes),
-            Order::ReceiveAnew(object, group) => self.receiving.incoming.forget(object, group),
-            Order::Taken(object, group) => self.receiving.incoming.give_up(object, group),
             Order::Close(code, reason) => self.lane.close(now, code, &reason),
         }
+    }
+
+    /// Does what the shared half says of a group that was found to be wrong.
+    pub fn handle_repair(&mut self, repair: Repair) {
+        self.receiving.incoming.handle_repair(repair);
     }
 
     /// Goes by what the shared half says that holds.

@@ -5,7 +5,7 @@
 //! ([`LaneHalf`]): everything that one thread does for one lane. Whoever drives it owns the socket,
 //! the memory of groups, the keys ([`Opener`], [`Sealer`]) and the [`Path`](longhaul_engine::Path),
 //! which lanes share. The other half, which is common to all lanes of a connection, speaks to a lane
-//! by values only: [`Order`]s and a [`Standing`] go in, [`News`] come out, and both may be late.
+//! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
 //!
 //! ```
@@ -41,7 +41,7 @@ pub use dealing::Dealing;
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
 pub use lane_half::{LaneHalf, SharedPath};
 pub use protect::{Forged, Opener, Sealer};
-pub use receive::ReadBatch;
+pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use run::Run;
 pub use send::{Datagrams, NotSent};
-pub use values::{News, Order, Repairs, Standing};
+pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};

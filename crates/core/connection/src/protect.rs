@@ -16,7 +16,8 @@ pub trait Opener {
     fn object_tag(&self) -> usize;
 
     /// Looks at all packets of a batch at once, `segment` bytes each but the last. Bit i of the result
-    /// is 0 if packet i, where it is an OBJECT packet, is known to be forged. At most 128 packets.
+    /// is 0 if packet i, where it is an OBJECT packet, is known to be forged. Behind
+    /// [`DATAGRAMS_MAX`](crate::DATAGRAMS_MAX) packets nothing is looked at.
     fn look_over(&mut self, bytes: &[u8], segment: usize) -> u128;
 
     /// Opens a CONTROL packet in place; returns its frames.

@@ -266,8 +266,8 @@ impl Placed {
     }
 }
 
-/// More datagrams than the kernel joins (64, UDP_GRO_CNT_MAX), and bits of what tells of each.
-const DATAGRAMS_MAX: usize = 128;
+/// Datagrams of a batch: more than the kernel joins (64, UDP_GRO_CNT_MAX), and bits of what tells of each.
+pub const DATAGRAMS_MAX: usize = 128;
 /// Most bytes of datagrams that are read together.
 const BATCH_BYTES_MAX: usize = 65_536;
 /// IP and UDP headers of a datagram.

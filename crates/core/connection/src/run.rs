@@ -6,7 +6,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{ObjectId, PacketNumber};
 use longhaul_wire::{Header, OBJECT_HEADER_LEN, ObjectHeader};
 
-use crate::GroupPart;
+use crate::{Forged, GroupPart};
 
 /// OBJECT packets of consecutive numbers, side by side in a batch, whose payloads are side by side in
 /// a group.
@@ -70,6 +70,26 @@ impl Run {
     /// What is between the header and the tag of one of its packets.
     pub fn payload<'p>(&self, packet: &'p [u8]) -> &'p [u8] {
         &packet[OBJECT_HEADER_LEN..][..packet.len() - self.overhead]
+    }
+
+    /// Opens the packets, which are in `bytes`, one after the other to `into`, which has the payloads'
+    /// length: `open` is given the number, the packet, the place of its payload and what is behind that.
+    /// Returns how many were opened before one was not authentic.
+    pub fn open_each(
+        &self,
+        bytes: &[u8],
+        into: &mut [u8],
+        mut open: impl FnMut(PacketNumber, &[u8], &mut [u8], &[u8]) -> Result<(), Forged>,
+    ) -> usize {
+        let mut rest = into;
+        for (opened, (number, packet)) in self.packets(bytes).enumerate() {
+            let (place, behind) = rest.split_at_mut(packet.len() - self.overhead);
+            if open(number, packet, place, behind).is_err() {
+                return opened;
+            }
+            rest = behind;
+        }
+        self.count()
     }
 
     /// Where the payloads go; `None` where there can be no group.

@@ -4,6 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 use longhaul_engine::Closed;
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Extent, ObjectId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
@@ -20,14 +21,20 @@ pub enum Order<O> {
         /// They are at the start of this buffer.
         bytes: O,
     },
-    /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
-    /// for it, and taken in between receiving and placing.
-    ReceiveAnew(ObjectId, u32),
-    /// The group that was to be received anew has come, perhaps on another lane: what comes of it is a
-    /// repetition, and what has come here is of no use. Taken in behind the orders to receive it anew.
-    Taken(ObjectId, u32),
     /// Say goodbye and end.
     Close(CloseCode, String),
+}
+
+/// What the shared half tells every lane of a group that was found to be wrong. Taken in as it was
+/// said, between receiving and placing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
+    /// for it.
+    ReceiveAnew(ObjectId, u32),
+    /// The group that was to be received anew has come, perhaps on another lane: what comes of it is a
+    /// repetition, and what has come here is of no use.
+    Taken(ObjectId, u32),
 }
 
 /// What the shared half says that holds until it says otherwise. Lanes may see it late.
@@ -43,6 +50,9 @@ pub struct Standing {
     /// Everything that may be sent now was offered: a blast round may end.
     pub drained: bool,
 }
+
+/// A step of new credit ([`Standing::credit_step`]) for sinks that promise several times as much.
+pub const CREDIT_STEP: u64 = 8 * GROUP_SIZE;
 
 /// What a lane tells the shared half.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,15 +72,15 @@ pub enum News<I> {
 pub struct Repairs(BTreeSet<(ObjectId, u32)>);
 
 impl Repairs {
-    /// The group did not verify: the order for every lane.
-    pub fn ask<O>(&mut self, object: ObjectId, group: u32) -> Order<O> {
+    /// The group did not verify: what every lane is to know.
+    pub fn ask(&mut self, object: ObjectId, group: u32) -> Repair {
         self.0.insert((object, group));
-        Order::ReceiveAnew(object, group)
+        Repair::ReceiveAnew(object, group)
     }
 
-    /// The group came whole, and is taken: the order for every lane, if there is any.
-    pub fn take<O>(&mut self, object: ObjectId, group: u32) -> Option<Order<O>> {
-        self.0.remove(&(object, group)).then_some(Order::Taken(object, group))
+    /// The group came whole, and is taken: what every lane is to know, if it is anything.
+    pub fn take(&mut self, object: ObjectId, group: u32) -> Option<Repair> {
+        self.0.remove(&(object, group)).then_some(Repair::Taken(object, group))
     }
 
     /// How many there are.

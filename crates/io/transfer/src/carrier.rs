@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Begun, GroupPart, Groups, Order, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{
+    Begun, GroupPart, Groups, Order, Repair, Standing, Unplaceable, WholeGroup,
+};
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
@@ -106,9 +108,9 @@ pub struct Way {
 #[derive(Debug)]
 pub struct Mailbox {
     commands: Mutex<VecDeque<Command>>,
-    /// Orders that are taken in between receiving and placing, and whether there are any.
-    placing: Mutex<Vec<Order<Arc<Buffer>>>>,
-    has_placing: AtomicBool,
+    /// What is taken in between receiving and placing, and whether there is any.
+    repairs: Mutex<Vec<Repair>>,
+    has_repairs: AtomicBool,
     waker: Waker,
     /// The thread has to look at the hub once more before it sleeps.
     look: AtomicBool,
@@ -131,8 +133,8 @@ impl Mailbox {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             commands: Mutex::new(VecDeque::new()),
-            placing: Mutex::default(),
-            has_placing: AtomicBool::new(false),
+            repairs: Mutex::default(),
+            has_repairs: AtomicBool::new(false),
             waker: Waker::new()?,
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
@@ -162,19 +164,19 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Passes on an order about a repair. That to receive a group anew is posted before the source is
-    /// asked for it.
-    pub fn post_repair(&self, order: Order<Arc<Buffer>>) {
-        lock(&self.placing).push(order);
-        self.has_placing.store(true, Ordering::SeqCst);
+    /// Passes on what is to be known of a group. That it is to be received anew is posted before the
+    /// source is asked for it.
+    pub fn post_repair(&self, repair: Repair) {
+        lock(&self.repairs).push(repair);
+        self.has_repairs.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Gives `handle` the orders about repairs, as they were posted. Called between receiving and
+    /// Gives `handle` the repairs, as they were posted. Called between receiving and
     /// placing: what answers a repair cannot have come before the repair was posted here.
-    pub(crate) fn take_repairs(&self, handle: impl FnMut(Order<Arc<Buffer>>)) {
-        if self.has_placing.swap(false, Ordering::SeqCst) {
-            std::mem::take(&mut *lock(&self.placing)).into_iter().for_each(handle);
+    pub(crate) fn take_repairs(&self, handle: impl FnMut(Repair)) {
+        if self.has_repairs.swap(false, Ordering::SeqCst) {
+            std::mem::take(&mut *lock(&self.repairs)).into_iter().for_each(handle);
         }
     }
 
@@ -246,9 +248,9 @@ pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &st
     }
 }
 
-/// Passes an order about a repair on to all lanes.
-pub(crate) fn post_repair(mailboxes: &[Arc<Mailbox>], order: &Order<Arc<Buffer>>) {
-    mailboxes.iter().for_each(|mailbox| mailbox.post_repair(order.clone()));
+/// Passes a repair on to all lanes.
+pub(crate) fn post_repair(mailboxes: &[Arc<Mailbox>], repair: Repair) {
+    mailboxes.iter().for_each(|mailbox| mailbox.post_repair(repair));
 }
 
 /// There is something to tell the peer: the first lane carries messages.

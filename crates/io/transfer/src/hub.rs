@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, CREDIT_STEP, GroupPart, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, Instant, shown};
@@ -306,9 +306,6 @@ impl Hub for TransferHub {
         }
     }
 }
-
-/// An eighth and less of what any sink promises.
-const CREDIT_STEP: u64 = 8 << 20;
 
 /// A refusal in words for people.
 pub(crate) fn refuse(code: CloseCode, reason: impl Into<String>) -> Refused {

@@ -197,7 +197,7 @@ impl LaneThread {
         }
         self.commands = commands;
         let half = &mut self.half;
-        self.mailbox.take_repairs(|order| half.handle_order(clock::now(), order));
+        self.mailbox.take_repairs(|repair| half.handle_repair(repair));
         any
     }
 
@@ -258,7 +258,7 @@ impl LaneThread {
             self.flooded |= bytes.len() > LARGE * batch.segment;
             // Again, now that these packets are here: one may answer a repair.
             let half = &mut self.half;
-            self.mailbox.take_repairs(|order| half.handle_order(clock::now(), order));
+            self.mailbox.take_repairs(|repair| half.handle_repair(repair));
             let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
             half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, hub, path);
             self.pass_news();

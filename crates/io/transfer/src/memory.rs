@@ -114,8 +114,7 @@ impl Hub for MemoryHub {
         Standing { credit: u64::MAX >> 2, drained, ..Standing::default() }
     }
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let place = self.table.place(part.object, part.offset(), part.len as usize);
-        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let len = part.group_len(&self.table)?;
         let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
         Ok(Begun { buffer, len })
     }

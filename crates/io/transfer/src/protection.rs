@@ -3,7 +3,7 @@
 use std::mem::take;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use longhaul_connection::{Forged, Opener, Run, Sealer};
+use longhaul_connection::{DATAGRAMS_MAX, Forged, Opener, Run, Sealer};
 use longhaul_session::{EpochKeys, LaneKeys};
 use longhaul_sys::memory::{copy_past_caches, prefetch};
 use longhaul_sys::siphash::HeaderMac;
@@ -163,7 +163,7 @@ impl Opener for Protection {
         let (mut headers, mut tags) = (take(&mut self.headers), take(&mut self.tags));
         headers.clear();
         tags.clear();
-        for packet in bytes.chunks(segment).take(PACKETS_MAX) {
+        for packet in bytes.chunks(segment).take(DATAGRAMS_MAX) {
             // What is too short for them is no OBJECT packet.
             headers.push(packet.first_chunk().copied().unwrap_or_default());
             tags.push(packet.last_chunk().copied().unwrap_or_default());
@@ -192,19 +192,14 @@ impl Opener for Protection {
             copy_past_caches(payloads, into);
             return run.count();
         }
-        let mut rest = into;
-        for (placed, (number, packet)) in run.packets(bytes).enumerate() {
-            let payload = run.payload(packet);
-            let (place, behind) = rest.split_at_mut(payload.len());
+        run.open_each(bytes, into, |number, packet, place, behind| {
             prefetch(&behind[..place.len().min(behind.len())]);
             if clear {
-                place.copy_from_slice(payload);
-            } else if self.open_object(number, packet, place).is_err() {
-                return placed;
+                place.copy_from_slice(run.payload(packet));
+                return Ok(());
             }
-            rest = behind;
-        }
-        run.count()
+            self.open_object(number, packet, place)
+        })
     }
 }
 
@@ -286,5 +281,3 @@ fn naming(epoch: u16, headers: &[[u8; OBJECT_HEADER_LEN]]) -> u128 {
 
 /// Of the epoch in a packet number (docs/protocol.md 4.1).
 const EPOCH_SHIFT: u32 = 48;
-/// Bits that tell of packets.
-const PACKETS_MAX: usize = 128;

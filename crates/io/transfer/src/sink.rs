@@ -175,9 +175,9 @@ impl SinkDriver {
         let mut sink = lock(&self.sink);
         let verdict = sink.group_received(object, group, value);
         if matches!(verdict, Verdict::Write(_))
-            && let Some(order) = lock(&self.repairs).take(object, group)
+            && let Some(repair) = lock(&self.repairs).take(object, group)
         {
-            post_repair(&self.mailboxes, &order);
+            post_repair(&self.mailboxes, repair);
         }
         drop(sink);
         if let Verdict::Write(task) = verdict {
@@ -231,7 +231,7 @@ impl SinkDriver {
     fn after_change(&self) {
         let mut sink = lock(&self.sink);
         while let Some((object, group)) = sink.poll_anew() {
-            post_repair(&self.mailboxes, &lock(&self.repairs).ask(object, group));
+            post_repair(&self.mailboxes, lock(&self.repairs).ask(object, group));
         }
         let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         sink.set_cpu_time(cpu);

@@ -16,6 +16,7 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, StreamId};
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, MessageReader, Refused, Request};
 
 use crate::network::Arrived;
+use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::scenario::{End, Scenario};
 use crate::sink::{Env, SinkSide};
@@ -378,10 +379,10 @@ impl Connection {
             Side::Sink(sink) => {
                 sink.set_memory(memory);
                 let mut progress = sink.pump(now, env);
-                while let Some(order) = sink.poll_repair() {
+                while let Some(repair) = sink.poll_repair() {
                     progress = true;
                     for state in &mut self.lanes {
-                        state.half.handle_order(local, order.clone());
+                        state.half.handle_repair(repair);
                     }
                 }
                 if let Some(reason) = sink.failed.clone() {
@@ -497,8 +498,7 @@ impl Connection {
             env.checks.require(sent.len() == usize::from(transmit.packets), || {
                 format!("{} packets were planned, {} made", transmit.packets, sent.len())
             });
-            let headers = if to.is_ipv6() { 48 } else { 28 };
-            let bytes: u64 = sent.iter().map(|one| one.bytes.len() as u64 + headers).sum();
+            let bytes: u64 = sent.iter().map(|one| wire_bytes(to, one.bytes.len())).sum();
             state.sent_bytes += bytes;
             // Reports and probes are few and not held back.
             if let Some(meter) = &mut self.meter

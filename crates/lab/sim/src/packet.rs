@@ -36,8 +36,7 @@ impl Datagram {
 
     /// IP-layer bytes.
     pub fn wire_bytes(&self) -> u64 {
-        let headers = if self.from.is_ipv6() { 48 } else { 28 };
-        self.bytes.len() as u64 + headers
+        wire_bytes(self.from, self.bytes.len())
     }
 
     /// Whether it carries object bytes.
@@ -69,6 +68,11 @@ impl Datagram {
         };
         format!("{lane:?} #{} ({} bytes): {body}", number.get(), self.wire_bytes())
     }
+}
+
+/// IP-layer bytes of a datagram of `len` bytes between hosts with addresses such as this.
+pub(crate) fn wire_bytes(address: SocketAddr, len: usize) -> u64 {
+    len as u64 + if address.is_ipv6() { 48 } else { 28 }
 }
 
 fn frames_in_brief(frames: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Protection under the real key schedule, with a cheap tag in place of a cipher. Nothing is secret
 //! here; what matters is that nobody without the key makes a tag that verifies.
 
-use longhaul_connection::{Forged, Opener, Run, Sealer};
+use longhaul_connection::{DATAGRAMS_MAX, Forged, Opener, Run, Sealer};
 use longhaul_session::LaneKeys;
 use longhaul_units::PacketNumber;
 use longhaul_wire::{
@@ -58,7 +58,7 @@ impl Opener for Protection {
         if self.protect != Protect::Clear {
             return u128::MAX;
         }
-        let packets = bytes.chunks(segment).take(128).enumerate();
+        let packets = bytes.chunks(segment).take(DATAGRAMS_MAX).enumerate();
         packets.fold(0, |good, (i, packet)| {
             let number = Header::parse(packet).map(|header| header.number);
             let authentic = number.is_ok_and(|number| self.is_authentic(number, packet));
@@ -82,18 +82,14 @@ impl Opener for Protection {
     }
 
     fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
-        let mut rest = into;
-        for (placed, (number, packet)) in run.packets(bytes).enumerate() {
+        run.open_each(bytes, into, |number, packet, place, _| {
             if self.protect != Protect::Clear && !self.is_authentic(number, packet) {
-                return placed;
+                return Err(Forged);
             }
             self.note(number);
-            let payload = run.payload(packet);
-            let (place, behind) = rest.split_at_mut(payload.len());
-            place.copy_from_slice(payload);
-            rest = behind;
-        }
-        run.count()
+            place.copy_from_slice(run.payload(packet));
+            Ok(())
+        })
     }
 }
 

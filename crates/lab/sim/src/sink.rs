@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Order, Repairs, Standing, Unplaceable, WholeGroup, let_in,
+    Begun, CREDIT_STEP, GroupPart, Repair, Repairs, Standing, Unplaceable, WholeGroup, let_in,
 };
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage::{self, Storage};
@@ -52,8 +52,8 @@ pub(crate) struct SinkSide {
     received: BTreeSet<(ObjectId, u32)>,
     /// Groups asked for again: their bytes are not credit's.
     repairs: Repairs,
-    /// Those of them that have come, and the lanes do not know.
-    taken_anew: VecDeque<(ObjectId, u32)>,
+    /// Of those that have come: what the lanes are to know.
+    taken: VecDeque<Repair>,
     /// What the disk is to do, by the time when it will have done it.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
@@ -142,7 +142,7 @@ impl SinkSide {
             peak: 0,
             received: BTreeSet::new(),
             repairs: Repairs::default(),
-            taken_anew: VecDeque::new(),
+            taken: VecDeque::new(),
             operations: BTreeMap::new(),
             sequence: 0,
             setup_until: Instant::ZERO,
@@ -170,10 +170,10 @@ impl SinkSide {
         progress
     }
 
-    /// The next order about a repair, for every lane.
-    pub fn poll_repair<O>(&mut self) -> Option<Order<O>> {
-        if let Some((object, group)) = self.taken_anew.pop_front() {
-            return Some(Order::Taken(object, group));
+    /// What every lane is to know next of a group that was found to be wrong.
+    pub fn poll_repair(&mut self) -> Option<Repair> {
+        if let Some(repair) = self.taken.pop_front() {
+            return Some(repair);
         }
         let (object, group) = self.sink.poll_anew()?;
         self.received.remove(&(object, group));
@@ -182,7 +182,7 @@ impl SinkSide {
 
     /// What holds for the lanes.
     pub fn standing(&self) -> Standing {
-        let credit_step = (self.capacity / 4).min(8 << 20);
+        let credit_step = (self.capacity / 4).min(CREDIT_STEP);
         Standing { credit: self.sink.credit(), credit_step, ..Standing::default() }
     }
 
@@ -292,9 +292,7 @@ impl SinkSide {
         let value = group_chaining_value(&buffer, group, only);
         match self.sink.group_received(object, group, value) {
             Verdict::Write(task) => {
-                if self.repairs.take::<()>(object, group).is_some() {
-                    self.taken_anew.push_back(key);
-                }
+                self.taken.extend(self.repairs.take(object, group));
                 let at = now + self.taken(env.draw);
                 self.schedule(at, Operation::Write(task, buffer));
             }

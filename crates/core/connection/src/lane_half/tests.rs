@@ -31,17 +31,10 @@ impl Opener for Marked {
         packet[HEADER_LEN..].strip_suffix(&TAG).ok_or(Forged)
     }
     fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
-        let mut rest = into;
-        for (placed, (_, packet)) in run.packets(bytes).enumerate() {
-            if !packet.ends_with(&TAG) {
-                return placed;
-            }
-            let payload = run.payload(packet);
-            let (place, behind) = rest.split_at_mut(payload.len());
-            place.copy_from_slice(payload);
-            rest = behind;
-        }
-        run.count()
+        run.open_each(bytes, into, |_, packet, place, _| {
+            place.copy_from_slice(run.payload(packet));
+            if packet.ends_with(&TAG) { Ok(()) } else { Err(Forged) }
+        })
     }
 }
 
@@ -223,12 +216,12 @@ fn a_repair_waits_for_the_first_try_and_is_received_anew() {
     pair.run(100, || false);
     assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (2, 1), "a repetition");
     pair.offer(0, 3);
-    pair.ends[1].half.handle_order(pair.now, Order::ReceiveAnew(OBJECT, 0));
+    pair.ends[1].half.handle_repair(Repair::ReceiveAnew(OBJECT, 0));
     pair.run(100, || false);
     let Some(News::Arrived(whole)) = pair.ends[1].news.last() else { panic!("nothing came") };
     assert_eq!(whole.buffer, vec![3; LEN as usize]);
     // Said once more than needed, it does no harm.
-    pair.ends[1].half.handle_order(pair.now, Order::ReceiveAnew(OBJECT, 7));
+    pair.ends[1].half.handle_repair(Repair::ReceiveAnew(OBJECT, 7));
 }
 
 #[test]
@@ -246,11 +239,9 @@ fn what_another_lane_has_brought_is_given_up_with_its_memory() {
     });
     let placed = pair.ends[1].half.placed();
     assert!(placed > 0 && placed < LEN.into());
-    assert!(repairs.take::<Rc<Vec<u8>>>(OBJECT, 0).is_none(), "nobody asked for it");
-    let order = repairs.ask(OBJECT, 0);
-    pair.ends[1].half.handle_order(pair.now, order);
-    let order = repairs.take(OBJECT, 0).unwrap();
-    pair.ends[1].half.handle_order(pair.now, order);
+    assert!(repairs.take(OBJECT, 0).is_none(), "nobody asked for it");
+    pair.ends[1].half.handle_repair(repairs.ask(OBJECT, 0));
+    pair.ends[1].half.handle_repair(repairs.take(OBJECT, 0).unwrap());
     pair.run(500, || false);
     assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (1, 0));
     assert_eq!(pair.ends[1].half.placed(), placed);

@@ -182,11 +182,6 @@ impl Sink {
         }
     }
 
-    /// The next checkpoint is to sync the file of the entry.
-    pub(super) fn sync_later(&mut self, id: EntryId) {
-        sync_later(&mut self.slots, &mut self.dirty, id);
-    }
-
     /// The pieces of a [`WriteTask`] are written (not synced) or given up; its memory is free.
     pub fn group_written(&mut self, id: ObjectId, group: u32) {
         let first = self.held.remove(&(id, group));
@@ -398,7 +393,8 @@ impl Sink {
     }
 }
 
-fn sync_later(slots: &mut Window<Slot>, dirty: &mut Vec<NamedFile>, id: EntryId) {
+/// The next checkpoint is to sync the file of the entry.
+pub(super) fn sync_later(slots: &mut Window<Slot>, dirty: &mut Vec<NamedFile>, id: EntryId) {
     let slot = slots.get_mut(id.0);
     if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
         slot.dirty = true;

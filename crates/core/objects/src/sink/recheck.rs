@@ -4,6 +4,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
+use super::groups::sync_later;
 use super::{Sink, State};
 use crate::entry::key;
 use crate::limits::RECHECK_GROUPS;
@@ -75,7 +76,7 @@ impl Sink {
             self.void.push((key(entry), partial.temp, groups));
         }
         // Whoever wrote to it may not have synced what is right again now.
-        self.sync_later(id);
+        sync_later(&mut self.slots, &mut self.dirty, id);
         self.advance();
     }
 }

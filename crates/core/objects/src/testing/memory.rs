@@ -173,6 +173,14 @@ impl MemoryStorage {
         Stamp(stamp)
     }
 
+    /// Of an unpublished file.
+    fn inode_of(&self, file: &NamedFile) -> Option<usize> {
+        match &file.aside {
+            None => self.visible.temps.get(&file.temp).copied(),
+            Some(entry) => self.inode_of_unseen(entry.path.as_bytes()),
+        }
+    }
+
     fn inode_of_unseen(&self, path: &[u8]) -> Option<usize> {
         match self.visible.unseen.get(path)? {
             Node::File { inode, .. } => Some(*inode),
@@ -427,11 +435,7 @@ impl Storage for MemoryStorage {
 
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), MemoryError> {
         for file in &checkpoint.files {
-            let inode = match &file.aside {
-                None => self.visible.temps.get(&file.temp).copied(),
-                Some(entry) => self.inode_of_unseen(entry.path.as_bytes()),
-            };
-            if let Some(inode) = inode {
+            if let Some(inode) = self.inode_of(file) {
                 self.files[inode].sync();
             }
         }
@@ -442,11 +446,7 @@ impl Storage for MemoryStorage {
     }
 
     fn stamp(&self, file: &NamedFile) -> Option<Stamp> {
-        let inode = match &file.aside {
-            None => self.visible.temps.get(&file.temp).copied(),
-            Some(entry) => self.inode_of_unseen(entry.path.as_bytes()),
-        };
-        inode.map(|inode| self.stamp_of(inode))
+        self.inode_of(file).map(|inode| self.stamp_of(inode))
     }
 
     fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), MemoryError> {

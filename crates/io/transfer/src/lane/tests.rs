@@ -25,8 +25,7 @@ struct Memory {
 impl Groups<Buffer> for Memory {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         self.lookups += 1;
-        let place = self.table.place(part.object, part.offset(), part.len as usize);
-        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let len = part.group_len(&self.table)?;
         let buffer = match self.refusal {
             Some(refusal) => return Err(refusal),
             None => self.pool.try_take().ok_or(Unplaceable::NoMemory)?,

@@ -176,8 +176,8 @@ impl Drain {
         state.sink.set_freed(self.freed());
         if state.sink.piece_received(piece, value)? {
             state.buffers.insert(piece.number, buffer);
-            if let Some(order) = state.repairs.take(piece.object(), piece.number) {
-                post_repair(&self.mailboxes, &order);
+            if let Some(repair) = state.repairs.take(piece.object(), piece.number) {
+                post_repair(&self.mailboxes, repair);
             }
         } else {
             drop(state);
@@ -258,8 +258,7 @@ impl State {
                 }
                 PipeSinkEvent::Drop(piece) => {
                     // Under the lock, so before the source is asked for it.
-                    let order = self.repairs.ask(piece.object(), piece.number);
-                    post_repair(mailboxes, &order);
+                    post_repair(mailboxes, self.repairs.ask(piece.object(), piece.number));
                     Some(Step::Waste(self.buffers.remove(&piece.number)))
                 }
             });
@@ -322,14 +321,12 @@ impl SinkSide for Drain {
     }
 
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let GroupPart { object, group, len, .. } = *part;
-        let place = ObjectTable::of_pieces().place(object, part.offset(), len as usize);
-        let place = place.map_err(|_| Unplaceable::Unasked)?;
-        if (u64::from(group) + 1) * GROUP_SIZE > self.credit() {
+        let len = part.group_len(&ObjectTable::of_pieces())?;
+        if (u64::from(part.group) + 1) * GROUP_SIZE > self.credit() {
             return Err(Unplaceable::BeyondCredit);
         }
         let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer, len: place.group_len })
+        Ok(Begun { buffer, len })
     }
 
     fn on_group(&self, whole: WholeGroup<Buffer>) {

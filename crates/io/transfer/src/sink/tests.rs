@@ -1,4 +1,4 @@
-use longhaul_connection::Order;
+use longhaul_connection::Repair;
 use longhaul_objects::testing::file;
 use longhaul_objects::{Fsync, ResumeState};
 use longhaul_units::ObjectId;
@@ -68,8 +68,8 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
         sink.handle(SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values }).unwrap();
         assert_eq!(said(&sink), SinkMessage::Repair { object: ObjectId(0), group: 0 });
         let mut anew = Vec::new();
-        lane.take_repairs(|order| anew.push(order));
-        assert!(matches!(anew[..], [Order::ReceiveAnew(ObjectId(0), 0)]), "{anew:?}");
+        lane.take_repairs(|repair| anew.push(repair));
+        assert_eq!(anew, [Repair::ReceiveAnew(ObjectId(0), 0)]);
         sink.stop();
     });
 }

@@ -216,7 +216,6 @@ impl Worker {
                 Command::Order(Order::Offer { extent, bytes }) => {
                     self.outgoing.push_back(Outgoing { extent, bytes });
                 }
-                Command::Order(Order::ReceiveAnew(..) | Order::Taken(..)) => {}
                 Command::Order(Order::Close(code, reason)) => {
                     end = Some(Closed { code, reason, by_peer: false });
                 }
@@ -231,11 +230,7 @@ impl Worker {
 
     fn take_repairs(&mut self) {
         let incoming = &mut self.incoming;
-        self.mailbox.take_repairs(|order| match order {
-            Order::ReceiveAnew(object, group) => incoming.forget(object, group),
-            Order::Taken(object, group) => incoming.give_up(object, group),
-            Order::Offer { .. } | Order::Close(..) => {}
-        });
+        self.mailbox.take_repairs(|repair| incoming.handle_repair(repair));
     }
 
     /// Sends records until nothing goes any more; whether anything went and more may.

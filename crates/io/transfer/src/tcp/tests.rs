@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, PoisonError};
 use std::thread;
 
-use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, GroupPart, Order, Repair, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -75,7 +75,7 @@ fn a_group_is_taken_once_unless_it_is_forgotten() {
     }
     server.hub.wait(|hub| hub.groups.contains_key(&1));
     assert_eq!(server.hub.state().taken, 2);
-    server.lanes.mailboxes[0].post_repair(Order::ReceiveAnew(OBJECT, 0));
+    server.lanes.mailboxes[0].post_repair(Repair::ReceiveAnew(OBJECT, 0));
     client.offer(0, 0, size);
     server.hub.wait(|hub| hub.taken == 3);
     assert!(server.hub.state().groups[&0] == group_bytes(0, size));
@@ -484,8 +484,7 @@ impl Hub for TestHub {
         Standing { credit: self.credit.load(Ordering::Relaxed), ..Standing::default() }
     }
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let place = lock(&self.table).place(part.object, part.offset(), part.len as usize);
-        let len = place.map_err(|_| Unplaceable::Unasked)?.group_len;
+        let len = part.group_len(&lock(&self.table))?;
         let buffer = lock(&self.pool).try_take().ok_or(Unplaceable::NoMemory)?;
         Ok(Begun { buffer, len })
     }
