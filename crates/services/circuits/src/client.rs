@@ -232,7 +232,7 @@ impl Client {
         body: Option<&impl Serialize>,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        let mut request = self.request(method, path);
+        let mut request = self.request(method.clone(), path);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
@@ -240,8 +240,12 @@ impl Client {
             Some(body) => serde_json::to_vec(body).map_err(|error| self.senseless(error))?,
             None => Vec::new(),
         };
+        let has_none = matches!(method, Method::GET | Method::DELETE);
         let request = request.header("content-type", "application/json");
-        let sent = match text.is_empty() {
+        // An order without a body says that its length is 0. As `()` it would be sent in chunks, and
+        // the service, which answers without waiting for the last, would then close the connection
+        // under the next request (RFC 9112, section 9.6).
+        let sent = match has_none {
             true => self.agent.run(request.body(()).map_err(|error| self.senseless(error))?),
             false => self.agent.run(request.body(text).map_err(|error| self.senseless(error))?),
         };
@@ -295,3 +299,29 @@ const NOTHING: Option<&()> = None;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A thousand bookings with long vectors.
 const ANSWER_MAX: u64 = 256 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn an_order_without_a_body_says_so_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let service = thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let lines = BufReader::new(&stream).lines().map(|line| line.unwrap().to_lowercase());
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+            head
+        });
+        let _ = Client::new(&url, "lh1-").unwrap().commit(3);
+        let head = service.join().unwrap();
+        assert!(head.iter().any(|line| line == "content-length: 0"), "{head:?}");
+        assert!(!head.iter().any(|line| line.starts_with("transfer-encoding")), "{head:?}");
+    }
+}
