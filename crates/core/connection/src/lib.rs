@@ -1,12 +1,15 @@
 //! What joins the parts of a connection: packets become groups, groups become packets, messages
 //! go in between.
 //!
-//! Sans-IO: no socket, clock, thread, key or file. Today it holds the *lane half* of a connection
+//! Sans-IO: no socket, clock, thread, key or file. It holds the *lane half* of a connection
 //! ([`LaneHalf`]): everything that one thread does for one lane. Whoever drives it owns the socket,
 //! the memory of groups, the keys ([`Opener`], [`Sealer`]) and the [`Path`](longhaul_engine::Path),
 //! which lanes share. The other half, which is common to all lanes of a connection, speaks to a lane
 //! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
+//!
+//! Of the shared half there are the rule of dealing ([`Dealing`]), that which lets a group in ([`let_in`]),
+//! what names the bottleneck ([`Diagnosis`]) and what ends a transfer that stands still ([`Watchdog`]).
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -28,6 +31,7 @@
 extern crate alloc;
 
 mod dealing;
+mod diagnosis;
 mod incoming;
 mod lane_half;
 mod messages;
@@ -35,13 +39,20 @@ mod protect;
 mod receive;
 mod run;
 mod send;
+mod silence;
+mod spent;
 mod values;
+mod watchdog;
 
 pub use dealing::Dealing;
+pub use diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stage, Stages, Times};
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
 pub use lane_half::{LaneHalf, SharedPath};
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use run::Run;
 pub use send::{Datagrams, NotSent};
+pub use silence::Silence;
+pub use spent::Spent;
 pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};
+pub use watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};

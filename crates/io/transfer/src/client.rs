@@ -87,7 +87,7 @@ pub(crate) struct Client<'a> {
     pub lanes: u16,
     pub memory: Budget,
     pub idle_timeout: Duration,
-    /// How long it may stand still; see [`crate::watchdog`].
+    /// How long it may stand still; see [`longhaul_connection::Watchdog`].
     pub stall_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
     /// Whether this host has the data.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
+use longhaul_connection::{Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
 use longhaul_rate_control::{Bound, Repair};
 use longhaul_session::Session;
@@ -13,11 +14,10 @@ use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
-use crate::bottleneck::Times;
 use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};

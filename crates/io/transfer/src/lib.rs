@@ -6,7 +6,6 @@
 
 mod admission;
 mod api;
-mod bottleneck;
 mod budget;
 pub mod buffer;
 pub mod carrier;
@@ -30,12 +29,10 @@ mod progress;
 mod protection;
 mod server;
 mod side;
-mod silence;
 mod sink;
 mod source;
 pub mod tcp;
 mod watch;
-mod watchdog;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_connection::Silence;
 use longhaul_objects::{Fsync, TopNames};
 use longhaul_rate_control::Profile;
 use longhaul_session::ServerConfig;
@@ -42,7 +43,6 @@ use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
 use crate::pipe::{Pipes, Seat};
-use crate::silence::Silence;
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};

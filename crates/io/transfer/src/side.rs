@@ -4,18 +4,15 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Begun, GroupPart, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, Counts, GroupPart, Spent, Stages, Unplaceable, WholeGroup};
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::api::Failures;
-use crate::bottleneck::Stages;
 use crate::buffer::Buffer;
-use crate::crew::Spent;
 use crate::hub::{Side, TransferHub};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
-use crate::watchdog::Counts;
 
 /// The side that has the data.
 pub(crate) trait SourceSide: Send + Sync {

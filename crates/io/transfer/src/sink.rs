@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Repairs, Unplaceable, WholeGroup, let_in};
+use longhaul_connection::{Begun, GroupPart, Repairs, Spent, Unplaceable, WholeGroup, let_in};
 use longhaul_objects::{Action, Intake, Sink, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
@@ -15,7 +15,7 @@ use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Mailbox, post_repair, wake_messages};
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 use crate::files::Target;
 
 /// Drives a [`Sink`] over a destination.

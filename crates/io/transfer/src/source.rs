@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use longhaul_connection::{Spent, Stage, Stages};
 use longhaul_objects::{GroupTask, Source, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent, shown};
 use longhaul_wire::{Entry, SinkMessage, SourceReport, Summary};
 
 use crate::api::Failures;
-use crate::bottleneck::{Stage, Stages};
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 use crate::deal::Dealer;
 use crate::files::{ScanFailure, Scanned, SourceTree};
 

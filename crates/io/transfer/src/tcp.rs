@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longhaul_connection::{Spent, Times};
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
-use crate::bottleneck::Times;
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, close_all, join_all};
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
 

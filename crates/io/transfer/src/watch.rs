@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use longhaul_connection::{
+    Counts, Diagnosis, ReceivingSide, SendingSide, Watchdog, lasts_at_receiver, lasts_at_sender,
+};
 use longhaul_rate_control::MemoryBudget;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, SourceReport};
 
-use crate::bottleneck::{Diagnosis, ReceivingSide, SendingSide};
 use crate::budget::{Budget, SINK_SPARE};
 use crate::connection::Lanes;
 use crate::hub::Side;
 use crate::lease::Lease;
-use crate::watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};
 
 /// Looks at a transfer now and then: what holds it up, and when to tell the peer.
 pub(crate) struct Watch {
@@ -160,3 +161,6 @@ impl Watch {
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Often enough for a progress display, and next to nothing beside the data.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

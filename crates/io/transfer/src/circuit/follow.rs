@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_connection::Silence;
 use longhaul_engine::Path;
 use longhaul_rate_control::{Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
@@ -21,7 +22,6 @@ use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
 use crate::pipe::Feed;
 use crate::protection::object_tag_len;
-use crate::silence::Silence;
 use crate::source::{SourceDriver, Wanted};
 
 /// What the thread works with.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use longhaul_connection::Silence;
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate};
@@ -19,7 +20,6 @@ use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
 use crate::hub::{Side, State, TransferHub};
 use crate::progress::Progress;
-use crate::silence::Silence;
 use crate::watch::Watch;
 
 pub(super) struct Running<T> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Begun, GroupPart, Repairs, Unplaceable, WholeGroup};
+use longhaul_connection::{Begun, Counts, GroupPart, Repairs, Spent, Unplaceable, WholeGroup};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
@@ -23,10 +23,9 @@ use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::{Mailbox, post_repair, wake_messages};
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 use crate::hub::TransferHub;
 use crate::side::{SinkSide, named};
-use crate::watchdog::Counts;
 
 /// Verifies pieces and passes them on in order.
 pub(crate) struct Drain {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use longhaul_connection::{Counts, Spent, Stage, Stages};
 use longhaul_objects::{ChainingValue, PipeSource, PipeSourceEvent, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
@@ -17,15 +18,13 @@ use longhaul_wire::{Bottleneck, SinkMessage, SourceReport, Summary};
 
 use super::drain::Drain;
 use crate::api::Failures;
-use crate::bottleneck::{Stage, Stages};
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
-use crate::crew::{Crew, Spent};
+use crate::crew::Crew;
 use crate::deal::Dealer;
 use crate::hub::TransferHub;
 use crate::side::{SourceSide, named};
-use crate::watchdog::Counts;
 
 /// Deals pieces to the lanes: those that it reads from a file, or is given by a [`Drain`].
 pub(crate) struct Feed {

@@ -6,7 +6,7 @@ use longhaul_units::{Duration, Instant};
 /// beyond a look's time does not count: then this process had no processor, or was stopped, and
 /// could have heard nobody.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Silence {
+pub struct Silence {
     lasted: Duration,
     looked: Instant,
 }

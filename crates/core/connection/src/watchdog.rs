@@ -4,17 +4,20 @@
 //! time, entries, confirmations. What two ends tell each other meanwhile is none.
 //!
 //! Each end watches itself, so it believes what the other says of its own disk, input or output, and
-//! what it knows of its own programs and bookings ([`crate::side`]); of its own disk it believes what
+//! what it knows of its own programs and bookings; of its own disk it believes what
 //! gets done.
+
+use alloc::format;
+use alloc::string::String;
 
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::Bottleneck;
 
-use crate::silence::Silence;
+use crate::Silence;
 
 /// What grows while a transfer goes on, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Object bytes that arrived at the peer, or here, each once.
     pub carried: u64,
     /// Bytes that were dealt or written for the first time, or need not be.
@@ -33,7 +36,7 @@ pub(crate) struct Counts {
 ///
 /// Looked at again and again; time without looks does not count (see [`Silence`]).
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     patience: Duration,
     counts: Counts,
     silence: Option<Silence>,
@@ -83,13 +86,13 @@ impl Watchdog {
 
 /// Whether the sender says of itself what may last: it watches its disk, and knows its booking and
 /// its input.
-pub(crate) fn lasts_at_sender(bound: Bottleneck) -> bool {
+pub fn lasts_at_sender(bound: Bottleneck) -> bool {
     matches!(bound, Bottleneck::SenderDisk | Bottleneck::Reservation | Bottleneck::Input)
 }
 
 /// Whether the receiver says of its storage what may last: it watches its disk, what it hashes, and
 /// what takes its output.
-pub(crate) fn lasts_at_receiver(storage: Bottleneck) -> bool {
+pub fn lasts_at_receiver(storage: Bottleneck) -> bool {
     use Bottleneck::{Output, ReceiverCpu, ReceiverDisk};
     matches!(storage, ReceiverDisk | ReceiverCpu | Output)
 }

@@ -9,11 +9,11 @@
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds};
 
-use crate::crew::Spent;
+use crate::Spent;
 
 /// What a source is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub enum Stage {
     /// It lists, reads and hashes files, or waits until there is less to send.
     Reading,
     /// All memory holds what is not acknowledged.
@@ -33,7 +33,7 @@ impl Stage {
 /// How long a source was at each stage while the carrier had nothing to send, and how long the
 /// carrier had something.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stages {
+pub struct Stages {
     now: Stage,
     since: Instant,
     hungry_before: Duration,
@@ -72,7 +72,7 @@ impl Stages {
 
 /// Time by what it was lost to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times([Duration; Bottleneck::COUNT]);
+pub struct Times([Duration; Bottleneck::COUNT]);
 
 impl Times {
     /// Books `time` to `bound`.
@@ -104,9 +104,10 @@ impl Times {
     }
 }
 
-/// What a sending side has seen by some time. All times are since its start.
+/// What a sending side has seen by some time, since its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SendingSide {
+pub struct SendingSide {
+    /// What the source was at, and how long the carrier had nothing to send.
     pub stages: Stages,
     /// Threads that read.
     pub readers: Spent,
@@ -120,7 +121,7 @@ pub(crate) struct SendingSide {
 
 /// Names what holds a transfer up, at the side that sends.
 #[derive(Debug)]
-pub(crate) struct Diagnosis {
+pub struct Diagnosis {
     last: SendingSide,
     times: Times,
     now: Bottleneck,
@@ -141,7 +142,7 @@ impl Diagnosis {
 
     /// Takes in what is seen some time later: a tenth of a second or more, to mean something.
     pub fn observe(&mut self, seen: SendingSide) {
-        let last = std::mem::replace(&mut self.last, seen);
+        let last = core::mem::replace(&mut self.last, seen);
         let span = Span {
             readers: seen.readers.since(last.readers),
             carrier: seen.carrier.since(&last.carrier).longest(),
@@ -222,7 +223,8 @@ fn told(bound: Bottleneck) -> Option<Bottleneck> {
 
 /// What a receiving side has seen by some time, since its start.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceivingSide {
+pub struct ReceivingSide {
+    /// When it was seen.
     pub at: Instant,
     /// Threads that receive.
     pub lanes: Spent,

@@ -1,0 +1,150 @@
+//! What holds real copies up.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use longhaul_objects::Fsync;
+use longhaul_session::Token;
+use longhaul_units::{Duration, Rate};
+use longhaul_wire::{Bottleneck, Protect};
+use tempfile::TempDir;
+
+use crate::files::hindrance::SLOW;
+use crate::side::WORKERS;
+use crate::{
+    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeEvent,
+    ServeOptions, Stop, copy, serve,
+};
+
+/// Copies a file of that name, with both carriers, there and back.
+fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {
+    let tried = tries(name, megabytes, PATIENCE);
+    tried.into_iter().map(|copied| copied.unwrap()).collect()
+}
+
+/// The same, where both ends have this patience with copies that stand still.
+fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyReport, CopyError>> {
+    let folder = TempDir::new().unwrap();
+    let path = |side: &str| folder.path().join(side);
+    for side in ["here", "there"] {
+        fs::create_dir(path(side)).unwrap();
+        let bytes: Vec<u8> = (0..megabytes << 20).map(|i| (i / 5) as u8).collect();
+        fs::write(path(side).join(name), bytes).unwrap();
+    }
+    let stop = Stop::default();
+    let (told, listening) = mpsc::channel();
+    thread::scope(|scope| {
+        let (root, stopped) = (path("there"), stop.clone());
+        scope.spawn(move || {
+            let events = |event| {
+                if let ServeEvent::Listening(address) = event {
+                    told.send(address).unwrap();
+                }
+            };
+            let options = ServeOptions { stall_timeout: patience, ..serve_options(&root) };
+            serve(&options, &events, &stopped).unwrap();
+        });
+        let server: SocketAddr = listening.recv().unwrap();
+        let mut running = Vec::new();
+        for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
+            let here = |name: String| Location::Local(path("here").join(name));
+            let there = |name: String| Location::Remote {
+                host: server.ip().to_string(),
+                port: server.port(),
+                path: name.into_bytes(),
+            };
+            for (from, to) in [
+                (here(name.into()), there(format!("{name} {carrier:?}"))),
+                (there(name.into()), here(format!("{name} {carrier:?}"))),
+            ] {
+                let options =
+                    CopyOptions { stall_timeout: patience, ..copy_options(from, to, carrier) };
+                running.push(
+                    scope.spawn(move || copy(&options, &Progress::default(), &Stop::default())),
+                );
+            }
+        }
+        let tried = running.into_iter().map(|copy| copy.join().unwrap()).collect();
+        stop.request();
+        tried
+    })
+}
+
+fn serve_options(root: &Path) -> ServeOptions {
+    ServeOptions {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        root: root.to_owned(),
+        tokens: vec![Token::from_random([1; 16])],
+        socket_buffer: None,
+        once: false,
+        allow_read: true,
+        allow_write: true,
+        memory: None,
+        direct: false,
+        connections_max: 8,
+        idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
+    }
+}
+
+fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOptions {
+    CopyOptions {
+        sources: vec![from],
+        destination: to,
+        destination_is_directory: false,
+        copy_contents: false,
+        merge: false,
+        verify: true,
+        token: Token::from_random([1; 16]),
+        profile: "auto".into(),
+        rate: Some(Rate::from_gbps(10)),
+        protect: Protect::Aead,
+        carrier,
+        lanes: 1,
+        // The real disk is not what this is about.
+        fsync: Fsync::Never { boot: [0; 16] },
+        memory: None,
+        direct: false,
+        idle_timeout: PATIENCE,
+        stall_timeout: PATIENCE,
+        circuit: None,
+    }
+}
+
+#[test]
+fn a_copy_says_which_disk_or_processor_is_too_slow() {
+    for (name, megabytes, expected) in [
+        ("slow to read", 4, Bottleneck::SenderDisk),
+        ("slow to write", 4, Bottleneck::ReceiverDisk),
+        ("hard to read", 16, Bottleneck::SenderCpu),
+        ("hard to write", 16, Bottleneck::ReceiverCpu),
+    ] {
+        // On a machine so busy that what the disk does not hinder takes long too, the processors are
+        // to blame as much as a slow disk.
+        let disk = SLOW * megabytes / WORKERS;
+        let usual = copies("plain", megabytes).iter().map(|report| report.elapsed).max();
+        for report in copies(name, megabytes) {
+            let found = report.link.bottleneck;
+            let busy = usual.max(Some(report.elapsed.saturating_sub(disk))) > Some(disk / 3);
+            let busy = busy && name.starts_with("slow");
+            let busy = busy && matches!(found, Bottleneck::SenderCpu | Bottleneck::ReceiverCpu);
+            assert!(busy || found == expected, "{name}: {report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_gets_nothing_done_ends_the_copy_and_is_named() {
+    for (name, disk) in [("stuck to read", "sender disk"), ("stuck to write", "receiver disk")] {
+        let told = format!("the {disk} got nothing done");
+        for tried in tries(name, 1, Duration::from_secs(2)) {
+            let said = tried.unwrap_err().to_string();
+            assert!(said.contains(&told) && said.contains("run the same command again"), "{said}");
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
