@@ -8,7 +8,7 @@
 //! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
 //!
-//! Of the shared half there are the rule of dealing ([`Dealing`]), that which lets a group in ([`let_in`]),
+//! Of the shared half there are what is said on stream 0 ([`Conversation`]), the rule of dealing ([`Dealing`]), that which lets a group in ([`let_in`]),
 //! what names the bottleneck ([`Diagnosis`]) and what ends a transfer that stands still ([`Watchdog`]).
 //!
 //! ```
@@ -30,6 +30,7 @@
 
 extern crate alloc;
 
+mod conversation;
 mod dealing;
 mod diagnosis;
 mod incoming;
@@ -44,6 +45,7 @@ mod spent;
 mod values;
 mod watchdog;
 
+pub use conversation::{Conversation, Heard, Misspoken, Part, Wish};
 pub use dealing::Dealing;
 pub use diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stage, Stages, Times};
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};

@@ -31,7 +31,10 @@ pub trait Hub: Send + Sync {
         true
     }
     /// The peer finished stream 0.
-    fn on_stream_end(&self);
+    ///
+    /// # Errors
+    /// As [`Hub::on_stream_bytes`].
+    fn on_stream_end(&self) -> Result<(), String>;
     /// Appends the next message for stream 0 to `out`; `false` when there is none now.
     fn next_message(&self, out: &mut Vec<u8>) -> bool;
     /// Whether this side finished stream 0 behind the last message.

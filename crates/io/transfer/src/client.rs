@@ -7,11 +7,12 @@ mod running;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longhaul_connection::Wish;
 use longhaul_rate_control::Profile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant, Rate};
-use longhaul_wire::{Carrier, CloseCode, Message, Protect, ReceiveLimits, SourceReport};
+use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits, SourceReport};
 
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::Budget;
@@ -92,7 +93,7 @@ pub(crate) struct Client<'a> {
     pub circuit: Option<&'a CircuitOptions>,
     /// Whether this host has the data.
     pub sends: bool,
-    pub request: Message,
+    pub wish: Wish,
     pub started: Instant,
 }
 

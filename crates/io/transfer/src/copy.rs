@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
+use longhaul_connection::Wish;
 use longhaul_objects::{Fsync, SinkConfig, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
@@ -160,7 +161,7 @@ pub fn copy(
         stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         sends: job.direction == Direction::Push,
-        request: job.request(options).into(),
+        wish: Wish::Copy(job.request(options)),
         started,
     };
     let make = |server, mailboxes: &[_]| Part::new(options, &job, server, mailboxes);

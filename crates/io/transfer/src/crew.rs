@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_connection::Spent;
 use longhaul_sys::clock;
@@ -16,7 +15,7 @@ use crate::buffer::lock;
 #[derive(Debug, Default)]
 pub(crate) struct Crew {
     members: Mutex<Members>,
-    idle_ns: AtomicU64,
+    rests: Mutex<Rests>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +33,34 @@ struct Member {
     since: Instant,
     /// What the kernel told last, and when that was new.
     told: (Scheduling, Instant),
+}
+
+/// Time that threads waited for work, up to now: if it counted only once it is over, all of it would
+/// fall into the span in which it ends.
+#[derive(Debug, Default)]
+struct Rests {
+    total: Duration,
+    until: Instant,
+    /// How many rest now.
+    present: u32,
+}
+
+impl Rests {
+    fn update(&mut self, now: Instant) -> Duration {
+        self.total += (now - self.until) * self.present;
+        self.until = self.until.max(now);
+        self.total
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.update(now);
+        self.present += 1;
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.update(now);
+        self.present -= 1;
+    }
 }
 
 impl Crew {
@@ -56,10 +83,9 @@ impl Crew {
 
     /// Waits for work: by `wait`.
     pub fn rest<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let since = clock::now();
+        lock(&self.rests).begin(clock::now());
         let result = wait();
-        let idle = u64::try_from((clock::now() - since).as_nanos()).unwrap_or(u64::MAX);
-        self.idle_ns.fetch_add(idle, Ordering::Relaxed);
+        lock(&self.rests).end(clock::now());
         result
     }
 
@@ -71,7 +97,7 @@ impl Crew {
         for member in members.present.values_mut() {
             spent += member.spent(now);
         }
-        spent.idle = Duration::from_nanos(self.idle_ns.load(Ordering::Relaxed));
+        spent.idle = lock(&self.rests).update(clock::now());
         spent
     }
 }
@@ -116,6 +142,22 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn rest_counts_while_it_lasts() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut rests = Rests::default();
+        rests.begin(at(1000));
+        rests.begin(at(1010));
+        assert_eq!(rests.update(at(1020)), ms(30));
+        rests.end(at(1030));
+        assert_eq!(rests.update(at(1130)), ms(150));
+        rests.end(at(1130));
+        assert_eq!(rests.update(at(9000)), ms(150));
+        // Of two threads one reads the clock first, and is the second to tell.
+        rests.begin(at(8990));
+        assert_eq!(rests.update(at(9010)), ms(160));
     }
 
     #[test]

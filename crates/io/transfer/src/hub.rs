@@ -1,14 +1,16 @@
 //! One transfer over one connection: passes what the carrier brings to the side that this host
 //! plays, and keeps what everybody wants to know of its state.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
-use longhaul_connection::{Begun, CREDIT_STEP, GroupPart, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{
+    Begun, CREDIT_STEP, Conversation, GroupPart, Heard, Misspoken, Standing, Unplaceable,
+    WholeGroup, Wish,
+};
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, Instant, shown};
-use longhaul_wire::{CloseCode, Message, MessageReader, PipeRequest, Refused, Request};
+use longhaul_wire::{CloseCode, Refused};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Hub, Mailbox};
@@ -22,26 +24,16 @@ pub(crate) enum Side {
     Sink(Arc<dyn SinkSide>),
 }
 
-/// What the client asks for.
-#[derive(Clone, Copy)]
-pub(crate) enum Wish<'m> {
-    Copy(&'m Request),
-    Pipe(&'m PipeRequest),
-}
-
 /// What starts a side when the client's request arrives.
-pub(crate) type Opener = Box<dyn Fn(Wish<'_>) -> Result<Side, Refused> + Send + Sync>;
+pub(crate) type Opener = Box<dyn Fn(&Wish) -> Result<Side, Refused> + Send + Sync>;
 
 pub(crate) struct TransferHub {
-    reader: Mutex<MessageReader>,
+    conversation: Mutex<Conversation>,
     side: OnceLock<Side>,
     /// At a server: makes the side.
     opener: Option<Opener>,
-    /// Messages that go before those of the side: REQUEST, REFUSED.
-    first: Mutex<Vec<Vec<u8>>>,
     state: Mutex<State>,
     changed: Condvar,
-    finished: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
 }
 
@@ -52,8 +44,6 @@ pub(crate) struct State {
     pub validated: Option<Instant>,
     /// The peer does not grant the request.
     pub refused: Option<Refused>,
-    /// The peer finished stream 0.
-    pub stream_ended: bool,
     /// A lane or the control connection closed.
     pub closed: Option<Closed>,
     /// This host failed as a whole.
@@ -76,28 +66,27 @@ impl State {
 }
 
 impl TransferHub {
-    /// A client's transfer, which begins with `request`.
-    pub fn client(request: &Message, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let mut first = Vec::new();
-        // A request within the limits of the wire always encodes.
-        let _ = request.encode(&mut first);
-        Self::new(None, vec![first], mailboxes)
+    /// A client's transfer, which begins with `wish`.
+    pub fn client(wish: &Wish, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        Self::new(Conversation::client(wish), None, mailboxes)
     }
 
     /// A server's transfer: `opener` starts what the client asks for.
     pub fn server(opener: Opener, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self::new(Some(opener), Vec::new(), mailboxes)
+        Self::new(Conversation::server(), Some(opener), mailboxes)
     }
 
-    fn new(opener: Option<Opener>, first: Vec<Vec<u8>>, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+    fn new(
+        conversation: Conversation,
+        opener: Option<Opener>,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> Self {
         Self {
-            reader: Mutex::new(MessageReader::new()),
+            conversation: Mutex::new(conversation),
             side: OnceLock::new(),
             opener,
-            first: Mutex::new(first),
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
-            finished: AtomicBool::new(false),
             mailboxes,
         }
     }
@@ -114,7 +103,7 @@ impl TransferHub {
 
     /// Half-closes stream 0 behind the messages there are.
     pub fn finish(&self) {
-        self.finished.store(true, Ordering::Relaxed);
+        lock(&self.conversation).finish();
         self.wake();
     }
 
@@ -150,51 +139,44 @@ impl TransferHub {
         waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    fn on_message(&self, message: Message) -> Result<(), String> {
-        match (message, self.side.get(), &self.opener) {
-            (Message::Request(request), None, Some(opener)) => {
-                self.open(opener, Wish::Copy(&request))
-            }
-            (Message::Pipe(request), None, Some(opener)) => self.open(opener, Wish::Pipe(&request)),
-            // A client may speak before it knows that it is refused.
-            (Message::Source(_) | Message::Sink(_), None, Some(_))
-                if lock(&self.state).refused.is_some() =>
-            {
-                Ok(())
-            }
-            (Message::Refused(Refused { code, reason }), _, None) => {
-                let refused = Refused { code, reason: shown(&reason) };
-                self.change(|state| state.refused = Some(refused));
-                Ok(())
-            }
-            (Message::Source(message), Some(Side::Sink(sink)), _) => sink.handle(message),
-            (Message::Sink(message), Some(Side::Source(source)), _) => {
-                source.handle(message)?;
-                self.notify();
-                Ok(())
-            }
-            _ => Err("a message that is not for this side, or not now".into()),
-        }
+    /// Whether a client whose side is done may close.
+    pub fn may_close(&self) -> bool {
+        lock(&self.conversation).may_close()
     }
 
-    fn open(&self, opener: &Opener, wish: Wish<'_>) -> Result<(), String> {
-        if !lock(&self.first).is_empty() {
-            return Err("a second request".into());
+    fn on_heard(&self, heard: Heard) -> Result<(), String> {
+        match (heard, self.side.get()) {
+            (Heard::Wish(wish), _) => self.open(&wish),
+            (Heard::Refused(Refused { code, reason }), _) => {
+                let refused = Refused { code, reason: shown(&reason) };
+                self.change(|state| state.refused = Some(refused));
+            }
+            (Heard::Source(message), Some(Side::Sink(sink))) => sink.handle(message)?,
+            (Heard::Sink(message), Some(Side::Source(source))) => {
+                source.handle(message)?;
+                self.notify();
+            }
+            // A client plays the part that it asked for, a server that which it granted.
+            (Heard::Source(_) | Heard::Sink(_), _) => return Err(Misspoken::OutOfTurn.to_string()),
         }
+        Ok(())
+    }
+
+    /// At a server: starts what the client asks for, or says why not.
+    fn open(&self, wish: &Wish) {
+        let Some(opener) = &self.opener else { return };
         match opener(wish) {
             Ok(side) => {
                 let _ = self.side.set(side);
+                lock(&self.conversation).grant();
                 self.notify();
             }
             Err(refused) => {
-                let mut bytes = Vec::new();
-                let _ = refused.encode(&mut bytes);
-                lock(&self.first).push(bytes);
+                lock(&self.conversation).refuse(&refused);
                 self.change(|state| state.refused = Some(refused));
-                self.finish();
+                self.wake();
             }
         }
-        Ok(())
     }
 
     fn sink(&self) -> Option<&Arc<dyn SinkSide>> {
@@ -220,29 +202,31 @@ impl Hub for TransferHub {
     }
 
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String> {
-        let mut reader = lock(&self.reader);
-        reader.push(bytes);
-        while let Some(message) = reader.next_message().map_err(|error| error.to_string())? {
-            self.on_message(message)?;
+        lock(&self.conversation).handle_bytes(bytes);
+        loop {
+            // What is heard may take long: meanwhile others may speak.
+            let heard = lock(&self.conversation).poll_heard();
+            match heard.map_err(|error| error.to_string())? {
+                Some(heard) => self.on_heard(heard)?,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     fn wants_stream(&self) -> bool {
         self.sink().is_none_or(|sink| sink.wants_messages())
     }
 
-    fn on_stream_end(&self) {
-        self.change(|state| state.stream_ended = true);
+    fn on_stream_end(&self) -> Result<(), String> {
+        lock(&self.conversation).handle_end().map_err(|error| error.to_string())?;
+        self.notify();
+        Ok(())
     }
 
     fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let mut first = lock(&self.first);
-        if !first.is_empty() {
-            out.extend(first.drain(..).flatten());
+        if lock(&self.conversation).poll_first(out) {
             return true;
         }
-        drop(first);
         match self.side.get() {
             Some(Side::Source(source)) => source.next_message(out),
             Some(Side::Sink(sink)) => {
@@ -257,7 +241,7 @@ impl Hub for TransferHub {
     }
 
     fn is_finished(&self) -> bool {
-        self.finished.load(Ordering::Relaxed)
+        lock(&self.conversation).has_said_all()
     }
 
     fn on_credit(&self, credit: u64) {

@@ -298,15 +298,22 @@ impl LaneThread {
         {
             any = true;
             if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
-                let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
-                self.half.handle_order(clock::now(), order);
+                self.break_off(reason);
                 return true;
             }
         }
-        if self.half.poll_messages_end() {
-            self.hub.on_stream_end();
+        if self.half.poll_messages_end()
+            && let Err(reason) = self.hub.on_stream_end()
+        {
+            self.break_off(reason);
         }
         any
+    }
+
+    /// The peer broke the protocol.
+    fn break_off(&mut self, reason: String) {
+        let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
+        self.half.handle_order(clock::now(), order);
     }
 
     fn write_messages(&mut self) -> bool {

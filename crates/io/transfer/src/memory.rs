@@ -93,7 +93,9 @@ impl Hub for MemoryHub {
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), String> {
         Err("no stream was opened".into())
     }
-    fn on_stream_end(&self) {}
+    fn on_stream_end(&self) -> Result<(), String> {
+        Ok(())
+    }
     fn next_message(&self, _: &mut Vec<u8>) -> bool {
         false
     }

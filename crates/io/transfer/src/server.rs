@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_connection::Silence;
+use longhaul_connection::{Silence, Wish};
 use longhaul_objects::{Fsync, TopNames};
 use longhaul_rate_control::Profile;
 use longhaul_session::ServerConfig;
@@ -38,7 +38,7 @@ use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::{
     Destination, SinkOptions, SinkTree, SourceTree, boot_id, is_hidden_name, transfer_id,
 };
-use crate::hub::{Side, TransferHub, Wish, refuse};
+use crate::hub::{Side, TransferHub, refuse};
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
@@ -315,7 +315,7 @@ impl Server<'_> {
         let share = Share { memory: lease.budget(), ..self.share.clone() };
         let (pipes, place) = (self.pipes.clone(), seat.clone());
         let protect = session.protect;
-        let opener = move |wish: Wish<'_>| match wish {
+        let opener = move |wish: &Wish| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
                 Err(refuse(CloseCode::REFUSED, UNCHECKED))
             }

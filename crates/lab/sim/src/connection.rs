@@ -7,13 +7,16 @@ mod pace;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
-use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, Sealer, Standing};
+use longhaul_connection::{
+    Conversation, Heard, LaneHalf, Misspoken, News, NotSent, Order, ReadBatch, Sealer, Standing,
+    Wish,
+};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, StreamId};
-use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, MessageReader, Refused, Request};
+use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, Refused, Request};
 
 use crate::network::Arrived;
 use crate::packet::wire_bytes;
@@ -35,12 +38,10 @@ pub(crate) struct Connection {
     clock: Duration,
     lanes: Vec<LaneState>,
     path: RefCell<Path>,
-    reader: MessageReader,
+    conversation: Conversation,
     /// Encoded messages that the stream has no room for yet.
     out: Vec<u8>,
     pub side: Side,
-    /// Whether the peer's half of stream 0 is ended.
-    ended: bool,
     meter: Option<Meter>,
     pub closed: Option<Closed>,
     batch: u16,
@@ -51,12 +52,10 @@ pub(crate) struct Connection {
 /// What this end does.
 #[derive(Debug)]
 pub(crate) enum Side {
-    /// A server before the request.
-    Waiting,
+    /// A server that has granted nothing.
+    None,
     Source(Box<SourceSide>),
     Sink(Box<SinkSide>),
-    /// A server that says no.
-    Refusing,
 }
 
 /// How a connection ended, as this end sees it.
@@ -124,44 +123,25 @@ impl Connection {
             .limit
             .map(|rate| Meter::new(now, rate, pace::under_limit(rate), pace::LEAST_BURST));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
-        let mut connection = Self {
+        let conversation = match end {
+            End::Client => Conversation::client(&wish(scenario)),
+            End::Server => Conversation::server(),
+        };
+        Self {
             id: session.connection,
             end,
             clock,
             lanes,
             path: RefCell::new(path),
-            reader: MessageReader::new(),
+            conversation,
             out: Vec::new(),
-            side: Side::Waiting,
-            ended: false,
+            side: Side::None,
             meter: fixed.or(limited),
             closed: None,
             memory: MemoryBudget::new(local, memory, MEMORY_MAX),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
-        };
-        if end == End::Client {
-            connection.request(scenario);
         }
-        connection
-    }
-
-    fn request(&mut self, scenario: &Scenario) {
-        self.queue(&Message::Request(Request {
-            direction: if scenario.push { Direction::Push } else { Direction::Pull },
-            destination_is_directory: false,
-            sync_at_end: scenario.fsync,
-            copy_contents: false,
-            unhashed: false,
-            label: [7; 16],
-            paths: vec![b"tree".to_vec()],
-        }));
-    }
-
-    fn queue(&mut self, message: &Message) {
-        let mut bytes = Vec::new();
-        message.encode(&mut bytes).expect("our messages are within their limits");
-        self.out.extend(bytes);
     }
 
     /// A datagram comes to the socket of its lane.
@@ -293,10 +273,10 @@ impl Connection {
             && let count @ 1.. = self.lanes[0].half.read_messages(&mut buffer)
         {
             progress = true;
-            self.reader.push(&buffer[..count]);
+            self.conversation.handle_bytes(&buffer[..count]);
             loop {
-                match self.reader.next_message() {
-                    Ok(Some(message)) => self.handle(now, message, scenario, env),
+                match self.conversation.poll_heard() {
+                    Ok(Some(heard)) => self.handle(now, heard, scenario, env),
                     Ok(None) => break,
                     Err(error) => {
                         self.fault(now, &error);
@@ -305,7 +285,11 @@ impl Connection {
                 }
             }
         }
-        self.ended |= self.lanes[0].half.poll_messages_end();
+        if self.lanes[0].half.poll_messages_end()
+            && let Err(error) = self.conversation.handle_end()
+        {
+            self.fault(now, &error);
+        }
         progress
     }
 
@@ -316,42 +300,39 @@ impl Connection {
         }
     }
 
-    fn handle(&mut self, now: Instant, message: Message, scenario: &Scenario, env: &mut Env<'_>) {
+    fn handle(&mut self, now: Instant, heard: Heard, scenario: &Scenario, env: &mut Env<'_>) {
         env.trace.event(now, Kind::Message, [self.end as u64, 0, 0]);
-        env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{message:?}")));
-        let result = match (&mut self.side, message) {
-            (Side::Source(source), Message::Sink(message)) => {
+        env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{heard:?}")));
+        let result = match (&mut self.side, heard) {
+            (Side::Source(source), Heard::Sink(message)) => {
                 source.source.handle(message).map_err(|error| error.to_string())
             }
-            (Side::Sink(sink), Message::Source(message)) => {
+            (Side::Sink(sink), Heard::Source(message)) => {
                 sink.handle(message).map_err(|error| error.to_string())
             }
-            (Side::Waiting, Message::Request(request)) if self.end == End::Server => {
-                self.take_request(&request, scenario, env);
+            (_, Heard::Wish(wish)) => {
+                self.answer(&wish, scenario, env);
                 Ok(())
             }
-            (_, Message::Refused(Refused { code, reason })) if self.end == End::Client => {
+            (_, Heard::Refused(Refused { code, reason })) => {
                 self.close(now, code, &reason, true);
                 Ok(())
             }
-            // A client may speak before it knows that it is refused.
-            (Side::Refusing, _) => Ok(()),
-            (_, message) => Err(format!("{message:?} is not allowed here")),
+            (_, Heard::Source(_) | Heard::Sink(_)) => Err(Misspoken::OutOfTurn.to_string()),
         };
         if let Err(error) = result {
             self.fault(now, &error);
         }
     }
 
-    fn take_request(&mut self, request: &Request, scenario: &Scenario, env: &mut Env<'_>) {
+    fn answer(&mut self, wish: &Wish, scenario: &Scenario, env: &mut Env<'_>) {
         if !scenario.granted {
-            self.side = Side::Refusing;
             let reason = "this server is read-only".into();
-            self.queue(&Message::Refused(Refused { code: CloseCode::REFUSED, reason }));
-            return;
+            return self.conversation.refuse(&Refused { code: CloseCode::REFUSED, reason });
         }
-        let end = if request.direction == Direction::Push { End::Client } else { End::Server };
-        self.begin(end, scenario, env);
+        self.conversation.grant();
+        env.checks.require(self.conversation.part().is_some(), || format!("{wish:?}: no part"));
+        self.begin(scenario.source(), scenario, env);
     }
 
     /// Takes the role of source or sink.
@@ -369,7 +350,7 @@ impl Connection {
         let memory = self.update_memory(now);
         let local = now + self.clock;
         let (progress, standing) = match &mut self.side {
-            Side::Waiting | Side::Refusing => (false, Standing::default()),
+            Side::None => (false, Standing::default()),
             Side::Source(source) => {
                 source.set_memory(memory);
                 let progress = source.pump(now, local, env.files, &mut self.lanes, env.draw);
@@ -414,7 +395,7 @@ impl Connection {
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let mut progress = self.lanes[0].half.write_messages();
         while self.lanes[0].half.wants_messages() {
-            if !self.out.is_empty() {
+            if self.conversation.poll_first(&mut self.out) || !self.out.is_empty() {
                 let bytes = std::mem::take(&mut self.out);
                 progress |= self.lanes[0].half.push_messages(&bytes);
                 continue;
@@ -428,32 +409,38 @@ impl Connection {
                     }
                     message.map(Message::from)
                 }
-                Side::Waiting | Side::Refusing => None,
+                Side::None => None,
             };
             let Some(message) = message else { return progress };
             env.trace.note(now, || format!("{:?} says {:.200}", self.end, format!("{message:?}")));
-            self.queue(&message);
+            message.encode(&mut self.out).expect("our messages are within their limits");
         }
         progress
     }
 
-    /// Half-closes when everything is said, and the client closes when everything is done
-    /// (docs/protocol.md section 7.5).
+    /// Half-closes when everything is said (docs/protocol.md section 7.5).
     fn end_of_stream(&mut self) {
-        let said_all = match &self.side {
-            Side::Waiting => false,
-            Side::Refusing => true,
-            Side::Source(source) => source.source.is_done(),
-            Side::Sink(sink) => sink.sink.is_done(),
-        };
-        if said_all && self.out.is_empty() && self.lanes[0].half.wants_messages() {
-            self.lanes[0].half.finish_messages();
+        if self.is_done() {
+            self.conversation.finish();
+        }
+        let (said_all, lane) = (self.conversation.has_said_all(), &mut self.lanes[0].half);
+        if said_all && self.out.is_empty() && lane.wants_messages() {
+            lane.finish_messages();
         }
     }
 
-    /// Whether both halves of stream 0 are closed.
+    /// Whether the transfer is done, as this end sees it.
     pub fn is_done(&self) -> bool {
-        self.ended && self.lanes[0].half.has_finished_messages()
+        match &self.side {
+            Side::None => false,
+            Side::Source(source) => source.source.is_done(),
+            Side::Sink(sink) => sink.sink.is_done(),
+        }
+    }
+
+    /// Whether the client may close, everything being done.
+    pub fn may_close(&self) -> bool {
+        self.is_done() && self.conversation.may_close()
     }
 
     /// Whether nothing is under way or waits for an answer.
@@ -547,7 +534,7 @@ impl Connection {
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
         let side = match &self.side {
             _ if self.closed.is_some() => None,
-            Side::Waiting | Side::Refusing => None,
+            Side::None => None,
             Side::Source(source) => source.next_timeout(),
             Side::Sink(sink) => sink.next_timeout(),
         };
@@ -583,6 +570,19 @@ impl Connection {
     pub fn stats(&self) -> Vec<LaneStats> {
         self.lanes.iter().map(|state| state.half.engine().stats()).collect()
     }
+}
+
+/// What the client asks for.
+fn wish(scenario: &Scenario) -> Wish {
+    Wish::Copy(Request {
+        direction: if scenario.push { Direction::Push } else { Direction::Pull },
+        destination_is_directory: false,
+        sync_at_end: scenario.fsync,
+        copy_contents: false,
+        unhashed: false,
+        label: [7; 16],
+        paths: vec![b"tree".to_vec()],
+    })
 }
 
 /// The stream of messages.

@@ -407,7 +407,7 @@ impl World {
         let now = self.now;
         let [client, server] = &mut self.hosts;
         let Some(client) = &mut client.connection else { return };
-        if !client.is_done() || client.closed.is_some() {
+        if !client.may_close() || client.closed.is_some() {
             return;
         }
         let server = server.connection.as_ref();

@@ -53,7 +53,7 @@ impl<T: Task> Running<T> {
         let session = Arc::new(session);
         let mailboxes = mailboxes(session.lanes)?;
         let task = make(server, &mailboxes)?;
-        let hub = Arc::new(TransferHub::client(&client.request, mailboxes.clone()));
+        let hub = Arc::new(TransferHub::client(&client.wish, mailboxes.clone()));
         hub.play(task.side());
         let watched = hub.clone();
         control.on_end(move |end| watched.change(|state| state.note_end(end)));
@@ -148,14 +148,11 @@ impl<T: Task> Running<T> {
         if side.done().is_none() {
             return false;
         }
-        match side {
-            Side::Source(_) => true,
-            Side::Sink(_) => {
-                // RESULT is on its way; the source half-closes when it has read it.
-                self.hub.finish();
-                state.stream_ended || state.closed.is_some()
-            }
+        if let Side::Sink(_) = side {
+            // RESULT is on its way; the source half-closes when it has read it.
+            self.hub.finish();
         }
+        self.hub.may_close() || state.closed.is_some()
     }
 
     fn snapshot(&mut self) -> Snapshot {

@@ -3,6 +3,7 @@
 
 use std::time::Duration as Wait;
 
+use longhaul_connection::Wish;
 use longhaul_session::Token;
 use longhaul_units::Bytes;
 use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
@@ -69,7 +70,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
 fn client(options: &CopyOptions) -> Result<(TransferHub, Part), Failure> {
     let job = Job::new(options).unwrap();
     let part = Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), &[])?;
-    let hub = TransferHub::client(&job.request(options).into(), Vec::new());
+    let hub = TransferHub::client(&Wish::Copy(job.request(options)), Vec::new());
     hub.play(part.side());
     Ok((hub, part))
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longhaul_connection::Wish;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{PipeRequest, PipeRole, SourceReport};
@@ -53,7 +54,7 @@ pub fn pipe(
         stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         sends: options.role == PipeRole::Send,
-        request: PipeRequest { role: options.role, name: options.name.clone() }.into(),
+        wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
     // A second carrier is tried only while nothing was read: the other end was not there.

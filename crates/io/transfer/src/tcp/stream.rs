@@ -67,7 +67,7 @@ impl Stream {
         }
         if fin {
             self.ended = true;
-            hub.on_stream_end();
+            hub.on_stream_end()?;
         }
         Ok(())
     }

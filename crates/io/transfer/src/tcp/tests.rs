@@ -461,8 +461,9 @@ impl Hub for TestHub {
         self.change(|state| state.heard.extend_from_slice(bytes));
         Ok(())
     }
-    fn on_stream_end(&self) {
+    fn on_stream_end(&self) -> Result<(), String> {
         self.change(|state| state.ended = true);
+        Ok(())
     }
     fn next_message(&self, out: &mut Vec<u8>) -> bool {
         let message = self.lock().messages.pop_front();

@@ -25,11 +25,7 @@ impl World {
         self.checks.require(why.code != CloseCode::PROTOCOL_VIOLATION, || {
             format!("{end:?} has closed: {}", why.reason)
         });
-        let done = match &connection.side {
-            Side::Source(source) => source.source.is_done(),
-            Side::Sink(sink) => sink.sink.is_done(),
-            Side::Waiting | Side::Refusing => false,
-        };
+        let done = connection.is_done();
         self.checks.require(why.code != CloseCode::DONE || done, || {
             format!("{end:?} has closed as done and is not")
         });
@@ -63,7 +59,7 @@ impl World {
                     });
                 }
             }
-            Side::Waiting | Side::Refusing => {}
+            Side::None => {}
         }
     }
 

@@ -1,0 +1,136 @@
+use alloc::vec;
+
+use longhaul_units::Bytes;
+use longhaul_wire::CloseCode;
+
+use super::*;
+
+fn request(direction: Direction) -> Request {
+    Request {
+        direction,
+        destination_is_directory: false,
+        sync_at_end: true,
+        copy_contents: false,
+        unhashed: false,
+        label: [7; 16],
+        paths: vec![b"tree".to_vec()],
+    }
+}
+
+fn bytes(message: impl Into<Message>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.into().encode(&mut bytes).unwrap();
+    bytes
+}
+
+/// A client and a server that has heard what it asks for.
+fn asked(direction: Direction) -> (Conversation, Conversation) {
+    let mut client = Conversation::client(&Wish::Copy(request(direction)));
+    let mut server = Conversation::server();
+    let mut first = Vec::new();
+    assert!(client.poll_first(&mut first) && !client.poll_first(&mut first));
+    server.handle_bytes(&first);
+    assert_eq!(server.poll_heard(), Ok(Some(Heard::Wish(Wish::Copy(request(direction))))));
+    (client, server)
+}
+
+fn refused() -> Refused {
+    Refused { code: CloseCode::REFUSED, reason: "no".into() }
+}
+
+fn accept() -> SinkMessage {
+    SinkMessage::Accept { objects: 3 }
+}
+
+fn manifest_end() -> SourceMessage {
+    SourceMessage::ManifestEnd { entries: 0, objects: 0, bytes: Bytes::new(0) }
+}
+
+#[test]
+fn the_request_decides_who_has_the_data() {
+    for (direction, part) in [(Direction::Push, Part::Source), (Direction::Pull, Part::Sink)] {
+        let (client, mut server) = asked(direction);
+        assert_eq!((client.part(), server.part()), (Some(part), None));
+        server.grant();
+        assert_eq!(server.part(), Some(part.other()));
+    }
+}
+
+#[test]
+fn each_end_hears_only_what_is_for_its_part() {
+    let (mut client, mut server) = asked(Direction::Push);
+    server.grant();
+    server.handle_bytes(&bytes(manifest_end()));
+    assert_eq!(server.poll_heard(), Ok(Some(Heard::Source(manifest_end()))));
+    client.handle_bytes(&bytes(accept()));
+    assert_eq!(client.poll_heard(), Ok(Some(Heard::Sink(accept()))));
+    client.handle_bytes(&bytes(manifest_end()));
+    assert_eq!(client.poll_heard(), Err(Misspoken::OutOfTurn));
+    server.handle_bytes(&bytes(accept()));
+    assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn));
+}
+
+#[test]
+fn a_server_hears_one_request_and_nothing_before_it() {
+    let mut server = Conversation::server();
+    server.handle_bytes(&bytes(manifest_end()));
+    assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn));
+    for answer in [Conversation::grant, |server: &mut Conversation| server.refuse(&refused())] {
+        let (_, mut server) = asked(Direction::Push);
+        answer(&mut server);
+        server.handle_bytes(&bytes(request(Direction::Push)));
+        assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn));
+    }
+}
+
+#[test]
+fn a_refusal_is_the_last_word_and_what_crosses_it_is_passed_over() {
+    let (mut client, mut server) = asked(Direction::Push);
+    server.refuse(&refused());
+    assert!(!server.has_said_all() && !server.may_close());
+    server.handle_bytes(&bytes(manifest_end()));
+    assert_eq!(server.poll_heard(), Ok(None));
+    let mut said = Vec::new();
+    assert!(server.poll_first(&mut said) && server.has_said_all());
+    client.handle_bytes(&said);
+    assert_eq!(client.poll_heard(), Ok(Some(Heard::Refused(refused()))));
+    assert_eq!((client.part(), client.may_close()), (None, false));
+    client.handle_bytes(&bytes(accept()));
+    assert_eq!(client.poll_heard(), Err(Misspoken::OutOfTurn));
+}
+
+#[test]
+fn a_client_refuses_nothing_and_answers_without_a_request_are_of_no_effect() {
+    let (mut client, mut server) = asked(Direction::Pull);
+    server.grant();
+    server.refuse(&refused());
+    assert_eq!((server.part(), server.has_said_all()), (Some(Part::Source), false));
+    client.refuse(&refused());
+    client.grant();
+    assert_eq!((client.part(), client.has_said_all()), (Some(Part::Sink), false));
+    server.handle_bytes(&bytes(refused()));
+    assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn));
+}
+
+#[test]
+fn a_sink_waits_until_its_result_was_read() {
+    let (mut client, _) = asked(Direction::Pull);
+    client.finish();
+    assert!(client.has_said_all() && !client.may_close());
+    assert_eq!(client.handle_end(), Ok(()));
+    assert!(client.may_close() && client.has_heard_all());
+    assert!(asked(Direction::Push).0.may_close(), "a source has heard it");
+}
+
+#[test]
+fn messages_come_in_pieces_and_may_end_between_two_only() {
+    let (mut client, _) = asked(Direction::Push);
+    let said = bytes(accept());
+    let (head, tail) = said.split_at(said.len() - 1);
+    client.handle_bytes(head);
+    assert_eq!(client.poll_heard(), Ok(None));
+    assert_eq!(client.handle_end(), Err(Misspoken::CutShort));
+    client.handle_bytes(tail);
+    assert_eq!(client.poll_heard(), Ok(Some(Heard::Sink(accept()))));
+    assert_eq!(client.handle_end(), Ok(()));
+}
