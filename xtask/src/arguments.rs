@@ -13,17 +13,22 @@ impl Arguments {
 
     /// Takes `flag N` or `flag=N` out; `None` when the flag is absent.
     pub fn number(&mut self, flag: &str) -> Result<Option<u64>> {
+        let Some(value) = self.text(flag)? else { return Ok(None) };
+        value.parse().map(Some).with_context(|| format!("{flag} {value}: not a whole number"))
+    }
+
+    /// Takes `flag VALUE` or `flag=VALUE` out; `None` when the flag is absent.
+    pub fn text(&mut self, flag: &str) -> Result<Option<String>> {
         let name = |argument: &String| argument.split('=').next() == Some(flag);
         let Some(at) = self.0.iter().position(name) else {
             return Ok(None);
         };
         let argument = self.0.remove(at);
-        let value = match argument.split_once('=') {
-            Some((_, value)) => value.to_owned(),
-            None if at < self.0.len() => self.0.remove(at),
-            None => bail!("{flag} needs a number"),
-        };
-        value.parse().map(Some).with_context(|| format!("{flag} {value}: not a whole number"))
+        match argument.split_once('=') {
+            Some((_, value)) => Ok(Some(value.to_owned())),
+            None if at < self.0.len() => Ok(Some(self.0.remove(at))),
+            None => bail!("{flag} needs a value"),
+        }
     }
 
     /// Fails when something is left that no one asked for.

@@ -14,6 +14,7 @@ mod ci;
 mod command;
 mod fuzz;
 mod metadata;
+mod mutants;
 mod swarm;
 mod tidy;
 mod toml;
@@ -61,6 +62,12 @@ fn run() -> Result<()> {
             arguments.finish()?;
             fuzz::run(&root, seconds)
         }
+        "mutants" => {
+            let seeds = arguments.number("--seeds")?.unwrap_or(20_000);
+            let only = arguments.text("--only")?.unwrap_or_default();
+            arguments.finish()?;
+            mutants::run(&root, seeds, &only)
+        }
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
@@ -83,5 +90,6 @@ cargo xtask COMMAND
   tidy                        dependency arrows, documents, sizes, banned calls, licences
   swarm [--seeds N] [--from S]  simulate N seeds from S on (20000 from 1)
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
+  mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
   help                        this text
 ";

@@ -39,7 +39,7 @@ pub fn run(root: &Path, seeds: u64, from: u64) -> Result<()> {
 }
 
 /// The seed in a line such as `FAILED seed 17: ...` or `fail: seed=17`.
-fn failing_seed(line: &str) -> Option<u64> {
+pub fn failing_seed(line: &str) -> Option<u64> {
     let lower = line.to_ascii_lowercase();
     if !lower.trim_start().starts_with("fail") {
         return None;

@@ -83,11 +83,12 @@ impl Opener for Protection {
 
     fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
         run.open_each(bytes, into, |number, packet, place, _| {
+            // As ciphers do, which write before they know.
+            place.copy_from_slice(run.payload(packet));
             if self.protect != Protect::Clear && !self.is_authentic(number, packet) {
                 return Err(Forged);
             }
             self.note(number);
-            place.copy_from_slice(run.payload(packet));
             Ok(())
         })
     }
