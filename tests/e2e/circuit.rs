@@ -143,8 +143,10 @@ fn a_copy_waits_for_its_circuit_for_longer_than_it_may_stand_still() {
         take(&url, 6_000);
         let ended = copy(test, &url, at, &patience);
         ended.assert_succeeded();
-        // Before that circuit there was none to be had.
-        assert!(ended.json()["circuit"]["sent_bytes"].as_u64().unwrap() > 600_000, "{ended:?}");
+        // On a busy machine the last bytes may be late for the circuit, and go over IP.
+        let circuit = &ended.json()["circuit"];
+        assert!(circuit["opened_seconds"].as_f64().unwrap() > 2.0, "{ended:?}");
+        assert!(circuit["sent_bytes"].as_u64().unwrap() > 0, "{ended:?}");
         assert_same(&test.here("file"), &test.there("copy"));
     });
 }

@@ -112,12 +112,6 @@ pub(super) const ALL: &[Mutant] = &[
         with: "self.extend_arrival(now, lane, batch, &part.first(looked_at));",
     },
     Mutant {
-        name: "a run takes in numbers that it skipped",
-        file: "crates/core/connection/src/run.rs",
-        what: "&& self.numbers.end == next.numbers.start",
-        with: "&& self.numbers.end <= next.numbers.start",
-    },
-    Mutant {
         name: "a run takes in bytes from elsewhere",
         file: "crates/core/connection/src/run.rs",
         what: "            && self.offset + self.payload_len() as u64 == next.offset\n",
