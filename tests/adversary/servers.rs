@@ -5,19 +5,31 @@ use std::thread;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
+use crate::carrier::stream;
 use crate::honest::{await_request, copy};
 use crate::host::Host;
 use crate::oracle::{BOUND, assert_only, end};
-use crate::peer::{Peer, Saying, WAYS, Way};
+use crate::peer::{Peer, Saying, Tamper, WAYS, Way, control_message};
 use crate::program::Ended;
-use crate::script::{Item, sink, source};
+use crate::script::{Item, manifest, manifest_end, sink, source};
 use crate::test::{Test, limited};
 use crate::trees::{names, noise};
 
 /// A pull of `f` into `here`, against a server that offers `items`.
 fn pull(test: &Test, way: Way, items: &[Item], prepare: impl FnOnce(&mut Peer)) -> Ended {
+    pull_to(test, "here", way, items, prepare)
+}
+
+/// A pull of `f` to `to`, against a server that offers `items`.
+fn pull_to(
+    test: &Test,
+    to: &str,
+    way: Way,
+    items: &[Item],
+    prepare: impl FnOnce(&mut Peer),
+) -> Ended {
     let host = Host::new();
-    let copying = copy(test, way, &[&format!("lh://{}/f", host.address), "here"]);
+    let copying = copy(test, way, &[&format!("lh://{}/f", host.address), to]);
     let mut peer = host.accept().unwrap();
     await_request(&mut peer);
     prepare(&mut peer);
@@ -115,3 +127,111 @@ fn a_server_that_confirms_what_it_never_took_is_not_believed() {
         }
     });
 }
+
+/// Attacks of a server on the pull of a file of [`SIZE`] bytes, each by its lengths and counts.
+fn lengths() -> Vec<(&'static str, Tamper)> {
+    let mut attacks = vec![
+        ("short-and-silent", cut(|_| Vec::new())),
+        // The end of stream 0 behind the hashes, as a source has it when all is confirmed.
+        ("short-and-done", cut(|said| vec![Saying::Frames(stream(0, said, true, &[]))])),
+        (
+            "short-and-closed",
+            cut(|_| {
+                let done = Bytes::new().u16(0);
+                vec![Saying::Pause(A_WHILE), Saying::Control(control_message(3, &done.0))]
+            }),
+        ),
+        ("behind-the-end", beyond(|size, piece| (size, piece))),
+        ("across-the-end", beyond(|size, piece| (size - 10, piece))),
+        ("far-behind-the-end", beyond(|size, piece| (size + (7 << 20), piece))),
+    ];
+    let end = |entries, objects, bytes| {
+        Bytes::new().varint(3).varint(entries).varint(objects).varint(bytes).0
+    };
+    let size = SIZE as u64;
+    let huge = (1 << 62) - 1;
+    let ends = [
+        ("end-of-none", vec![end(0, 0, 0)]),
+        ("end-of-more-entries", vec![end(2, 1, size)]),
+        ("end-of-less-entries", vec![end(0, 1, size)]),
+        ("end-of-more-objects", vec![end(1, 2, size)]),
+        ("end-of-no-objects", vec![end(1, 0, size)]),
+        ("end-of-more-bytes", vec![end(1, 1, size + 1)]),
+        ("end-of-less-bytes", vec![end(1, 1, size - 1)]),
+        ("end-of-all-there-is", vec![end(huge, huge, huge)]),
+        ("end-twice", vec![end(1, 1, size), end(1, 1, size)]),
+        ("end-longer-than-it-is", vec![[end(1, 1, size), vec![0; 32]].concat()]),
+        ("end-cut", vec![end(1, 1, size)[..3].to_vec()]),
+    ];
+    for (what, said) in ends {
+        attacks.push((
+            what,
+            Box::new(move |saying| match saying {
+                Saying::Message(message) if message.first() == Some(&3) => {
+                    said.iter().cloned().map(Saying::Message).collect()
+                }
+                other => vec![other],
+            }),
+        ));
+    }
+    attacks
+}
+
+/// Nothing of the file is sent but its first piece, and `then`, which is told where stream 0 ends,
+/// follows the hashes.
+fn cut(then: impl Fn(u64) -> Vec<Saying> + Send + 'static) -> Tamper {
+    let mut said = 0;
+    Box::new(move |saying| match saying {
+        Saying::Object { offset: 1.., .. } => Vec::new(),
+        Saying::Message(message) => {
+            said += Bytes::new().sized(&message).0.len() as u64;
+            let hashes = message.first() == Some(&4);
+            let then = if hashes { then(said) } else { Vec::new() };
+            [Saying::Message(message)].into_iter().chain(then).collect()
+        }
+        other => vec![other],
+    })
+}
+
+/// Each piece goes where `to` says of the file's length, too, and first.
+fn beyond(to: impl Fn(u64, Vec<u8>) -> (u64, Vec<u8>) + Send + 'static) -> Tamper {
+    Box::new(move |saying| match saying {
+        Saying::Object { object, offset, payload } => {
+            let (moved, piece) = to(SIZE as u64, payload.clone());
+            let extra = Saying::Object { object, offset: moved, payload: piece };
+            vec![extra, Saying::Object { object, offset, payload }]
+        }
+        other => vec![other],
+    })
+}
+
+#[test]
+fn a_server_whose_lengths_and_counts_are_not_true_fails() {
+    limited(|test| {
+        let contents = noise(1, SIZE);
+        let items = [Item::file(b"f", &contents)];
+        // The attacks tell what is theirs by these types.
+        assert_eq!((manifest(&items).0[0], manifest_end(&items).0[0]), (2, 3));
+        thread::scope(|scope| {
+            for (i, (what, tamper)) in lengths().into_iter().enumerate() {
+                let (items, contents) = (&items, &contents);
+                scope.spawn(move || {
+                    let (way, to) = (WAYS[(i + i / 6) % 6], format!("here/{what}"));
+                    let ended = pull_to(test, &to, way, items, |peer| peer.tamper = Some(tamper));
+                    assert_eq!(ended.status, Some(1), "{what}, {way:?}: {ended:?}");
+                    let reason = ended.json()["error"].as_str().unwrap_or("").to_owned();
+                    assert!(!reason.is_empty(), "{what}, {way:?}: {ended:?}");
+                    // A name may be there where only the end was false: with the right bytes.
+                    if let Ok(copied) = fs::read(test.path(&to)) {
+                        assert!(what.starts_with("end-") && copied == *contents, "{what}");
+                    }
+                });
+            }
+        });
+    });
+}
+
+/// Three pieces, the last a short one.
+const SIZE: usize = 120_000;
+/// In this time what was said before has come.
+const A_WHILE: Duration = Duration::from_millis(300);
