@@ -21,7 +21,11 @@ pub struct Victim<'t> {
 
 impl<'t> Victim<'t> {
     pub fn start(test: &'t Test) -> Self {
-        let (program, address) = Program::serve(test, "127.0.0.1:0", &STALL);
+        Self::start_with(test, &STALL)
+    }
+
+    pub fn start_with(test: &'t Test, words: &[&str]) -> Self {
+        let (program, address) = Program::serve(test, "127.0.0.1:0", words);
         Self { test, program, address }
     }
 

@@ -6,13 +6,13 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use longhaul_wire::{Message, SinkMessage};
+use longhaul_wire::{Carrier as Carried, Message, SinkMessage};
 
 use crate::bytes::Bytes;
 use crate::honest::await_request;
 use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
-use crate::peer::{Heard, Peer, Saying, Tamper, WAYS};
+use crate::peer::{Heard, Peer, Saying, Tamper, WAYS, Way};
 use crate::program::{Ended, Program};
 use crate::script::{GROUP, note_end};
 use crate::test::{Test, limited};
@@ -362,3 +362,121 @@ fn a_pipe_with_a_silent_end_ends() {
         });
     });
 }
+
+/// What the program's end of a pipe dials: the hostile end itself, or a server of the program's
+/// that stands between them.
+enum Between<'t> {
+    Nothing(Box<Host>),
+    Server(Victim<'t>),
+}
+
+impl<'t> Between<'t> {
+    fn new(test: &'t Test, server: bool) -> Self {
+        if server {
+            Self::Server(Victim::start_with(test, &SOON))
+        } else {
+            Self::Nothing(Box::new(Host::new()))
+        }
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        match self {
+            Self::Nothing(host) => host.address,
+            Self::Server(victim) => victim.address,
+        }
+    }
+
+    /// The hostile end, which has `role` where it is a client.
+    fn meet(&self, way: Way, role: u8) -> Peer {
+        match self {
+            Self::Nothing(host) => {
+                let mut peer = host.accept().unwrap();
+                await_request(&mut peer);
+                peer
+            }
+            Self::Server(victim) => {
+                let mut peer = Peer::dial(victim.address, way).unwrap();
+                peer.message(pipe(role));
+                peer
+            }
+        }
+    }
+
+    fn assert_serves(&self) {
+        if let Self::Server(victim) = self {
+            victim.assert_serves();
+        }
+    }
+}
+
+/// Says nothing more but that it lives: answers PING, and confirms packets where it is `hearing`.
+fn lives_on(peer: &mut Peer, hearing: bool) {
+    if !hearing {
+        peer.falls_silent(true);
+        return;
+    }
+    let deadline = Instant::now() + BOUND;
+    while peer.hear(deadline).is_some_and(|heard| !matches!(heard, Heard::Close(..))) {}
+}
+
+/// It ended for the reason that nothing moved, long before it would have by default.
+fn assert_gave_up(what: &str, ended: &Ended, begun: Instant) {
+    assert_eq!(ended.status, Some(1), "{what}: {ended:?}");
+    assert!(ended.stderr.contains("nothing has moved for 2 s"), "{what}: {ended:?}");
+    assert!(begun.elapsed() < BOUND / 2, "{what}: {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() {
+    limited(|test| {
+        File::create(test.here("in")).unwrap().set_len(1 << 30).unwrap();
+        thread::scope(|scope| {
+            for (i, way) in WAYS.into_iter().enumerate() {
+                let (server, hearing) = (i % 2 == 0, i % 3 != 0);
+                let carrier = if way.carried == Carried::Tcp { "tcp" } else { "udp" };
+                let words = [&["--carrier", carrier], &SOON[..]].concat();
+                let what = format!("{way:?}, server {server}, hearing {hearing}");
+                let (receiving_words, receiving_what) = (words.clone(), what.clone());
+                // All pieces, and never the end.
+                scope.spawn(move || {
+                    let between = Between::new(test, server);
+                    let out = format!("lives{i}");
+                    let receiving = receiver(test, between.address(), &out, &receiving_words);
+                    let mut peer = between.meet(way, SEND);
+                    peer.tamper = Some(Box::new(|saying| match saying {
+                        Saying::Message(said) if said.first() == Some(&3) => Vec::new(),
+                        other => vec![other],
+                    }));
+                    feed(&mut peer, Duration::from_secs(1));
+                    let begun = Instant::now();
+                    let ended = thread::scope(|scope| {
+                        scope.spawn(|| lives_on(&mut peer, hearing));
+                        end(receiving)
+                    });
+                    assert_gave_up(&format!("receiving: {receiving_what}"), &ended, begun);
+                    assert_beginning(test, &out, &ended);
+                    between.assert_serves();
+                });
+                // Takes what it gave credit for, and confirms nothing.
+                scope.spawn(move || {
+                    let between = Between::new(test, server);
+                    let sending = sender(test, between.address(), &words);
+                    let mut peer = between.meet(way, RECEIVE);
+                    peer.message(Bytes::new().varint(6).varint(1 << 32));
+                    peer.carrier.credit(2 << 20);
+                    assert!(peer.hear(Instant::now() + BOUND).is_some(), "{what}: never an end");
+                    let begun = Instant::now();
+                    let ended = thread::scope(|scope| {
+                        scope.spawn(|| lives_on(&mut peer, hearing));
+                        end(sending)
+                    });
+                    assert_gave_up(&format!("sending: {what}"), &ended, begun);
+                    between.assert_serves();
+                });
+            }
+        });
+    });
+}
+
+/// Much sooner than the idle timeout.
+const SOON: [&str; 2] = ["--stall-timeout", "2"];
