@@ -140,13 +140,10 @@ impl Conversation {
                     self.stage = Stage::Refused;
                     Heard::Refused(refused)
                 }
-                (Stage::Granted(Part::Sink) | Stage::Asking(Part::Sink), Message::Source(said)) => {
+                (_, Message::Source(said)) if self.part() == Some(Part::Sink) => {
                     Heard::Source(said)
                 }
-                (
-                    Stage::Granted(Part::Source) | Stage::Asking(Part::Source),
-                    Message::Sink(said),
-                ) => Heard::Sink(said),
+                (_, Message::Sink(said)) if self.part() == Some(Part::Source) => Heard::Sink(said),
                 _ => return Err(Misspoken::OutOfTurn),
             };
             return Ok(Some(heard));
@@ -204,11 +201,6 @@ impl Conversation {
     /// Whether this end has nothing more to say: what it said last was taken, too.
     pub fn has_said_all(&self) -> bool {
         self.said_all && self.first.is_empty()
-    }
-
-    /// Whether the peer has.
-    pub fn has_heard_all(&self) -> bool {
-        self.heard_all
     }
 
     /// Whether a client, whose source or sink is done, may close. A source is done when it has heard

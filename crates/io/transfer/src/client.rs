@@ -7,7 +7,7 @@ mod running;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_connection::Wish;
+use longhaul_connection::{Part, Wish};
 use longhaul_rate_control::Profile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::udp::UdpOptions;
@@ -91,8 +91,6 @@ pub(crate) struct Client<'a> {
     /// How long it may stand still; see [`longhaul_connection::Watchdog`].
     pub stall_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
-    /// Whether this host has the data.
-    pub sends: bool,
     pub wish: Wish,
     pub started: Instant,
 }
@@ -160,7 +158,7 @@ impl Client<'_> {
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(self.profile.name.into()),
-            rate: self.rate.filter(|_| !self.sends),
+            rate: self.rate.filter(|_| self.wish.part() == Part::Sink),
             ..ClientConfig::default()
         };
         let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)

@@ -160,7 +160,6 @@ pub fn copy(
         idle_timeout: options.idle_timeout,
         stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
-        sends: job.direction == Direction::Push,
         wish: Wish::Copy(job.request(options)),
         started,
     };

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    Conversation, Heard, LaneHalf, Misspoken, News, NotSent, Order, ReadBatch, Sealer, Standing,
-    Wish,
+    Conversation, Heard, LaneHalf, Misspoken, News, NotSent, Order, Part, ReadBatch, Sealer,
+    Standing, Wish,
 };
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
@@ -310,8 +310,8 @@ impl Connection {
             (Side::Sink(sink), Heard::Source(message)) => {
                 sink.handle(message).map_err(|error| error.to_string())
             }
-            (_, Heard::Wish(wish)) => {
-                self.answer(&wish, scenario, env);
+            (_, Heard::Wish(_)) => {
+                self.answer(scenario, env);
                 Ok(())
             }
             (_, Heard::Refused(Refused { code, reason })) => {
@@ -325,24 +325,25 @@ impl Connection {
         }
     }
 
-    fn answer(&mut self, wish: &Wish, scenario: &Scenario, env: &mut Env<'_>) {
+    fn answer(&mut self, scenario: &Scenario, env: &mut Env<'_>) {
         if !scenario.granted {
             let reason = "this server is read-only".into();
             return self.conversation.refuse(&Refused { code: CloseCode::REFUSED, reason });
         }
         self.conversation.grant();
-        env.checks.require(self.conversation.part().is_some(), || format!("{wish:?}: no part"));
-        self.begin(scenario.source(), scenario, env);
+        self.begin(scenario, env);
     }
 
-    /// Takes the role of source or sink.
-    pub fn begin(&mut self, source: End, scenario: &Scenario, env: &mut Env<'_>) {
-        self.side = if source == self.end {
-            let lanes = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
-            let side = SourceSide::new(lanes, scenario.disk_latency, scenario.hash_delay);
-            Side::Source(Box::new(side))
-        } else {
-            Side::Sink(Box::new(SinkSide::new(scenario, env.disk)))
+    /// Takes the part of source or sink that the conversation gives it.
+    pub fn begin(&mut self, scenario: &Scenario, env: &mut Env<'_>) {
+        self.side = match self.conversation.part() {
+            Some(Part::Source) => {
+                let lanes = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
+                let side = SourceSide::new(lanes, scenario.disk_latency, scenario.hash_delay);
+                Side::Source(Box::new(side))
+            }
+            Some(Part::Sink) => Side::Sink(Box::new(SinkSide::new(scenario, env.disk))),
+            None => Side::None,
         };
     }
 

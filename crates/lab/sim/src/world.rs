@@ -395,7 +395,7 @@ impl World {
                         trace: &mut self.trace,
                         checks: &mut self.checks,
                     };
-                    connection.begin(self.scenario.source(), &self.scenario, &mut env);
+                    connection.begin(&self.scenario, &mut env);
                 }
                 self.host(end).connection = Some(connection);
             }

@@ -232,7 +232,8 @@ impl Client {
         body: Option<&impl Serialize>,
         key: Option<&str>,
     ) -> Result<T, ClientError> {
-        let mut request = self.request(method.clone(), path);
+        let has_no_body = matches!(method, Method::GET | Method::DELETE);
+        let mut request = self.request(method, path);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
         }
@@ -240,12 +241,11 @@ impl Client {
             Some(body) => serde_json::to_vec(body).map_err(|error| self.senseless(error))?,
             None => Vec::new(),
         };
-        let has_none = matches!(method, Method::GET | Method::DELETE);
         let request = request.header("content-type", "application/json");
         // An order without a body says that its length is 0. As `()` it would be sent in chunks, and
         // the service, which answers without waiting for the last, would then close the connection
         // under the next request (RFC 9112, section 9.6).
-        let sent = match has_none {
+        let sent = match has_no_body {
             true => self.agent.run(request.body(()).map_err(|error| self.senseless(error))?),
             false => self.agent.run(request.body(text).map_err(|error| self.senseless(error))?),
         };

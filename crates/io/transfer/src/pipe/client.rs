@@ -53,7 +53,6 @@ pub fn pipe(
         idle_timeout: options.idle_timeout,
         stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
-        sends: options.role == PipeRole::Send,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
