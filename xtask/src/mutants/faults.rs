@@ -159,4 +159,52 @@ pub(super) const ALL: &[Mutant] = &[
         what: "Stage::Asked(wish.part().other())",
         with: "Stage::Asked(wish.part())",
     },
+    Mutant {
+        name: "lanes never hear that a repaired group has come",
+        file: "crates/core/connection/src/incoming_copy.rs",
+        what: "            self.taken.extend(self.repairs.take(object, group));\n",
+        with: "            self.repairs.take(object, group);\n",
+    },
+    Mutant {
+        name: "a group that was dealt counts as being read",
+        file: "crates/core/connection/src/outgoing_copy.rs",
+        what: "        self.reading -= 1;\n",
+        with: "",
+    },
+    Mutant {
+        name: "a source goes on beyond the credit",
+        file: "crates/core/connection/src/outgoing_copy.rs",
+        what: "self.source.next_group(self.gate.credit())",
+        with: "self.source.next_group(u64::MAX)",
+    },
+    Mutant {
+        name: "pieces go beyond the credit",
+        file: "crates/core/connection/src/outgoing_pipe.rs",
+        what: "self.source.may_send(self.gate.credit())",
+        with: "self.source.may_send(u64::MAX)",
+    },
+    Mutant {
+        name: "a piece is forgotten when it is sent",
+        file: "crates/core/connection/src/outgoing_pipe.rs",
+        what: "            self.kept.insert(piece.number, bytes.clone());\n",
+        with: "",
+    },
+    Mutant {
+        name: "a verified piece is kept",
+        file: "crates/core/connection/src/outgoing_pipe.rs",
+        what: "drop(self.kept.remove(&piece.number))",
+        with: "()",
+    },
+    Mutant {
+        name: "lanes never hear of a damaged piece",
+        file: "crates/core/connection/src/incoming_pipe.rs",
+        what: "self.told.push_back(self.repairs.ask(piece.object(), piece.number));",
+        with: "self.repairs.ask(piece.object(), piece.number);",
+    },
+    Mutant {
+        name: "memory of damaged pieces is promised again",
+        file: "crates/core/connection/src/incoming_pipe.rs",
+        what: "self.sink.set_freed(buffers.saturating_sub(self.wasted));",
+        with: "self.sink.set_freed(buffers);",
+    },
 ];

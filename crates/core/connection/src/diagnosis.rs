@@ -6,6 +6,8 @@
 //! while it has nothing, what the source waits for. Only then the threads of that stage are looked
 //! at, and what the receiver says of its own.
 
+use longhaul_engine::Path;
+use longhaul_rate_control::Bound;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds};
 
@@ -75,6 +77,16 @@ impl Stages {
 pub struct Times([Duration; Bottleneck::COUNT]);
 
 impl Times {
+    /// What held the pace of those who share `path`, since it began.
+    pub fn of_path(path: &Path) -> Self {
+        let mut times = Self::default();
+        for bound in Bound::ALL {
+            let bottleneck = Bottleneck::from_code(bound.code());
+            times.add(bottleneck, path.governor().time_limited_by(bound));
+        }
+        times
+    }
+
     /// Books `time` to `bound`.
     pub fn add(&mut self, bound: Bottleneck, time: Duration) {
         self.0[bound as usize] += time;

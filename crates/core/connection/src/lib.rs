@@ -8,8 +8,10 @@
 //! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
 //!
-//! Of the shared half there are what is said on stream 0 ([`Conversation`]), the rule of dealing ([`Dealing`]), that which lets a group in ([`let_in`]),
-//! what names the bottleneck ([`Diagnosis`]) and what ends a transfer that stands still ([`Watchdog`]).
+//! Of the shared half there are what is said on stream 0 ([`Conversation`]); what is dealt to lanes and
+//! what becomes of what arrives, for copies ([`OutgoingCopy`], [`IncomingCopy`], [`let_in`]) and pipes
+//! ([`OutgoingPipe`], [`IncomingPipe`]); and what looks at it now and then ([`Watch`]): how much memory
+//! it may take, what holds it up, and whether it goes on.
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -33,9 +35,14 @@ extern crate alloc;
 mod conversation;
 mod dealing;
 mod diagnosis;
+mod gate;
 mod incoming;
+mod incoming_copy;
+mod incoming_pipe;
 mod lane_half;
 mod messages;
+mod outgoing_copy;
+mod outgoing_pipe;
 mod protect;
 mod receive;
 mod run;
@@ -43,13 +50,21 @@ mod send;
 mod silence;
 mod spent;
 mod values;
+mod watch;
 mod watchdog;
 
 pub use conversation::{Conversation, Heard, Misspoken, Part, Wish};
 pub use dealing::Dealing;
-pub use diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stage, Stages, Times};
+pub use diagnosis::{Stage, Stages, Times};
+
+pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
+pub use gate::{Gate, Hunger, Lanes};
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
+pub use incoming_copy::IncomingCopy;
+pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
+pub use outgoing_copy::{OutgoingCopy, Wanted};
+pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use run::Run;
@@ -57,4 +72,7 @@ pub use send::{Datagrams, NotSent};
 pub use silence::Silence;
 pub use spent::Spent;
 pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};
-pub use watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};
+pub use watch::{CarrierSeen, Watch};
+pub use watchdog::{Counts, Watchdog};
+
+pub(crate) use watchdog::{lasts_at_receiver, lasts_at_sender};

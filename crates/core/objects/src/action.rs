@@ -10,17 +10,16 @@ use crate::{ChainingValue, EntryId, Stamp, TempName};
 
 /// What the driver of a [`crate::Sink`] is to do with its storage.
 ///
-/// `MakeDirectories`, `PrepareFile` and `CheckPublished` are done in the order given, which one
-/// thread does best; the others may be done at the same time as anything. Each says how it is
-/// answered.
+/// Some are done [in the order given](Self::is_in_order), the others at the same time as anything.
+/// What came of each is an [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make these directories, parents first; one that exists already is as good. One that does not
-    /// may be made aside, out of sight, until [`Action::PlaceDirectories`]. Answer each with
-    /// [`crate::Sink::directory_made`]. Make them writable whatever their mode says:
+    /// may be made aside, out of sight, until [`Action::PlaceDirectories`]. Answered by
+    /// [`Answer::DirectoriesMade`]. Make them writable whatever their mode says:
     /// [`Action::FinishDirectories`] sets it.
     MakeDirectories(Vec<NamedEntry>),
-    /// Open the unpublished file `temp` for a large file. Answer with [`crate::Sink::prepared`].
+    /// Open the unpublished file `temp` for a large file. Answered by [`Answer::Prepared`].
     PrepareFile {
         /// The file.
         file: NamedEntry,
@@ -30,7 +29,7 @@ pub enum Action {
         existing: Existing,
     },
     /// Read these groups of an unpublished file, at most [`crate::limits::RECHECK_GROUPS`], and
-    /// compare their chaining values. Answer with [`crate::Sink::groups_rechecked`].
+    /// compare their chaining values. Answered by [`Answer::Rechecked`].
     RecheckGroups {
         /// The file.
         file: NamedEntry,
@@ -40,30 +39,30 @@ pub enum Action {
         groups: Vec<(u32, ChainingValue)>,
     },
     /// Say of each whether it is under its name with its size and modification time, or give it
-    /// that name where it has its stamp in a directory that an earlier run left aside. Answer each
-    /// with [`crate::Sink::checked`].
+    /// that name where it has its stamp in a directory that an earlier run left aside. Answered by
+    /// [`Answer::Checked`].
     CheckPublished(Vec<RecordedFile>),
     /// Give each its mode and modification time (where that was not done when it was written) and
-    /// its name, replacing what was there. Links are made, and empty files too. Answer each with
-    /// [`crate::Sink::published`].
+    /// its name, replacing what was there. Links are made, and empty files too. Answered by
+    /// [`Answer::Published`].
     Publish(Vec<Publication>),
     /// Remove from these directories, which were made aside, what failed in them, and give them
     /// their names, unless something has them: then what is in them is published one by one.
-    /// Answer each with [`crate::Sink::directory_placed`].
+    /// Answered by [`Answer::DirectoriesPlaced`].
     PlaceDirectories(Vec<FilledDirectory>),
-    /// Make durable everything that was answered before this action was given. Answer with
-    /// [`crate::Sink::checkpointed`]; a failure to sync ends the transfer.
+    /// Make durable everything that was answered before this action was given. Answered by
+    /// [`Answer::Synced`]; a failure to sync ends the transfer.
     Checkpoint(Box<Checkpoint>),
     /// Tell the stamps of these files: `None` of one that is not there, or that could be written to
-    /// from now on and have the same stamp. Answer with [`crate::Sink::files_stamped`].
+    /// from now on and have the same stamp. Answered by [`Answer::Stamped`].
     StampFiles {
         /// The files.
         files: Vec<NamedFile>,
         /// They are to have one: where the last write was too short a time ago, wait.
         settle: bool,
     },
-    /// Write `bytes` at `offset` of the resume record, sync them if `sync`. Answer with
-    /// [`crate::Sink::record_appended`].
+    /// Write `bytes` at `offset` of the resume record, sync them if `sync`. Answered by
+    /// [`Answer::RecordAppended`].
     AppendRecord {
         /// Where to write; what was there is no longer needed.
         offset: u64,
@@ -73,13 +72,60 @@ pub enum Action {
         sync: bool,
     },
     /// Set mode and modification time of these directories, in the order given (children first).
-    /// Answer each with [`crate::Sink::directory_finished`].
+    /// Answered by [`Answer::DirectoriesFinished`].
     FinishDirectories(Vec<NamedEntry>),
-    /// Remove these unpublished files, where they exist. No answer.
+    /// Remove these unpublished files, where they exist. Answered by
+    /// [`Answer::Discarded`].
     Discard(Vec<TempName>),
-    /// Remove the resume record and whatever unpublished files of the transfer are left. Answer
-    /// with [`crate::Sink::record_removed`].
+    /// Remove the resume record and whatever unpublished files of the transfer are left. Answered
+    /// by [`Answer::RecordRemoved`].
     RemoveRecord,
+}
+
+impl Action {
+    /// Whether it is to be done in the order given, which one thread does best.
+    pub fn is_in_order(&self) -> bool {
+        matches!(
+            self,
+            Self::MakeDirectories(_) | Self::PrepareFile { .. } | Self::CheckPublished(_)
+        )
+    }
+}
+
+/// What came of an [`Action`], for [`crate::Sink::handle_answer`]. Reasons are for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Where each directory was made, or why not.
+    DirectoriesMade(Vec<(EntryId, Result<Made, String>)>),
+    /// What became of the file, or why it cannot be opened.
+    Prepared(EntryId, Result<Prepared, String>),
+    /// So many groups of the file were compared.
+    Rechecked {
+        /// The file.
+        file: EntryId,
+        /// How many were.
+        groups: usize,
+        /// Those that are not what was recorded, or cannot be read.
+        wrong: Vec<u32>,
+    },
+    /// What became of each file.
+    Checked(Vec<(EntryId, Checked)>),
+    /// Whether each has its name, or why not.
+    Published(Vec<(EntryId, Result<(), String>)>),
+    /// Whether each has its name.
+    DirectoriesPlaced(Vec<(EntryId, bool)>),
+    /// The checkpoint of this number is done.
+    Synced(u64),
+    /// The stamps, in the order asked for.
+    Stamped(Vec<Option<Stamp>>),
+    /// The bytes are in the record.
+    RecordAppended,
+    /// Whether each has its mode and time, or why not.
+    DirectoriesFinished(Vec<(EntryId, Result<(), String>)>),
+    /// There is nothing to tell of it.
+    Discarded,
+    /// The record is gone.
+    RecordRemoved,
 }
 
 /// An entry and its number.

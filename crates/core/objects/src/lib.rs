@@ -39,12 +39,16 @@
 //!         source.group_hashed(task.object, task.group, value);
 //!         // The bytes travel; the sink hashes what arrived.
 //!         match sink.group_received(task.object, task.group, value) {
-//!             Verdict::Write(write) => storage::write(&mut disk, &mut sink, &write, data),
+//!             Verdict::Write(write) => {
+//!                 let failed = storage::write(&mut disk, &write, data);
+//!                 sink.group_written(&write, &failed);
+//!             }
 //!             other => panic!("{other:?}"),
 //!         }
 //!     }
 //!     while let Some(action) = sink.poll_action(Instant::ZERO) {
-//!         storage::perform(&mut disk, &mut sink, action).unwrap();
+//!         let answer = storage::perform(&mut disk, action).unwrap();
+//!         sink.handle_answer(answer);
 //!     }
 //!     while let Some(message) = sink.poll_message() {
 //!         source.handle(message).unwrap();
@@ -75,8 +79,8 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Checked, Checkpoint, Existing, Failure, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Existing, Failure, FilledDirectory, Made, NamedEntry,
+    NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};

@@ -33,12 +33,11 @@ use crate::{
 /// * hands what arrives on stream 0 to [`Sink::handle`], as long as [`Sink::wants_messages`], and
 ///   sends what [`Sink::poll_message`]
 ///   gives while the stream has room;
-/// * does what [`Sink::poll_action`] gives, on whatever thread, and calls the method that the
-///   action names with the outcome;
+/// * does what [`Sink::poll_action`] gives, on whatever thread ([`crate::storage::perform`]), and
+///   hands what came of it to [`Sink::handle_answer`];
 /// * calls [`Sink::group_received`] for each group that a lane has received whole, with its
 ///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
-///   the same time; each ends with [`Sink::group_written`], after [`Sink::write_failed`] for each
-///   file that could not be written;
+///   the same time; each ends with [`Sink::group_written`];
 /// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`] and every group of
 ///   [`Sink::poll_anew`];
 /// * calls `poll_action`, `poll_anew` and `poll_message` again after any of these, and at

@@ -1,24 +1,27 @@
-//! What a sink's driver does, over an abstract storage and one thing at a time: for simulations
-//! and tests. A driver over real files does the same on several threads.
+//! What a sink's driver does with its storage: one way for files, for what keeps nothing, and for
+//! memory in simulations.
 
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt;
+use core::fmt::Display;
 
 use longhaul_wire::Entry;
 
 use crate::{
-    Action, ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedFile,
-    Prepared, Publication, RecordedFile, Sink, Stamp, TempName, WritePiece, WriteTask,
+    Action, Answer, ChainingValue, Checked, Checkpoint, EntryId, Existing, FilledDirectory, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
+    WriteTask,
 };
 
-/// Where a sink's files and its record are.
+/// Where a sink's files and its record are. One value serves one thread.
 pub trait Storage {
-    /// Why something failed, for people.
-    type Error: fmt::Display;
+    /// Why something failed that concerns one entry, for people.
+    type Error: Display;
+    /// How the storage failed as a whole: the transfer ends, and what is recorded stays valid.
+    type Failure;
 
     /// See [`Action::MakeDirectories`].
-    fn make_directory(&mut self, entry: &Entry) -> Result<Made, Self::Error>;
+    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, Self::Error>;
 
     /// See [`Action::PrepareFile`].
     fn prepare(
@@ -29,7 +32,12 @@ pub trait Storage {
     ) -> Result<Prepared, Self::Error>;
 
     /// See [`Action::RecheckGroups`]: the groups that are wrong.
-    fn recheck(&self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) -> Vec<u32>;
+    fn recheck(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        groups: &[(u32, ChainingValue)],
+    ) -> Vec<u32>;
 
     /// See [`Action::CheckPublished`].
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
@@ -44,100 +52,91 @@ pub trait Storage {
     fn place_directory(&mut self, directory: &FilledDirectory) -> bool;
 
     /// Sets mode and modification time of a directory.
-    fn finish_directory(&mut self, entry: &Entry) -> Result<(), Self::Error>;
+    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), Self::Error>;
 
     /// See [`Action::Checkpoint`].
-    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Error>;
+    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Failure>;
 
     /// See [`Action::StampFiles`].
-    fn stamp(&self, file: &NamedFile) -> Option<Stamp>;
+    fn stamps(&mut self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>>;
 
     /// See [`Action::AppendRecord`].
-    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), Self::Error>;
-
-    /// The record, empty where there is none.
-    fn read_record(&self) -> Vec<u8>;
+    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool)
+    -> Result<(), Self::Failure>;
 
     /// Removes the record and all unpublished files.
-    fn remove_record(&mut self) -> Result<(), Self::Error>;
+    fn remove_record(&mut self) -> Result<(), Self::Failure>;
 
     /// Removes an unpublished file, if it is there.
     fn discard(&mut self, temp: TempName);
 }
 
-/// Does `action` and gives `sink` the answer.
+/// Does `action`; the answer is for [`crate::Sink::handle_answer`].
 ///
 /// # Errors
-/// When storage failed as a whole; the sink has no answer then, and the transfer ends.
-pub fn perform<S: Storage>(
-    storage: &mut S,
-    sink: &mut Sink,
-    action: Action,
-) -> Result<(), S::Error> {
-    match action {
-        Action::MakeDirectories(batch) => {
-            for directory in batch {
-                let result = storage.make_directory(&directory.entry);
-                sink.directory_made(directory.id, result.map_err(|error| error.to_string()));
-            }
-        }
+/// When the storage failed as a whole; there is no answer then, and the transfer ends.
+pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S::Failure> {
+    Ok(match action {
+        Action::MakeDirectories(batch) => Answer::DirectoriesMade(each(batch, |directory| {
+            (directory.id, in_words(storage.make_directory(directory)))
+        })),
         Action::PrepareFile { file, temp, existing } => {
-            let result = storage.prepare(&file.entry, temp, existing);
-            sink.prepared(file.id, result.map_err(|error| error.to_string()));
+            Answer::Prepared(file.id, in_words(storage.prepare(&file.entry, temp, existing)))
         }
         Action::RecheckGroups { file, temp, groups } => {
             let wrong = storage.recheck(&file.entry, temp, &groups);
-            sink.groups_rechecked(file.id, groups.len(), wrong);
+            Answer::Rechecked { file: file.id, groups: groups.len(), wrong }
         }
         Action::CheckPublished(batch) => {
-            for file in batch {
-                sink.checked(file.id, storage.check_published(&file));
-            }
+            Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
         }
         Action::Publish(batch) => {
-            for file in batch {
-                let result = storage.publish(&file);
-                sink.published(file.id, result.map_err(|error| error.to_string()));
-            }
+            Answer::Published(each(batch, |file| (file.id, in_words(storage.publish(file)))))
         }
-        Action::PlaceDirectories(batch) => {
-            for directory in batch {
-                sink.directory_placed(directory.id, storage.place_directory(&directory));
-            }
-        }
+        Action::PlaceDirectories(batch) => Answer::DirectoriesPlaced(each(batch, |directory| {
+            (directory.id, storage.place_directory(directory))
+        })),
         Action::Checkpoint(checkpoint) => {
             storage.sync(&checkpoint)?;
-            sink.checkpointed(checkpoint.id);
+            Answer::Synced(checkpoint.id)
         }
-        Action::StampFiles { files, .. } => {
-            sink.files_stamped(files.iter().map(|file| storage.stamp(file)).collect());
-        }
+        Action::StampFiles { files, settle } => Answer::Stamped(storage.stamps(&files, settle)),
         Action::AppendRecord { offset, bytes, sync } => {
             storage.append_record(offset, &bytes, sync)?;
-            sink.record_appended();
+            Answer::RecordAppended
         }
-        Action::FinishDirectories(batch) => {
-            for directory in batch {
-                let result = storage.finish_directory(&directory.entry);
-                sink.directory_finished(directory.id, result.map_err(|error| error.to_string()));
-            }
+        Action::FinishDirectories(batch) => Answer::DirectoriesFinished(each(batch, |directory| {
+            (directory.id, in_words(storage.finish_directory(directory)))
+        })),
+        Action::Discard(temps) => {
+            temps.into_iter().for_each(|temp| storage.discard(temp));
+            Answer::Discarded
         }
-        Action::Discard(temps) => temps.into_iter().for_each(|temp| storage.discard(temp)),
         Action::RemoveRecord => {
             storage.remove_record()?;
-            sink.record_removed();
+            Answer::RecordRemoved
         }
-    }
-    Ok(())
+    })
 }
 
-/// Writes the group whose contents are `data`, and tells `sink`.
-pub fn write<S: Storage>(storage: &mut S, sink: &mut Sink, task: &WriteTask, data: &[u8]) {
-    for piece in &task.pieces {
+/// Writes the group whose contents are `data`. Returns the entries that could not be written, each
+/// with the reason, for [`crate::Sink::group_written`].
+///
+/// # Panics
+/// When `data` is shorter than the group.
+pub fn write<S: Storage>(storage: &mut S, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
+    let written = task.pieces.iter().filter_map(|piece| {
         let part = &data[piece.group_offset as usize..][..piece.len as usize];
-        if let Err(error) = storage.write(piece, part) {
-            sink.write_failed(piece.id, &error.to_string());
-        }
-    }
-    sink.group_written(task.object, task.group);
+        let error = storage.write(piece, part).err()?;
+        Some((piece.id, error.to_string()))
+    });
+    written.collect()
+}
+
+fn each<T, A>(batch: Vec<T>, run: impl FnMut(&T) -> A) -> Vec<A> {
+    batch.iter().map(run).collect()
+}
+
+fn in_words<T>(result: Result<T, impl Display>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
 }

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::storage;
 use longhaul_objects::{Action, Fsync, Sink, SinkConfig, Source, Verdict};
 use longhaul_sys::clock::{process_cpu_time, thread_cpu_time};
 use longhaul_transfer::files::{
@@ -169,9 +170,13 @@ impl Copy {
             Action::Checkpoint(_) => (CHECKPOINT, None),
             _ => (ACTIONS, Some(order)),
         };
-        if let Err(error) = self.times.of(part, || self.sink_tree.perform(action, &self.sink)) {
-            eprintln!("{error}");
-            self.failed.store(true, Ordering::Relaxed);
+        let perform = || storage::perform(&mut self.sink_tree.storage(), action);
+        match self.times.of(part, perform) {
+            Ok(answer) => lock(&self.sink).handle_answer(answer),
+            Err(error) => {
+                eprintln!("{error}");
+                self.failed.store(true, Ordering::Relaxed);
+            }
         }
         drop(order);
         true
@@ -191,10 +196,9 @@ impl Copy {
         drop(source);
         let verdict = lock(&self.sink).group_received(task.object, task.group, value);
         if let Verdict::Write(write) = verdict {
-            let failed = self.times.of(WRITE, || self.sink_tree.write(&write, data));
-            let mut sink = lock(&self.sink);
-            failed.iter().for_each(|(id, reason)| sink.write_failed(*id, reason));
-            sink.group_written(write.object, write.group);
+            let written = || storage::write(&mut self.sink_tree.storage(), &write, data);
+            let failed = self.times.of(WRITE, written);
+            lock(&self.sink).group_written(&write, &failed);
         }
         true
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Order, Repair, Standing, Unplaceable, WholeGroup,
+    Begun, GroupPart, Groups, Hunger, Order, Repair, Standing, Unplaceable, WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
@@ -124,13 +124,6 @@ pub struct Mailbox {
     hunger: Mutex<Hunger>,
 }
 
-/// Time without anything to send.
-#[derive(Debug)]
-struct Hunger {
-    since: Option<Instant>,
-    before: Duration,
-}
-
 impl Mailbox {
     /// An empty box.
     pub fn new() -> std::io::Result<Self> {
@@ -142,7 +135,7 @@ impl Mailbox {
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
-            hunger: Mutex::new(Hunger { since: Some(clock::now()), before: Duration::ZERO }),
+            hunger: Mutex::new(Hunger::new(clock::now())),
         })
     }
 
@@ -204,18 +197,12 @@ impl Mailbox {
     }
 
     fn set_hungry(&self, hungry: bool) {
-        let now = clock::now();
-        let mut hunger = lock(&self.hunger);
-        if let Some(since) = hunger.since.take() {
-            hunger.before += now - since;
-        }
-        hunger.since = hungry.then_some(now);
+        lock(&self.hunger).set(clock::now(), hungry);
     }
 
     /// How long there has been nothing to send, in all.
     pub fn hungry(&self) -> Duration {
-        let hunger = lock(&self.hunger);
-        hunger.before + hunger.since.map_or(Duration::ZERO, |since| clock::now() - since)
+        lock(&self.hunger).lasted(clock::now())
     }
 
     pub(crate) fn waker(&self) -> &Waker {
@@ -248,18 +235,6 @@ impl Mailbox {
 pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &str) {
     for mailbox in mailboxes {
         mailbox.post(Command::Order(Order::Close(code, reason.into())));
-    }
-}
-
-/// Passes a repair on to all lanes.
-pub(crate) fn post_repair(mailboxes: &[Arc<Mailbox>], repair: Repair) {
-    mailboxes.iter().for_each(|mailbox| mailbox.post_repair(repair));
-}
-
-/// There is something to tell the peer: the first lane carries messages.
-pub(crate) fn wake_messages(mailboxes: &[Arc<Mailbox>]) {
-    if let Some(first) = mailboxes.first() {
-        first.wake();
     }
 }
 

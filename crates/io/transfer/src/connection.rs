@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Spent, Times};
+use longhaul_connection::{CarrierSeen, Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::{Bound, Repair};
+use longhaul_rate_control::Repair;
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, LaneId};
-use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
+use longhaul_wire::{CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
@@ -67,55 +67,33 @@ impl Lanes {
         }
     }
 
-    /// Time by what held its pace, since the start.
-    pub fn times(&self) -> Times {
+    /// What it has seen by now.
+    pub fn seen(&self) -> CarrierSeen {
         match self {
-            Self::Udp(lanes) => lanes.times(),
-            Self::Tcp(lanes) => lanes.view().times(),
-        }
-    }
-
-    /// What its threads have spent.
-    pub fn spent(&self) -> Spent {
-        match self {
-            Self::Udp(lanes) => lanes.spent(),
-            Self::Tcp(lanes) => lanes.spent(),
-        }
-    }
-
-    /// Bytes that arrived at the peer, and here, in all.
-    pub fn passed(&self) -> (u64, u64) {
-        match self {
-            Self::Udp(lanes) => lanes.passed(),
-            Self::Tcp(lanes) => {
-                let info = lanes.view().info;
-                (info.bytes_acknowledged, info.bytes_received)
+            Self::Udp(lanes) => {
+                let (delivered, received) = lanes.passed();
+                CarrierSeen {
+                    delivered,
+                    received,
+                    moved: lanes.moved(),
+                    round_trip: lanes.round_trip(),
+                    times: lanes.times(),
+                    spent: lanes.spent(),
+                    peer: lanes.peer(),
+                }
             }
-        }
-    }
-
-    /// Object bytes that arrived at the peer or here, each counted once: nothing said again and
-    /// again is among them, nor what is said beside them.
-    pub fn moved(&self) -> u64 {
-        match self {
-            Self::Udp(lanes) => lanes.moved(),
-            Self::Tcp(lanes) => lanes.view().moved,
-        }
-    }
-
-    /// The least round trip of late, zero if unknown.
-    pub fn round_trip(&self) -> Duration {
-        match self {
-            Self::Udp(lanes) => lanes.round_trip(),
-            Self::Tcp(lanes) => lanes.view().info.rtt_min,
-        }
-    }
-
-    /// What the peer says holds it up in receiving.
-    pub fn peer(&self) -> ReceiverBounds {
-        match self {
-            Self::Udp(lanes) => lanes.peer(),
-            Self::Tcp(lanes) => lanes.view().peer,
+            Self::Tcp(lanes) => {
+                let view = lanes.view();
+                CarrierSeen {
+                    delivered: view.info.bytes_acknowledged,
+                    received: view.info.bytes_received,
+                    moved: view.moved,
+                    round_trip: view.info.rtt_min,
+                    times: view.times(),
+                    spent: lanes.spent(),
+                    peer: view.peer,
+                }
+            }
         }
     }
 
@@ -268,7 +246,7 @@ impl UdpLanes {
         remote: SocketAddr,
         socket: impl Fn() -> Option<UdpSocket>,
     ) {
-        let times = path_times(&lock(path));
+        let times = Times::of_path(&lock(path));
         let _ = self.onward.set((path.clone(), times));
         for mailbox in &self.mailboxes {
             let way = Way { path: path.clone(), remote, socket: socket() };
@@ -342,9 +320,9 @@ impl UdpLanes {
         if let Some(circuit) = self.circuit.get() {
             return circuit.times();
         }
-        let first = path_times(&lock(&self.path));
+        let first = Times::of_path(&lock(&self.path));
         match self.onward.get() {
-            Some((path, before)) => first.plus(&path_times(&lock(path)).since(before)),
+            Some((path, before)) => first.plus(&Times::of_path(&lock(path)).since(before)),
             None => first,
         }
     }
@@ -363,7 +341,7 @@ impl UdpLanes {
         })
     }
 
-    /// See [`Lanes::moved`].
+    /// See [`CarrierSeen::moved`].
     fn moved(&self) -> u64 {
         let beside = self.circuit.get().map_or(0, Self::moved);
         self.views.iter().fold(beside, |sum, view| {
@@ -384,15 +362,6 @@ impl UdpLanes {
         let mut views = self.views.iter().map(|view| lock(view).peer);
         views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
     }
-}
-
-fn path_times(path: &Path) -> Times {
-    let mut times = Times::default();
-    for bound in Bound::ALL {
-        let bottleneck = Bottleneck::from_code(bound.code());
-        times.add(bottleneck, path.governor().time_limited_by(bound));
-    }
-    times
 }
 
 /// Sums over the lanes of a connection, and the state of their path.

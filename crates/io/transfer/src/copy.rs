@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use longhaul_connection::Wish;
+use longhaul_connection::{Gate, Wish};
 use longhaul_objects::{Fsync, SinkConfig, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
@@ -322,7 +322,7 @@ impl Task for Part {
 
     fn hold(&self) -> Option<Errand> {
         let Self::Source(source) = self else { return None };
-        source.hold();
+        source.direct(Gate::hold);
         Some(Errand::Copy(source.clone()))
     }
 

@@ -138,14 +138,7 @@ impl SourceSide for SourceDriver {
     }
 
     fn counts(&self) -> Counts {
-        let stats = self.stats();
-        Counts {
-            carried: 0,
-            moved: stats.sent_bytes + stats.resumed_bytes,
-            entries: stats.entries.into(),
-            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
-            other: stats.repairs,
-        }
+        self.counts()
     }
 
     fn awaits_circuit(&self) -> bool {
@@ -153,8 +146,7 @@ impl SourceSide for SourceDriver {
     }
 
     fn idles(&self, bound: Bottleneck) -> bool {
-        // Between two ranges of a booking nothing may leave.
-        self.awaits_circuit() || bound == Bottleneck::Reservation && self.backlog() > 0
+        self.idles(bound)
     }
 
     fn report(&self, sending: SourceReport) {
@@ -240,16 +232,8 @@ impl SinkSide for SinkDriver {
         self.failures()
     }
 
-    /// Whatever else takes long and moves nothing here is to be counted as `other`.
     fn counts(&self) -> Counts {
-        let stats = self.stats();
-        Counts {
-            carried: 0,
-            moved: stats.received_bytes + stats.resumed_bytes,
-            entries: stats.entries.into(),
-            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
-            other: stats.repairs + stats.checkpoints + stats.rechecked,
-        }
+        self.counts()
     }
 
     /// A copy always has something to expect, of its disk if of nobody else.

@@ -1,45 +1,45 @@
 //! The side that receives: hashes and writes groups on threads of its own, and does what the
-//! [`Sink`] says with the destination.
+//! [`IncomingCopy`] says with the destination.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Repairs, Spent, Unplaceable, WholeGroup, let_in};
-use longhaul_objects::{Action, Intake, Sink, SinkConfig, SinkStats, Verdict, hash};
+use longhaul_connection::{
+    Begun, Counts, GroupPart, IncomingCopy, Spent, Unplaceable, WholeGroup, let_in,
+};
+use longhaul_objects::{Action, Intake, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
-use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{SINK_SPARE, groups};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, post_repair, wake_messages};
+use crate::carrier::Mailbox;
 use crate::crew::Crew;
 use crate::files::Target;
+use crate::mailboxes::Mailboxes;
 
-/// Drives a [`Sink`] over a destination.
+/// Drives an [`IncomingCopy`] over a destination.
 pub(crate) struct SinkDriver {
-    sink: Mutex<Sink>,
+    copy: Mutex<IncomingCopy>,
     tree: Target,
     pool: Pool,
+    /// As [`IncomingCopy`] said last, for lanes that ask without its lock.
     credit: AtomicU64,
-    /// As the sink said last.
+    bounds: Mutex<ReceiverBounds>,
     wants_messages: AtomicBool,
     /// What the source may send, and has begun to.
     intake: Mutex<Intake>,
-    /// Taken under the sink's lock, so that lanes hear of asking and taking in that order.
-    repairs: Mutex<Repairs>,
     queue: Mutex<Queue>,
     work: Condvar,
     /// Held while an action is taken, and while one is done that has to be in order.
     acting: Mutex<()>,
     /// A thread found [`Self::acting`] taken.
     again: AtomicBool,
-    mailboxes: Vec<Arc<Mailbox>>,
+    mailboxes: Mailboxes,
     writers: Crew,
-    /// What holds this side up, for the source.
-    bounds: Mutex<ReceiverBounds>,
     cpu_at_start: Duration,
     stopped: AtomicBool,
     /// The transfer ends early: nothing more is taken.
@@ -91,21 +91,20 @@ impl SinkDriver {
         verify: bool,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Self {
-        let pool = Pool::new(buffers(config.capacity), Reuse::Warm);
-        let sink = Sink::new(config, resume);
+        let pool = Pool::new(buffers(Bytes::new(config.capacity)), Reuse::Warm);
+        let copy = IncomingCopy::new(config, resume);
         Self {
-            credit: AtomicU64::new(sink.credit()),
+            credit: AtomicU64::new(copy.credit()),
             wants_messages: AtomicBool::new(true),
-            sink: Mutex::new(sink),
+            copy: Mutex::new(copy),
             tree: tree.into(),
             pool,
             intake: Mutex::default(),
-            repairs: Mutex::default(),
             queue: Mutex::new(Queue::default()),
             work: Condvar::new(),
             acting: Mutex::new(()),
             again: AtomicBool::new(false),
-            mailboxes,
+            mailboxes: Mailboxes::new(mailboxes),
             writers: Crew::default(),
             bounds: Mutex::default(),
             cpu_at_start: clock::process_cpu_time(),
@@ -172,24 +171,17 @@ impl SinkDriver {
             }
             false => hash::UNHASHED,
         };
-        let mut sink = lock(&self.sink);
-        let verdict = sink.group_received(object, group, value);
-        if matches!(verdict, Verdict::Write(_))
-            && let Some(repair) = lock(&self.repairs).take(object, group)
-        {
-            post_repair(&self.mailboxes, repair);
-        }
-        drop(sink);
+        let mut copy = lock(&self.copy);
+        let verdict = copy.handle_group(object, group, value);
+        self.publish(&mut copy);
+        drop(copy);
         if let Verdict::Write(task) = verdict {
-            let failures = self.tree.write(&task, data);
-            let mut sink = lock(&self.sink);
-            for (entry, reason) in failures {
-                sink.write_failed(entry, &reason);
-            }
-            sink.group_written(object, group);
+            let failed = self.tree.write(&task, data);
+            drop(buffer);
+            self.change(|copy| copy.group_written(&task, &failed));
+        } else {
+            self.mailboxes.wake_messages();
         }
-        drop(buffer);
-        self.after_change();
     }
 
     /// Does what the sink says. Several threads may come here: actions that prepare are done in
@@ -202,7 +194,7 @@ impl SinkDriver {
                 self.again.store(true, Ordering::Relaxed);
                 return Ok(());
             };
-            let action = lock(&self.sink).poll_action(clock::now());
+            let action = lock(&self.copy).poll_action(clock::now());
             let Some(action) = action else {
                 drop(acting);
                 if self.again.load(Ordering::Relaxed) {
@@ -210,15 +202,11 @@ impl SinkDriver {
                 }
                 return Ok(());
             };
-            let ordered = matches!(
-                action,
-                Action::MakeDirectories(_) | Action::PrepareFile { .. } | Action::CheckPublished(_)
-            );
             let rechecks = matches!(action, Action::RecheckGroups { .. });
-            let kept = ordered.then_some(acting);
-            self.tree.perform(action, &self.sink).map_err(|error| error.to_string())?;
+            let kept = action.is_in_order().then_some(acting);
+            let answer = self.tree.perform(action).map_err(|error| error.to_string())?;
+            self.change(|copy| copy.handle_answer(answer));
             drop(kept);
-            self.after_change();
             if rechecks {
                 // There may be many, and groups that have arrived do not wait for all of them.
                 self.look();
@@ -227,19 +215,27 @@ impl SinkDriver {
         }
     }
 
-    /// The sink's state moved: others may have something to do.
-    fn after_change(&self) {
-        let mut sink = lock(&self.sink);
-        while let Some((object, group)) = sink.poll_anew() {
-            post_repair(&self.mailboxes, lock(&self.repairs).ask(object, group));
+    /// Changes the state of the copy; others may have something to do then.
+    fn change<T>(&self, change: impl FnOnce(&mut IncomingCopy) -> T) -> T {
+        let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
+        let mut copy = lock(&self.copy);
+        copy.set_cpu_time(cpu_time);
+        let result = change(&mut copy);
+        self.publish(&mut copy);
+        drop(copy);
+        self.mailboxes.wake_messages();
+        result
+    }
+
+    /// Tells lanes and their threads what they go by.
+    fn publish(&self, copy: &mut IncomingCopy) {
+        // Under the lock, so that lanes hear of asking and taking in that order.
+        while let Some(repair) = copy.poll_repair() {
+            self.mailboxes.post_repair(repair);
         }
-        let cpu = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        sink.set_cpu_time(cpu);
-        self.credit.store(sink.credit(), Ordering::Relaxed);
-        self.wants_messages.store(sink.wants_messages(), Ordering::Relaxed);
-        lock(&self.intake).set_objects(sink.objects());
-        drop(sink);
-        wake_messages(&self.mailboxes);
+        self.credit.store(copy.credit(), Ordering::Relaxed);
+        self.wants_messages.store(copy.wants_messages(), Ordering::Relaxed);
+        lock(&self.intake).set_objects(copy.objects());
     }
 
     fn look(&self) {
@@ -249,8 +245,7 @@ impl SinkDriver {
 
     /// The source said something.
     pub fn handle(&self, message: SourceMessage) -> Result<(), String> {
-        lock(&self.sink).handle(message).map_err(|error| error.to_string())?;
-        self.after_change();
+        self.change(|copy| copy.handle_message(message)).map_err(|error| error.to_string())?;
         self.look();
         Ok(())
     }
@@ -262,17 +257,16 @@ impl SinkDriver {
 
     /// The next message for the source.
     pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let mut sink = lock(&self.sink);
-        let message = sink.poll_message();
-        if let Some(SinkMessage::Accept { .. }) = &message {
+        let mut copy = lock(&self.copy);
+        let waited = !self.wants_messages();
+        let message = copy.poll_message();
+        if message.is_some() {
             // Whoever is told to send may do so at once.
-            lock(&self.intake).set_objects(sink.objects());
+            self.publish(&mut copy);
         }
-        let again = sink.wants_messages() && !self.wants_messages.swap(true, Ordering::Relaxed);
-        drop(sink);
-        if again {
+        drop(copy);
+        if waited && self.wants_messages() {
             // Preparations and credit go on as well.
-            self.after_change();
             self.look();
         }
         message.is_some_and(|message| message.encode(out).is_ok())
@@ -308,33 +302,39 @@ impl SinkDriver {
     }
 
     /// Sets what the source is to be told.
-    pub fn set_bounds(&self, mut bounds: ReceiverBounds) {
-        if lock(&self.sink).is_rechecking() {
-            bounds.storage = Bottleneck::ReceiverDisk;
-        }
+    pub fn set_bounds(&self, bounds: ReceiverBounds) {
+        let mut copy = lock(&self.copy);
+        copy.set_bounds(bounds);
+        let bounds = copy.bounds();
+        drop(copy);
         if std::mem::replace(&mut *lock(&self.bounds), bounds) != bounds {
-            self.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+            self.mailboxes.wake_all();
         }
     }
 
     /// Everything is settled and told.
     pub fn is_done(&self) -> bool {
-        lock(&self.sink).is_done()
+        lock(&self.copy).is_done()
     }
 
     pub fn stats(&self) -> SinkStats {
-        *lock(&self.sink).stats()
+        *lock(&self.copy).stats()
+    }
+
+    /// What grows while it goes on.
+    pub fn counts(&self) -> Counts {
+        lock(&self.copy).counts()
     }
 
     /// What the source said last of its sending.
     pub fn source_report(&self) -> Option<SourceReport> {
-        lock(&self.sink).source_report().copied()
+        lock(&self.copy).source_report().copied()
     }
 
     /// Entries that could not be copied.
     pub fn failures(&self) -> Failures {
-        let sink = lock(&self.sink);
-        Failures::default().plus(sink.stats().failed.into(), sink.failures())
+        let copy = lock(&self.copy);
+        Failures::default().plus(copy.stats().failed.into(), copy.failures())
     }
 
     /// Whether nothing of what arrives is kept.
@@ -348,9 +348,8 @@ impl SinkDriver {
 
     /// There is so much memory for groups that are being received or written.
     pub fn set_memory(&self, memory: Bytes) {
-        if self.pool.grow(buffers(memory.get())) {
-            lock(&self.sink).grow_capacity(memory.get());
-            self.after_change();
+        if self.pool.grow(buffers(memory)) {
+            self.change(|copy| copy.grow_memory(memory));
         }
     }
 
@@ -361,14 +360,14 @@ impl SinkDriver {
         let until = clock::now() + patience;
         loop {
             let left = lock(&self.queue).groups.len() + self.taken.load(Ordering::Relaxed);
-            let mut sink = lock(&self.sink);
+            let mut copy = lock(&self.copy);
             if left == 0 {
-                sink.wind_up();
-                if sink.is_wound_up() {
+                copy.wind_up();
+                if copy.is_wound_up() {
                     return;
                 }
             }
-            drop(sink);
+            drop(copy);
             if clock::now() >= until || self.is_stopped() {
                 return;
             }
@@ -386,8 +385,8 @@ impl SinkDriver {
 }
 
 /// Buffers for a promise of so many bytes.
-fn buffers(promised: u64) -> usize {
-    groups(Bytes::new(promised) + SINK_SPARE)
+fn buffers(promised: Bytes) -> usize {
+    groups(promised + SINK_SPARE)
 }
 
 #[cfg(test)]

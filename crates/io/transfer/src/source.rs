@@ -1,58 +1,43 @@
 //! The side that has the files: reads and hashes groups on threads of its own and deals them to
 //! the lanes.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use longhaul_connection::{Spent, Stage, Stages};
-use longhaul_objects::{GroupTask, Source, SourceStats, hash};
+use longhaul_connection::{Counts, Dealing, Gate, OutgoingCopy, Spent, Stages, Wanted};
+use longhaul_objects::{GroupTask, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent, shown};
-use longhaul_wire::{Entry, SinkMessage, SourceReport, Summary};
+use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceReport, Summary};
 
 use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
-use crate::deal::Dealer;
 use crate::files::{ScanFailure, Scanned, SourceTree};
+use crate::mailboxes::Mailboxes;
 
-/// Drives a [`Source`] over a file tree.
+/// Drives an [`OutgoingCopy`] over a file tree.
 pub(crate) struct SourceDriver {
-    source: Mutex<Source>,
+    copy: Mutex<OutgoingCopy>,
     tree: SourceTree,
     /// What the scan could not take in.
     not_found: Mutex<Failures>,
     /// A message, credit or room: workers look again.
     work: Condvar,
     pool: Pool,
+    mailboxes: Mailboxes,
+    /// As [`OutgoingCopy`] says, for lanes that ask without its lock.
     credit: AtomicU64,
-    /// Workers wait for the lanes to send what they have, or for the peer to acknowledge it.
-    lanes_full: AtomicBool,
-    /// Nothing can be dealt until the sink says more.
+    wants_room: AtomicBool,
+    dealing: Mutex<Dealing>,
     drained: AtomicBool,
     stopped: AtomicBool,
-    /// Groups that workers have and the lanes have not.
-    reading: AtomicUsize,
-    dealer: Dealer,
-    stages: Mutex<Stages>,
     readers: Crew,
     cpu_at_start: Duration,
     /// Contents are hashed.
     verify: bool,
-}
-
-/// What is known of the bytes that are to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// So many.
-    Exactly(u64),
-    /// So many, less what the sink turns out to have.
-    AtMost(u64),
-    /// The scan has found so many by now.
-    NotLess(u64),
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
@@ -68,63 +53,38 @@ impl SourceDriver {
         memory: Bytes,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Self {
+        let mailboxes = Mailboxes::new(mailboxes);
+        let copy = OutgoingCopy::new(clock::now(), mailboxes.count());
         Self {
             verify,
-            source: Mutex::new(Source::new()),
             tree,
             not_found: Mutex::default(),
             work: Condvar::new(),
             pool: Pool::new(groups(memory), Reuse::Warm),
+            mailboxes,
             credit: AtomicU64::new(0),
-            lanes_full: AtomicBool::new(false),
+            wants_room: AtomicBool::new(false),
+            dealing: Mutex::new(copy.gate.dealing().clone()),
             drained: AtomicBool::new(false),
+            copy: Mutex::new(copy),
             stopped: AtomicBool::new(false),
-            reading: AtomicUsize::new(0),
-            dealer: Dealer::new(mailboxes),
-            stages: Mutex::new(Stages::new(clock::now())),
             readers: Crew::default(),
             cpu_at_start: clock::process_cpu_time(),
         }
     }
 
-    /// See [`Dealer::awaits_circuit`].
-    pub fn awaits_circuit(&self) -> bool {
-        self.dealer.awaits_circuit()
+    /// Changes where groups go.
+    pub fn direct(&self, change: impl FnOnce(&mut Gate)) {
+        let mut copy = lock(&self.copy);
+        change(&mut copy.gate);
+        lock(&self.dealing).clone_from(copy.gate.dealing());
+        drop(copy);
+        self.work.notify_all();
     }
 
-    /// See [`Dealer::set_awaits_circuit`].
-    pub fn set_awaits_circuit(&self, awaits: bool) {
-        self.dealer.set_awaits_circuit(awaits);
-    }
-
-    /// Bytes that the lanes have not sent yet.
-    pub fn backlog(&self) -> u64 {
-        self.dealer.backlog()
-    }
-
-    /// Nothing is dealt before [`Self::deal_to`].
-    pub fn hold(&self) {
-        self.dealer.hold();
-    }
-
-    /// See [`Dealer::deal_to`].
-    pub fn deal_to(&self, lanes: Range<u16>) {
-        self.dealer.deal_to(lanes);
-        self.notify();
-    }
-
-    /// Bytes that are to be sent: exact once the sink has said what it has of each object. One that
-    /// prepares a few files at a time says that of the last ones late: then as far as it is known.
+    /// See [`OutgoingCopy::wanted`].
     pub fn wanted(&self) -> Wanted {
-        let source = lock(&self.source);
-        match (source.wanted(), source.stats()) {
-            (Some(bytes), _) => Wanted::Exactly(bytes),
-            (None, stats) if stats.complete => {
-                let left = stats.bytes.saturating_sub(stats.resumed_bytes);
-                Wanted::AtMost(left)
-            }
-            (None, stats) => Wanted::NotLess(stats.bytes),
-        }
+        lock(&self.copy).wanted()
     }
 
     /// Bytes of all entries, by a scan of its own.
@@ -136,11 +96,9 @@ impl SourceDriver {
         self.tree.scan().map(size).sum()
     }
 
-    /// Whether all groups were given to the lanes, and these have sent them.
+    /// See [`OutgoingCopy::is_sent`].
     pub fn is_sent(&self) -> bool {
-        lock(&self.source).is_dealt()
-            && self.reading.load(Ordering::Relaxed) == 0
-            && self.dealer.backlog() == 0
+        lock(&self.copy).is_sent(&self.mailboxes)
     }
 
     /// Finds the entries. Runs on a thread of its own.
@@ -150,15 +108,15 @@ impl SourceDriver {
         for found in self.tree.scan() {
             match found {
                 Scanned::Entry(entry) => {
-                    let mut source = lock(&self.source);
-                    while !source.wants_entries() && !self.is_stopped() {
-                        source = self.wait(source);
+                    let mut copy = lock(&self.copy);
+                    while !copy.wants_entries() && !self.is_stopped() {
+                        copy = self.wait(copy);
                     }
                     if self.is_stopped() {
                         return;
                     }
                     let path = entry.path.to_string();
-                    if let Err(error) = source.push_entry(entry) {
+                    if let Err(error) = copy.push_entry(entry) {
                         lock(&self.not_found).push(path, error.to_string());
                     }
                 }
@@ -167,15 +125,15 @@ impl SourceDriver {
             let now = self.stats();
             if now.objects > told.objects || now.entries >= told.entries + ENTRIES_TOLD {
                 told = now;
-                self.dealer.wake_messages();
+                self.mailboxes.wake_messages();
             }
         }
-        lock(&self.source).finish_entries();
-        self.dealer.wake_messages();
+        lock(&self.copy).finish_entries();
+        self.mailboxes.wake_messages();
     }
 
     fn note_scan_failure(&self, failure: ScanFailure) {
-        let mut source = lock(&self.source);
+        let mut copy = lock(&self.copy);
         let path = shown(&String::from_utf8_lossy(&failure.path));
         // The sink knows no path but the stand-in's.
         let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
@@ -183,8 +141,8 @@ impl SourceDriver {
             Some(entry) if !is_named(entry) => format!("{}: {path}", failure.reason),
             _ => failure.reason,
         };
-        match failure.stand_in.and_then(|entry| source.push_entry(entry).ok()) {
-            Some(entry) => source.entry_failed(entry, &reason),
+        match failure.stand_in.and_then(|entry| copy.push_entry(entry).ok()) {
+            Some(entry) => copy.entry_failed(entry, &reason),
             None => lock(&self.not_found).push(path, reason),
         }
     }
@@ -199,81 +157,60 @@ impl SourceDriver {
                 true => hash::group_chaining_value(&buffer[..len], task.group, task.only),
                 false => hash::UNHASHED,
             };
-            let mut source = lock(&self.source);
+            let mut copy = lock(&self.copy);
             for (entry, reason) in failures {
-                source.entry_failed(entry, &reason);
+                copy.entry_failed(entry, &reason);
             }
-            source.group_hashed(task.object, task.group, value);
-            drop(source);
+            copy.group_hashed(task.object, task.group, value);
+            let lane = copy.deal(&self.mailboxes);
+            drop(copy);
             let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
-            self.dealer.wake_messages();
-            self.dealer.deal(extent, Arc::new(buffer));
-            self.reading.fetch_sub(1, Ordering::Relaxed);
+            self.mailboxes.wake_messages();
+            self.mailboxes.offer(lane, extent, Arc::new(buffer));
         }
     }
 
     /// A group to read, and memory for it.
     fn next_task(&self) -> Option<(GroupTask, Buffer)> {
-        let mut source = lock(&self.source);
+        let mut copy = lock(&self.copy);
         loop {
             if self.is_stopped() {
                 return None;
             }
-            let full = self.dealer.is_full();
-            let held = self.dealer.is_held();
-            let buffer = if full || held { None } else { self.pool.try_take() };
-            self.lanes_full.store(buffer.is_none() && !held, Ordering::Relaxed);
-            let task = buffer.as_ref().and_then(|_| {
-                let credit = self.credit.load(Ordering::Relaxed);
-                source.next_group(credit)
-            });
-            let listing = !source.stats().complete && source.wants_entries();
-            let reading = listing || self.reading.load(Ordering::Relaxed) > 0;
-            let stage = match &buffer {
-                None if held => Stage::Answer,
-                None if !full => Stage::Memory,
-                Some(_) if task.is_none() && source.has_unsent() => Stage::Credit,
-                Some(_) if task.is_none() && !reading => Stage::Answer,
-                _ => Stage::Reading,
-            };
-            lock(&self.stages).enter(clock::now(), stage, self.dealer.hungry());
-            if let (Some(task), Some(buffer)) = (task, buffer) {
-                self.drained.store(false, Ordering::Relaxed);
-                self.reading.fetch_add(1, Ordering::Relaxed);
-                return Some((task, buffer));
+            let next = copy.next_group(clock::now(), &self.mailboxes, || self.pool.try_take());
+            self.wants_room.store(copy.gate.wants_room(), Ordering::Relaxed);
+            let drained = copy.is_drained();
+            if self.drained.swap(drained, Ordering::Relaxed) != drained && drained {
+                self.mailboxes.wake_all();
             }
-            if !full && !held && !self.drained.swap(true, Ordering::Relaxed) {
-                self.dealer.wake_all();
+            if next.is_some() {
+                return next;
             }
-            source = self.wait(source);
+            copy = self.wait(copy);
         }
     }
 
-    fn wait<'s>(
-        &self,
-        source: std::sync::MutexGuard<'s, Source>,
-    ) -> std::sync::MutexGuard<'s, Source> {
-        let waited = self.readers.rest(|| self.work.wait_timeout(source, PATIENCE));
+    fn wait<'s>(&self, copy: MutexGuard<'s, OutgoingCopy>) -> MutexGuard<'s, OutgoingCopy> {
+        let waited = self.readers.rest(|| self.work.wait_timeout(copy, PATIENCE));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// How long it was at each stage, and what its threads have spent.
     pub fn seen(&self) -> (Stages, Spent) {
-        let mut stages = lock(&self.stages);
-        stages.update(clock::now(), self.dealer.hungry());
-        (*stages, self.readers.spent())
+        let stages = lock(&self.copy).gate.stages(clock::now(), &self.mailboxes);
+        (stages, self.readers.spent())
     }
 
     /// Something that workers wait for has changed.
     fn notify(&self) {
         // Whoever has looked and is about to wait holds the lock.
-        drop(lock(&self.source));
+        drop(lock(&self.copy));
         self.work.notify_all();
     }
 
     /// The sink said something.
     pub fn handle(&self, message: SinkMessage) -> Result<(), String> {
-        lock(&self.source).handle(message).map_err(|error| error.to_string())?;
+        lock(&self.copy).handle_message(message).map_err(|error| error.to_string())?;
         self.notify();
         Ok(())
     }
@@ -281,13 +218,13 @@ impl SourceDriver {
     /// Tells the sink how sending goes.
     pub fn report(&self, sending: SourceReport) {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        lock(&self.source).report(SourceReport { cpu_time, ..sending });
-        self.dealer.wake_messages();
+        lock(&self.copy).report(SourceReport { cpu_time, ..sending });
+        self.mailboxes.wake_messages();
     }
 
     /// The next message for the sink.
     pub fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let message = lock(&self.source).poll_message();
+        let message = lock(&self.copy).poll_message();
         // Messages that the source makes are within the limits of the wire.
         message.is_some_and(|message| message.encode(out).is_ok())
     }
@@ -295,15 +232,17 @@ impl SourceDriver {
     /// The sink promised more.
     pub fn on_credit(&self, credit: u64) {
         if self.credit.fetch_max(credit, Ordering::Relaxed) < credit {
-            self.notify();
+            lock(&self.copy).gate.handle_credit(credit);
+            self.work.notify_all();
         }
     }
 
     /// A lane has sent some of what it had.
     pub fn on_room(&self) {
-        let full = self.lanes_full.load(Ordering::Relaxed);
-        if full && self.dealer.has_room() && self.pool.has_free() {
-            self.lanes_full.store(false, Ordering::Relaxed);
+        let wants = self.wants_room.load(Ordering::Relaxed);
+        if wants && self.pool.has_free() && lock(&self.dealing).has_room(self.mailboxes.backlogs())
+        {
+            self.wants_room.store(false, Ordering::Relaxed);
             self.notify();
         }
     }
@@ -315,18 +254,33 @@ impl SourceDriver {
 
     /// What the sink said at the end.
     pub fn result(&self) -> Option<Summary> {
-        lock(&self.source).result().cloned()
+        lock(&self.copy).result().copied()
     }
 
     pub fn stats(&self) -> SourceStats {
-        *lock(&self.source).stats()
+        *lock(&self.copy).stats()
+    }
+
+    /// What grows while it goes on.
+    pub fn counts(&self) -> Counts {
+        lock(&self.copy).counts()
+    }
+
+    /// Whether nothing may leave before a circuit is booked or begins.
+    pub fn awaits_circuit(&self) -> bool {
+        lock(&self.copy).gate.awaits_circuit()
+    }
+
+    /// See [`OutgoingCopy::idles`].
+    pub fn idles(&self, bound: Bottleneck) -> bool {
+        lock(&self.copy).idles(bound, &self.mailboxes)
     }
 
     /// Entries that could not be copied.
     pub fn failures(&self) -> Failures {
-        let source = lock(&self.source);
+        let copy = lock(&self.copy);
         let not_found = lock(&self.not_found).clone();
-        not_found.plus(source.stats().failed.into(), source.failures())
+        not_found.plus(copy.stats().failed.into(), copy.failures())
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -8,26 +8,29 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    Conversation, Heard, LaneHalf, Misspoken, News, NotSent, Order, Part, ReadBatch, Sealer,
-    Standing, Wish,
+    CarrierSeen, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch, Sealer, Times,
+    Watch, Wish,
 };
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, StreamId};
-use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, Refused, Request};
+use longhaul_units::{Bytes, Duration, Instant, LaneId, StreamId};
+use longhaul_wire::{
+    CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, ReceiverBounds, Refused, Request,
+};
 
 use crate::network::Arrived;
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::scenario::{End, Scenario};
-use crate::sink::{Env, SinkSide};
-use crate::source::{MEMORY, SourceSide};
+use crate::side::Side;
+use crate::sink::Env;
+use crate::source::MEMORY;
 use crate::trace::Kind;
 use lane::{Memory, PathCell};
 
-pub(crate) use lane::LaneState;
+pub(crate) use lane::{LaneState, Lanes};
 use pace::Meter;
 
 #[derive(Debug)]
@@ -46,16 +49,10 @@ pub(crate) struct Connection {
     pub closed: Option<Closed>,
     batch: u16,
     interface_max: u16,
-    memory: MemoryBudget,
-}
-
-/// What this end does.
-#[derive(Debug)]
-pub(crate) enum Side {
-    /// A server that has granted nothing.
-    None,
-    Source(Box<SourceSide>),
-    Sink(Box<SinkSide>),
+    /// What the memory of a source or sink is at first.
+    memory: Bytes,
+    /// Since this end knows what it does.
+    watch: Option<Watch>,
 }
 
 /// How a connection ended, as this end sees it.
@@ -106,7 +103,7 @@ impl Connection {
                 config.object_tag = Sealer::object_tag(&seal);
                 config.datagram_max = scenario.datagram_max;
                 config.socket_buffer = Some(scenario.socket_buffer);
-                LaneState::new(LaneHalf::new(local, config), lane, [seal, open], now)
+                LaneState::new(LaneHalf::new(local, config), lane, [seal, open], [now, local])
             })
             .collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
@@ -138,7 +135,8 @@ impl Connection {
             side: Side::None,
             meter: fixed.or(limited),
             closed: None,
-            memory: MemoryBudget::new(local, memory, MEMORY_MAX),
+            memory,
+            watch: None,
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -211,11 +209,8 @@ impl Connection {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
         let state = &mut self.lanes[number];
         let before = state.half.engine().stats().packets_received;
-        let sink = match &mut self.side {
-            Side::Sink(sink) if self.closed.is_none() => Some(&mut **sink),
-            _ => None,
-        };
-        let (memory, path) = (&mut Memory { sink, env }, &PathCell(&self.path));
+        let side = self.closed.is_none().then_some(&mut self.side);
+        let (memory, path) = (&mut Memory { side, env }, &PathCell(&self.path));
         let local = now + self.clock;
         state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
         let accepted = state.half.engine().stats().packets_received - before;
@@ -227,14 +222,16 @@ impl Connection {
         for number in 0..self.lanes.len() {
             while let Some(news) = self.lanes[number].half.poll_news() {
                 progress = true;
-                match (news, &mut self.side) {
-                    (News::Validated, _) => {}
-                    (News::Delivered(extent), _) => self.delivered(&extent, env),
-                    (News::Arrived(whole), Side::Sink(sink)) => sink.complete(now, whole, env),
-                    (News::Arrived(_), _) => {
-                        env.checks.require(false, || "a group arrived that nobody receives");
+                match news {
+                    News::Validated => {}
+                    News::Delivered(extent) => {
+                        let held = self.side.delivered(&extent);
+                        env.checks.require(held, || {
+                            format!("{extent:?} is delivered and was not offered")
+                        });
                     }
-                    (News::Closed(closed), _) => {
+                    News::Arrived(whole) => self.side.complete(now, whole, env),
+                    News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
                         let longhaul_engine::Closed { code, reason, by_peer } = closed;
                         self.close(now, code, &reason, by_peer);
@@ -243,13 +240,6 @@ impl Connection {
             }
         }
         progress
-    }
-
-    fn delivered(&mut self, extent: &Extent, env: &mut Env<'_>) {
-        if let Side::Source(source) = &mut self.side {
-            let held = source.delivered(extent);
-            env.checks.require(held, || format!("{extent:?} is delivered and was not offered"));
-        }
     }
 
     /// Ends the connection on every lane. The first reason holds.
@@ -269,7 +259,7 @@ impl Connection {
     fn read_stream(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) -> bool {
         let mut buffer = [0; 4096];
         let mut progress = false;
-        while self.wants_stream()
+        while self.side.wants_messages()
             && let count @ 1.. = self.lanes[0].half.read_messages(&mut buffer)
         {
             progress = true;
@@ -293,104 +283,83 @@ impl Connection {
         progress
     }
 
-    fn wants_stream(&self) -> bool {
-        match &self.side {
-            Side::Sink(sink) => sink.sink.wants_messages(),
-            _ => true,
-        }
-    }
-
     fn handle(&mut self, now: Instant, heard: Heard, scenario: &Scenario, env: &mut Env<'_>) {
         env.trace.event(now, Kind::Message, [self.end as u64, 0, 0]);
         env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{heard:?}")));
-        let result = match (&mut self.side, heard) {
-            (Side::Source(source), Heard::Sink(message)) => {
-                source.source.handle(message).map_err(|error| error.to_string())
-            }
-            (Side::Sink(sink), Heard::Source(message)) => {
-                sink.handle(message).map_err(|error| error.to_string())
-            }
-            (_, Heard::Wish(_)) => {
-                self.answer(scenario, env);
+        let result = match heard {
+            Heard::Wish(_) => {
+                self.answer(now, scenario, env);
                 Ok(())
             }
-            (_, Heard::Refused(Refused { code, reason })) => {
+            Heard::Refused(Refused { code, reason }) => {
                 self.close(now, code, &reason, true);
                 Ok(())
             }
-            (_, Heard::Source(_) | Heard::Sink(_)) => Err(Misspoken::OutOfTurn.to_string()),
+            heard => self.side.handle(heard),
         };
         if let Err(error) = result {
             self.fault(now, &error);
         }
     }
 
-    fn answer(&mut self, scenario: &Scenario, env: &mut Env<'_>) {
+    fn answer(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) {
         if !scenario.granted {
             let reason = "this server is read-only".into();
             return self.conversation.refuse(&Refused { code: CloseCode::REFUSED, reason });
         }
         self.conversation.grant();
-        self.begin(scenario, env);
+        self.begin(now, scenario, env);
     }
 
     /// Takes the part of source or sink that the conversation gives it.
-    pub fn begin(&mut self, scenario: &Scenario, env: &mut Env<'_>) {
-        self.side = match self.conversation.part() {
-            Some(Part::Source) => {
-                let lanes = u16::try_from(self.lanes.len()).unwrap_or(u16::MAX);
-                let side = SourceSide::new(lanes, scenario.disk_latency, scenario.hash_delay);
-                Side::Source(Box::new(side))
-            }
-            Some(Part::Sink) => Side::Sink(Box::new(SinkSide::new(scenario, env.disk))),
-            None => Side::None,
-        };
+    pub fn begin(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) {
+        let (part, times) = (self.conversation.part(), [now, now + self.clock]);
+        self.side = Side::new(scenario, part, times, self.lanes.len(), env);
+        let memory = MemoryBudget::new(now + self.clock, self.memory, MEMORY_MAX);
+        self.watch = Some(Watch::new(now + self.clock, memory, PATIENCE));
     }
 
     fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
-        let memory = self.update_memory(now);
-        let local = now + self.clock;
-        let (progress, standing) = match &mut self.side {
-            Side::None => (false, Standing::default()),
-            Side::Source(source) => {
-                source.set_memory(memory);
-                let progress = source.pump(now, local, env.files, &mut self.lanes, env.draw);
-                let drained = source.is_drained();
-                (progress, Standing { drained, ..Standing::default() })
+        self.look(now, env);
+        let mut progress = self.side.pump([now, now + self.clock], &mut self.lanes, env);
+        while let Some(repair) = self.side.poll_repair() {
+            progress = true;
+            for state in &mut self.lanes {
+                state.half.handle_repair(repair);
             }
-            Side::Sink(sink) => {
-                sink.set_memory(memory);
-                let mut progress = sink.pump(now, env);
-                while let Some(repair) = sink.poll_repair() {
-                    progress = true;
-                    for state in &mut self.lanes {
-                        state.half.handle_repair(repair);
-                    }
-                }
-                if let Some(reason) = sink.failed.clone() {
-                    self.close(now, CloseCode::STORAGE, &reason, false);
-                    return progress;
-                }
-                (progress, sink.standing())
-            }
-        };
+        }
+        if let Some(reason) = self.side.failed() {
+            self.close(now, CloseCode::STORAGE, &reason, false);
+            return progress;
+        }
+        let standing = self.side.standing();
         for state in &mut self.lanes {
             state.half.handle_standing(&standing);
+            state.note_backlog(now + self.clock);
         }
         progress
     }
 
-    /// What this end may use for what is under way.
-    fn update_memory(&mut self, now: Instant) -> Bytes {
-        let path = self.path.borrow();
-        let rtt = path.rtt();
-        let round_trip = if rtt.has_sample() { rtt.min() } else { Duration::ZERO };
-        let stats = self.lanes.iter().map(|state| state.half.engine().stats());
-        let passed = stats.map(|stats| match &self.side {
-            Side::Source(_) => stats.bytes_delivered,
-            _ => stats.bytes_received,
-        });
-        self.memory.update(now + self.clock, passed.sum(), round_trip)
+    /// Looks at what this end does, if it is time.
+    fn look(&mut self, now: Instant, env: &mut Env<'_>) {
+        let local = now + self.clock;
+        let Some(watch) = &mut self.watch else { return };
+        if watch.is_due(local) {
+            let seen = seen(&self.lanes, &self.path.borrow());
+            self.side.look(local, watch, &seen, &self.lanes);
+            env.checks.require(watch.stalled().is_none(), || {
+                format!("{:?} would give up: {}", self.end, watch.stalled().unwrap_or_default())
+            });
+        }
+        if watch.is_report_due(local) {
+            self.side.report(watch);
+        }
+    }
+
+    /// When this end looks at what it does though nothing happens.
+    pub fn next_look(&self) -> Option<Instant> {
+        let watch = self.watch.as_ref().filter(|_| self.closed.is_none())?;
+        Some(watch.next_timeout().before(self.clock))
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
@@ -401,18 +370,7 @@ impl Connection {
                 progress |= self.lanes[0].half.push_messages(&bytes);
                 continue;
             }
-            let message = match &mut self.side {
-                Side::Source(source) => source.source.poll_message().map(Message::from),
-                Side::Sink(sink) => {
-                    let message = sink.sink.poll_message();
-                    if let Some(message) = &message {
-                        sink.check_message(message, env);
-                    }
-                    message.map(Message::from)
-                }
-                Side::None => None,
-            };
-            let Some(message) = message else { return progress };
+            let Some(message) = self.side.poll_message(env) else { return progress };
             env.trace.note(now, || format!("{:?} says {:.200}", self.end, format!("{message:?}")));
             message.encode(&mut self.out).expect("our messages are within their limits");
         }
@@ -432,11 +390,7 @@ impl Connection {
 
     /// Whether the transfer is done, as this end sees it.
     pub fn is_done(&self) -> bool {
-        match &self.side {
-            Side::None => false,
-            Side::Source(source) => source.source.is_done(),
-            Side::Sink(sink) => sink.sink.is_done(),
-        }
+        self.side.is_done()
     }
 
     /// Whether the client may close, everything being done.
@@ -514,13 +468,17 @@ impl Connection {
                 format!("a lane tracks {tracked} entries: {stats:?}")
             });
         }
+        if let Side::Feed(feed) = &mut self.side {
+            let within = feed.is_within_memory();
+            env.checks.require(within, || format!("{} pieces in memory", feed.kept()));
+        }
         if let Side::Source(source) = &mut self.side {
             let within = source.is_within_memory();
             env.checks.require(within, || format!("{} groups in memory", source.groups()));
             let sent: u64 =
                 self.lanes.iter().map(|s| s.half.engine().stats().fresh_bytes_sent).sum();
             let credit = self.lanes.iter().map(|s| s.half.engine().credit()).max().unwrap_or(0);
-            let again = source.source.stats().repairs * GROUP_SIZE;
+            let again = source.copy.stats().repairs * GROUP_SIZE;
             env.checks.require(sent <= credit + again, || {
                 format!("{sent} bytes were sent and {credit} allowed")
             });
@@ -533,12 +491,7 @@ impl Connection {
         let path = &self.path.borrow();
         let lanes = self.lanes.iter().filter_map(|s| s.half.next_timeout(local, path));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
-        let side = match &self.side {
-            _ if self.closed.is_some() => None,
-            Side::None => None,
-            Side::Source(source) => source.next_timeout(),
-            Side::Sink(sink) => sink.next_timeout(),
-        };
+        let side = if self.closed.is_some() { None } else { self.side.next_timeout() };
         lanes.map(|at| at.before(self.clock)).into_iter().chain(side).min()
     }
 
@@ -573,8 +526,33 @@ impl Connection {
     }
 }
 
+/// What the lanes have seen by now.
+fn seen(lanes: &[LaneState], path: &Path) -> CarrierSeen {
+    let rtt = path.rtt();
+    let mut seen = CarrierSeen {
+        round_trip: if rtt.has_sample() { rtt.min() } else { Duration::ZERO },
+        times: Times::of_path(path),
+        ..CarrierSeen::default()
+    };
+    for lane in lanes {
+        let stats = lane.half.engine().stats();
+        seen.delivered += stats.bytes_delivered;
+        seen.received += stats.bytes_received;
+        seen.moved += stats.fresh_bytes_delivered + lane.half.placed();
+        // Any lane is told the same, sooner or later.
+        if seen.peer == ReceiverBounds::NONE {
+            seen.peer = lane.half.engine().peer_bounds();
+        }
+    }
+    seen
+}
+
 /// What the client asks for.
 fn wish(scenario: &Scenario) -> Wish {
+    if scenario.pipe {
+        let role = if scenario.push { PipeRole::Send } else { PipeRole::Receive };
+        return Wish::Pipe(PipeRequest { role, name: b"pipe".to_vec() });
+    }
     Wish::Copy(Request {
         direction: if scenario.push { Direction::Push } else { Direction::Pull },
         destination_is_directory: false,
@@ -597,5 +575,7 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
 const TRACKED_MAX: usize = 20_000;
 /// No path here needs more.
 const MEMORY_MAX: Bytes = Bytes::from_mib(256);
+/// How long nothing may move: longer than any accident here lasts, and an idle timeout.
+const PATIENCE: Duration = Duration::from_secs(100);
 /// Rounds of work at one instant.
 const ROUNDS_MAX: u32 = 100_000;

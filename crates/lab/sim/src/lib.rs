@@ -22,7 +22,9 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod drain;
 mod draw;
+mod feed;
 mod files;
 mod host;
 mod network;
@@ -30,8 +32,10 @@ mod packet;
 mod pipe;
 mod protection;
 mod scenario;
+mod side;
 mod sink;
 mod source;
+mod staging;
 mod trace;
 mod world;
 

@@ -14,6 +14,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Whether the client is the source.
     pub push: bool,
+    /// Whether it is a pipe of [`Scenario::bytes`], and not a copy of the tree.
+    pub pipe: bool,
     /// Lanes that the client asks for.
     pub lanes: u16,
     /// Lanes that the server grants at most.
@@ -32,7 +34,7 @@ pub struct Scenario {
     pub capacity: Bytes,
     /// Most names in the tree; 1 is a single file.
     pub entries: u64,
-    /// Most bytes in the tree.
+    /// Most bytes in the tree; those of a pipe.
     pub bytes: u64,
     /// Path of each lane, client to server and back.
     pub paths: Vec<DuplexConfig>,
@@ -124,6 +126,7 @@ impl Scenario {
         Self {
             seed,
             push: true,
+            pipe: false,
             lanes: 1,
             max_lanes: 4,
             profile: "auto",

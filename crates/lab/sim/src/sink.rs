@@ -1,18 +1,16 @@
-//! The driver of a `Sink`: memory for groups, hashes, and its storage.
+//! Drives an `IncomingCopy`: memory for groups, hashes, and its storage.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Deref;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, CREDIT_STEP, GroupPart, Repair, Repairs, Standing, Unplaceable, WholeGroup, let_in,
+    Begun, CREDIT_STEP, GroupPart, IncomingCopy, Repair, Standing, Unplaceable, WholeGroup, let_in,
 };
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{
-    Action, Fsync, Intake, Sink, SinkConfig, SinkError, Verdict, WriteTask, record,
+    Action, Answer, Fsync, Intake, SinkConfig, SinkError, Verdict, WriteTask, record,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
@@ -20,6 +18,7 @@ use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 use crate::draw::Draw;
 use crate::files::Files;
 use crate::scenario::Scenario;
+use crate::staging::{Staged, Staging};
 use crate::trace::{Checks, Kind, Trace};
 
 /// The disk at the sink; it outlives the process.
@@ -40,20 +39,16 @@ pub(crate) struct Disk {
 
 #[derive(Debug)]
 pub(crate) struct SinkSide {
-    pub sink: Sink,
+    pub copy: IncomingCopy,
     fsync: Fsync,
     capacity: u64,
     protect: Protect,
     intake: Intake,
-    staged_bytes: Rc<Cell<u64>>,
+    staging: Rc<Staging>,
     /// The most that was staged.
     pub peak: u64,
     /// Groups handed to the sink and not asked for again.
     received: BTreeSet<(ObjectId, u32)>,
-    /// Groups asked for again: their bytes are not credit's.
-    repairs: Repairs,
-    /// Of those that have come: what the lanes are to know.
-    taken: VecDeque<Repair>,
     /// What the disk is to do, by the time when it will have done it.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
@@ -72,39 +67,6 @@ enum Operation {
     /// The sync is done already; only the answer is late.
     Answer(u64),
     Write(WriteTask, Staged),
-}
-
-/// Bytes of a group in memory, counted while they are there.
-#[derive(Debug)]
-pub(crate) struct Staged {
-    bytes: Vec<u8>,
-    all: Rc<Cell<u64>>,
-}
-
-impl Staged {
-    fn new(len: u32, all: &Rc<Cell<u64>>) -> Self {
-        all.set(all.get() + u64::from(len));
-        Self { bytes: vec![0; len as usize], all: all.clone() }
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        self.all.set(self.all.get() - self.bytes.len() as u64);
-    }
-}
-
-impl AsMut<[u8]> for Staged {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
-    }
-}
-
-impl Deref for Staged {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// What a sink's driver works with.
@@ -133,16 +95,14 @@ impl SinkSide {
         let config =
             SinkConfig { capacity, fsync, transfer: TRANSFER, nonce, ..SinkConfig::default() };
         Self {
-            sink: Sink::new(config, resume),
+            copy: IncomingCopy::new(config, resume),
             fsync,
             capacity,
             protect: scenario.protect,
             intake: Intake::default(),
-            staged_bytes: Rc::default(),
+            staging: Rc::default(),
             peak: 0,
             received: BTreeSet::new(),
-            repairs: Repairs::default(),
-            taken: VecDeque::new(),
             operations: BTreeMap::new(),
             sequence: 0,
             setup_until: Instant::ZERO,
@@ -162,7 +122,7 @@ impl SinkSide {
             progress = true;
         }
         while self.failed.is_none()
-            && let Some(action) = self.sink.poll_action(now)
+            && let Some(action) = self.copy.poll_action(now)
         {
             self.plan(now, action, env);
             progress = true;
@@ -172,24 +132,24 @@ impl SinkSide {
 
     /// What every lane is to know next of a group that was found to be wrong.
     pub fn poll_repair(&mut self) -> Option<Repair> {
-        if let Some(repair) = self.taken.pop_front() {
-            return Some(repair);
+        let repair = self.copy.poll_repair()?;
+        if let Repair::ReceiveAnew(object, group) = repair {
+            self.received.remove(&(object, group));
         }
-        let (object, group) = self.sink.poll_anew()?;
-        self.received.remove(&(object, group));
-        Some(self.repairs.ask(object, group))
+        Some(repair)
     }
 
     /// What holds for the lanes.
     pub fn standing(&self) -> Standing {
         let credit_step = (self.capacity / 4).min(CREDIT_STEP);
-        Standing { credit: self.sink.credit(), credit_step, ..Standing::default() }
+        let (credit, bounds) = (self.copy.credit(), self.copy.bounds());
+        Standing { credit, credit_step, bounds, drained: false }
     }
 
     fn plan(&mut self, now: Instant, action: Action, env: &mut Env<'_>) {
         let mut at = now + self.taken(env.draw);
         let operation = match action {
-            Action::MakeDirectories(_) | Action::PrepareFile { .. } | Action::CheckPublished(_) => {
+            action if action.is_in_order() => {
                 at = at.max(self.setup_until);
                 self.setup_until = at;
                 Operation::Do(action)
@@ -229,10 +189,10 @@ impl SinkSide {
         }
         env.trace.event(now, Kind::Storage, [self.sequence, 0, 0]);
         let action = match operation {
-            Operation::Answer(id) => return self.sink.checkpointed(id),
+            Operation::Answer(id) => return self.copy.handle_answer(Answer::Synced(id)),
             Operation::Write(task, data) => {
-                storage::write(&mut env.disk.storage, &mut self.sink, &task, &data);
-                return;
+                let failed = storage::write(&mut env.disk.storage, &task, &data);
+                return self.copy.group_written(&task, &failed);
             }
             Operation::Do(action) => action,
         };
@@ -244,14 +204,13 @@ impl SinkSide {
             _ => Vec::new(),
         };
         let places = matches!(action, Action::PlaceDirectories(_));
-        if let Err(error) = storage::perform(&mut env.disk.storage, &mut self.sink, action) {
-            self.failed = Some(error.to_string());
-        }
+        let Ok(answer) = storage::perform(&mut env.disk.storage, action);
+        self.copy.handle_answer(answer);
         if places && let Some(fault) = env.files.fault_of_names(&env.disk.storage) {
             env.checks.require(false, || format!("placed: {fault}"));
         }
         for publication in published {
-            let refused = || self.sink.failures().iter().any(|f| f.id == publication.id);
+            let refused = || self.copy.failures().iter().any(|f| f.id == publication.id);
             if let Some(fault) = env.files.fault_of(&env.disk.storage, &publication.entry) {
                 env.checks.require(refused(), || format!("published: {fault}"));
             }
@@ -263,7 +222,7 @@ impl SinkSide {
         if let SourceMessage::Manifest { entries, .. } = &message {
             self.entries.extend(entries.iter().cloned());
         }
-        self.sink.handle(message)
+        self.copy.handle_message(message)
     }
 
     /// Memory for a group of which a lane has the first bytes.
@@ -272,11 +231,11 @@ impl SinkSide {
         part: &GroupPart,
         env: &mut Env<'_>,
     ) -> Result<Begun<Staged>, Unplaceable> {
-        self.intake.set_objects(self.sink.objects());
-        let Begun { len, .. } = let_in(&mut self.intake, part, self.sink.credit(), || Some(()))?;
-        let buffer = Staged::new(len, &self.staged_bytes);
+        self.intake.set_objects(self.copy.objects());
+        let Begun { len, .. } = let_in(&mut self.intake, part, self.copy.credit(), || Some(()))?;
+        let buffer = self.staging.take(len);
         self.peak = self.peak.max(self.staged_bytes());
-        let allowed = self.capacity + (self.repairs.len() as u64 + 1) * (1 << 20);
+        let allowed = self.capacity + (self.copy.repairs() as u64 + 1) * (1 << 20);
         env.checks.require(self.staged_bytes() <= allowed, || {
             format!("{} bytes are staged, {} were promised", self.staged_bytes(), self.capacity)
         });
@@ -290,9 +249,8 @@ impl SinkSide {
         self.received.insert(key);
         let only = self.intake.objects().place(object, 0, 1).is_ok_and(|place| place.only);
         let value = group_chaining_value(&buffer, group, only);
-        match self.sink.group_received(object, group, value) {
+        match self.copy.handle_group(object, group, value) {
             Verdict::Write(task) => {
-                self.taken.extend(self.repairs.take(object, group));
                 let at = now + self.taken(env.draw);
                 self.schedule(at, Operation::Write(task, buffer));
             }
@@ -345,17 +303,17 @@ impl SinkSide {
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes) {
         self.capacity = self.capacity.max(memory.get());
-        self.sink.grow_capacity(self.capacity);
+        self.copy.grow_memory(memory);
     }
 
     /// Bytes in memory that are not written.
     pub fn staged_bytes(&self) -> u64 {
-        self.staged_bytes.get()
+        self.staging.bytes()
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
         let operation = self.operations.first_key_value().map(|((at, _), _)| *at);
-        operation.into_iter().chain(self.sink.next_timeout()).min()
+        operation.into_iter().chain(self.copy.next_timeout()).min()
     }
 }
 

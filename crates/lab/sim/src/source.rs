@@ -1,22 +1,21 @@
-//! The driver of a `Source`: reads, hashes, deals groups to lanes, keeps them until they arrived.
+//! Drives an `OutgoingCopy`: reads, hashes, gives groups to lanes, keeps them until they arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use longhaul_connection::{Dealing, Order};
+use longhaul_connection::{Order, OutgoingCopy};
+use longhaul_objects::GroupTask;
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{GroupTask, Source};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 
-use crate::connection::LaneState;
+use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
 use crate::files::Files;
 
 #[derive(Debug)]
 pub(crate) struct SourceSide {
-    pub source: Source,
-    dealing: Dealing,
+    pub copy: OutgoingCopy,
     /// Version and name number of each entry, by entry number.
     pushed: Vec<(usize, [u8; 16])>,
     next_item: usize,
@@ -37,10 +36,9 @@ pub(crate) struct SourceSide {
 }
 
 impl SourceSide {
-    pub fn new(lanes: u16, latency: Duration, hash_delay: Duration) -> Self {
+    pub fn new(local: Instant, lanes: u16, latency: Duration, hash_delay: Duration) -> Self {
         Self {
-            source: Source::new(),
-            dealing: Dealing::to_all(lanes),
+            copy: OutgoingCopy::new(local, lanes),
             pushed: Vec::new(),
             next_item: 0,
             reads: VecDeque::new(),
@@ -65,45 +63,40 @@ impl SourceSide {
         draw: &mut Draw,
     ) -> bool {
         let mut progress = self.scan(files);
-        progress |= self.start_reads(now, lanes, draw);
+        progress |= self.start_reads(now, &Lanes::at(local, lanes), draw);
         progress |= self.finish_reads(now, files, draw);
         progress |= self.finish_hashes(now);
         progress |= self.offer(local, lanes);
         progress
     }
 
-    /// Whether all that may be offered now was.
-    pub fn is_drained(&self) -> bool {
-        self.reads.is_empty() && self.ready.is_empty()
-    }
-
     fn scan(&mut self, files: &Files) -> bool {
-        if self.source.stats().complete {
+        if self.copy.stats().complete {
             return false;
         }
         let mut left = SCAN_BATCH;
-        while left > 0 && self.next_item < files.len() && self.source.wants_entries() {
+        while left > 0 && self.next_item < files.len() && self.copy.wants_entries() {
             if let Some(version) = files.get(self.next_item) {
                 let entry = version.entry.clone();
                 self.pushed.push((self.next_item, entry.identity));
-                self.source.push_entry(entry).expect("scenarios have possible entries");
+                self.copy.push_entry(entry).expect("scenarios have possible entries");
             }
             self.next_item += 1;
             left -= 1;
         }
         if self.next_item == files.len() {
-            self.source.finish_entries();
+            self.copy.finish_entries();
         }
         true
     }
 
-    fn start_reads(&mut self, now: Instant, lanes: &[LaneState], draw: &mut Draw) -> bool {
-        let credit = lanes.iter().map(|lane| lane.half.engine().credit()).max().unwrap_or(0);
+    fn start_reads(&mut self, now: Instant, lanes: &Lanes<'_>, draw: &mut Draw) -> bool {
+        self.copy.gate.handle_credit(lanes.credit());
         let mut progress = false;
-        while self.groups() < self.allowed
-            && !self.dealing.is_full(|lane| lanes[lane].half.engine().backlog())
-            && let Some(task) = self.source.next_group(credit)
-        {
+        loop {
+            let has_memory = self.groups() < self.allowed;
+            let memory = || has_memory.then_some(());
+            let Some((task, ())) = self.copy.next_group(lanes.local, lanes, memory) else { break };
             let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
             let last = self.reads.back().map_or(Instant::ZERO, |(at, _)| *at);
             self.reads.push_back(((now + taken).max(last), task));
@@ -132,9 +125,9 @@ impl SourceSide {
         for piece in &task.pieces {
             let (item, identity) = self.pushed[piece.id.0 as usize];
             match files.get(item) {
-                None => self.source.entry_failed(piece.id, "no such file or directory"),
+                None => self.copy.entry_failed(piece.id, "no such file or directory"),
                 Some(version) if version.entry.identity != identity => {
-                    self.source.entry_failed(piece.id, "changed while it was read");
+                    self.copy.entry_failed(piece.id, "changed while it was read");
                 }
                 Some(version) => {
                     let from = &version.data[piece.file_offset as usize..][..piece.len as usize];
@@ -149,7 +142,7 @@ impl SourceSide {
         let due: Vec<_> = self.hashes.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, task, data) in &due {
             let value = group_chaining_value(data, task.group, task.only);
-            self.source.group_hashed(task.object, task.group, value);
+            self.copy.group_hashed(task.object, task.group, value);
         }
         !due.is_empty()
     }
@@ -160,7 +153,7 @@ impl SourceSide {
         while let Some((task, bytes)) = self.ready.pop_front() {
             let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
             let extent = Extent { object, offset, len: u64::from(task.len) };
-            let lane = self.dealing.next(|lane| lanes[lane].half.engine().backlog());
+            let lane = self.copy.deal(&Lanes::at(local, lanes));
             lanes[lane].half.handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
             progress = true;

@@ -192,7 +192,9 @@ impl World {
         let rates = paths.flat_map(|path| [&path.forward, &path.backward]);
         let least = rates.filter_map(|path| Some(path.bottleneck.as_ref()?.rate.initial)).min();
         let rate = least.into_iter().chain(self.scenario.rate).chain(self.scenario.limit).min();
-        let moving = rate.map_or(Duration::ZERO, |rate| rate.time_for(self.files.bytes()));
+        let moving = rate.map_or(Duration::ZERO, |rate| {
+            rate.time_for(self.files.bytes().max(self.scenario.bytes))
+        });
         BOUND + moving * 10
     }
 
@@ -221,6 +223,8 @@ impl World {
             next < Instant::FAR_FUTURE || self.is_over(),
             || "nothing will ever happen again",
         );
+        // An end that looks at itself again and again makes nothing happen by that.
+        let next = self.next_look().map_or(next, |look| look.min(next));
         // A time that is past means "again"; a driver takes a while to come back.
         self.now = next.max(now + Duration::from_nanos(200));
     }
@@ -395,7 +399,7 @@ impl World {
                         trace: &mut self.trace,
                         checks: &mut self.checks,
                     };
-                    connection.begin(&self.scenario, &mut env);
+                    connection.begin(now, &self.scenario, &mut env);
                 }
                 self.host(end).connection = Some(connection);
             }
@@ -476,6 +480,14 @@ impl World {
             self.redial_at,
         ];
         hosts.chain(others).flatten().min()
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        let looks = self.hosts.iter().filter_map(|host| {
+            let look = host.connection.as_ref()?.next_look()?;
+            Some(look.max(host.stalled_until.unwrap_or(look)))
+        });
+        looks.min()
     }
 
     /// When the control connection brings something to a process that runs.

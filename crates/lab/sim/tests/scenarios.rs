@@ -248,3 +248,33 @@ fn a_user_who_stops_and_starts_again_goes_on() {
     assert_eq!(report.runs, [CloseCode::CANCELLED, CloseCode::DONE]);
     assert!(report.resumed_bytes > 0);
 }
+
+#[test]
+fn a_pipe_passes_on_what_was_sent_both_ways() {
+    for push in [true, false] {
+        let scenario = Scenario { pipe: true, push, bytes: 9 << 20, ..Scenario::new(5) };
+        let report = run(scenario.clone().with_lanes(3));
+        assert_eq!(report.runs, [CloseCode::DONE]);
+        // Pieces are bounded at both ends, whatever the pipe's length.
+        assert!(report.memory[0] <= Bytes::from_mib(8), "{report:?}");
+        assert!(report.memory[1] <= Bytes::from_mib(12), "{report:?}");
+    }
+}
+
+#[test]
+fn a_pipe_without_a_byte_has_an_end() {
+    for push in [true, false] {
+        let report = run(Scenario { pipe: true, push, bytes: 0, ..Scenario::new(5) });
+        assert_eq!(report.runs, [CloseCode::DONE]);
+    }
+}
+
+#[test]
+fn a_piece_that_comes_damaged_is_sent_again() {
+    let path = line().corruption(Probability::from_ppm(400));
+    let scenario =
+        Scenario { pipe: true, bytes: 6 << 20, protect: Protect::Clear, ..Scenario::new(7) };
+    let report = run(scenario.over(&DuplexConfig::symmetric(path)));
+    assert_eq!(report.runs, [CloseCode::DONE]);
+    assert!(report.repairs > 0);
+}

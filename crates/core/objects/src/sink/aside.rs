@@ -220,7 +220,7 @@ impl Sink {
 
     /// Answers [`Action::PlaceDirectories`] for one of its entries. What is in one that could not
     /// be placed is published one by one, from where it lies.
-    pub fn directory_placed(&mut self, id: EntryId, is_placed: bool) {
+    pub(super) fn directory_placed(&mut self, id: EntryId, is_placed: bool) {
         let Some(aside) = self.asides.get_mut(&id).filter(|aside| aside.placing) else {
             return;
         };

@@ -15,8 +15,8 @@ use crate::limits::{
 };
 use crate::record::{Claim, News};
 use crate::{
-    Action, Checkpoint, EntryId, EntryKey, Fsync, NamedEntry, NamedFile, Publication, Stamp,
-    TempName,
+    Action, Answer, Checkpoint, EntryId, EntryKey, Fsync, NamedEntry, NamedFile, Publication,
+    Stamp, TempName,
 };
 
 /// Where the chain sync, record, publish stands. One runs at a time.
@@ -119,8 +119,36 @@ impl Sink {
         wait.clamp(CHECKPOINT_INTERVAL_MIN, CHECKPOINT_INTERVAL)
     }
 
+    /// Takes in what came of an action.
+    pub fn handle_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::DirectoriesMade(each) => {
+                each.into_iter().for_each(|(id, made)| self.directory_made(id, made));
+            }
+            Answer::Prepared(id, prepared) => self.prepared(id, prepared),
+            Answer::Rechecked { file, groups, wrong } => self.groups_rechecked(file, groups, wrong),
+            Answer::Checked(each) => {
+                each.into_iter().for_each(|(id, checked)| self.checked(id, checked));
+            }
+            Answer::Published(each) => {
+                each.into_iter().for_each(|(id, published)| self.published(id, published));
+            }
+            Answer::DirectoriesPlaced(each) => {
+                each.into_iter().for_each(|(id, is_placed)| self.directory_placed(id, is_placed));
+            }
+            Answer::Synced(id) => self.checkpointed(id),
+            Answer::Stamped(stamps) => self.files_stamped(stamps),
+            Answer::RecordAppended => self.record_appended(),
+            Answer::DirectoriesFinished(each) => {
+                each.into_iter().for_each(|(id, finished)| self.directory_finished(id, finished));
+            }
+            Answer::Discarded => {}
+            Answer::RecordRemoved => self.record_removed(),
+        }
+    }
+
     /// Answers [`Action::Checkpoint`]: everything is synced.
-    pub fn checkpointed(&mut self, id: u64) {
+    pub(super) fn checkpointed(&mut self, id: u64) {
         match core::mem::replace(&mut self.step, Step::Idle) {
             Step::Syncing(covered) if covered.id == id => self.became_durable(covered),
             other => self.step = other,
@@ -128,7 +156,7 @@ impl Sink {
     }
 
     /// Answers [`Action::StampFiles`], in its order.
-    pub fn files_stamped(&mut self, stamps: Vec<Option<Stamp>>) {
+    pub(super) fn files_stamped(&mut self, stamps: Vec<Option<Stamp>>) {
         match core::mem::replace(&mut self.step, Step::Idle) {
             Step::Stamping(unstamped) => self.append_record(unstamped, &stamps),
             other => self.step = other,
@@ -136,7 +164,7 @@ impl Sink {
     }
 
     /// Answers [`Action::AppendRecord`].
-    pub fn record_appended(&mut self) {
+    pub(super) fn record_appended(&mut self) {
         if let Step::Appending(whole) = &mut self.step {
             self.publishable.extend(core::mem::take(whole));
             self.step = Step::Idle;
@@ -144,7 +172,7 @@ impl Sink {
     }
 
     /// Answers [`Action::Publish`] for one of its entries.
-    pub fn published(&mut self, id: EntryId, result: Result<(), String>) {
+    pub(super) fn published(&mut self, id: EntryId, result: Result<(), String>) {
         let slot = self.slots.get_mut(id.0);
         let Some(slot) = slot.filter(|slot| slot.state == State::Publishing) else {
             return;
@@ -159,7 +187,7 @@ impl Sink {
     }
 
     /// Answers [`Action::FinishDirectories`] for one of its entries.
-    pub fn directory_finished(&mut self, id: EntryId, result: Result<(), String>) {
+    pub(super) fn directory_finished(&mut self, id: EntryId, result: Result<(), String>) {
         let Phase::Finishing(left) = &mut self.phase else {
             return;
         };
@@ -171,7 +199,7 @@ impl Sink {
     }
 
     /// Answers [`Action::RemoveRecord`].
-    pub fn record_removed(&mut self) {
+    pub(super) fn record_removed(&mut self) {
         if self.phase == Phase::Closing {
             self.phase = Phase::Finished;
         }

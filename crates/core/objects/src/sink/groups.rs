@@ -1,6 +1,7 @@
 //! Groups as they arrive, are verified and are written.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -175,15 +176,15 @@ impl Sink {
         Some(group)
     }
 
-    /// A piece of a [`WriteTask`] could not be written. [`Sink::group_written`] follows.
-    pub fn write_failed(&mut self, id: EntryId, reason: &str) {
-        if self.state(id) == Some(State::Open) {
-            self.fail(id, reason, Told::No, Kept::Part);
+    /// The pieces of `task` are written (not synced), but for those of the entries that `failed`,
+    /// each for its reason; its memory is free.
+    pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
+        for (entry, reason) in failed {
+            if self.state(*entry) == Some(State::Open) {
+                self.fail(*entry, reason, Told::No, Kept::Part);
+            }
         }
-    }
-
-    /// The pieces of a [`WriteTask`] are written (not synced) or given up; its memory is free.
-    pub fn group_written(&mut self, id: ObjectId, group: u32) {
+        let (id, group) = (task.object, task.group);
         let first = self.held.remove(&(id, group));
         self.consumed += first.map_or(0, u64::from);
         self.end_aside((id, group));

@@ -18,7 +18,7 @@ use crate::{
 
 impl Sink {
     /// Answers [`Action::MakeDirectories`] for one of its entries.
-    pub fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
+    pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
         self.note_made(id, result.as_ref().ok().copied());
         match result {
             Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
@@ -38,7 +38,7 @@ impl Sink {
     }
 
     /// Answers [`Action::PrepareFile`].
-    pub fn prepared(&mut self, id: EntryId, result: Result<Prepared, String>) {
+    pub(super) fn prepared(&mut self, id: EntryId, result: Result<Prepared, String>) {
         let Some(slot) = self.slots.get_mut(id.0) else {
             return;
         };
@@ -66,7 +66,7 @@ impl Sink {
     }
 
     /// Answers [`Action::CheckPublished`] for one of its entries.
-    pub fn checked(&mut self, id: EntryId, checked: Checked) {
+    pub(super) fn checked(&mut self, id: EntryId, checked: Checked) {
         let slot = self.slots.get_mut(id.0);
         let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
             return;

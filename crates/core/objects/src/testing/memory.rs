@@ -2,6 +2,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 
 use longhaul_wire::{Entry, EntryKind};
 use rand_core::Rng;
@@ -11,8 +12,8 @@ use crate::hash::{group_chaining_value, group_count, group_len};
 use crate::limits::GROUP_SIZE;
 use crate::storage::Storage;
 use crate::{
-    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedFile, Prepared,
-    Publication, RecordedFile, Stamp, TempName, WritePiece,
+    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 
 /// Files in memory, of which a power cut loses what was not synced.
@@ -120,6 +121,11 @@ impl MemoryStorage {
     /// Lets at most `bytes` more be allocated.
     pub fn limit_space(&mut self, bytes: Option<u64>) {
         self.space = bytes;
+    }
+
+    /// The record, empty where there is none.
+    pub fn read_record(&self) -> Vec<u8> {
+        self.record.visible.clone()
     }
 
     /// Cuts the power: of what was not synced, a random part is lost.
@@ -284,8 +290,10 @@ impl MemoryStorage {
 
 impl Storage for MemoryStorage {
     type Error = MemoryError;
+    type Failure = Infallible;
 
-    fn make_directory(&mut self, entry: &Entry) -> Result<Made, MemoryError> {
+    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, MemoryError> {
+        let entry = &directory.entry;
         self.check_parent(entry)?;
         let path = entry.path.as_bytes();
         match self.node(path) {
@@ -335,7 +343,12 @@ impl Storage for MemoryStorage {
         }
     }
 
-    fn recheck(&self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) -> Vec<u32> {
+    fn recheck(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        groups: &[(u32, ChainingValue)],
+    ) -> Vec<u32> {
         let inode = self.visible.temps.get(&temp);
         let contents = inode.map_or(&[][..], |inode| &self.files[*inode].visible);
         let only = group_count(entry.size) == 1;
@@ -427,13 +440,14 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn finish_directory(&mut self, entry: &Entry) -> Result<(), MemoryError> {
+    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), MemoryError> {
+        let entry = &directory.entry;
         let node = Node::Directory { mode: entry.mode, modified: entry.modified };
         self.change(Change::Node(entry.path.as_bytes().into(), node));
         Ok(())
     }
 
-    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), MemoryError> {
+    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Infallible> {
         for file in &checkpoint.files {
             if let Some(inode) = self.inode_of(file) {
                 self.files[inode].sync();
@@ -445,11 +459,12 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn stamp(&self, file: &NamedFile) -> Option<Stamp> {
-        self.inode_of(file).map(|inode| self.stamp_of(inode))
+    fn stamps(&mut self, files: &[NamedFile], _: bool) -> Vec<Option<Stamp>> {
+        let stamp = |file| self.inode_of(file).map(|inode| self.stamp_of(inode));
+        files.iter().map(stamp).collect()
     }
 
-    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), MemoryError> {
+    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), Infallible> {
         self.record.write(offset as usize, bytes);
         if sync {
             self.record.sync();
@@ -457,11 +472,7 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn read_record(&self) -> Vec<u8> {
-        self.record.visible.clone()
-    }
-
-    fn remove_record(&mut self) -> Result<(), MemoryError> {
+    fn remove_record(&mut self) -> Result<(), Infallible> {
         self.record.visible.clear();
         self.change(Change::RemoveRecord);
         let temps: Vec<TempName> = self.visible.temps.keys().copied().collect();

@@ -39,7 +39,7 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
             let value = group_chaining_value(&data, task.group, task.only);
             source.group_hashed(task.object, task.group, value);
             if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
-                storage::write(&mut disk, &mut sink, &write, &data);
+                sink.group_written(&write, &storage::write(&mut disk, &write, &data));
                 pieces.extend(write.pieces);
             }
         }
@@ -47,7 +47,7 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
             if let (Action::MakeDirectories(batch), Made::InPlace) = (&action, made) {
                 disk.intrude(batch.iter().map(|named| named.entry.path.as_bytes()));
             }
-            storage::perform(&mut disk, &mut sink, action).unwrap();
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
         }
         while let Some(message) = sink.poll_message() {
             source.handle(message).unwrap();
@@ -130,12 +130,12 @@ fn a_directory_that_somebody_made_meanwhile_gets_its_files_one_by_one() {
                 panic!("not needed");
             };
             assert!(write.pieces.iter().all(|piece| piece.aside));
-            storage::write(&mut disk, &mut sink, &write, &data);
+            sink.group_written(&write, &storage::write(&mut disk, &write, &data));
             assert_eq!(disk.node(b"d"), None);
             disk.intrude([&b"d"[..], b"d/e"]);
         }
         while let Some(action) = sink.poll_action(Instant::ZERO) {
-            storage::perform(&mut disk, &mut sink, action).unwrap();
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
         }
         while let Some(message) = sink.poll_message() {
             source.handle(message).unwrap();

@@ -4,11 +4,11 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{
     ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, OBJECT_MAX, UNSETTLED_MAX,
 };
-use longhaul_objects::storage::{self};
+use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
-    Action, EntryError, Prepared, PushError, Sink, SinkConfig, SinkError, Source, SourceError,
-    TopNames, Verdict,
+    Action, Answer, EntryError, NamedEntry, Prepared, PushError, Sink, SinkConfig, SinkError,
+    Source, SourceError, TopNames, Verdict,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
@@ -58,8 +58,10 @@ fn objects(sink: &mut Sink) -> u64 {
     while let Some(action) = sink.poll_action(Instant::ZERO) {
         match action {
             // Larger than memory.
-            Action::PrepareFile { file, .. } => sink.prepared(file.id, Ok(Prepared::Ready)),
-            other => storage::perform(&mut disk, sink, other).unwrap(),
+            Action::PrepareFile { file, .. } => {
+                sink.handle_answer(Answer::Prepared(file.id, Ok(Prepared::Ready)))
+            }
+            other => sink.handle_answer(storage::perform(&mut disk, other).unwrap()),
         }
     }
     u64::from(sink.objects().objects())
@@ -237,9 +239,9 @@ struct Broken;
 impl Broken {
     fn refuse(&mut self, sink: &mut Sink, action: Action) {
         let Action::MakeDirectories(batch) = action else { panic!("{action:?}") };
-        for directory in batch {
-            sink.directory_made(directory.id, Err("no space left on device".into()));
-        }
+        let refused =
+            |directory: &NamedEntry| (directory.id, Err("no space left on device".into()));
+        sink.handle_answer(Answer::DirectoriesMade(batch.iter().map(refused).collect()));
     }
 }
 
@@ -280,8 +282,9 @@ fn withheld_hashes_stop_the_credit() {
     for group in 0..3000 {
         assert!(sink.credit() >= credit);
         credit = sink.credit();
-        assert!(matches!(sink.group_received(ObjectId(0), group, [1; 32]), Verdict::Write(_)));
-        sink.group_written(ObjectId(0), group);
+        let verdict = sink.group_received(ObjectId(0), group, [1; 32]);
+        let Verdict::Write(task) = verdict else { panic!("{verdict:?}") };
+        sink.group_written(&task, &[]);
     }
     assert_eq!(credit, (1 << 30) + SinkConfig::default().capacity);
     let hashes =
@@ -540,13 +543,13 @@ proptest! {
             }
             now += core::time::Duration::from_millis(300);
             if then == 0 && let Some(action) = sink.poll_action(now) {
-                storage::perform(&mut disk, &mut sink, action).unwrap();
+                sink.handle_answer(storage::perform(&mut disk, action).unwrap());
             }
             if then == 1 {
                 let value = [group as u8; 32];
                 if let Verdict::Write(task) = sink.group_received(ObjectId(object), group, value) {
                     let data = vec![1; GROUP_SIZE as usize];
-                    storage::write(&mut disk, &mut sink, &task, &data);
+                    sink.group_written(&task, &storage::write(&mut disk, &task, &data));
                 }
             }
             if then == 2 {
@@ -587,7 +590,9 @@ fn every_repair_is_first_given_to_the_lanes() {
         if hash_comes == "while it is written" {
             sink.handle(hashes.clone()).unwrap();
         }
-        sink.group_written(ObjectId(0), 1);
+        if let Verdict::Write(task) = verdict {
+            sink.group_written(&task, &[]);
+        }
         if hash_comes == "late" {
             sink.handle(hashes).unwrap();
         }
@@ -619,11 +624,11 @@ fn what_does_not_verify_four_times_fails() {
             source.group_hashed(task.object, task.group, value);
             value[0] ^= u8::from((task.object, task.group) == (ObjectId(1), 1));
             if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
-                storage::write(&mut disk, &mut sink, &write, &data);
+                sink.group_written(&write, &storage::write(&mut disk, &write, &data));
             }
         }
         while let Some(action) = sink.poll_action(Instant::ZERO) {
-            storage::perform(&mut disk, &mut sink, action).unwrap();
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
         }
         while sink.poll_anew().is_some() {}
         while let Some(message) = sink.poll_message() {

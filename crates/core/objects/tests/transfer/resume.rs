@@ -2,7 +2,7 @@
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::storage::{self, Storage as _};
+use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
     Action, EntryId, Fsync, ResumeState, Sink, SinkConfig, Source, Verdict, record,
@@ -290,7 +290,7 @@ pub fn cost(entries: Vec<Entry>) -> Costs {
             let value = group_chaining_value(&data, task.group, task.only);
             source.group_hashed(task.object, task.group, value);
             if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
-                storage::write(&mut disk, &mut sink, &write, &data);
+                sink.group_written(&write, &storage::write(&mut disk, &write, &data));
             }
         }
         while let Some(action) = sink.poll_action(Instant::ZERO) {
@@ -301,7 +301,7 @@ pub fn cost(entries: Vec<Entry>) -> Costs {
                 Action::PlaceDirectories(batch) => costs.placed += batch.len() as u32,
                 _ => {}
             }
-            storage::perform(&mut disk, &mut sink, action).unwrap();
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
         }
         while let Some(message) = sink.poll_message() {
             costs.to_source += 1;
@@ -370,7 +370,7 @@ fn a_file_whose_directory_got_its_name_is_confirmed_by_a_later_run_once_that_nam
                 }
                 let action = if is_over(&disk) { None } else { sink.poll_action(now) };
                 let Some(action) = action else { break };
-                storage::perform(&mut disk, &mut sink, action).unwrap();
+                sink.handle_answer(storage::perform(&mut disk, action).unwrap());
             }
             now += Duration::from_secs(2);
             // There is a checkpoint between two groups.
@@ -380,7 +380,7 @@ fn a_file_whose_directory_got_its_name_is_confirmed_by_a_later_run_once_that_nam
             let value = group_chaining_value(&data, task.group, task.only);
             source.group_hashed(task.object, task.group, value);
             if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
-                storage::write(&mut disk, &mut sink, &write, &data);
+                sink.group_written(&write, &storage::write(&mut disk, &write, &data));
             }
             while let Some(message) = source.poll_message() {
                 sink.handle(message).unwrap();

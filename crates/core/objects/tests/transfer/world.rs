@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_objects::storage::{self, Storage};
+use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{
     Action, Fsync, GroupTask, Sink, SinkConfig, Source, Verdict, WriteTask, record,
@@ -149,14 +149,14 @@ impl World {
             self.write();
         }
         while let Some(action) = self.setup.pop_front() {
-            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+            self.sink.handle_answer(storage::perform(&mut self.disk, action).unwrap());
         }
         for action in std::mem::take(&mut self.actions) {
-            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+            self.sink.handle_answer(storage::perform(&mut self.disk, action).unwrap());
         }
         self.sink.wind_up();
         while let Some(action) = self.sink.poll_action(self.now) {
-            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+            self.sink.handle_answer(storage::perform(&mut self.disk, action).unwrap());
         }
         assert!(self.sink.is_wound_up(), "seed {}", self.seed);
         let stats = self.sink.stats();
@@ -339,7 +339,7 @@ impl World {
         }
         let index = below(&mut self.rng, self.writes.len() as u64) as usize;
         let (task, data) = self.writes.swap_remove(index);
-        storage::write(&mut self.disk, &mut self.sink, &task, &data);
+        self.sink.group_written(&task, &storage::write(&mut self.disk, &task, &data));
         self.first_sent.remove(&(task.object, task.group));
     }
 
@@ -351,7 +351,7 @@ impl World {
             Some(self.actions.swap_remove(index))
         };
         if let Some(action) = action {
-            storage::perform(&mut self.disk, &mut self.sink, action).unwrap();
+            self.sink.handle_answer(storage::perform(&mut self.disk, action).unwrap());
         }
     }
 

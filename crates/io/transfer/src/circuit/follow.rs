@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_connection::Silence;
+use longhaul_connection::{Gate, Silence, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
@@ -22,7 +22,7 @@ use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
 use crate::pipe::Feed;
 use crate::protection::object_tag_len;
-use crate::source::{SourceDriver, Wanted};
+use crate::source::SourceDriver;
 
 /// What the thread works with.
 pub(crate) struct Follower {
@@ -54,20 +54,22 @@ pub(crate) enum Errand {
 }
 
 impl Errand {
+    /// Changes where data goes.
+    fn direct(&self, change: impl FnOnce(&mut Gate)) {
+        match self {
+            Self::Copy(source) => source.direct(change),
+            Self::Pipe(feed) => feed.direct(change),
+        }
+    }
+
     /// Data goes over these lanes only; before the first call over none.
     fn deal_to(&self, lanes: Range<u16>) {
-        match self {
-            Self::Copy(source) => source.deal_to(lanes),
-            Self::Pipe(feed) => feed.deal_to(lanes),
-        }
+        self.direct(|gate| gate.deal_to(lanes));
     }
 
     /// Whether nothing leaves before the circuit begins.
     fn set_awaits_circuit(&self, awaits: bool) {
-        match self {
-            Self::Copy(source) => source.set_awaits_circuit(awaits),
-            Self::Pipe(feed) => feed.set_awaits_circuit(awaits),
-        }
+        self.direct(|gate| gate.set_awaits_circuit(awaits));
     }
 
     /// Whether everything was given to the lanes, and these have sent it.

@@ -6,8 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    Action, Checked, EntryId, Fsync, Made, NamedEntry, RecordedFile, ResumeState, Sink, TempName,
+    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Fsync, Made, NamedEntry,
+    NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece,
     record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
@@ -32,8 +34,8 @@ use super::stamp::keeps_change_times;
 use super::sync::lock;
 use super::write::{Unpublished, set_attributes};
 
-/// A destination: does what a [`Sink`] wants done ([`SinkTree::perform`]) and writes groups
-/// ([`SinkTree::write`]), both from any number of threads.
+/// A destination, for any number of threads: each has a [`TreeStorage`] of it, which does what a
+/// sink wants done and writes groups.
 ///
 /// Files grow in a hidden directory in the destination directory and get their names by `rename`,
 /// small ones of a new directory together with it, so that what is under a name is whole, and what
@@ -120,7 +122,8 @@ impl SinkTree {
     /// Opens a destination, by `cp`'s habits: into a directory that is there under the source's
     /// own name, else the destination is the new name of the source.
     ///
-    /// Returns with it what an earlier run of the transfer left there, for [`Sink::new`]; what of
+    /// Returns with it what an earlier run of the transfer left there, for
+    /// [`longhaul_objects::Sink::new`]; what of
     /// it is of no use is removed.
     pub fn open(
         destination: Destination<'_>,
@@ -172,85 +175,9 @@ impl SinkTree {
         Ok((tree, resume))
     }
 
-    /// Does `action` and gives `sink` the answers. The sink is locked for the answers only.
-    ///
-    /// # Errors
-    /// The destination as a whole failed: the transfer ends, and the sink has no answer. What
-    /// concerns one entry is answered and is no error.
-    pub fn perform(&self, action: Action, sink: &Mutex<Sink>) -> Result<(), StorageError> {
-        match action {
-            Action::MakeDirectories(batch) => {
-                let answers =
-                    self.each(batch, |entry, id, last| self.make_directory(entry, id, last));
-                let mut sink = lock(sink);
-                answers.into_iter().for_each(|(id, result)| sink.directory_made(id, result));
-            }
-            Action::PrepareFile { file, temp, existing } => {
-                let result = self.prepare(&file.entry, temp, existing);
-                lock(sink).prepared(file.id, result);
-            }
-            Action::CheckPublished(batch) => {
-                let mut last = None;
-                let check = |file: RecordedFile| (file.id, self.check_published(&file, &mut last));
-                let answers: Vec<_> = batch.into_iter().map(check).collect();
-                let mut sink = lock(sink);
-                answers.into_iter().for_each(|(id, found)| sink.checked(id, found));
-            }
-            Action::RecheckGroups { file, temp, groups } => {
-                let wrong = self.recheck(&file.entry, temp, &groups);
-                lock(sink).groups_rechecked(file.id, groups.len(), wrong);
-            }
-            Action::Publish(batch) => {
-                let mut last = None;
-                let publish =
-                    |file: longhaul_objects::Publication| (file.id, self.publish(&file, &mut last));
-                let answers: Vec<_> = batch.into_iter().map(publish).collect();
-                let mut sink = lock(sink);
-                answers.into_iter().for_each(|(id, result)| sink.published(id, result));
-            }
-            Action::PlaceDirectories(batch) => {
-                let answers: Vec<_> =
-                    batch.iter().map(|filled| (filled.id, self.place_directory(filled))).collect();
-                let mut sink = lock(sink);
-                answers
-                    .into_iter()
-                    .for_each(|(id, is_placed)| sink.directory_placed(id, is_placed));
-            }
-            Action::Checkpoint(checkpoint) => {
-                self.sync(&checkpoint).map_err(StorageError::Sync)?;
-                lock(sink).checkpointed(checkpoint.id);
-            }
-            Action::StampFiles { files, settle } => {
-                let stamps = self.stamp_files(&files, settle);
-                lock(sink).files_stamped(stamps);
-            }
-            Action::AppendRecord { offset, bytes, sync } => {
-                self.append_record(offset, &bytes, sync).map_err(StorageError::Record)?;
-                lock(sink).record_appended();
-            }
-            Action::FinishDirectories(batch) => {
-                let answers = self.each(batch, |entry, id, _| self.finish_directory(entry, id));
-                let mut sink = lock(sink);
-                answers.into_iter().for_each(|(id, result)| sink.directory_finished(id, result));
-            }
-            Action::Discard(temps) => temps.into_iter().for_each(|temp| self.discard(temp)),
-            Action::RemoveRecord => {
-                self.removed.store(true, Ordering::Relaxed);
-                remove_hidden(&self.root, &self.hidden_name, &self.hidden)
-                    .map_err(StorageError::Remove)?;
-                lock(sink).record_removed();
-            }
-        }
-        Ok(())
-    }
-
-    fn each<T>(
-        &self,
-        batch: Vec<NamedEntry>,
-        mut run: impl FnMut(&Entry, EntryId, &mut Option<LastDirectory>) -> T,
-    ) -> Vec<(EntryId, T)> {
-        let mut last = None;
-        batch.into_iter().map(|named| (named.id, run(&named.entry, named.id, &mut last))).collect()
+    /// Its storage, for one thread.
+    pub fn storage(&self) -> TreeStorage<'_> {
+        TreeStorage { tree: self, last: None }
     }
 
     /// Where the entry is to be, below the destination directory; empty for that itself.
@@ -283,10 +210,10 @@ impl SinkTree {
 
     fn make_directory(
         &self,
-        entry: &Entry,
-        id: EntryId,
+        directory: &NamedEntry,
         last: &mut Option<LastDirectory>,
     ) -> Result<Made, String> {
+        let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
         if place.is_empty() {
             return Ok(Made::InPlace);
@@ -322,7 +249,8 @@ impl SinkTree {
 
     /// Sets modification time and mode. A directory that was there before keeps its mode: it is
     /// told by being of another than this or an earlier run would have made it with.
-    fn finish_directory(&self, entry: &Entry, id: EntryId) -> Result<(), String> {
+    fn finish_directory(&self, directory: &NamedEntry) -> Result<(), String> {
+        let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
         if place.is_empty() {
             return Ok(());
@@ -381,6 +309,11 @@ impl SinkTree {
         Ok(())
     }
 
+    fn remove_record(&self) -> io::Result<()> {
+        self.removed.store(true, Ordering::Relaxed);
+        remove_hidden(&self.root, &self.hidden_name, &self.hidden)
+    }
+
     fn discard(&self, temp: TempName) {
         self.files.remove(&temp);
         self.forget_promise(temp);
@@ -434,6 +367,81 @@ impl Rename {
         };
         let slash: &[u8] = if rest.is_empty() { b"" } else { b"/" };
         Ok([&self.to, slash, rest].concat())
+    }
+}
+
+/// A [`SinkTree`] as one thread sees it, which remembers the directory that it needed last.
+#[derive(Debug)]
+pub struct TreeStorage<'t> {
+    tree: &'t SinkTree,
+    last: Option<LastDirectory>,
+}
+
+impl Storage for TreeStorage<'_> {
+    type Error = String;
+    type Failure = StorageError;
+
+    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, String> {
+        self.tree.make_directory(directory, &mut self.last)
+    }
+
+    fn prepare(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        existing: Existing,
+    ) -> Result<Prepared, String> {
+        self.tree.prepare(entry, temp, existing)
+    }
+
+    fn recheck(
+        &mut self,
+        entry: &Entry,
+        temp: TempName,
+        groups: &[(u32, ChainingValue)],
+    ) -> Vec<u32> {
+        self.tree.recheck(entry, temp, groups)
+    }
+
+    fn check_published(&mut self, file: &RecordedFile) -> Checked {
+        self.tree.check_published(file, &mut self.last)
+    }
+
+    fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), String> {
+        let written = self.tree.write_piece(piece, data, &mut self.last);
+        written.map_err(|error| explain::at_destination("cannot write", &error))
+    }
+
+    fn publish(&mut self, file: &Publication) -> Result<(), String> {
+        self.tree.publish(file, &mut self.last)
+    }
+
+    fn place_directory(&mut self, directory: &FilledDirectory) -> bool {
+        self.tree.place_directory(directory)
+    }
+
+    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), String> {
+        self.tree.finish_directory(directory)
+    }
+
+    fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), StorageError> {
+        self.tree.sync(checkpoint).map_err(StorageError::Sync)
+    }
+
+    fn stamps(&mut self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>> {
+        self.tree.stamp_files(files, settle)
+    }
+
+    fn append_record(&mut self, offset: u64, bytes: &[u8], sync: bool) -> Result<(), StorageError> {
+        self.tree.append_record(offset, bytes, sync).map_err(StorageError::Record)
+    }
+
+    fn remove_record(&mut self) -> Result<(), StorageError> {
+        self.tree.remove_record().map_err(StorageError::Remove)
+    }
+
+    fn discard(&mut self, temp: TempName) {
+        self.tree.discard(temp);
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a copy is written to: a tree, or nothing.
 
-use std::sync::Mutex;
-
-use longhaul_objects::{Action, EntryId, Prepared, ResumeState, Sink, WriteTask};
+use longhaul_objects::storage::{self, Storage};
+use longhaul_objects::{
+    Action, Answer, ChainingValue, Checked, Checkpoint, EntryId, Existing, FilledDirectory, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName,
+    WritePiece, WriteTask,
+};
 use longhaul_wire::{Entry, EntryKind};
 
 use super::destination::{Destination, DestinationError};
 use super::sink::{SinkOptions, SinkTree, StorageError};
-use super::sync::lock;
 
 /// Where the sink's groups go.
 #[derive(Debug)]
@@ -31,22 +33,22 @@ impl Target {
         Ok((tree.into(), resume))
     }
 
-    /// See [`SinkTree::perform`].
-    pub fn perform(&self, action: Action, sink: &Mutex<Sink>) -> Result<(), StorageError> {
+    /// Does `action`.
+    ///
+    /// # Errors
+    /// The destination as a whole failed: the transfer ends, and there is no answer.
+    pub fn perform(&self, action: Action) -> Result<Answer, StorageError> {
         match self {
-            Self::Tree(tree) => tree.perform(action, sink),
-            Self::Null => {
-                discard(action, &mut lock(sink));
-                Ok(())
-            }
+            Self::Tree(tree) => storage::perform(&mut tree.storage(), action),
+            Self::Null => storage::perform(&mut Discarded, action),
         }
     }
 
-    /// See [`SinkTree::write`].
+    /// Writes a group. See [`storage::write`].
     pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
         match self {
-            Self::Tree(tree) => tree.write(task, data),
-            Self::Null => Vec::new(),
+            Self::Tree(tree) => storage::write(&mut tree.storage(), task, data),
+            Self::Null => storage::write(&mut Discarded, task, data),
         }
     }
 
@@ -62,52 +64,75 @@ impl From<SinkTree> for Target {
     }
 }
 
-/// Answers as a destination that keeps nothing.
-fn discard(action: Action, sink: &mut Sink) {
-    match action {
-        Action::MakeDirectories(batch) => {
-            for named in batch {
-                sink.directory_made(named.id, Err(FILE_ONLY.into()));
-            }
-        }
-        Action::PrepareFile { file, .. } => {
-            sink.prepared(file.id, check(&file.entry).map(|()| Prepared::Ready));
-        }
-        Action::CheckPublished(batch) => {
-            for named in batch {
-                sink.checked(named.id, longhaul_objects::Checked::Missing);
-            }
-        }
-        // Nothing is left of earlier runs.
-        Action::RecheckGroups { .. } => {}
-        Action::Publish(batch) => {
-            for file in batch {
-                sink.published(file.id, check(&file.entry));
-            }
-        }
-        Action::PlaceDirectories(batch) => {
-            for filled in batch {
-                sink.directory_placed(filled.id, false);
-            }
-        }
-        Action::Checkpoint(checkpoint) => sink.checkpointed(checkpoint.id),
-        Action::StampFiles { files, .. } => sink.files_stamped(vec![None; files.len()]),
-        Action::AppendRecord { .. } => sink.record_appended(),
-        Action::FinishDirectories(batch) => {
-            for named in batch {
-                sink.directory_finished(named.id, Ok(()));
-            }
-        }
-        Action::Discard(_) => {}
-        Action::RemoveRecord => sink.record_removed(),
+/// A destination that keeps nothing.
+struct Discarded;
+
+impl Storage for Discarded {
+    type Error = &'static str;
+    type Failure = StorageError;
+
+    fn make_directory(&mut self, _: &NamedEntry) -> Result<Made, &'static str> {
+        Err(FILE_ONLY)
     }
+
+    fn prepare(
+        &mut self,
+        entry: &Entry,
+        _: TempName,
+        _: Existing,
+    ) -> Result<Prepared, &'static str> {
+        check(entry).map(|()| Prepared::Ready)
+    }
+
+    /// Nothing is left of earlier runs.
+    fn recheck(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn check_published(&mut self, _: &RecordedFile) -> Checked {
+        Checked::Missing
+    }
+
+    fn write(&mut self, _: &WritePiece, _: &[u8]) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn publish(&mut self, file: &Publication) -> Result<(), &'static str> {
+        check(&file.entry)
+    }
+
+    fn place_directory(&mut self, _: &FilledDirectory) -> bool {
+        false
+    }
+
+    fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn sync(&mut self, _: &Checkpoint) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn stamps(&mut self, files: &[NamedFile], _: bool) -> Vec<Option<Stamp>> {
+        vec![None; files.len()]
+    }
+
+    fn append_record(&mut self, _: u64, _: &[u8], _: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn remove_record(&mut self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn discard(&mut self, _: TempName) {}
 }
 
 /// Only the source itself can be discarded, and only a file.
-fn check(entry: &Entry) -> Result<(), String> {
+fn check(entry: &Entry) -> Result<(), &'static str> {
     let is_single = entry.path.components().count() < 2;
     let is_file = entry.kind == EntryKind::File;
-    if is_single && is_file { Ok(()) } else { Err(FILE_ONLY.into()) }
+    if is_single && is_file { Ok(()) } else { Err(FILE_ONLY) }
 }
 
 const FILE_ONLY: &str = "the null device takes a single file";

@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::storage;
 use longhaul_objects::{Fsync, Sink, SinkConfig, Source, Verdict};
 use longhaul_units::{Duration, Instant};
 
@@ -136,7 +137,8 @@ impl Copy {
         };
         let parallel = matches!(action, longhaul_objects::Action::Publish(_));
         let order = (!parallel).then_some(order);
-        self.to.perform(action, &self.sink).unwrap();
+        let answer = storage::perform(&mut self.to.storage(), action).unwrap();
+        lock(&self.sink).handle_answer(answer);
         drop(order);
         true
     }
@@ -156,10 +158,8 @@ impl Copy {
         drop(source);
         let verdict = lock(&self.sink).group_received(task.object, task.group, value);
         if let Verdict::Write(write) = verdict {
-            let failed = self.to.write(&write, data);
-            let mut sink = lock(&self.sink);
-            failed.iter().for_each(|(id, reason)| sink.write_failed(*id, reason));
-            sink.group_written(write.object, write.group);
+            let failed = storage::write(&mut self.to.storage(), &write, data);
+            lock(&self.sink).group_written(&write, &failed);
         }
         true
     }

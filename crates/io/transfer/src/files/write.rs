@@ -8,9 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
-use longhaul_objects::{
-    EntryId, Existing, Fsync, Prepared, Publication, TempName, WritePiece, WriteTask,
-};
+use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
 use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
@@ -62,25 +60,8 @@ impl Unpublished {
 }
 
 impl SinkTree {
-    /// Writes the group whose contents are `data`. Returns the entries that could not be written,
-    /// each with the reason, for [`longhaul_objects::Sink::write_failed`] before
-    /// [`longhaul_objects::Sink::group_written`].
-    ///
-    /// # Panics
-    /// When `data` is shorter than the group.
-    pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
-        let mut failed = Vec::new();
-        let mut last = None;
-        for piece in &task.pieces {
-            let part = &data[piece.group_offset as usize..][..piece.len as usize];
-            if let Err(error) = self.write_piece(piece, part, &mut last) {
-                failed.push((piece.id, explain::at_destination("cannot write", &error)));
-            }
-        }
-        failed
-    }
-
-    fn write_piece(
+    /// Writes a part of an unpublished file.
+    pub(super) fn write_piece(
         &self,
         piece: &WritePiece,
         data: &[u8],

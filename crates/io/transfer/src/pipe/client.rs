@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_connection::Wish;
+use longhaul_connection::{Gate, Wish};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{PipeRequest, PipeRole, SourceReport};
@@ -132,7 +132,7 @@ impl Task for End {
 
     fn hold(&self) -> Option<Errand> {
         let Part::Feed(feed) = &self.part else { return None };
-        feed.hold();
+        feed.direct(Gate::hold);
         Some(Errand::Pipe(feed.clone()))
     }
 

@@ -1,18 +1,16 @@
 //! The end of a pipe that receives.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Begun, Counts, GroupPart, Repairs, Spent, Unplaceable, WholeGroup};
-use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{
-    ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent, hash,
+use longhaul_connection::{
+    Begun, Counts, GroupPart, IncomingPipe, PipeStep, Spent, Unplaceable, WholeGroup,
 };
+use longhaul_objects::{ChainingValue, Piece, PipeError, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::{Bytes, Duration, Instant};
@@ -22,21 +20,20 @@ use super::feed::Feed;
 use crate::api::Failures;
 use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Mailbox, post_repair, wake_messages};
+use crate::carrier::Mailbox;
 use crate::crew::Crew;
 use crate::hub::TransferHub;
+use crate::mailboxes::Mailboxes;
 use crate::side::{SinkSide, named};
 
-/// Verifies pieces and passes them on in order.
+/// Drives an [`IncomingPipe`]: verifies pieces and passes them on in order.
 pub(crate) struct Drain {
     state: Mutex<State>,
     work: Condvar,
     pool: Pool,
     outlet: Outlet,
-    /// Buffers given back whose pieces come again, or were there already.
-    wasted: AtomicU64,
     stopped: AtomicBool,
-    mailboxes: Vec<Arc<Mailbox>>,
+    mailboxes: Mailboxes,
     writers: Crew,
     cpu_at_start: Duration,
 }
@@ -50,27 +47,10 @@ enum Outlet {
 }
 
 struct State {
-    sink: PipeSink,
-    repairs: Repairs,
-    /// Whole pieces that nobody looked at.
-    arrived: VecDeque<(Piece, Buffer)>,
-    /// Pieces whose turn has not come.
-    buffers: BTreeMap<u32, Buffer>,
-    /// The end was passed on.
-    ended: bool,
-    bounds: ReceiverBounds,
+    pipe: IncomingPipe<Buffer>,
     /// Since when the thread has something to do, and how long it had before.
     busy_since: Option<Instant>,
     was_busy: Duration,
-}
-
-/// The next thing to do.
-enum Step {
-    Verify(Piece, Buffer),
-    Pass(Piece, ChainingValue, Buffer),
-    /// The memory of a damaged piece.
-    Waste(Option<Buffer>),
-    End,
 }
 
 /// Buffers beyond what is promised: a repetition may take one, too.
@@ -81,7 +61,7 @@ impl Drain {
     /// One that writes to `output`, and promises `memory`.
     pub fn to_file(output: File, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let drain = Self::new(Outlet::File(output), memory, mailboxes);
-        lock(&drain.state).sink.accept();
+        lock(&drain.state).pipe.accept();
         drain
     }
 
@@ -93,12 +73,7 @@ impl Drain {
     fn new(outlet: Outlet, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let capacity = groups(memory);
         let state = State {
-            sink: PipeSink::new(capacity as u64),
-            repairs: Repairs::default(),
-            arrived: VecDeque::new(),
-            buffers: BTreeMap::new(),
-            ended: false,
-            bounds: ReceiverBounds::NONE,
+            pipe: IncomingPipe::new(capacity as u64),
             busy_since: None,
             was_busy: Duration::ZERO,
         };
@@ -107,9 +82,8 @@ impl Drain {
             work: Condvar::new(),
             pool: Pool::new(capacity + SPARE, Reuse::Warm),
             outlet,
-            wasted: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-            mailboxes,
+            mailboxes: Mailboxes::new(mailboxes),
             writers: Crew::default(),
             cpu_at_start: clock::process_cpu_time(),
         }
@@ -120,9 +94,28 @@ impl Drain {
         if let Outlet::Feed(place) = &self.outlet
             && place.set(feed.clone()).is_ok()
         {
-            lock(&self.state).sink.accept();
+            lock(&self.state).pipe.accept();
             self.wake_messages();
         }
+    }
+
+    /// Changes the state of the pipe, which knows then what memory is free.
+    fn change<T>(&self, change: impl FnOnce(&mut IncomingPipe<Buffer>) -> T) -> T {
+        self.update(&mut lock(&self.state).pipe, change)
+    }
+
+    fn update<T>(
+        &self,
+        pipe: &mut IncomingPipe<Buffer>,
+        change: impl FnOnce(&mut IncomingPipe<Buffer>) -> T,
+    ) -> T {
+        pipe.set_given_back(self.pool.given_back());
+        let result = change(pipe);
+        // Under the lock, so before the source is asked for anything.
+        while let Some(repair) = pipe.poll_repair() {
+            self.mailboxes.post_repair(repair);
+        }
+        result
     }
 
     /// Verifies and passes on until the pipe ends or is stopped.
@@ -130,13 +123,14 @@ impl Drain {
         let _joined = self.writers.join();
         while let Some(step) = self.next_step().map_err(|error| error.to_string())? {
             match step {
-                Step::Verify(piece, buffer) => {
+                PipeStep::Hash(piece, buffer) => {
                     let value = hash::group_chaining_value(&buffer[..piece.len as usize], 0, true);
-                    self.verified(piece, value, buffer).map_err(|error| error.to_string())?;
+                    let hashed = self.change(|pipe| pipe.handle_hashed(piece, value, buffer));
+                    drop(hashed.map_err(|error| error.to_string())?);
                 }
-                Step::Pass(piece, value, buffer) => self.pass(piece, value, buffer)?,
-                Step::Waste(buffer) => self.waste(buffer),
-                Step::End => match &self.outlet {
+                PipeStep::Pass(piece, value, buffer) => self.pass(piece, value, buffer)?,
+                PipeStep::Waste(buffer) => drop(buffer),
+                PipeStep::End => match &self.outlet {
                     Outlet::File(_) => self.finish(),
                     Outlet::Feed(feed) => feed.get().into_iter().for_each(|feed| feed.finish()),
                 },
@@ -147,13 +141,13 @@ impl Drain {
     }
 
     /// Waits for something to do; `None` once the pipe is stopped.
-    fn next_step(&self) -> Result<Option<Step>, PipeError> {
+    fn next_step(&self) -> Result<Option<PipeStep<Buffer>>, PipeError> {
         let mut state = lock(&self.state);
         loop {
             if self.stopped.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            if let Some(step) = state.next_step(&self.mailboxes)? {
+            if let Some(step) = self.update(&mut state.pipe, IncomingPipe::poll_step)? {
                 state.busy_since.get_or_insert_with(clock::now);
                 return Ok(Some(step));
             }
@@ -163,26 +157,6 @@ impl Drain {
             let waited = self.writers.rest(|| self.work.wait_timeout(state, PATIENCE));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-    }
-
-    fn verified(
-        &self,
-        piece: Piece,
-        value: ChainingValue,
-        buffer: Buffer,
-    ) -> Result<(), PipeError> {
-        let mut state = lock(&self.state);
-        state.sink.set_freed(self.freed());
-        if state.sink.piece_received(piece, value)? {
-            state.buffers.insert(piece.number, buffer);
-            if let Some(repair) = state.repairs.take(piece.object(), piece.number) {
-                post_repair(&self.mailboxes, repair);
-            }
-        } else {
-            drop(state);
-            self.waste(Some(buffer));
-        }
-        Ok(())
     }
 
     fn pass(&self, piece: Piece, value: ChainingValue, buffer: Buffer) -> Result<(), String> {
@@ -198,24 +172,10 @@ impl Drain {
         }
     }
 
-    fn waste(&self, buffer: Option<Buffer>) {
-        if let Some(buffer) = buffer {
-            self.wasted.fetch_add(1, Ordering::Relaxed);
-            drop(buffer);
-        }
-    }
-
-    /// Pieces whose memory was used and is free again.
-    fn freed(&self) -> u64 {
-        // In this order: what is counted as wasted may not have been given back yet.
-        let given_back = self.pool.given_back();
-        given_back.saturating_sub(self.wasted.load(Ordering::Relaxed))
-    }
-
     /// Everything is where it should be: the source is told.
     pub fn finish(&self) {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        lock(&self.state).sink.finish(cpu_time);
+        self.change(|pipe| pipe.finish(cpu_time));
         self.wake_messages();
     }
 
@@ -228,48 +188,22 @@ impl Drain {
     }
 
     pub fn wake_messages(&self) {
-        wake_messages(&self.mailboxes);
+        self.mailboxes.wake_messages();
     }
 
     /// Whether all was passed on.
     pub fn is_at_end(&self) -> bool {
-        lock(&self.state).ended
+        lock(&self.state).pipe.is_at_end()
     }
 
     /// Bytes that were passed on.
     pub fn bytes(&self) -> u64 {
-        lock(&self.state).sink.bytes()
+        lock(&self.state).pipe.bytes()
     }
 
     /// What the source said last of its sending.
     pub fn source_report(&self) -> Option<SourceReport> {
-        lock(&self.state).sink.source_report().copied()
-    }
-}
-
-impl State {
-    fn next_step(&mut self, mailboxes: &[Arc<Mailbox>]) -> Result<Option<Step>, PipeError> {
-        if let Some(event) = self.sink.poll_event() {
-            return Ok(match event {
-                PipeSinkEvent::Take(piece, value) => {
-                    let buffer = self.buffers.remove(&piece.number);
-                    buffer.map(|buffer| Step::Pass(piece, value, buffer))
-                }
-                PipeSinkEvent::Drop(piece) => {
-                    // Under the lock, so before the source is asked for it.
-                    post_repair(mailboxes, self.repairs.ask(piece.object(), piece.number));
-                    Some(Step::Waste(self.buffers.remove(&piece.number)))
-                }
-            });
-        }
-        if let Some((piece, buffer)) = self.arrived.pop_front() {
-            return Ok(Some(Step::Verify(piece, buffer)));
-        }
-        if !self.ended && self.sink.is_at_end()? {
-            self.ended = true;
-            return Ok(Some(Step::End));
-        }
-        Ok(None)
+        lock(&self.state).pipe.source_report().copied()
     }
 }
 
@@ -301,48 +235,36 @@ impl SinkSide for Drain {
     }
 
     fn handle(&self, message: SourceMessage) -> Result<(), String> {
-        let mut state = lock(&self.state);
-        state.sink.set_freed(self.freed());
-        state.sink.handle(message).map_err(|error| error.to_string())?;
-        drop(state);
+        self.change(|pipe| pipe.handle_message(message)).map_err(|error| error.to_string())?;
         self.work.notify_one();
         self.wake_messages();
         Ok(())
     }
 
     fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let message = lock(&self.state).sink.poll_message();
+        let message = self.change(IncomingPipe::poll_message);
         message.is_some_and(|message| message.encode(out).is_ok())
     }
 
     fn taken_below(&self) -> u32 {
-        lock(&self.state).sink.taken_below()
+        lock(&self.state).pipe.taken_below()
     }
 
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let len = part.group_len(&ObjectTable::of_pieces())?;
-        if (u64::from(part.group) + 1) * GROUP_SIZE > self.credit() {
-            return Err(Unplaceable::BeyondCredit);
-        }
-        let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer, len })
+        self.change(|pipe| pipe.begin(part, || self.pool.try_take()))
     }
 
     fn on_group(&self, whole: WholeGroup<Buffer>) {
-        let WholeGroup { object, group, len, buffer } = whole;
-        debug_assert_eq!(object.0, len, "a piece is an object of its length");
-        lock(&self.state).arrived.push_back((Piece { number: group, len }, buffer));
+        lock(&self.state).pipe.handle_piece(whole);
         self.work.notify_one();
     }
 
     fn credit(&self) -> u64 {
-        let mut state = lock(&self.state);
-        state.sink.set_freed(self.freed());
-        state.sink.credit()
+        self.change(|pipe| pipe.credit())
     }
 
     fn bounds(&self) -> ReceiverBounds {
-        lock(&self.state).bounds
+        lock(&self.state).pipe.bounds()
     }
 
     fn set_bounds(&self, bounds: ReceiverBounds) {
@@ -352,7 +274,7 @@ impl SinkSide for Drain {
             _ if self.is_passing_on() => Bottleneck::Output,
             other => other,
         };
-        lock(&self.state).bounds = ReceiverBounds { storage, ..bounds };
+        lock(&self.state).pipe.set_bounds(ReceiverBounds { storage, ..bounds });
     }
 
     fn seen(&self) -> (Spent, Duration) {
@@ -364,19 +286,18 @@ impl SinkSide for Drain {
     fn set_memory(&self, memory: Bytes) {
         let capacity = groups(memory);
         if self.pool.grow(capacity + SPARE) {
-            lock(&self.state).sink.grow_capacity(capacity as u64);
+            lock(&self.state).pipe.grow_memory(capacity as u64);
             self.wake_messages();
         }
     }
 
     fn done(&self) -> Option<u64> {
         let state = lock(&self.state);
-        state.sink.is_done().then(|| state.sink.bytes())
+        state.pipe.is_done().then(|| state.pipe.bytes())
     }
 
     fn counts(&self) -> Counts {
-        let moved = lock(&self.state).sink.bytes();
-        Counts { moved, ..Counts::default() }
+        lock(&self.state).pipe.counts()
     }
 
     /// It waits for the other client to come, or for what takes its output.

@@ -1,16 +1,14 @@
 //! The end of a pipe that sends.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Counts, Spent, Stage, Stages};
-use longhaul_objects::{ChainingValue, PipeSource, PipeSourceEvent, hash};
+use longhaul_connection::{Counts, Dealing, Gate, OutgoingPipe, Spent, Stages};
+use longhaul_objects::{ChainingValue, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::{Bytes, Duration};
@@ -22,45 +20,28 @@ use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
-use crate::deal::Dealer;
 use crate::hub::TransferHub;
+use crate::mailboxes::Mailboxes;
 use crate::side::{SourceSide, named};
 
-/// Deals pieces to the lanes: those that it reads from a file, or is given by a [`Drain`].
+/// Drives an [`OutgoingPipe`]: its pieces are read from a file, or given by a [`Drain`].
 pub(crate) struct Feed {
-    state: Mutex<State>,
+    pipe: Mutex<OutgoingPipe<Arc<Buffer>>>,
     /// A message, credit or room: the reader looks again.
     work: Condvar,
+    /// As [`OutgoingPipe`] said last, for lanes that ask without its lock.
     credit: AtomicU64,
-    /// Pieces wait for room in the lanes, or the reader does.
-    lanes_full: AtomicBool,
+    wants_room: AtomicBool,
+    dealing: Mutex<Dealing>,
     stopped: AtomicBool,
-    dealer: Dealer,
+    mailboxes: Mailboxes,
     /// Where the data is read from; a server's is given its pieces.
     input: Option<File>,
     pool: Pool,
-    stages: Mutex<Stages>,
     readers: Crew,
     /// Of a server: where the pieces come from.
     upstream: OnceLock<Weak<Drain>>,
     cpu_at_start: Duration,
-}
-
-#[derive(Default)]
-struct State {
-    source: PipeSource,
-    /// Pieces without a number.
-    waiting: VecDeque<(Arc<Buffer>, u32, ChainingValue)>,
-    /// Pieces that may have to be sent again.
-    kept: BTreeMap<u32, Arc<Buffer>>,
-    /// No piece follows those that wait.
-    ended: bool,
-}
-
-impl State {
-    fn is_under_way(&self) -> bool {
-        !self.waiting.is_empty() || self.source.unconfirmed() > 0 || self.ended
-    }
 }
 
 /// A piece that is not full goes when nothing more has come for so long.
@@ -78,22 +59,22 @@ impl Feed {
 
     /// One that deals to `mailboxes` what it is given.
     pub fn of_pieces(mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let feed = Self::new(None, 0, mailboxes);
-        feed.enter(Stage::Input);
-        feed
+        Self::new(None, 0, mailboxes)
     }
 
     fn new(input: Option<File>, buffers: usize, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let mailboxes = Mailboxes::new(mailboxes);
+        let pipe = OutgoingPipe::new(clock::now(), mailboxes.count());
         Self {
-            state: Mutex::default(),
             work: Condvar::new(),
             credit: AtomicU64::new(0),
-            lanes_full: AtomicBool::new(false),
+            wants_room: AtomicBool::new(false),
+            dealing: Mutex::new(pipe.gate.dealing().clone()),
+            pipe: Mutex::new(pipe),
             stopped: AtomicBool::new(false),
-            dealer: Dealer::new(mailboxes),
+            mailboxes,
             input,
             pool: Pool::new(buffers, Reuse::Warm),
-            stages: Mutex::new(Stages::new(clock::now())),
             readers: Crew::default(),
             upstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
@@ -105,78 +86,47 @@ impl Feed {
         let _ = self.upstream.set(Arc::downgrade(drain));
     }
 
-    /// Nothing is dealt before [`Self::deal_to`].
-    pub fn hold(&self) {
-        self.dealer.hold();
+    /// Changes where pieces go.
+    pub fn direct(&self, change: impl FnOnce(&mut Gate)) {
+        let mut pipe = lock(&self.pipe);
+        change(&mut pipe.gate);
+        lock(&self.dealing).clone_from(pipe.gate.dealing());
+        self.deal(&mut pipe);
+        drop(pipe);
+        self.work.notify_all();
     }
 
-    /// See [`Dealer::deal_to`].
-    pub fn deal_to(&self, lanes: Range<u16>) {
-        self.dealer.deal_to(lanes);
-        self.go_on();
-    }
-
-    /// See [`Dealer::set_awaits_circuit`].
-    pub fn set_awaits_circuit(&self, awaits: bool) {
-        self.dealer.set_awaits_circuit(awaits);
-    }
-
-    /// Whether the sink has to do something next: take a piece, or the end.
+    /// See [`OutgoingPipe::is_under_way`].
     pub fn is_under_way(&self) -> bool {
-        lock(&self.state).is_under_way()
+        lock(&self.pipe).is_under_way()
     }
 
-    /// Whether the input is at its end, and the lanes have sent all of it.
+    /// See [`OutgoingPipe::is_sent`].
     pub fn is_sent(&self) -> bool {
-        let state = lock(&self.state);
-        state.ended && state.waiting.is_empty() && self.dealer.backlog() == 0
+        lock(&self.pipe).is_sent(&self.mailboxes)
     }
 
     /// Takes the next piece.
     pub fn push(&self, bytes: Arc<Buffer>, len: u32, value: ChainingValue) {
-        let mut state = lock(&self.state);
-        state.waiting.push_back((bytes, len, value));
-        self.deal(&mut state);
+        let mut pipe = lock(&self.pipe);
+        pipe.push(bytes, len, value);
+        self.deal(&mut pipe);
     }
 
     /// No piece follows.
     pub fn finish(&self) {
-        let mut state = lock(&self.state);
-        state.ended = true;
-        self.deal(&mut state);
+        let mut pipe = lock(&self.pipe);
+        pipe.finish();
+        self.deal(&mut pipe);
     }
 
     /// Gives the lanes what they may have.
-    fn deal(&self, state: &mut State) {
-        while !state.waiting.is_empty() && self.may_deal(state) {
-            let Some((bytes, len, value)) = state.waiting.pop_front() else { break };
-            let piece = state.source.push(len, value);
-            state.kept.insert(piece.number, bytes.clone());
-            self.dealer.deal(piece.extent(), bytes);
+    fn deal(&self, pipe: &mut OutgoingPipe<Arc<Buffer>>) {
+        while let Some(offer) = pipe.poll_offer(clock::now(), &self.mailboxes) {
+            self.mailboxes.offer(offer.lane, offer.extent, offer.bytes);
         }
-        if state.ended && state.waiting.is_empty() {
-            state.source.finish();
-        }
-        if self.input.is_none() {
-            self.enter(match state.waiting.is_empty() {
-                true => Stage::Input,
-                false if self.lanes_full.load(Ordering::Relaxed) => Stage::Reading,
-                false => Stage::Credit,
-            });
-        }
-        self.dealer.wake_messages();
-    }
-
-    fn may_deal(&self, state: &State) -> bool {
-        let full = self.dealer.is_full();
-        self.lanes_full.store(full, Ordering::Relaxed);
-        !full
-            && !self.dealer.is_held()
-            && state.source.may_send(self.credit.load(Ordering::Relaxed))
-    }
-
-    fn enter(&self, stage: Stage) {
-        lock(&self.stages).enter(clock::now(), stage, self.dealer.hungry());
+        self.wants_room.store(pipe.gate.wants_room(), Ordering::Relaxed);
+        self.mailboxes.wake_messages();
     }
 
     /// Reads, hashes and deals pieces until the file or the pipe ends.
@@ -190,7 +140,7 @@ impl Feed {
                 break;
             }
             if len > 0 {
-                self.enter(Stage::Reading);
+                lock(&self.pipe).begin_hashing(clock::now(), &self.mailboxes);
                 let value = hash::group_chaining_value(&buffer[..len], 0, true);
                 self.push(Arc::new(buffer), len as u32, value);
             }
@@ -204,33 +154,25 @@ impl Feed {
 
     /// Memory for the next piece, as soon as one may be sent; `None` when the pipe is stopped.
     fn next_buffer(&self) -> Result<Option<Buffer>, String> {
-        let mut state = lock(&self.state);
+        let mut pipe = lock(&self.pipe);
         loop {
             if self.is_stopped() {
                 return Ok(None);
             }
-            if state.source.is_full() {
-                return Err("a pipe ends after 2^32 - 1 pieces, and there is more to send".into());
+            let next = pipe.next_buffer(clock::now(), &self.mailboxes, || self.pool.try_take());
+            self.wants_room.store(pipe.gate.wants_room(), Ordering::Relaxed);
+            if let Some(buffer) = next.map_err(|error| error.to_string())? {
+                return Ok(Some(buffer));
             }
-            let may = state.waiting.is_empty() && self.may_deal(&state);
-            let buffer = if may { self.pool.try_take() } else { None };
-            let stage = match &buffer {
-                _ if !state.source.is_accepted() || self.dealer.is_held() => Stage::Answer,
-                Some(_) => Stage::Input,
-                None if may => Stage::Memory,
-                None if self.lanes_full.load(Ordering::Relaxed) => Stage::Reading,
-                None => Stage::Credit,
-            };
-            self.enter(stage);
-            if buffer.is_some() {
-                return Ok(buffer);
-            }
-            state = self.wait(state);
+            pipe = self.wait(pipe);
         }
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        let waited = self.readers.rest(|| self.work.wait_timeout(state, PATIENCE));
+    fn wait<'s>(
+        &self,
+        pipe: MutexGuard<'s, OutgoingPipe<Arc<Buffer>>>,
+    ) -> MutexGuard<'s, OutgoingPipe<Arc<Buffer>>> {
+        let waited = self.readers.rest(|| self.work.wait_timeout(pipe, PATIENCE));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -262,29 +204,27 @@ impl Feed {
     }
 
     /// Something that the reader or a waiting piece waits for has changed.
-    fn go_on(&self) {
-        let mut state = lock(&self.state);
-        if !state.waiting.is_empty() {
-            self.deal(&mut state);
-        }
-        drop(state);
+    fn go_on(&self, change: impl FnOnce(&mut OutgoingPipe<Arc<Buffer>>)) {
+        let mut pipe = lock(&self.pipe);
+        change(&mut pipe);
+        self.deal(&mut pipe);
+        drop(pipe);
         self.work.notify_all();
     }
 
     /// Whether the other end is there.
     pub fn is_joined(&self) -> bool {
-        lock(&self.state).source.is_accepted()
+        lock(&self.pipe).is_joined()
     }
 
     /// Bytes that are verified at the sink.
     pub fn confirmed(&self) -> u64 {
-        let state = lock(&self.state);
-        state.source.bytes() - state.source.unconfirmed()
+        lock(&self.pipe).confirmed()
     }
 
     /// What the sink said at the end.
     pub fn result(&self) -> Option<Summary> {
-        lock(&self.state).source.result().copied()
+        lock(&self.pipe).result().copied()
     }
 }
 
@@ -306,23 +246,11 @@ impl SourceSide for Feed {
     }
 
     fn handle(&self, message: SinkMessage) -> Result<(), String> {
-        let mut state = lock(&self.state);
-        state.source.handle(message).map_err(|error| error.to_string())?;
-        while let Some(event) = state.source.poll_event() {
-            match event {
-                PipeSourceEvent::Forget(piece) => drop(state.kept.remove(&piece.number)),
-                PipeSourceEvent::Resend(piece) => {
-                    if let Some(bytes) = state.kept.get(&piece.number) {
-                        self.dealer.deal(piece.extent(), bytes.clone());
-                    }
-                }
-            }
-        }
-        let done = state.source.result().is_some();
-        drop(state);
-        self.go_on();
+        let mut handled = Ok(());
+        self.go_on(|pipe| handled = pipe.handle_message(message));
+        handled.map_err(|error| error.to_string())?;
         if let Some(drain) = self.upstream.get().and_then(Weak::upgrade) {
-            if done {
+            if self.result().is_some() {
                 drain.finish();
             }
             drain.wake_messages();
@@ -331,21 +259,24 @@ impl SourceSide for Feed {
     }
 
     fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let message = lock(&self.state).source.poll_message();
+        let message = lock(&self.pipe).poll_message();
         // Messages that the source makes are within the limits of the wire.
         message.is_some_and(|message| message.encode(out).is_ok())
     }
 
     fn on_credit(&self, credit: u64) {
         if self.credit.fetch_max(credit, Ordering::Relaxed) < credit {
-            self.go_on();
+            self.go_on(|pipe| {
+                pipe.gate.handle_credit(credit);
+            });
         }
     }
 
     fn on_room(&self) {
-        if self.lanes_full.load(Ordering::Relaxed) && self.dealer.has_room() {
-            self.lanes_full.store(false, Ordering::Relaxed);
-            self.go_on();
+        let wants = self.wants_room.load(Ordering::Relaxed);
+        if wants && lock(&self.dealing).has_room(self.mailboxes.backlogs()) {
+            self.wants_room.store(false, Ordering::Relaxed);
+            self.go_on(|_| ());
         }
     }
 
@@ -362,9 +293,8 @@ impl SourceSide for Feed {
     }
 
     fn seen(&self) -> (Stages, Spent) {
-        let mut stages = lock(&self.stages);
-        stages.update(clock::now(), self.dealer.hungry());
-        (*stages, self.readers.spent())
+        let stages = lock(&self.pipe).gate.stages(clock::now(), &self.mailboxes);
+        (stages, self.readers.spent())
     }
 
     fn set_memory(&self, memory: Bytes) {
@@ -374,28 +304,21 @@ impl SourceSide for Feed {
     }
 
     fn counts(&self) -> Counts {
-        let state = lock(&self.state);
-        let (moved, unconfirmed) = (state.source.bytes(), state.source.unconfirmed());
-        Counts { moved, settled: moved - unconfirmed, ..Counts::default() }
+        lock(&self.pipe).counts()
     }
 
     fn awaits_circuit(&self) -> bool {
-        self.dealer.awaits_circuit()
+        lock(&self.pipe).gate.awaits_circuit()
     }
 
-    /// It waits for the other end to come, or for its input.
     fn idles(&self, bound: Bottleneck) -> bool {
-        let state = lock(&self.state);
-        !state.source.is_accepted()
-            || !state.is_under_way()
-            || self.awaits_circuit()
-            || bound == Bottleneck::Reservation && self.dealer.backlog() > 0
+        lock(&self.pipe).idles(bound, &self.mailboxes)
     }
 
     fn report(&self, sending: SourceReport) {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        lock(&self.state).source.report(SourceReport { cpu_time, ..sending });
-        self.dealer.wake_messages();
+        lock(&self.pipe).report(SourceReport { cpu_time, ..sending });
+        self.mailboxes.wake_messages();
     }
 
     fn done(&self) -> Option<u64> {

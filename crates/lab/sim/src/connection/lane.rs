@@ -5,13 +5,17 @@ use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
-use longhaul_connection::{Begun, GroupPart, Groups, LaneHalf, ReadBatch, SharedPath, Unplaceable};
+use longhaul_connection::{
+    Begun, GroupPart, Groups, Hunger, LaneHalf, ReadBatch, SharedPath, Unplaceable,
+};
 use longhaul_engine::Path;
 use longhaul_units::{Duration, Instant, LaneId, RangeSet};
 
 use crate::network::Arrived;
 use crate::protection::Protection;
-use crate::sink::{Env, SinkSide, Staged};
+use crate::side::Side;
+use crate::sink::Env;
+use crate::staging::Staged;
 use crate::trace::Kind;
 
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(crate) struct LaneState {
     pub sent_bytes: u64,
     /// When an authentic packet of the peer came last.
     pub heard: Instant,
+    /// How long it had nothing to send.
+    hunger: Hunger,
 }
 
 impl LaneState {
@@ -37,7 +43,7 @@ impl LaneState {
         half: LaneHalf<Arc<Vec<u8>>, Staged>,
         lane_id: LaneId,
         [seal, open]: [Protection; 2],
-        now: Instant,
+        [now, local]: [Instant; 2],
     ) -> Self {
         Self {
             half,
@@ -50,7 +56,13 @@ impl LaneState {
             accepted: RangeSet::new(),
             sent_bytes: 0,
             heard: now,
+            hunger: Hunger::new(local),
         }
+    }
+
+    /// Notes whether it has something to send.
+    pub fn note_backlog(&mut self, local: Instant) {
+        self.hunger.set(local, self.half.engine().backlog() == 0);
     }
 
     /// A datagram comes to the socket, whose buffer holds `most` bytes.
@@ -109,22 +121,50 @@ impl LaneState {
     }
 }
 
-/// Memory for groups: that of a sink, if this end is one.
+/// The lanes of an end, as whoever deals to them sees them.
+pub(crate) struct Lanes<'l> {
+    lanes: &'l [LaneState],
+    /// The host's time.
+    pub local: Instant,
+}
+
+impl<'l> Lanes<'l> {
+    pub fn at(local: Instant, lanes: &'l [LaneState]) -> Self {
+        Self { lanes, local }
+    }
+
+    /// What the peer promised: any lane may know first.
+    pub fn credit(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.half.engine().credit()).max().unwrap_or(0)
+    }
+}
+
+impl longhaul_connection::Lanes for Lanes<'_> {
+    fn backlog(&self, lane: usize) -> u64 {
+        self.lanes[lane].half.engine().backlog()
+    }
+
+    fn hungry(&self, lane: usize) -> Duration {
+        self.lanes[lane].hunger.lasted(self.local)
+    }
+}
+
+/// Memory for groups: that of what this end does, while it is open.
 pub(crate) struct Memory<'m, 'e> {
-    pub sink: Option<&'m mut SinkSide>,
+    pub side: Option<&'m mut Side>,
     pub env: &'m mut Env<'e>,
 }
 
 impl Groups<Staged> for Memory<'_, '_> {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
-        match &mut self.sink {
-            Some(sink) => sink.begin(part, self.env),
+        match &mut self.side {
+            Some(side) => side.begin_group(part, self.env),
             None => Err(Unplaceable::NoMemory),
         }
     }
 
     fn taken_below(&self) -> u32 {
-        0
+        self.side.as_ref().map_or(0, |side| side.taken_below())
     }
 }
 

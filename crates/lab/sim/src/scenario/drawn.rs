@@ -52,6 +52,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         disk_latency: draw.micros(10, 20_000),
         hash_delay: hash_delay(seed),
         tampers: Draw::new(seed, TAMPER_STREAM).one_in(2),
+        pipe: Draw::new(seed, PIPE_STREAM).one_in(6),
         clocks: [clock(draw), clock(draw)],
         adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
         rest: draw.one_in(2),
@@ -206,3 +207,5 @@ const STREAM: u64 = 1;
 const HASH_STREAM: u64 = 27;
 /// That of whether files are altered, likewise.
 const TAMPER_STREAM: u64 = 28;
+/// That of whether it is a pipe, likewise.
+const PIPE_STREAM: u64 = 29;

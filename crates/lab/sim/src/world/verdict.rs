@@ -1,13 +1,15 @@
 //! Whether what happened is what should have happened.
 
+use longhaul_engine::LaneStats;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_pathsim::DuplexConfig;
+use longhaul_pathsim::{DuplexConfig, Probability};
 use longhaul_units::Bytes;
-use longhaul_wire::CloseCode;
+use longhaul_wire::{CloseCode, Protect};
 
 use super::{Broken, LaneCounts, REDIAL, Report, World};
-use crate::connection::{Closed, Connection, Side};
+use crate::connection::{Closed, Connection};
 use crate::scenario::{Accident, End};
+use crate::side::Side;
 
 impl World {
     /// Whether the client will not run again and the server has nothing to do.
@@ -34,30 +36,32 @@ impl World {
                 let kept = Bytes::new(source.peak as u64 * GROUP_SIZE);
                 self.report.memory[0] = self.report.memory[0].max(kept);
                 self.report.groups_read = source.reads_done.len();
-                self.report.resumed_bytes = source.source.stats().resumed_bytes;
+                self.report.resumed_bytes = source.copy.stats().resumed_bytes;
                 if why.code == CloseCode::DONE {
-                    self.report.failed = u64::from(source.source.stats().failed);
+                    self.report.failed = u64::from(source.copy.stats().failed);
                 }
-                let counts = |lane: longhaul_engine::LaneStats| LaneCounts {
-                    packets_sent: lane.packets_sent,
-                    packets_resent: lane.packets_resent,
-                    spurious: lane.spurious,
-                    datagram: lane.datagram,
-                    rounds: lane.rounds,
-                };
                 self.report.lanes = connection.stats().into_iter().map(counts).collect();
             }
             Side::Sink(sink) => {
                 self.report.memory[1] = self.report.memory[1].max(Bytes::new(sink.peak));
-                self.report.repairs += sink.sink.stats().repairs;
+                self.report.repairs += sink.copy.stats().repairs;
                 if why.code == CloseCode::DONE {
-                    self.report.failed = u64::from(sink.sink.stats().failed);
+                    self.report.failed = u64::from(sink.copy.stats().failed);
                 }
-                if why.code == CloseCode::DONE && sink.sink.stats().failed == 0 {
+                if why.code == CloseCode::DONE && sink.copy.stats().failed == 0 {
                     self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
                     });
                 }
+            }
+            Side::Feed(feed) => {
+                let kept = Bytes::new(feed.peak as u64 * GROUP_SIZE);
+                self.report.memory[0] = self.report.memory[0].max(kept);
+                self.report.lanes = connection.stats().into_iter().map(counts).collect();
+            }
+            Side::Drain(drain) => {
+                self.report.memory[1] = self.report.memory[1].max(Bytes::new(drain.peak));
+                self.report.repairs += drain.damaged;
             }
             Side::None => {}
         }
@@ -74,6 +78,10 @@ impl World {
         self.checks.require(runs <= most, || format!("{runs} runs"));
         match code {
             CloseCode::DONE => {}
+            // A piece that is damaged again and again ends its pipe.
+            CloseCode::STORAGE if self.may_be_damaged() => {
+                self.report.gave_up = Some(reason.into());
+            }
             CloseCode::REFUSED | CloseCode::UNAUTHORIZED => {
                 self.report.gave_up = Some(reason.into());
             }
@@ -91,7 +99,9 @@ impl World {
             CloseCode::REFUSED => !self.scenario.granted,
             CloseCode::UNAUTHORIZED => !self.scenario.authorized,
             CloseCode::CANCELLED => any(|what| matches!(what, Accident::Cancel)),
-            CloseCode::STORAGE => any(|what| matches!(what, Accident::SyncFails)),
+            CloseCode::STORAGE => {
+                self.may_be_damaged() || any(|what| matches!(what, Accident::SyncFails))
+            }
             CloseCode::TIMEOUT => {
                 any(|what| matches!(what, Accident::PowerCut(_))) || self.bursts()
             }
@@ -102,6 +112,15 @@ impl World {
         }
     }
 
+    /// Whether pieces of a pipe may come with other bytes than were sent.
+    fn may_be_damaged(&self) -> bool {
+        let corrupts = |path: &DuplexConfig| {
+            [&path.forward, &path.backward].iter().any(|path| path.corruption != Probability::ZERO)
+        };
+        let is_clear = self.scenario.protect == Protect::Clear;
+        self.scenario.pipe && is_clear && self.scenario.all_paths().any(corrupts)
+    }
+
     /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
     fn bursts(&self) -> bool {
         let bursts = |path: &DuplexConfig| path.forward.burst_loss.or(path.backward.burst_loss);
@@ -110,7 +129,7 @@ impl World {
 
     /// Whether an entry may fail.
     fn may_fail(&self) -> bool {
-        let corrupting = self.scenario.protect == longhaul_wire::Protect::Clear;
+        let corrupting = self.scenario.protect == Protect::Clear;
         corrupting && self.report.repairs > 0
             || self.scenario.faults.iter().any(|fault| {
                 matches!(fault.what, Accident::Vanish | Accident::Change | Accident::DiskFull(_))
@@ -128,7 +147,7 @@ impl World {
         }
         let failed = self.report.failed;
         self.checks.require(failed == 0 || self.may_fail(), || format!("{failed} entries failed"));
-        if done && failed == 0 && kept {
+        if done && failed == 0 && kept && !self.scenario.pipe {
             let temps = self.disk.storage.temp_count();
             let is_tidy = temps == 0 || self.disk.cut_when_tidy;
             self.checks.require(is_tidy, || format!("{temps} unpublished files are left"));
@@ -152,5 +171,15 @@ impl World {
                 Err(Broken { seed: self.scenario.seed, at: self.report.took, what: what.into() })
             }
         }
+    }
+}
+
+fn counts(lane: LaneStats) -> LaneCounts {
+    LaneCounts {
+        packets_sent: lane.packets_sent,
+        packets_resent: lane.packets_resent,
+        spurious: lane.spurious,
+        datagram: lane.datagram,
+        rounds: lane.rounds,
     }
 }

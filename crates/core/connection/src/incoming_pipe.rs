@@ -1,0 +1,242 @@
+//! The end of a pipe that receives: pieces are verified, and passed on in order.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::{ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent};
+use longhaul_units::Duration;
+use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+
+use crate::{Begun, Counts, GroupPart, Repair, Repairs, Unplaceable, WholeGroup};
+
+/// A [`PipeSink`] over a connection. Pieces are in buffers of type `I`.
+///
+/// - *Pieces*: those that came whole go to [`handle_piece`](Self::handle_piece);
+///   [`poll_step`](Self::poll_step) says what to do with them.
+/// - *Memory*: the driver says how many buffers were given back, whatever for, by
+///   [`set_given_back`](Self::set_given_back).
+/// - *Lanes*: after each call, [`poll_repair`](Self::poll_repair) until `None`, before messages are
+///   polled. All lanes are told, in this order.
+/// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
+#[derive(Debug)]
+pub struct IncomingPipe<I> {
+    sink: PipeSink,
+    repairs: Repairs,
+    /// What the lanes are to know.
+    told: VecDeque<Repair>,
+    /// Whole pieces that nobody looked at.
+    arrived: VecDeque<(Piece, I)>,
+    /// Pieces whose turn has not come.
+    buffers: BTreeMap<u32, I>,
+    /// Buffers given back, or about to be, whose pieces come again or were there already.
+    wasted: u64,
+    /// The end was passed on.
+    ended: bool,
+    bounds: ReceiverBounds,
+}
+
+/// What is to be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum PipeStep<I> {
+    /// Hash this piece and say what came out, with [`IncomingPipe::handle_hashed`].
+    Hash(Piece, I),
+    /// Pass this piece on; it has this hash.
+    Pass(Piece, ChainingValue, I),
+    /// Give this memory back: its piece was damaged, or there already.
+    Waste(I),
+    /// All pieces were passed on: once they are where they should be,
+    /// [`IncomingPipe::finish`].
+    End,
+}
+
+impl<I> IncomingPipe<I> {
+    /// One with memory for so many pieces, at least 1, whose output is not there yet.
+    pub fn new(pieces: u64) -> Self {
+        Self {
+            sink: PipeSink::new(pieces),
+            repairs: Repairs::default(),
+            told: VecDeque::new(),
+            arrived: VecDeque::new(),
+            buffers: BTreeMap::new(),
+            wasted: 0,
+            ended: false,
+            bounds: ReceiverBounds::NONE,
+        }
+    }
+
+    /// What it is passed on to is there: the source may begin.
+    pub fn accept(&mut self) {
+        self.sink.accept();
+    }
+
+    // Pieces.
+
+    /// `memory` for a piece of which the first authentic bytes have come, if the source may send it.
+    ///
+    /// # Errors
+    /// See [`Unplaceable`]; nothing was taken then.
+    pub fn begin(
+        &self,
+        part: &GroupPart,
+        memory: impl FnOnce() -> Option<I>,
+    ) -> Result<Begun<I>, Unplaceable> {
+        let len = part.group_len(&ObjectTable::of_pieces())?;
+        if (u64::from(part.group) + 1) * GROUP_SIZE > self.credit() {
+            return Err(Unplaceable::BeyondCredit);
+        }
+        let buffer = memory().ok_or(Unplaceable::NoMemory)?;
+        Ok(Begun { buffer, len })
+    }
+
+    /// A piece came whole.
+    pub fn handle_piece(&mut self, whole: WholeGroup<I>) {
+        let WholeGroup { object, group, len, buffer } = whole;
+        debug_assert_eq!(object.0, len, "a piece is an object of its length");
+        self.arrived.push_back((Piece { number: group, len }, buffer));
+    }
+
+    /// What is to be done next, if there is anything.
+    ///
+    /// # Errors
+    /// The pieces do not fit what the source said of the end.
+    pub fn poll_step(&mut self) -> Result<Option<PipeStep<I>>, PipeError> {
+        while let Some(event) = self.sink.poll_event() {
+            match event {
+                PipeSinkEvent::Take(piece, value) => {
+                    if let Some(buffer) = self.buffers.remove(&piece.number) {
+                        return Ok(Some(PipeStep::Pass(piece, value, buffer)));
+                    }
+                }
+                PipeSinkEvent::Drop(piece) => {
+                    self.told.push_back(self.repairs.ask(piece.object(), piece.number));
+                    if let Some(buffer) = self.buffers.remove(&piece.number) {
+                        self.wasted += 1;
+                        return Ok(Some(PipeStep::Waste(buffer)));
+                    }
+                }
+            }
+        }
+        if let Some((piece, buffer)) = self.arrived.pop_front() {
+            return Ok(Some(PipeStep::Hash(piece, buffer)));
+        }
+        if !self.ended && self.sink.is_at_end()? {
+            self.ended = true;
+            return Ok(Some(PipeStep::End));
+        }
+        Ok(None)
+    }
+
+    /// A piece hashes to `value`. Gives its memory back if it is of no use.
+    ///
+    /// # Errors
+    /// It was damaged too often.
+    pub fn handle_hashed(
+        &mut self,
+        piece: Piece,
+        value: ChainingValue,
+        buffer: I,
+    ) -> Result<Option<I>, PipeError> {
+        if !self.sink.piece_received(piece, value)? {
+            self.wasted += 1;
+            return Ok(Some(buffer));
+        }
+        self.buffers.insert(piece.number, buffer);
+        self.told.extend(self.repairs.take(piece.object(), piece.number));
+        Ok(None)
+    }
+
+    /// What every lane is to know next of a piece that was found to be wrong.
+    #[must_use]
+    pub fn poll_repair(&mut self) -> Option<Repair> {
+        self.told.pop_front()
+    }
+
+    /// So many buffers were given back in all, for whatever reason. Read before the call, so that
+    /// none is counted whose waste is not.
+    pub fn set_given_back(&mut self, buffers: u64) {
+        self.sink.set_freed(buffers.saturating_sub(self.wasted));
+    }
+
+    /// Everything is where it should be, after `cpu_time` of this host's: the source is told.
+    pub fn finish(&mut self, cpu_time: Duration) {
+        self.sink.finish(cpu_time);
+    }
+
+    // Messages.
+
+    /// Takes in what the source says.
+    ///
+    /// # Errors
+    /// It makes no sense, or a piece was damaged too often.
+    pub fn handle_message(&mut self, message: SourceMessage) -> Result<(), PipeError> {
+        self.sink.handle(message)
+    }
+
+    /// The next message for the source.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<SinkMessage> {
+        self.sink.poll_message()
+    }
+
+    /// What the source said last of its sending.
+    pub fn source_report(&self) -> Option<&SourceReport> {
+        self.sink.source_report()
+    }
+
+    // Promises.
+
+    /// What the source may be promised (docs/protocol.md section 7.6).
+    pub fn credit(&self) -> u64 {
+        self.sink.credit()
+    }
+
+    /// There is memory for so many pieces from now on; less than before changes nothing.
+    pub fn grow_memory(&mut self, pieces: u64) {
+        self.sink.grow_capacity(pieces);
+    }
+
+    /// What holds this side up, for the source.
+    pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
+        self.bounds = bounds;
+    }
+
+    /// See [`Self::set_bounds`].
+    pub fn bounds(&self) -> ReceiverBounds {
+        self.bounds
+    }
+
+    // How far it is.
+
+    /// Pieces below this number were passed on; what still comes of them is a repetition.
+    pub fn taken_below(&self) -> u32 {
+        self.sink.taken_below()
+    }
+
+    /// Groups that were asked for again and have not come.
+    pub fn repairs(&self) -> usize {
+        self.repairs.len()
+    }
+
+    /// Bytes that were passed on.
+    pub fn bytes(&self) -> u64 {
+        self.sink.bytes()
+    }
+
+    /// Whether all was passed on.
+    pub fn is_at_end(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether everything is where it should be, and the source was told.
+    pub fn is_done(&self) -> bool {
+        self.sink.is_done()
+    }
+
+    /// What grows while it goes on.
+    pub fn counts(&self) -> Counts {
+        Counts { moved: self.bytes(), ..Counts::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! The side of a copy that has the files: which group is read next, and on which lane it goes.
+
+use longhaul_objects::{
+    ChainingValue, EntryId, Failure, GroupTask, PushError, Source, SourceError, SourceStats,
+};
+use longhaul_units::{Instant, ObjectId};
+use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport, Summary};
+
+use crate::{Counts, Gate, Lanes, Stage};
+
+/// A [`Source`] over a connection. Whoever drives it finds the entries, reads and hashes, and owns
+/// the memory.
+///
+/// - *Entries*: [`push_entry`](Self::push_entry) while it [`wants_entries`](Self::wants_entries),
+///   [`finish_entries`](Self::finish_entries).
+/// - *Groups*: [`next_group`](Self::next_group) gives what to read; what was read goes to
+///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after.
+/// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
+#[derive(Debug)]
+pub struct OutgoingCopy {
+    source: Source,
+    /// Where groups go.
+    pub gate: Gate,
+    /// Groups that were given out to be read, and not dealt.
+    reading: usize,
+    drained: bool,
+}
+
+/// What is known of the bytes that are to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// So many.
+    Exactly(u64),
+    /// So many, less what the sink turns out to have.
+    AtMost(u64),
+    /// The scan has found so many by now.
+    NotLess(u64),
+}
+
+impl OutgoingCopy {
+    /// One without entries, over so many lanes.
+    pub fn new(now: Instant, lanes: u16) -> Self {
+        Self { source: Source::new(), gate: Gate::new(now, lanes), reading: 0, drained: false }
+    }
+
+    // Entries.
+
+    /// Whether another entry may be pushed now.
+    pub fn wants_entries(&self) -> bool {
+        self.source.wants_entries()
+    }
+
+    /// The next entry found.
+    ///
+    /// # Errors
+    /// See [`Source::push_entry`].
+    pub fn push_entry(&mut self, entry: Entry) -> Result<EntryId, PushError> {
+        self.source.push_entry(entry)
+    }
+
+    /// All entries were found.
+    pub fn finish_entries(&mut self) {
+        self.source.finish_entries();
+    }
+
+    /// An entry cannot be read.
+    pub fn entry_failed(&mut self, entry: EntryId, reason: &str) {
+        self.source.entry_failed(entry, reason);
+    }
+
+    // Groups.
+
+    /// The next group to read, if one may be sent, and `memory` for it. Asked again after credit,
+    /// a message, room, memory, or an entry.
+    pub fn next_group<B>(
+        &mut self,
+        now: Instant,
+        lanes: &impl Lanes,
+        memory: impl FnOnce() -> Option<B>,
+    ) -> Option<(GroupTask, B)> {
+        let (full, held) = (self.gate.is_full(lanes), self.gate.is_held());
+        let buffer = if full || held { None } else { memory() };
+        self.gate.set_wants_room(buffer.is_none() && !held);
+        let task = buffer.as_ref().and_then(|_| self.source.next_group(self.gate.credit()));
+        let listing = !self.source.stats().complete && self.source.wants_entries();
+        let stage = match &buffer {
+            None if held => Stage::Answer,
+            None if !full => Stage::Memory,
+            Some(_) if task.is_none() && self.source.has_unsent() => Stage::Credit,
+            Some(_) if task.is_none() && !listing && self.reading == 0 => Stage::Answer,
+            _ => Stage::Reading,
+        };
+        self.gate.enter(now, stage, lanes);
+        let given = task.zip(buffer);
+        self.reading += usize::from(given.is_some());
+        self.drained = given.is_none() && !full && !held && self.reading == 0;
+        given
+    }
+
+    /// A group that was read, or part of it, is to be dealt: the lane for it.
+    pub fn deal(&mut self, lanes: &impl Lanes) -> usize {
+        self.reading -= 1;
+        self.gate.next_lane(lanes)
+    }
+
+    /// What a group that was read hashes to.
+    pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {
+        self.source.group_hashed(object, group, value);
+    }
+
+    /// Whether everything that may be sent now was dealt.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    // Messages.
+
+    /// Takes in what the sink says.
+    ///
+    /// # Errors
+    /// It makes no sense: the peer broke the protocol.
+    pub fn handle_message(&mut self, message: SinkMessage) -> Result<(), SourceError> {
+        self.source.handle(message)
+    }
+
+    /// The next message for the sink.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<SourceMessage> {
+        self.source.poll_message()
+    }
+
+    /// Tells the sink how sending goes.
+    pub fn report(&mut self, sending: SourceReport) {
+        self.source.report(sending);
+    }
+
+    // How far it is.
+
+    /// What the sink said at the end.
+    pub fn result(&self) -> Option<&Summary> {
+        self.source.result()
+    }
+
+    /// Whether the sink has said that everything is settled.
+    pub fn is_done(&self) -> bool {
+        self.source.is_done()
+    }
+
+    /// Counts so far.
+    pub fn stats(&self) -> &SourceStats {
+        self.source.stats()
+    }
+
+    /// Entries that could not be copied, the first of them: path, and why.
+    pub fn failures(&self) -> &[Failure] {
+        self.source.failures()
+    }
+
+    /// Bytes that are to be sent: exact once the sink has said what it has of each object. One that
+    /// prepares a few files at a time says that of the last ones late: then as far as it is known.
+    pub fn wanted(&self) -> Wanted {
+        match (self.source.wanted(), self.source.stats()) {
+            (Some(bytes), _) => Wanted::Exactly(bytes),
+            (None, stats) if stats.complete => {
+                Wanted::AtMost(stats.bytes.saturating_sub(stats.resumed_bytes))
+            }
+            (None, stats) => Wanted::NotLess(stats.bytes),
+        }
+    }
+
+    /// Whether all groups were given to the lanes, and these have sent them.
+    pub fn is_sent(&self, lanes: &impl Lanes) -> bool {
+        self.source.is_dealt() && self.reading == 0 && self.gate.backlog(lanes) == 0
+    }
+
+    /// What grows while it goes on.
+    pub fn counts(&self) -> Counts {
+        let stats = self.source.stats();
+        Counts {
+            carried: 0,
+            moved: stats.sent_bytes + stats.resumed_bytes,
+            entries: stats.entries.into(),
+            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
+            other: stats.repairs,
+        }
+    }
+
+    /// Whether nothing is to be expected of it now, however long that takes; `bound` is what seems
+    /// to hold it up.
+    pub fn idles(&self, bound: Bottleneck, lanes: &impl Lanes) -> bool {
+        // Between two ranges of a booking nothing may leave.
+        self.gate.awaits_circuit()
+            || bound == Bottleneck::Reservation && self.gate.backlog(lanes) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use alloc::vec;
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::testing::file;
+
+use super::*;
+use crate::gate::tests::Backlogs;
+
+const NOW: Instant = Instant::ZERO;
+
+/// A copy of one file of so many groups, which the sink accepts.
+fn copy(groups: u64) -> OutgoingCopy {
+    let mut copy = OutgoingCopy::new(NOW, 2);
+    copy.push_entry(file("a", groups * GROUP_SIZE)).unwrap();
+    copy.finish_entries();
+    while copy.poll_message().is_some() {}
+    copy.handle_message(SinkMessage::Accept { objects: 1 }).unwrap();
+    copy
+}
+
+fn idle() -> Backlogs {
+    Backlogs(vec![0, 0])
+}
+
+fn next(copy: &mut OutgoingCopy, lanes: &Backlogs) -> Option<u32> {
+    copy.next_group(NOW, lanes, || Some(())).map(|(task, ())| task.group)
+}
+
+#[test]
+fn what_may_be_read_is_bounded_by_credit_memory_and_room() {
+    let mut copy = copy(3);
+    assert_eq!(next(&mut copy, &idle()), None, "no credit");
+    assert!(!copy.gate.wants_room());
+    copy.gate.handle_credit(2 * GROUP_SIZE);
+    assert!(copy.next_group::<()>(NOW, &idle(), || None).is_none(), "no memory");
+    assert!(copy.gate.wants_room());
+    let full = Backlogs(vec![100 * GROUP_SIZE, 0]);
+    let memory = || -> Option<()> { panic!("it is not asked for where the lanes are full") };
+    assert!(copy.next_group(NOW, &full, memory).is_none());
+    assert_eq!(next(&mut copy, &idle()), Some(0));
+    assert_eq!(next(&mut copy, &idle()), Some(1));
+    assert_eq!(next(&mut copy, &idle()), None, "no credit");
+}
+
+#[test]
+fn nothing_is_read_before_it_may_be_dealt() {
+    let mut copy = copy(1);
+    copy.gate.handle_credit(GROUP_SIZE);
+    copy.gate.hold();
+    assert_eq!(next(&mut copy, &idle()), None);
+    assert!(copy.gate.awaits_circuit() && copy.idles(Bottleneck::Unknown, &idle()));
+    copy.gate.deal_to(1..2);
+    assert_eq!(next(&mut copy, &idle()), Some(0));
+    assert_eq!(copy.deal(&idle()), 1);
+}
+
+/// A blast round that ends while a group is read would ask for what was never sent.
+#[test]
+fn it_is_not_drained_while_somebody_reads() {
+    let mut copy = copy(2);
+    copy.gate.handle_credit(GROUP_SIZE);
+    assert_eq!(next(&mut copy, &idle()), Some(0));
+    assert_eq!(next(&mut copy, &idle()), None);
+    assert!(!copy.is_drained());
+    copy.deal(&idle());
+    assert_eq!(next(&mut copy, &idle()), None);
+    assert!(copy.is_drained());
+    copy.gate.handle_credit(2 * GROUP_SIZE);
+    assert_eq!(next(&mut copy, &idle()), Some(1));
+    assert!(!copy.is_drained());
+}
+
+#[test]
+fn what_is_wanted_becomes_exact() {
+    let mut copy = OutgoingCopy::new(NOW, 1);
+    copy.push_entry(file("a", 5 * GROUP_SIZE)).unwrap();
+    assert_eq!(copy.wanted(), Wanted::NotLess(5 * GROUP_SIZE));
+    copy.finish_entries();
+    assert_eq!(copy.wanted(), Wanted::AtMost(5 * GROUP_SIZE));
+    while copy.poll_message().is_some() {}
+    copy.handle_message(SinkMessage::Accept { objects: 1 }).unwrap();
+    assert_eq!(copy.wanted(), Wanted::Exactly(5 * GROUP_SIZE));
+}
