@@ -31,8 +31,8 @@ pub(crate) struct Version {
 }
 
 impl Files {
-    /// A tree of at most `entries` names and `bytes` bytes.
-    pub fn new(draw: &mut Draw, entries: u64, bytes: u64) -> Self {
+    /// A tree of at most `entries` names, each of `name_len` bytes or more, and `bytes` bytes.
+    pub fn new(draw: &mut Draw, entries: u64, name_len: usize, bytes: u64) -> Self {
         if entries == 1 {
             return Self { items: vec![Item::new("", EntryKind::File, contents(draw, bytes), 1)] };
         }
@@ -42,7 +42,7 @@ impl Files {
         for number in 0..entries {
             let parent = draw.pick(&directories).clone();
             let slash = if parent.is_empty() { "" } else { "/" };
-            let path = format!("{parent}{slash}{number}");
+            let path = format!("{parent}{slash}{number:0name_len$}");
             let (kind, size) = match draw.below(16) {
                 0..2 => {
                     directories.push(path.clone());

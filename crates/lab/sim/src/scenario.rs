@@ -34,6 +34,8 @@ pub struct Scenario {
     pub capacity: Bytes,
     /// Most names in the tree; 1 is a single file.
     pub entries: u64,
+    /// Least bytes of a name.
+    pub name_len: usize,
     /// Most bytes in the tree; those of a pipe.
     pub bytes: u64,
     /// Path of each lane, client to server and back.
@@ -136,6 +138,7 @@ impl Scenario {
             fsync: true,
             capacity: Bytes::from_mib(4),
             entries: 12,
+            name_len: 1,
             bytes: 2_000_000,
             paths: vec![DuplexConfig::symmetric(path)],
             ipv6: false,

@@ -144,7 +144,7 @@ impl World {
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
         Self {
-            files: Files::new(&mut tree, scenario.entries, scenario.bytes),
+            files: Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
             network: Network::new(&scenario, start),
             control: None,
             hosts: Default::default(),

@@ -18,6 +18,8 @@ const SEEDS: &[(u64, &str)] = &[
     (3787, "auto stood in start-up with a window of two packets"),
     (4329, "the same over a control connection much shorter than the path"),
     (310, "a burst of losses that outlasts all probes of an idle timeout is an end, not a fault"),
+    (40452314, "the same twice: each run may end so"),
+    (40632900, "the same"),
     (270, "a file vanishes while its last group is assembled"),
     (323, "a client speaks on before it hears that it is refused"),
     (12259, "the source loses power behind RESULT: only the sink knows what failed"),

@@ -262,6 +262,15 @@ fn a_pipe_passes_on_what_was_sent_both_ways() {
 }
 
 #[test]
+fn names_that_no_stream_takes_at_once_are_all_told() {
+    for push in [true, false] {
+        let scenario = Scenario { push, entries: 1500, name_len: 240, ..Scenario::new(3) };
+        let report = run(scenario.over(&DuplexConfig::symmetric(line().delay(ms(70)))));
+        assert_eq!((report.runs, report.failed), (vec![CloseCode::DONE], 0));
+    }
+}
+
+#[test]
 fn a_pipe_without_a_byte_has_an_end() {
     for push in [true, false] {
         let report = run(Scenario { pipe: true, push, bytes: 0, ..Scenario::new(5) });

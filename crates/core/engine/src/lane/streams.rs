@@ -114,14 +114,7 @@ impl Lane {
         data: &[u8],
         fin: bool,
     ) -> Result<(), Violation> {
-        if !self.streams.contains_key(&id) {
-            if opens(self.config.role, id) || self.streams.len() >= STREAMS_MAX {
-                return Err(Violation::BeyondLimit);
-            }
-            self.streams.insert(id, Stream::default());
-            self.events.push_back(Event::StreamOpened(id));
-        }
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let stream = self.stream(id).ok_or(Violation::BeyondLimit)?;
         if stream.reset.is_some() {
             return Ok(());
         }
@@ -133,15 +126,25 @@ impl Lane {
         Ok(())
     }
 
+    /// The stream, which the peer opens with any frame about it, since frames come in any order.
+    fn stream(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let is_new = !self.streams.contains_key(&id);
+        if is_new && !opens(self.config.role, id) && self.streams.len() < STREAMS_MAX {
+            self.streams.insert(id, Stream::default());
+            self.events.push_back(Event::StreamOpened(id));
+        }
+        self.streams.get_mut(&id)
+    }
+
     pub(super) fn on_stream_limit(&mut self, id: StreamId, limit: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.stream(id) {
             stream.send.raise_limit(limit);
         }
     }
 
     pub(super) fn on_stream_reset(&mut self, id: StreamId, code: CloseCode) {
         // Kept, so that late frames do not open it again.
-        if let Some(stream) = self.streams.get_mut(&id)
+        if let Some(stream) = self.stream(id)
             && stream.reset.is_none()
         {
             stream.send = SendHalf::default();

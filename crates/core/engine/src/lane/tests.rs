@@ -450,6 +450,30 @@ fn no_estimates(state: &'static str) -> Metrics {
     }
 }
 
+/// Frames may come in any order: a limit that came before the first bytes of its stream was dropped,
+/// and whoever had more to say than the first limit allows waited for ever.
+#[test]
+fn a_limit_that_comes_before_its_stream_holds() {
+    let mut pair = Pair::new(&gigabit(30));
+    let id = StreamId(0);
+    pair.client.lane.open_stream(id).unwrap();
+    pair.client.lane.stream_write(id, b"tell me").unwrap();
+    let mut buffer = [0; 4096];
+    // The limit goes in the packet of the first bytes, before them.
+    assert_eq!(pair.client.lane.stream_read(id, &mut buffer), Ok(0));
+    let answer = vec![7; 500_000];
+    let (mut said, mut heard) = (0, 0);
+    let end = pair.now + Duration::from_secs(10);
+    while heard < answer.len() {
+        assert!(pair.now < end, "{heard} of {said} bytes were heard");
+        pair.step();
+        said += pair.server.lane.stream_write(id, &answer[said..]).unwrap_or(0);
+        while let Ok(n @ 1..) = pair.client.lane.stream_read(id, &mut buffer) {
+            heard += n;
+        }
+    }
+}
+
 #[test]
 fn a_window_below_a_packet_neither_stops_streams_nor_wakes_for_nothing() {
     let mut options = gigabit(20);

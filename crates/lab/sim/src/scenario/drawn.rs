@@ -60,6 +60,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         authorized: !draw.one_in(100),
         ..Scenario::new(seed)
     };
+    many_names(&mut scenario);
     if draw.one_in(2) {
         let horizon = horizon(&scenario, &lines);
         for _ in 0..draw.between(1, 3) {
@@ -74,6 +75,15 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         scenario.faults.sort_by_key(|fault| fault.at);
     }
     scenario
+}
+
+/// A tree of so many names, and so long, that a stream does not take all that is said of them at once.
+fn many_names(scenario: &mut Scenario) {
+    let draw = &mut Draw::new(scenario.seed, NAMES_STREAM);
+    if draw.one_in(200) && !scenario.pipe {
+        (scenario.entries, scenario.name_len) = (draw.between(1_000, 2_000), 240);
+        scenario.bytes = scenario.bytes.min(1_000_000);
+    }
 }
 
 /// Where groups are hashed late, their packets come long before their hashes.
@@ -209,3 +219,5 @@ const HASH_STREAM: u64 = 27;
 const TAMPER_STREAM: u64 = 28;
 /// That of whether it is a pipe, likewise.
 const PIPE_STREAM: u64 = 29;
+/// That of whether there are many names, likewise.
+const NAMES_STREAM: u64 = 30;

@@ -74,7 +74,11 @@ impl World {
         let explained = self.explains(code);
         self.checks.require(explained, || format!("the client ended with {code}: {reason}"));
         let runs = self.report.runs.len();
-        let most = 2 * self.scenario.faults.len() + 2;
+        // A burst lasts for so many packets, and an end that waits sends one in two seconds: each run
+        // may end in one.
+        let timeouts = self.report.runs.iter().filter(|code| **code == CloseCode::TIMEOUT).count();
+        let bursts = if self.bursts() { timeouts.min(BURSTS_MAX) } else { 0 };
+        let most = 2 * self.scenario.faults.len() + 2 + bursts;
         self.checks.require(runs <= most, || format!("{runs} runs"));
         match code {
             CloseCode::DONE => {}
@@ -173,6 +177,9 @@ impl World {
         }
     }
 }
+
+/// Runs that a burst of losses ends at most.
+const BURSTS_MAX: usize = 6;
 
 fn counts(lane: LaneStats) -> LaneCounts {
     LaneCounts {
