@@ -9,7 +9,6 @@ mod connection;
 mod join;
 mod link;
 mod seal;
-mod stream;
 
 use std::io;
 use std::sync::{Arc, Mutex};

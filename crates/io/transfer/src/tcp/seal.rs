@@ -1,10 +1,10 @@
 //! Authenticity of records where TLS gives none (docs/protocol.md sections 4.2 and 8).
 
 use aws_lc_rs::aead::{Aad, Nonce};
-use longhaul_connection::Forged;
+use longhaul_connection::{Forged, RecordSeals};
 use longhaul_session::{RecordKeys, Session};
 use longhaul_units::{LaneId, PacketNumber};
-use longhaul_wire::{AEAD_TAG_LEN, CLEAR_TAG_LEN, Cipher, MAX_RECORD_HEAD};
+use longhaul_wire::{CLEAR_TAG_LEN, Cipher, MAX_RECORD_HEAD};
 
 use crate::protection::Epoch;
 
@@ -22,6 +22,28 @@ impl Seals {
             sent: RecordSeal::new(session.send_record_keys(lane), session.cipher),
             received: RecordSeal::new(session.receive_record_keys(lane), session.cipher),
         }
+    }
+}
+
+impl RecordSeals for Box<Seals> {
+    fn seal_frames(&mut self, record: &mut Vec<u8>, head: usize) -> Result<(), Forged> {
+        self.sent.seal_frames(record, head)
+    }
+
+    fn open_frames<'r>(&mut self, head: &[u8], sealed: &'r mut [u8]) -> Result<&'r [u8], Forged> {
+        self.received.open_frames(head, sealed)
+    }
+
+    fn object_tag(&mut self, head: &[u8; MAX_RECORD_HEAD]) -> Result<[u8; CLEAR_TAG_LEN], Forged> {
+        self.sent.object_tag(head)
+    }
+
+    fn verify_object(
+        &mut self,
+        head: &[u8; MAX_RECORD_HEAD],
+        tag: [u8; CLEAR_TAG_LEN],
+    ) -> Result<(), Forged> {
+        self.received.verify_object(head, tag)
     }
 }
 
@@ -101,15 +123,11 @@ fn numbered(head: &[u8; MAX_RECORD_HEAD], number: PacketNumber) -> [u8; 32] {
     signed
 }
 
-/// Bytes behind the frames of a sealed record.
-pub(crate) const FRAMES_TAG: usize = AEAD_TAG_LEN;
-/// Bytes between the head of an authenticated record of object bytes and the payload.
-pub(crate) const OBJECT_TAG: usize = CLEAR_TAG_LEN;
-
 #[cfg(test)]
 mod tests {
     use longhaul_session::{Direction, SessionSecret};
     use longhaul_units::LaneId;
+    use longhaul_wire::AEAD_TAG_LEN;
 
     use super::*;
 
@@ -125,7 +143,7 @@ mod tests {
             let frames = |sender: &mut RecordSeal| {
                 let mut record = b"headframes".to_vec();
                 sender.seal_frames(&mut record, 4).unwrap();
-                assert_eq!(record.len(), 10 + FRAMES_TAG);
+                assert_eq!(record.len(), 10 + AEAD_TAG_LEN);
                 assert_eq!(record[..4], *b"head");
                 assert_ne!(record[4..10], *b"frames");
                 record
