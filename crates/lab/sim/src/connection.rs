@@ -3,35 +3,40 @@
 
 mod lane;
 mod pace;
+mod udp;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    CarrierSeen, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch, Sealer, Times,
-    Watch, Wish,
+    CarrierSeen, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch, RecordHalf,
+    Sealer, Times, Watch, Wish,
 };
-use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
+use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Instant, LaneId, StreamId};
+use longhaul_units::{Bytes, Duration, Instant, LaneId};
 use longhaul_wire::{
-    CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, ReceiverBounds, Refused, Request,
+    Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, ReceiverBounds,
+    Refused, Request,
 };
 
 use crate::network::Arrived;
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
+use crate::records::Records;
 use crate::scenario::{End, Scenario};
 use crate::side::Side;
 use crate::sink::Env;
 use crate::source::MEMORY;
 use crate::trace::Kind;
-use lane::{Memory, PathCell};
+use crate::wires::Wire;
+use lane::{Carrying, Memory, PathCell};
 
 pub(crate) use lane::{LaneState, Lanes};
 use pace::Meter;
+use udp::UdpLane;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -47,6 +52,8 @@ pub(crate) struct Connection {
     pub side: Side,
     meter: Option<Meter>,
     pub closed: Option<Closed>,
+    /// The first lane may carry data.
+    pub is_validated: bool,
     batch: u16,
     interface_max: u16,
     /// What the memory of a source or sink is at first.
@@ -91,21 +98,29 @@ impl Connection {
         let start = Start { now: local, packet: 1500, rate: scenario.rate };
         let controller = profile.controller(&start).expect("scenarios have the rates needed");
         let role = if end == End::Client { Role::Client } else { Role::Server };
-        let lanes: Vec<LaneState> = (0..session.lanes)
-            .map(|number| {
-                let seed = seed ^ u64::from(number) << 32;
-                let mut config = LaneConfig::new(session.connection, LaneId(number), role, seed);
-                config.remote = (end == End::Client).then_some(server);
-                config.repair = profile.repair;
-                let lane = LaneId(number);
-                let seal = Protection::new(session.send_keys(lane), session.protect);
-                let open = Protection::new(session.receive_keys(lane), session.protect);
-                config.object_tag = Sealer::object_tag(&seal);
-                config.datagram_max = scenario.datagram_max;
-                config.socket_buffer = Some(scenario.socket_buffer);
-                LaneState::new(LaneHalf::new(local, config), lane, [seal, open], [now, local])
-            })
-            .collect();
+        let rate = scenario.rate.or(scenario.limit);
+        let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
+        let carrying = |number: u16| {
+            let lane = LaneId(number);
+            if session.carrier == Carrier::Tcp {
+                let bare = session.protect == Protect::Clear;
+                let seals = bare.then(|| Records::new(session, lane));
+                return Carrying::Tcp(Box::new(RecordHalf::new(local, lane, rate, seals)));
+            }
+            let seed = seed ^ u64::from(number) << 32;
+            let mut config = LaneConfig::new(session.connection, lane, role, seed);
+            config.remote = (end == End::Client).then_some(server);
+            config.repair = profile.repair;
+            let seal = Protection::new(session.send_keys(lane), session.protect);
+            let open = Protection::new(session.receive_keys(lane), session.protect);
+            config.object_tag = Sealer::object_tag(&seal);
+            config.datagram_max = scenario.datagram_max;
+            config.socket_buffer = Some(scenario.socket_buffer);
+            let half = LaneHalf::new(local, config);
+            Carrying::Udp(Box::new(UdpLane::new(half, lane, [seal, open], now)))
+        };
+        let lanes = (0..session.lanes).map(|number| LaneState::new(local, carrying(number)));
+        let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let mut path = Path::new(local, controller, Governor::new(local), round_trip, seed);
         if let Some(limit) = scenario.limit {
@@ -135,6 +150,7 @@ impl Connection {
             side: Side::None,
             meter: fixed.or(limited),
             closed: None,
+            is_validated: false,
             memory,
             watch: None,
             batch: scenario.batch,
@@ -145,7 +161,8 @@ impl Connection {
     /// A datagram comes to the socket of its lane.
     pub fn arrive(&mut self, now: Instant, arrived: Arrived, scenario: &Scenario) {
         let Some(header) = arrived.packet.header() else { return };
-        if let Some(lane) = self.lanes.get_mut(usize::from(header.lane.0)) {
+        let lane = self.lanes.get_mut(usize::from(header.lane.0));
+        if let Some(lane) = lane.and_then(LaneState::udp) {
             lane.arrive(now, arrived, scenario.socket_buffer.get());
         }
     }
@@ -156,14 +173,16 @@ impl Connection {
         now: Instant,
         scenario: &Scenario,
         env: &mut Env<'_>,
+        wires: &mut [Wire],
         out: &mut Vec<Outgoing>,
     ) -> bool {
         let mut anything = false;
-        for lane in &mut self.lanes {
+        for lane in self.lanes.iter_mut().filter_map(LaneState::udp) {
             lane.half.handle_timeout(now + self.clock, self.path.get_mut());
         }
         for round in 0.. {
             let mut progress = self.drain_sockets(now, env);
+            progress |= self.drain_wires(now, wires, env);
             progress |= self.take_news(env, now);
             if self.closed.is_none() {
                 progress |= self.read_stream(now, scenario, env);
@@ -172,6 +191,7 @@ impl Connection {
                 self.end_of_stream();
             }
             progress |= self.transmit(now, env, out);
+            progress |= self.write_wires(now, wires);
             progress |= self.take_news(env, now);
             anything |= progress;
             if !progress {
@@ -189,10 +209,59 @@ impl Connection {
     fn drain_sockets(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let mut progress = false;
         for number in 0..self.lanes.len() {
-            while let Some((batch, mut bytes)) = self.lanes[number].read(self.clock) {
+            let ahead = self.clock;
+            while let Some((batch, mut bytes)) =
+                self.lanes[number].udp().and_then(|lane| lane.read(ahead))
+            {
                 progress = true;
                 self.take_batch(now, number, &batch, &mut bytes, env);
                 self.take_news(env, now);
+            }
+        }
+        progress
+    }
+
+    /// Reads TCP connections, as far as there is memory for what they bring.
+    fn drain_wires(&mut self, now: Instant, wires: &mut [Wire], env: &mut Env<'_>) -> bool {
+        let mut progress = false;
+        for (number, wire) in wires.iter_mut().enumerate().take(self.lanes.len()) {
+            loop {
+                let bytes = wire.peek(now, self.end);
+                if bytes.is_empty() || matches!(self.lanes[number].carrier, Carrying::Udp(_)) {
+                    break;
+                }
+                let side = self.closed.is_none().then_some(&mut self.side);
+                let count = self.lanes[number].receive(bytes, &mut Memory { side, env });
+                wire.consume(self.end, count);
+                self.take_news(env, now);
+                if count == 0 {
+                    break;
+                }
+                progress = true;
+            }
+            if let Carrying::Tcp(half) = &mut self.lanes[number].carrier
+                && half.is_open()
+                && wire.is_broken(now, self.end)
+            {
+                let reason = "nothing was heard from the peer".into();
+                half.close(EngineClosed { code: CloseCode::TIMEOUT, reason, by_peer: false });
+                progress = true;
+            }
+        }
+        progress
+    }
+
+    fn write_wires(&mut self, now: Instant, wires: &mut [Wire]) -> bool {
+        let mut progress = false;
+        for (lane, wire) in self.lanes.iter_mut().zip(wires) {
+            let Carrying::Tcp(half) = &mut lane.carrier else { continue };
+            loop {
+                let sent = wire.send(now, self.end, half.poll_write(now + self.clock));
+                half.handle_written(now + self.clock, sent);
+                if sent == 0 {
+                    break;
+                }
+                progress = true;
             }
         }
         progress
@@ -207,7 +276,7 @@ impl Connection {
         env: &mut Env<'_>,
     ) {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
-        let state = &mut self.lanes[number];
+        let Some(state) = self.lanes[number].udp() else { return };
         let before = state.half.engine().stats().packets_received;
         let side = self.closed.is_none().then_some(&mut self.side);
         let (memory, path) = (&mut Memory { side, env }, &PathCell(&self.path));
@@ -220,10 +289,10 @@ impl Connection {
     fn take_news(&mut self, env: &mut Env<'_>, now: Instant) -> bool {
         let mut progress = false;
         for number in 0..self.lanes.len() {
-            while let Some(news) = self.lanes[number].half.poll_news() {
+            while let Some(news) = self.lanes[number].poll_news() {
                 progress = true;
                 match news {
-                    News::Validated => {}
+                    News::Validated => self.is_validated = true,
                     News::Delivered(extent) => {
                         let held = self.side.delivered(&extent);
                         env.checks.require(held, || {
@@ -233,7 +302,7 @@ impl Connection {
                     News::Arrived(whole) => self.side.complete(now, whole, env),
                     News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
-                        let longhaul_engine::Closed { code, reason, by_peer } = closed;
+                        let EngineClosed { code, reason, by_peer } = closed;
                         self.close(now, code, &reason, by_peer);
                     }
                 }
@@ -248,7 +317,7 @@ impl Connection {
             self.closed = Some(Closed { code, reason: reason.into(), by_peer });
         }
         for lane in &mut self.lanes {
-            lane.half.handle_order(now + self.clock, Order::Close(code, reason.into()));
+            lane.handle_order(now + self.clock, Order::Close(code, reason.into()));
         }
     }
 
@@ -260,7 +329,7 @@ impl Connection {
         let mut buffer = [0; 4096];
         let mut progress = false;
         while self.side.wants_messages()
-            && let count @ 1.. = self.lanes[0].half.read_messages(&mut buffer)
+            && let count @ 1.. = self.lanes[0].read_messages(&mut buffer)
         {
             progress = true;
             self.conversation.handle_bytes(&buffer[..count]);
@@ -275,7 +344,7 @@ impl Connection {
                 }
             }
         }
-        if self.lanes[0].half.poll_messages_end()
+        if self.lanes[0].poll_messages_end()
             && let Err(error) = self.conversation.handle_end()
         {
             self.fault(now, &error);
@@ -325,7 +394,7 @@ impl Connection {
         while let Some(repair) = self.side.poll_repair() {
             progress = true;
             for state in &mut self.lanes {
-                state.half.handle_repair(repair);
+                state.handle_repair(repair);
             }
         }
         if let Some(reason) = self.side.failed() {
@@ -334,7 +403,7 @@ impl Connection {
         }
         let standing = self.side.standing();
         for state in &mut self.lanes {
-            state.half.handle_standing(&standing);
+            state.handle_standing(&standing);
             state.note_backlog(now + self.clock);
         }
         progress
@@ -363,11 +432,11 @@ impl Connection {
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
-        let mut progress = self.lanes[0].half.write_messages();
-        while self.lanes[0].half.wants_messages() {
+        let mut progress = self.lanes[0].write_messages();
+        while self.lanes[0].wants_messages() {
             if self.conversation.poll_first(&mut self.out) || !self.out.is_empty() {
                 let bytes = std::mem::take(&mut self.out);
-                progress |= self.lanes[0].half.push_messages(&bytes);
+                progress |= self.lanes[0].push_messages(&bytes);
                 continue;
             }
             let Some(message) = self.side.poll_message(env) else { return progress };
@@ -382,7 +451,7 @@ impl Connection {
         if self.is_done() {
             self.conversation.finish();
         }
-        let (said_all, lane) = (self.conversation.has_said_all(), &mut self.lanes[0].half);
+        let (said_all, lane) = (self.conversation.has_said_all(), &mut self.lanes[0]);
         if said_all && self.out.is_empty() && lane.wants_messages() {
             lane.finish_messages();
         }
@@ -401,31 +470,31 @@ impl Connection {
     /// Whether nothing is under way or waits for an answer.
     pub fn is_at_rest(&self) -> bool {
         self.path.borrow().in_flight() == 0
-            && self.lanes.iter().all(|state| state.half.engine().undelivered() == 0)
-            && self.lanes[0].half.engine().stream_sent(STREAM)
+            && self.lanes.iter().all(|state| state.undelivered() == 0)
+            && self.lanes[0].has_said_all()
     }
 
     /// What this end has still to bring to the other: at the end both numbers only fall.
     pub fn left(&self) -> Left {
-        let lanes = || self.lanes.iter().map(|state| state.half.engine());
+        let lanes = || self.lanes.iter();
         (lanes().map(|lane| lane.backlog()).sum(), lanes().map(|lane| lane.undelivered()).sum())
     }
 
     /// Whether a lane has heard nothing for longer than keep-alives are apart: its packets do not
     /// get through, and the idle timeout will end the connection.
     pub fn is_cut_off(&self, now: Instant) -> bool {
-        self.lanes.iter().any(|state| now - state.heard > KEEP_ALIVE_MAX)
+        self.lanes.iter().any(|lane| lane.is_cut_off(now, KEEP_ALIVE_MAX))
     }
 
     /// Whether nothing will ever be sent again.
     pub fn is_over(&self) -> bool {
-        self.lanes.iter().all(|state| state.half.engine().is_closed())
+        self.lanes.iter().all(|state| state.is_closed())
     }
 
     fn transmit(&mut self, now: Instant, env: &mut Env<'_>, out: &mut Vec<Outgoing>) -> bool {
         let local = now + self.clock;
         let mut progress = false;
-        for state in &mut self.lanes {
+        for state in self.lanes.iter_mut().filter_map(LaneState::udp) {
             let planned = state.half.poll_transmit(local, self.path.get_mut(), self.batch);
             let Some(transmit) = planned else { continue };
             progress = true;
@@ -458,7 +527,7 @@ impl Connection {
     }
 
     fn check(&mut self, env: &mut Env<'_>) {
-        for state in &self.lanes {
+        for state in self.lanes.iter_mut().filter_map(LaneState::udp) {
             let stats = state.half.engine().stats();
             env.checks.require(stats.bytes_sent == state.sent_bytes, || {
                 format!("{} bytes were sent, {} counted", state.sent_bytes, stats.bytes_sent)
@@ -475,9 +544,8 @@ impl Connection {
         if let Side::Source(source) = &mut self.side {
             let within = source.is_within_memory();
             env.checks.require(within, || format!("{} groups in memory", source.groups()));
-            let sent: u64 =
-                self.lanes.iter().map(|s| s.half.engine().stats().fresh_bytes_sent).sum();
-            let credit = self.lanes.iter().map(|s| s.half.engine().credit()).max().unwrap_or(0);
+            let sent: u64 = self.lanes.iter().map(|lane| lane.stats().fresh_bytes_sent).sum();
+            let credit = self.lanes.iter().map(LaneState::credit).max().unwrap_or(0);
             let again = source.copy.stats().repairs * GROUP_SIZE;
             env.checks.require(sent <= credit + again, || {
                 format!("{sent} bytes were sent and {credit} allowed")
@@ -489,7 +557,7 @@ impl Connection {
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let local = now + self.clock;
         let path = &self.path.borrow();
-        let lanes = self.lanes.iter().filter_map(|s| s.half.next_timeout(local, path));
+        let lanes = self.lanes.iter().filter_map(|s| s.next_timeout(local, path));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
         let side = if self.closed.is_some() { None } else { self.side.next_timeout() };
         lanes.map(|at| at.before(self.clock)).into_iter().chain(side).min()
@@ -500,8 +568,8 @@ impl Connection {
         let local = now + self.clock;
         let path = self.path.borrow().next_timeout().map(|at| format!("path {:?}", at - local));
         let lanes = self.lanes.iter().filter_map(move |s| {
-            let at = s.half.next_timeout(local, &self.path.borrow())?;
-            Some(format!("{:?} in {:?}", s.lane_id, at - local))
+            let at = s.next_timeout(local, &self.path.borrow())?;
+            Some(format!("a lane in {:?}", at - local))
         });
         path.into_iter().chain(lanes)
     }
@@ -509,7 +577,7 @@ impl Connection {
     /// Asks the peer for silence on all lanes.
     pub fn suspend_peer(&mut self, duration: Duration) {
         for state in &mut self.lanes {
-            state.half.suspend_peer(duration);
+            state.suspend_peer(duration);
         }
     }
 
@@ -522,7 +590,7 @@ impl Connection {
 
     /// Counts of each lane.
     pub fn stats(&self) -> Vec<LaneStats> {
-        self.lanes.iter().map(|state| state.half.engine().stats()).collect()
+        self.lanes.iter().map(LaneState::stats).collect()
     }
 }
 
@@ -535,13 +603,13 @@ fn seen(lanes: &[LaneState], path: &Path) -> CarrierSeen {
         ..CarrierSeen::default()
     };
     for lane in lanes {
-        let stats = lane.half.engine().stats();
+        let stats = lane.stats();
         seen.delivered += stats.bytes_delivered;
         seen.received += stats.bytes_received;
-        seen.moved += stats.fresh_bytes_delivered + lane.half.placed();
+        seen.moved += stats.fresh_bytes_delivered + lane.placed();
         // Any lane is told the same, sooner or later.
         if seen.peer == ReceiverBounds::NONE {
-            seen.peer = lane.half.engine().peer_bounds();
+            seen.peer = lane.peer_bounds();
         }
     }
     seen
@@ -564,8 +632,6 @@ fn wish(scenario: &Scenario) -> Wish {
     })
 }
 
-/// The stream of messages.
-const STREAM: StreamId = StreamId(0);
 /// Round trip that a server assumes before it has measured one.
 const DEFAULT_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// A lane that has nothing to say is asked after a third of its idle timeout; half of it leaves time

@@ -67,7 +67,7 @@ impl FeedSide {
             progress = true;
             *self.held.entry(offer.extent).or_default() += 1;
             let order = Order::Offer { extent: offer.extent, bytes: offer.bytes };
-            lanes[offer.lane].half.handle_order(local, order);
+            lanes[offer.lane].handle_order(local, order);
         }
         progress
     }

@@ -7,24 +7,24 @@ use longhaul_session::{
     ServerProgress, Session, SessionSecret, Token,
 };
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{CloseCode, ControlMessage};
+use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
 use crate::draw::Draw;
-use crate::pipe::{Piece, Pipe};
 use crate::scenario::Scenario;
+use crate::tls::{OneWay, Piece};
 
-/// The control connection: two pipes and the secret that its ends share.
+/// The control connection: both ways and the secret that its ends share.
 #[derive(Debug)]
 pub(crate) struct Control {
-    pub up: Pipe,
-    pub down: Pipe,
+    pub up: OneWay,
+    pub down: OneWay,
     secret: [u8; 32],
 }
 
 impl Control {
     pub fn new(scenario: &Scenario, draw: &mut Draw) -> Self {
-        let pipe = || Pipe::new(scenario.pipe_delay);
-        Self { up: pipe(), down: pipe(), secret: draw.bytes() }
+        let way = || OneWay::new(scenario.pipe_delay);
+        Self { up: way(), down: way(), secret: draw.bytes() }
     }
 }
 
@@ -49,6 +49,7 @@ pub(crate) enum Outcome {
 impl Handshake {
     pub fn client(
         scenario: &Scenario,
+        carrier: Carrier,
         control: &mut Control,
         now: Instant,
         draw: &mut Draw,
@@ -56,6 +57,7 @@ impl Handshake {
         let key = token(scenario.authorized).key();
         let config = ClientConfig {
             protect: scenario.protect,
+            carrier,
             lanes: scenario.lanes,
             profile: Some(scenario.profile.into()),
             ..ClientConfig::default()
@@ -69,6 +71,7 @@ impl Handshake {
     pub fn server(scenario: &Scenario, control: &Control, now: Instant) -> Self {
         let config = ServerConfig {
             udp_port: Some(7420),
+            tcp: true,
             max_lanes: scenario.max_lanes,
             ..ServerConfig::default()
         };

@@ -6,7 +6,7 @@
 //! hold ends the world. Nothing here is a socket, a thread or a clock, and equal seeds give equal
 //! worlds on every machine.
 //!
-//! What is not simulated: TLS and ciphers (a cheap keyed tag stands for them), the TCP carrier, real
+//! What is not simulated: TLS and ciphers (a cheap keyed tag stands for them), the kernel's TCP, real
 //! files, several threads.
 //!
 //! Contract: a [`Scenario`] says everything; [`World::run`] ends with a [`Report`], or with
@@ -29,15 +29,17 @@ mod files;
 mod host;
 mod network;
 mod packet;
-mod pipe;
 mod protection;
+mod records;
 mod scenario;
 mod side;
 mod sink;
 mod source;
 mod staging;
+mod tls;
 mod trace;
+mod wires;
 mod world;
 
-pub use scenario::{Accident, End, Fault, Scenario};
+pub use scenario::{Accident, Choice, End, Fault, Scenario};
 pub use world::{Broken, LaneCounts, Report, World};

@@ -126,7 +126,7 @@ impl Sealer for Protection {
 }
 
 /// Four sums side by side, so that a packet costs some tens of nanoseconds.
-fn tag(key: u128, parts: [&[u8]; 2]) -> u128 {
+pub(crate) fn tag(key: u128, parts: [&[u8]; 2]) -> u128 {
     let (low, high) = (key as u64, (key >> 64) as u64);
     let mut sums = [low, high, low ^ PRIME, high ^ PRIME.rotate_left(32)];
     for part in parts {

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub push: bool,
     /// Whether it is a pipe of [`Scenario::bytes`], and not a copy of the tree.
     pub pipe: bool,
+    /// What carries it.
+    pub carrier: Choice,
     /// Lanes that the client asks for.
     pub lanes: u16,
     /// Lanes that the server grants at most.
@@ -70,6 +72,17 @@ pub struct Scenario {
     pub tampers: bool,
     /// What goes wrong, and when.
     pub faults: Vec<Fault>,
+}
+
+/// What the client wants as a carrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// UDP lanes.
+    Udp,
+    /// TCP connections.
+    Tcp,
+    /// UDP, and TCP once nothing has come through for a while.
+    Auto,
 }
 
 /// Something that goes wrong.
@@ -129,6 +142,7 @@ impl Scenario {
             seed,
             push: true,
             pipe: false,
+            carrier: Choice::Udp,
             lanes: 1,
             max_lanes: 4,
             profile: "auto",

@@ -154,7 +154,7 @@ impl SourceSide {
             let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
             let extent = Extent { object, offset, len: u64::from(task.len) };
             let lane = self.copy.deal(&Lanes::at(local, lanes));
-            lanes[lane].half.handle_order(local, Order::Offer { extent, bytes });
+            lanes[lane].handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
             progress = true;
         }

@@ -6,17 +6,18 @@ use std::num::NonZeroU32;
 use longhaul_engine::LaneStats;
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_units::{Bytes, Duration, Instant};
-use longhaul_wire::{CloseCode, ControlMessage};
+use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
 use crate::connection::{Connection, Left, Outgoing};
 use crate::draw::Draw;
 use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, close_in};
 use crate::network::{Arrived, Network};
-use crate::pipe::Piece;
-use crate::scenario::{End, Fault, Scenario};
+use crate::scenario::{Choice, End, Fault, Scenario};
 use crate::sink::{Disk, Env};
+use crate::tls::Piece;
 use crate::trace::{Checks, Kind, Trace};
+use crate::wires::Wire;
 
 /// Two hosts, what is between them, and a clock that moves from one thing that happens to the
 /// next. Equal scenarios give equal worlds.
@@ -29,6 +30,10 @@ pub struct World {
     disk: Disk,
     network: Network,
     control: Option<Control>,
+    /// The data connections of the present run, over TCP.
+    wires: Vec<Wire>,
+    /// What the client tries now, and since when.
+    carrier: (Carrier, Instant),
     hosts: [Host; 2],
     faults: Vec<Fault>,
     draw: Draw,
@@ -147,6 +152,11 @@ impl World {
             files: Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
             network: Network::new(&scenario, start),
             control: None,
+            wires: Vec::new(),
+            carrier: match scenario.carrier {
+                Choice::Tcp => (Carrier::Tcp, start),
+                Choice::Udp | Choice::Auto => (Carrier::Udp, start),
+            },
             hosts: Default::default(),
             faults,
             disk,
@@ -215,6 +225,7 @@ impl World {
                 break;
             }
         }
+        self.fall_back();
         self.close_when_done();
         effect |= self.reap(End::Client) | self.reap(End::Server);
         self.watch_idleness(effect);
@@ -281,8 +292,13 @@ impl World {
         };
         let mut out: Vec<Outgoing> = Vec::new();
         let mut progress = false;
-        for connection in host.connection.iter_mut().chain(&mut host.closing) {
-            progress |= connection.run(now, &self.scenario, &mut env, &mut out);
+        // Those that only say that they are closed have lost theirs to the next run.
+        let wires = &mut self.wires[..];
+        for connection in &mut host.closing {
+            progress |= connection.run(now, &self.scenario, &mut env, &mut [], &mut out);
+        }
+        if let Some(connection) = &mut host.connection {
+            progress |= connection.run(now, &self.scenario, &mut env, wires, &mut out);
         }
         for datagram in out {
             self.network.send(now, end, datagram, &mut self.trace, &mut self.checks);
@@ -307,7 +323,12 @@ impl World {
         self.trace.note(now, || "the client dials".into());
         self.network.renew_client();
         let mut control = Control::new(&self.scenario, &mut self.draw);
-        let handshake = Handshake::client(&self.scenario, &mut control, now, &mut self.draw);
+        let carrier = self.carrier.0;
+        let handshake =
+            Handshake::client(&self.scenario, carrier, &mut control, now, &mut self.draw);
+        if carrier == Carrier::Tcp {
+            self.wires = Wire::all(&self.scenario, &mut self.draw);
+        }
         self.host(End::Client).handshake = Some(handshake);
         let server = Handshake::server(&self.scenario, &control, now);
         self.host(End::Server).handshake = Some(server);
@@ -392,6 +413,7 @@ impl World {
                 let mut connection =
                     Connection::new(&self.scenario, &session, end, server, now, round_trip, seed);
                 if end == End::Client {
+                    self.carrier.1 = now;
                     let mut env = Env {
                         disk: &mut self.disk,
                         files: &self.files,
@@ -403,6 +425,22 @@ impl World {
                 }
                 self.host(end).connection = Some(connection);
             }
+        }
+    }
+
+    /// A client that may choose goes on over TCP, if nothing has come through by UDP for a while. It
+    /// has read nothing by then, so it begins anew.
+    fn fall_back(&mut self) {
+        let now = self.now;
+        let Some(client) = &mut self.hosts[0].connection else { return };
+        let silent = !client.is_validated && client.closed.is_none();
+        if self.scenario.carrier == Choice::Auto
+            && self.carrier.0 == Carrier::Udp
+            && silent
+            && now >= self.carrier.1 + UDP_PATIENCE
+        {
+            self.carrier.0 = Carrier::Tcp;
+            client.close(now, CloseCode::CANCELLED, NO_UDP, false);
         }
     }
 
@@ -478,8 +516,21 @@ impl World {
             self.control_timeout(),
             self.faults.last().map(|fault| self.start + fault.at),
             self.redial_at,
+            self.fall_back_timeout(),
         ];
+        let hosts = hosts.chain([End::Client, End::Server].into_iter().map(|end| {
+            let host = &self.hosts[usize::from(end == End::Server)];
+            let at = self.wires.iter().filter_map(|wire| wire.next_timeout(now, end)).min()?;
+            host.connection.as_ref()?;
+            Some(at.max(host.stalled_until.unwrap_or(at)))
+        }));
         hosts.chain(others).flatten().min()
+    }
+
+    fn fall_back_timeout(&self) -> Option<Instant> {
+        let client = self.hosts[0].connection.as_ref()?;
+        let may = self.scenario.carrier == Choice::Auto && self.carrier.0 == Carrier::Udp;
+        (may && !client.is_validated).then_some(self.carrier.1 + UDP_PATIENCE)
     }
 
     fn next_look(&self) -> Option<Instant> {
@@ -509,6 +560,10 @@ impl World {
 
 /// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
 const BOUND: Duration = Duration::from_secs(150);
+/// How long UDP may stay silent once the server let the client in.
+const UDP_PATIENCE: Duration = Duration::from_secs(5);
+/// Why a client gave UDP up.
+const NO_UDP: &str = "no UDP packet comes through";
 /// From the end of a run to the next.
 const REDIAL: Duration = Duration::from_millis(700);
 /// Nothing is under way this long after everything was done and the last bytes got through.

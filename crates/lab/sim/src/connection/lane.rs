@@ -1,122 +1,225 @@
-//! A lane of an end: its half of the connection, its socket and its keys.
+//! A lane of an end, over UDP or TCP.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Hunger, LaneHalf, ReadBatch, SharedPath, Unplaceable,
+    Begun, GroupPart, Groups, Hunger, News, Order, Place, RecordHalf, Repair, SharedPath, Standing,
+    Unplaceable,
 };
-use longhaul_engine::Path;
-use longhaul_units::{Duration, Instant, LaneId, RangeSet};
+use longhaul_engine::{LaneStats, Path};
+use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_wire::ReceiverBounds;
 
-use crate::network::Arrived;
-use crate::protection::Protection;
+use super::udp::UdpLane;
+use crate::records::Records;
 use crate::side::Side;
 use crate::sink::Env;
 use crate::staging::Staged;
-use crate::trace::Kind;
 
 #[derive(Debug)]
 pub(crate) struct LaneState {
-    pub half: LaneHalf<Arc<Vec<u8>>, Staged>,
-    pub lane_id: LaneId,
-    pub seal: Protection,
-    pub open: Protection,
-    /// Datagrams in the socket buffer.
-    socket: VecDeque<(Arrived, Instant)>,
-    socket_bytes: u64,
-    overflowed: bool,
-    /// Numbers of packets that were accepted.
-    accepted: RangeSet,
-    /// IP-layer bytes sent, to compare with what the lane counts.
-    pub sent_bytes: u64,
-    /// When an authentic packet of the peer came last.
-    pub heard: Instant,
+    pub carrier: Carrying,
     /// How long it had nothing to send.
     hunger: Hunger,
 }
 
+#[derive(Debug)]
+pub(crate) enum Carrying {
+    Udp(Box<UdpLane>),
+    Tcp(Box<RecordHalf<Arc<Vec<u8>>, Staged, Records>>),
+}
+
+use Carrying::{Tcp, Udp};
+
 impl LaneState {
-    pub fn new(
-        half: LaneHalf<Arc<Vec<u8>>, Staged>,
-        lane_id: LaneId,
-        [seal, open]: [Protection; 2],
-        [now, local]: [Instant; 2],
-    ) -> Self {
-        Self {
-            half,
-            lane_id,
-            seal,
-            open,
-            socket: VecDeque::new(),
-            socket_bytes: 0,
-            overflowed: false,
-            accepted: RangeSet::new(),
-            sent_bytes: 0,
-            heard: now,
-            hunger: Hunger::new(local),
+    pub fn new(local: Instant, carrier: Carrying) -> Self {
+        Self { carrier, hunger: Hunger::new(local) }
+    }
+
+    pub fn udp(&mut self) -> Option<&mut UdpLane> {
+        match &mut self.carrier {
+            Udp(lane) => Some(lane),
+            Tcp(_) => None,
         }
     }
 
     /// Notes whether it has something to send.
     pub fn note_backlog(&mut self, local: Instant) {
-        self.hunger.set(local, self.half.engine().backlog() == 0);
+        self.hunger.set(local, self.backlog() == 0);
     }
 
-    /// A datagram comes to the socket, whose buffer holds `most` bytes.
-    pub fn arrive(&mut self, now: Instant, arrived: Arrived, most: u64) {
-        let bytes = arrived.packet.wire_bytes();
-        if self.socket_bytes + bytes > most {
-            self.overflowed = true;
-            return;
+    pub fn handle_order(&mut self, local: Instant, order: Order<Arc<Vec<u8>>>) {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.handle_order(local, order),
+            Tcp(half) => half.handle_order(order),
         }
-        self.socket_bytes += bytes;
-        self.socket.push_back((arrived, now));
     }
 
-    /// Reads the socket: a datagram, and those of the same size and sender that came close behind it,
-    /// as a kernel joins them. Time stamps are those of a clock that is `ahead` of the world's.
-    pub fn read(&mut self, ahead: Duration) -> Option<(ReadBatch, Vec<u8>)> {
-        let (Arrived { packet, marked, .. }, at) = self.take()?;
-        let mut bytes = packet.bytes.as_ref().clone();
-        let segment = bytes.len();
-        let mut joined = 1;
-        while joined < JOINED_MAX
-            && let Some((next, came)) = self.socket.front()
-            && (next.packet.from, next.marked) == (packet.from, marked)
-            && (1..=segment).contains(&next.packet.bytes.len())
-            && bytes.len() == joined * segment
-            && bytes.len() + next.packet.bytes.len() <= JOINED_BYTES_MAX
-            && *came - at <= CLOSE
-        {
-            let (next, _) = self.take()?;
-            bytes.extend_from_slice(&next.packet.bytes);
-            joined += 1;
+    pub fn handle_repair(&mut self, repair: Repair) {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.handle_repair(repair),
+            Tcp(half) => half.handle_repair(repair),
         }
-        let overflowed = std::mem::take(&mut self.overflowed);
-        let batch = ReadBatch { from: packet.from, at: at + ahead, segment, marked, overflowed };
-        Some((batch, bytes))
     }
 
-    fn take(&mut self) -> Option<(Arrived, Instant)> {
-        let (arrived, at) = self.socket.pop_front()?;
-        self.socket_bytes -= arrived.packet.wire_bytes();
-        Some((arrived, at))
+    pub fn handle_standing(&mut self, standing: &Standing) {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.handle_standing(standing),
+            Tcp(half) => half.handle_standing(standing),
+        }
     }
 
-    /// The engine took in `count` packets: all were authentic, and new.
-    pub fn check_accepted(&mut self, now: Instant, count: u64, env: &mut Env<'_>) {
-        let opened = std::mem::take(&mut self.open.opened);
-        let taken = opened.iter().filter(|number| !self.half.engine().accepts(**number));
-        let new: u64 = taken.map(|number| self.accepted.insert(*number..*number + 1)).sum();
-        env.checks.require(new == count, || {
-            format!("{count} packets were accepted, {new} of {opened:?} for the first time")
-        });
-        if count > 0 {
-            self.heard = now;
-            env.trace.event(now, Kind::Accepted, [count, new, self.lane_id.0.into()]);
+    /// What a TCP connection brings goes to its place, for which memory comes from `memory`; how
+    /// much did.
+    pub fn receive(&mut self, bytes: &[u8], memory: &mut Memory<'_, '_>) -> usize {
+        let Tcp(half) = &mut self.carrier else { return 0 };
+        match half.place(memory) {
+            Place::Bytes(place) => {
+                let count = place.len().min(bytes.len());
+                place[..count].copy_from_slice(&bytes[..count]);
+                half.handle_received(count);
+                count
+            }
+            Place::NoMemory => 0,
+            // Nobody reads it any more.
+            Place::Closed => bytes.len(),
+        }
+    }
+
+    pub fn poll_news(&mut self) -> Option<News<Staged>> {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.poll_news(),
+            Tcp(half) => half.poll_news(),
+        }
+    }
+
+    pub fn read_messages(&mut self, into: &mut [u8]) -> usize {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.read_messages(into),
+            Tcp(half) => half.read_messages(into),
+        }
+    }
+
+    pub fn poll_messages_end(&mut self) -> bool {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.poll_messages_end(),
+            Tcp(half) => half.poll_messages_end(),
+        }
+    }
+
+    pub fn wants_messages(&self) -> bool {
+        match &self.carrier {
+            Udp(lane) => lane.half.wants_messages(),
+            Tcp(half) => half.wants_messages(),
+        }
+    }
+
+    pub fn write_messages(&mut self) -> bool {
+        self.udp().is_some_and(|lane| lane.half.write_messages())
+    }
+
+    /// Whether any went on their way.
+    pub fn push_messages(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.carrier {
+            Udp(lane) => lane.half.push_messages(bytes),
+            Tcp(half) => {
+                half.push_messages(bytes);
+                true
+            }
+        }
+    }
+
+    pub fn finish_messages(&mut self) {
+        match &mut self.carrier {
+            Udp(lane) => drop(lane.half.finish_messages()),
+            Tcp(half) => half.finish_messages(),
+        }
+    }
+
+    /// Object bytes offered and not sent.
+    pub fn backlog(&self) -> u64 {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().backlog(),
+            Tcp(half) => half.backlog(),
+        }
+    }
+
+    /// Extents that are not at the peer, as far as can be told here.
+    pub fn undelivered(&self) -> usize {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().undelivered(),
+            Tcp(half) => usize::from(half.backlog() > 0),
+        }
+    }
+
+    /// Whether what was said has got through, as far as can be told here.
+    pub fn has_said_all(&self) -> bool {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().stream_sent(StreamId(0)),
+            Tcp(half) => !half.is_writing(),
+        }
+    }
+
+    pub fn credit(&self) -> u64 {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().credit(),
+            Tcp(half) => half.credit(),
+        }
+    }
+
+    /// Counts; those that TCP has.
+    pub fn stats(&self) -> LaneStats {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().stats(),
+            Tcp(half) => LaneStats {
+                bytes_delivered: half.sent(),
+                fresh_bytes_delivered: half.sent(),
+                fresh_bytes_sent: half.sent(),
+                bytes_received: half.placed(),
+                ..LaneStats::default()
+            },
+        }
+    }
+
+    pub fn placed(&self) -> u64 {
+        match &self.carrier {
+            Udp(lane) => lane.half.placed(),
+            Tcp(half) => half.placed(),
+        }
+    }
+
+    pub fn peer_bounds(&self) -> ReceiverBounds {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().peer_bounds(),
+            Tcp(half) => half.peer_bounds(),
+        }
+    }
+
+    /// Whether it has not heard from the peer for as long as `most`.
+    pub fn is_cut_off(&self, now: Instant, most: Duration) -> bool {
+        matches!(&self.carrier, Udp(lane) if now - lane.heard > most)
+    }
+
+    /// Whether it has nothing more to say. What TCP has no room for stays unsaid.
+    pub fn is_closed(&self) -> bool {
+        match &self.carrier {
+            Udp(lane) => lane.half.engine().is_closed(),
+            Tcp(half) => !half.is_open(),
+        }
+    }
+
+    pub fn suspend_peer(&mut self, duration: Duration) {
+        if let Some(lane) = self.udp() {
+            lane.half.suspend_peer(duration);
+        }
+    }
+
+    pub fn next_timeout(&self, local: Instant, path: &Path) -> Option<Instant> {
+        match &self.carrier {
+            Udp(lane) => lane.half.next_timeout(local, path),
+            Tcp(half) => half.next_timeout(),
         }
     }
 }
@@ -135,13 +238,13 @@ impl<'l> Lanes<'l> {
 
     /// What the peer promised: any lane may know first.
     pub fn credit(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.half.engine().credit()).max().unwrap_or(0)
+        self.lanes.iter().map(|lane| lane.credit()).max().unwrap_or(0)
     }
 }
 
 impl longhaul_connection::Lanes for Lanes<'_> {
     fn backlog(&self, lane: usize) -> u64 {
-        self.lanes[lane].half.engine().backlog()
+        self.lanes[lane].backlog()
     }
 
     fn hungry(&self, lane: usize) -> Duration {
@@ -176,9 +279,3 @@ impl SharedPath for PathCell<'_> {
         self.0.borrow_mut()
     }
 }
-
-/// Datagrams that a kernel joins, and bytes of them.
-const JOINED_MAX: usize = 44;
-const JOINED_BYTES_MAX: usize = 65_507;
-/// How close they come.
-const CLOSE: Duration = Duration::from_micros(50);

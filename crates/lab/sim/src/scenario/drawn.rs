@@ -4,7 +4,7 @@ use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathCon
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
-use super::{Accident, End, Fault, Scenario};
+use super::{Accident, Choice, End, Fault, Scenario};
 use crate::draw::Draw;
 
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -74,6 +74,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         }
         scenario.faults.sort_by_key(|fault| fault.at);
     }
+    carry(&mut scenario);
     scenario
 }
 
@@ -83,6 +84,26 @@ fn many_names(scenario: &mut Scenario) {
     if draw.one_in(200) && !scenario.pipe {
         (scenario.entries, scenario.name_len) = (draw.between(1_000, 2_000), 240);
         scenario.bytes = scenario.bytes.min(1_000_000);
+    }
+}
+
+/// TCP in a twelfth of the worlds. Where UDP comes only after it was tried, somebody may swallow all
+/// of its packets.
+fn carry(scenario: &mut Scenario) {
+    let draw = &mut Draw::new(scenario.seed, CARRIER_STREAM);
+    scenario.carrier = match draw.below(24) {
+        0 | 1 => Choice::Tcp,
+        2..5 => Choice::Auto,
+        _ => Choice::Udp,
+    };
+    if scenario.carrier == Choice::Auto && draw.one_in(3) {
+        let rerouted = scenario.faults.iter_mut().filter_map(|fault| match &mut fault.what {
+            Accident::Reroute(_, path) => Some(&mut **path),
+            _ => None,
+        });
+        for path in scenario.paths.iter_mut().chain(rerouted) {
+            path.forward.loss = Probability::from_percent(100);
+        }
     }
 }
 
@@ -221,3 +242,5 @@ const TAMPER_STREAM: u64 = 28;
 const PIPE_STREAM: u64 = 29;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
+/// That of the carrier, likewise.
+const CARRIER_STREAM: u64 = 31;

@@ -8,7 +8,7 @@ use longhaul_wire::{CloseCode, Protect};
 
 use super::{Broken, LaneCounts, REDIAL, Report, World};
 use crate::connection::{Closed, Connection};
-use crate::scenario::{Accident, End};
+use crate::scenario::{Accident, Choice, End};
 use crate::side::Side;
 
 impl World {
@@ -78,7 +78,8 @@ impl World {
         // may end in one.
         let timeouts = self.report.runs.iter().filter(|code| **code == CloseCode::TIMEOUT).count();
         let bursts = if self.bursts() { timeouts.min(BURSTS_MAX) } else { 0 };
-        let most = 2 * self.scenario.faults.len() + 2 + bursts;
+        let fallen_back = usize::from(self.scenario.carrier == Choice::Auto);
+        let most = 2 * self.scenario.faults.len() + 2 + bursts + fallen_back;
         self.checks.require(runs <= most, || format!("{runs} runs"));
         match code {
             CloseCode::DONE => {}
@@ -102,12 +103,18 @@ impl World {
             CloseCode::DONE => true,
             CloseCode::REFUSED => !self.scenario.granted,
             CloseCode::UNAUTHORIZED => !self.scenario.authorized,
-            CloseCode::CANCELLED => any(|what| matches!(what, Accident::Cancel)),
+            CloseCode::CANCELLED => {
+                self.scenario.carrier == Choice::Auto
+                    || any(|what| matches!(what, Accident::Cancel))
+            }
             CloseCode::STORAGE => {
                 self.may_be_damaged() || any(|what| matches!(what, Accident::SyncFails))
             }
             CloseCode::TIMEOUT => {
-                any(|what| matches!(what, Accident::PowerCut(_))) || self.bursts()
+                any(|what| matches!(what, Accident::PowerCut(_)))
+                    || self.bursts()
+                    || self.carrier.0 == longhaul_wire::Carrier::Tcp
+                        && any(|what| matches!(what, Accident::Kill(_)))
             }
             CloseCode::INTERNAL => any(|what| {
                 matches!(what, Accident::Kill(_) | Accident::PowerCut(_) | Accident::Disconnect)

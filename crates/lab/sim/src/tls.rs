@@ -6,16 +6,16 @@ use longhaul_units::{Duration, Instant};
 
 use crate::draw::Draw;
 
-/// One direction of a control connection.
+/// One direction of it.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub(crate) struct OneWay {
     delay: Duration,
     under_way: VecDeque<(Instant, Piece)>,
     /// Nothing is taken in any more.
     closed: bool,
 }
 
-/// What comes out of a [`Pipe`].
+/// What comes out of a [`OneWay`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Bytes(Vec<u8>),
@@ -23,7 +23,7 @@ pub(crate) enum Piece {
     End,
 }
 
-impl Pipe {
+impl OneWay {
     pub fn new(delay: Duration) -> Self {
         Self { delay, under_way: VecDeque::new(), closed: false }
     }
@@ -76,17 +76,17 @@ mod tests {
     #[test]
     fn bytes_come_in_order_and_then_the_end() {
         let mut draw = Draw::new(1, 1);
-        let mut pipe = Pipe::new(Duration::from_millis(1));
+        let mut way = OneWay::new(Duration::from_millis(1));
         let bytes: Vec<u8> = (0..200).collect();
-        pipe.send(Instant::ZERO, &bytes[..100], &mut draw);
-        pipe.send(Instant::ZERO, &bytes[100..], &mut draw);
-        pipe.close(Instant::ZERO);
-        pipe.send(Instant::ZERO, b"too late", &mut draw);
-        assert_eq!(pipe.poll(Instant::ZERO), None);
+        way.send(Instant::ZERO, &bytes[..100], &mut draw);
+        way.send(Instant::ZERO, &bytes[100..], &mut draw);
+        way.close(Instant::ZERO);
+        way.send(Instant::ZERO, b"too late", &mut draw);
+        assert_eq!(way.poll(Instant::ZERO), None);
         let (mut got, mut ended) = (Vec::new(), false);
-        while let Some(at) = pipe.next_timeout() {
+        while let Some(at) = way.next_timeout() {
             assert!(!ended);
-            match pipe.poll(at) {
+            match way.poll(at) {
                 Some(Piece::Bytes(piece)) => got.extend(piece),
                 Some(Piece::End) => ended = true,
                 None => panic!("nothing at {at:?}"),

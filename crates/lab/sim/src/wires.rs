@@ -1,0 +1,111 @@
+//! The TCP connections of a carrier: bytes in order, as fast as the line, and no more under way than
+//! the buffers hold.
+
+use std::collections::VecDeque;
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use crate::draw::Draw;
+use crate::scenario::{End, Scenario};
+
+/// One TCP connection: both ways.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    up: OneWay,
+    down: OneWay,
+}
+
+#[derive(Debug)]
+struct OneWay {
+    delay: Duration,
+    rate: Rate,
+    /// Bytes, and when they are there.
+    under_way: VecDeque<(Instant, Vec<u8>)>,
+    /// Of the first of these, so many were read.
+    read: usize,
+    bytes: usize,
+    window: usize,
+    /// When its sender's host was gone: nothing says so but time.
+    silent: Option<Instant>,
+}
+
+impl Wire {
+    /// One for each lane that may be granted.
+    pub fn all(scenario: &Scenario, draw: &mut Draw) -> Vec<Self> {
+        let wire = |path: &longhaul_pathsim::DuplexConfig| {
+            let mut way = |path: &longhaul_pathsim::PathConfig| OneWay {
+                delay: path.delay,
+                rate: path.bottleneck.as_ref().map_or(Rate::from_gbps(1), |line| line.rate.initial),
+                under_way: VecDeque::new(),
+                read: 0,
+                bytes: 0,
+                window: draw.scaled(16 << 10, 4 << 20) as usize,
+                silent: None,
+            };
+            Self { up: way(&path.forward), down: way(&path.backward) }
+        };
+        scenario.paths.iter().map(wire).collect()
+    }
+
+    fn from(&mut self, end: End) -> &mut OneWay {
+        if end == End::Client { &mut self.up } else { &mut self.down }
+    }
+
+    /// Sends from `end` as much of `parts`, one behind the other, as there is room for; how much.
+    pub fn send(&mut self, now: Instant, end: End, parts: [&[u8]; 2]) -> usize {
+        let way = self.from(end);
+        let room = if way.silent.is_some() { 0 } else { way.window - way.bytes.min(way.window) };
+        let bytes: Vec<u8> = parts.concat().into_iter().take(room).collect();
+        let sent = bytes.len();
+        if sent > 0 {
+            let last = way.under_way.back().map_or(now + way.delay, |(at, _)| *at);
+            let at = last.max(now + way.delay) + way.rate.time_for(sent as u64);
+            way.under_way.push_back((at, bytes));
+            way.bytes += sent;
+        }
+        sent
+    }
+
+    /// What is there to be read at `end`.
+    pub fn peek(&mut self, now: Instant, end: End) -> &[u8] {
+        let way = self.from(end.peer());
+        match way.under_way.front() {
+            Some((at, bytes)) if *at <= now => &bytes[way.read..],
+            _ => &[],
+        }
+    }
+
+    /// So much of that was read.
+    pub fn consume(&mut self, end: End, count: usize) {
+        let way = self.from(end.peer());
+        way.read += count;
+        way.bytes -= count;
+        if way.under_way.front().is_some_and(|(_, bytes)| bytes.len() == way.read) {
+            way.under_way.pop_front();
+            way.read = 0;
+        }
+    }
+
+    /// The host at `end` is gone, or its process: what is under way arrives, and nothing follows.
+    pub fn fall_silent(&mut self, now: Instant, end: End) {
+        self.from(end).silent = Some(now);
+    }
+
+    /// Whether the kernel at `end` has given the other up.
+    pub fn is_broken(&mut self, now: Instant, end: End) -> bool {
+        let silent = self.from(end.peer()).silent;
+        silent.is_some_and(|since| now >= since + IDLE_TIMEOUT)
+    }
+
+    /// When something comes to `end`, or it gives the other up.
+    pub fn next_timeout(&self, now: Instant, end: End) -> Option<Instant> {
+        let way = if end == End::Client { &self.down } else { &self.up };
+        // What is there already waits for whoever reads it.
+        let comes = way.under_way.iter().map(|(at, _)| *at).find(|at| *at > now);
+        let broken = way.silent.map(|since| since + IDLE_TIMEOUT).filter(|at| *at > now);
+        comes.into_iter().chain(broken).min()
+    }
+}
+
+/// The kernel's, as the carrier sets it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
