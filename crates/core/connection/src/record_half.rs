@@ -437,7 +437,7 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     }
 
     /// Object bytes that were given to the socket.
-    pub fn sent(&self) -> u64 {
+    pub fn sent_in_all(&self) -> u64 {
         self.sent_in_all
     }
 

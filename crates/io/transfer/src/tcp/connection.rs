@@ -280,7 +280,7 @@ impl Worker {
             let congestion_control = self.congestion_control.clone();
             let under_way = u64::from(info.bytes_unsent)
                 + u64::from(info.unacknowledged) * u64::from(info.segment);
-            let delivered = self.half.sent().saturating_sub(under_way);
+            let delivered = self.half.sent_in_all().saturating_sub(under_way);
             // What is said beside them is under way at times, too.
             self.delivered = self.delivered.max(delivered);
             *lock(&self.shared) = TcpView {

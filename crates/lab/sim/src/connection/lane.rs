@@ -174,9 +174,9 @@ impl LaneState {
         match &self.carrier {
             Udp(lane) => lane.half.engine().stats(),
             Tcp(half) => LaneStats {
-                bytes_delivered: half.sent(),
-                fresh_bytes_delivered: half.sent(),
-                fresh_bytes_sent: half.sent(),
+                bytes_delivered: half.sent_in_all(),
+                fresh_bytes_delivered: half.sent_in_all(),
+                fresh_bytes_sent: half.sent_in_all(),
                 bytes_received: half.placed(),
                 ..LaneStats::default()
             },
