@@ -4,10 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Bound, Context, Controller, Delivery, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator,
-    Sent,
+    Context, Controller, Delivery, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator, Sent,
 };
-use longhaul_units::{Duration, Instant, LaneId, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -31,7 +30,7 @@ pub struct Path {
     lateness: Lateness,
     /// What the governor allows now.
     allowed: Pacing,
-    bound: Bound,
+    bound: Bottleneck,
     /// What each lane delivered last.
     deliveries: Vec<LaneDelivery>,
 }
@@ -97,7 +96,7 @@ impl Path {
     }
 
     /// Rate allowed now and the bound that sets it.
-    pub fn allowed(&self) -> (Rate, Bound) {
+    pub fn allowed(&self) -> (Rate, Bottleneck) {
         (self.allowed.rate, self.bound)
     }
 
@@ -137,7 +136,7 @@ impl Path {
         self.governor.set_controller_bound(self.controller.metrics().bound);
         let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
         if self.lateness.is_bound() {
-            bound = Bound::SenderCpu;
+            bound = Bottleneck::SenderCpu;
         }
         self.governor.account(now, bound);
         self.pacer.set(now, allowed);
@@ -317,9 +316,9 @@ mod tests {
             path.on_feedback(at(1), &Feedback::default());
             path.allowed().1
         };
-        assert_eq!(bound_after(0), Bound::UserLimit);
-        assert_eq!(bound_after(100), Bound::UserLimit);
-        assert_eq!(bound_after(200), Bound::SenderCpu);
-        assert_eq!(bound_after(100), Bound::UserLimit);
+        assert_eq!(bound_after(0), Bottleneck::UserLimit);
+        assert_eq!(bound_after(100), Bottleneck::UserLimit);
+        assert_eq!(bound_after(200), Bottleneck::SenderCpu);
+        assert_eq!(bound_after(100), Bottleneck::UserLimit);
     }
 }

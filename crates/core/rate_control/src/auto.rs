@@ -1,9 +1,9 @@
 use alloc::boxed::Box;
 
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
 use crate::{
-    Bound, Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
+    Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
     ReceiverState, RttEstimator, Sent, Start,
 };
 
@@ -28,7 +28,7 @@ pub struct Auto {
     model: Model,
     state: State,
     pacing: Pacing,
-    bound: Bound,
+    bound: Bottleneck,
     /// Long silences without an answer; each halves the rate.
     silence: u32,
     /// When feedback last came.
@@ -274,7 +274,7 @@ impl Auto {
             model: Model::new(start.now, start.packet),
             state: State::Startup(startup),
             pacing,
-            bound: Bound::Startup,
+            bound: Bottleneck::StartUp,
             silence: 0,
             heard: start.now,
             receiver: Receiver {
@@ -315,18 +315,18 @@ impl Auto {
         let model = &self.model;
         let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + WINDOW_SLACK;
         let (mut rate, mut window, mut bound) = match &self.state {
-            State::Startup(startup) => (startup.rate, startup.window, Bound::Startup),
+            State::Startup(startup) => (startup.rate, startup.window, Bottleneck::StartUp),
             State::Cruise(cruise) => {
                 let rate = cruise.rate(now, model);
-                (rate, model.product(rate) * 2 + slack(rate), Bound::Network)
+                (rate, model.product(rate) * 2 + slack(rate), Bottleneck::Network)
             }
             State::Compete(compete) => {
                 let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
-                (rate, window, Bound::Network)
+                (rate, window, Bottleneck::Network)
             }
             State::Insist(insist) => {
                 let (window, rate) = insist.allowed(model);
-                (rate, window, Bound::Network)
+                (rate, window, Bottleneck::Network)
             }
         };
         if let Some(buffer) = self.receiver.buffer {
@@ -334,14 +334,14 @@ impl Auto {
             if limit < window && !matches!(self.state, State::Startup(_)) {
                 window = limit;
                 if self.receiver.flight.max(self.receiver.last_flight) >= limit / 4 * 3 {
-                    bound = Bound::ReceiverBuffer;
+                    bound = Bottleneck::ReceiverBuffer;
                 }
             }
         }
         let limits = [self.receiver.capacity, self.receiver.cap];
         if let Some(limit) = limits.into_iter().flatten().min().filter(|limit| *limit < rate) {
             rate = limit;
-            bound = Bound::ReceiverCpu;
+            bound = Bottleneck::ReceiverCpu;
         }
         let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
         rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);

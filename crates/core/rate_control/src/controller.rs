@@ -1,10 +1,10 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 use rand_core::Rng;
 
-use crate::{Bound, RttEstimator};
+use crate::RttEstimator;
 
 /// Decides the sending rate of one path.
 ///
@@ -169,9 +169,9 @@ pub struct Pacing {
 pub struct Metrics {
     /// The state that the algorithm is in.
     pub state: &'static str,
-    /// What limits the rate in the controller's eyes: [`Bound::Startup`], [`Bound::Network`],
-    /// [`Bound::ReceiverBuffer`] or [`Bound::ReceiverCpu`].
-    pub bound: Bound,
+    /// What limits the rate in the controller's eyes: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
+    /// [`Bottleneck::ReceiverBuffer`] or [`Bottleneck::ReceiverCpu`].
+    pub bound: Bottleneck,
     /// Estimate of the rate that the path delivers.
     pub bandwidth: Option<Rate>,
     /// Estimate of the round trip without queues.

@@ -1,8 +1,8 @@
 use alloc::boxed::Box;
 
-use longhaul_units::Rate;
+use longhaul_units::{Bottleneck, Rate};
 
-use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
 
 /// One rate, whatever happens.
 ///
@@ -28,7 +28,7 @@ impl Controller for Fixed {
     fn metrics(&self) -> Metrics {
         Metrics {
             state: "fixed",
-            bound: Bound::UserLimit,
+            bound: Bottleneck::UserLimit,
             bandwidth: None,
             min_rtt: None,
             queue: longhaul_units::Duration::ZERO,

@@ -17,17 +17,17 @@
 //! headers included.
 //!
 //! ```
-//! use longhaul_rate_control::{Bound, Governor, Pacer, Profile, Start};
-//! use longhaul_units::{Instant, Rate};
+//! use longhaul_rate_control::{Governor, Pacer, Profile, Start};
+//! use longhaul_units::{Bottleneck, Instant, Rate};
 //!
 //! let profile = Profile::by_name("auto").unwrap();
 //! let now = Instant::from_nanos(1);
 //! let controller = profile.controller(&Start { now, packet: 1500, rate: None }).unwrap();
 //!
 //! let mut governor = Governor::new(now);
-//! governor.set(Bound::UserLimit, Rate::from_mbps(1));
+//! governor.set(Bottleneck::UserLimit, Rate::from_mbps(1));
 //! let (pacing, bound) = governor.allow(controller.pacing());
-//! assert_eq!((pacing.rate, bound), (Rate::from_mbps(1), Bound::UserLimit));
+//! assert_eq!((pacing.rate, bound), (Rate::from_mbps(1), Bottleneck::UserLimit));
 //!
 //! let mut pacer = Pacer::new(now, pacing);
 //! assert_eq!(pacer.earliest(now, 1500), None); // now
@@ -58,7 +58,7 @@ pub use controller::{
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
-pub use governor::{Bound, Governor};
+pub use governor::Governor;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use profile::{MissingRate, Profile, Repair};

@@ -5,9 +5,9 @@ mod vector;
 use alloc::boxed::Box;
 use alloc::vec;
 
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
 
 pub use vector::{TimeRange, Vector, VectorError};
 
@@ -77,7 +77,7 @@ impl Controller for Trc {
         };
         Metrics {
             state,
-            bound: Bound::Reservation,
+            bound: Bottleneck::Reservation,
             // Nothing is measured.
             bandwidth: None,
             min_rtt: None,

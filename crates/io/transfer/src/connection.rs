@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::{Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::{Bound, Repair};
+use longhaul_rate_control::Repair;
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -388,9 +388,8 @@ impl UdpLanes {
 
 fn path_times(path: &Path) -> Times {
     let mut times = Times::default();
-    for bound in Bound::ALL {
-        let bottleneck = Bottleneck::from_code(bound.code());
-        times.add(bottleneck, path.governor().time_limited_by(bound));
+    for bound in Bottleneck::ALL {
+        times.add(bound, path.governor().time_limited_by(bound));
     }
     times
 }

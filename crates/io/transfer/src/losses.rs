@@ -2,8 +2,8 @@
 //! controller believes.
 
 use longhaul_engine::LaneStats;
-use longhaul_rate_control::{Bound, LossCounts, Metrics};
-use longhaul_wire::Losses;
+use longhaul_rate_control::{LossCounts, Metrics};
+use longhaul_wire::{Bottleneck, Losses};
 
 /// What of the losses of a path is down to chance, as its controller believes over time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,7 @@ impl LossJudge {
         let fresh = sent.saturating_sub(self.sent);
         self.sent += fresh;
         // One that estimates no path, or does not know it yet, cannot tell chance from congestion.
-        if metrics.bandwidth.is_some() && metrics.bound != Bound::Startup {
+        if metrics.bandwidth.is_some() && metrics.bound != Bottleneck::StartUp {
             self.judged += fresh;
             self.expected_ppm += u128::from(fresh) * u128::from(metrics.random_loss_ppm);
         }
@@ -87,7 +87,7 @@ mod tests {
     fn metrics(random_loss_ppm: u32) -> Metrics {
         Metrics {
             state: "cruise",
-            bound: Bound::Network,
+            bound: Bottleneck::Network,
             bandwidth: Some(Rate::from_gbps(1)),
             min_rtt: None,
             queue: Duration::ZERO,
@@ -107,7 +107,7 @@ mod tests {
     fn a_controller_that_models_no_path_knows_no_cause() {
         let mut judge = LossJudge::default();
         judge.observe(50_000, &Metrics { bandwidth: None, ..metrics(0) });
-        judge.observe(100_000, &Metrics { bound: Bound::Startup, ..metrics(0) });
+        judge.observe(100_000, &Metrics { bound: Bottleneck::StartUp, ..metrics(0) });
         assert_eq!(judge.divide(&lost(90)), Losses { unknown: 90, ..ELSEWHERE });
     }
 
@@ -115,7 +115,7 @@ mod tests {
     fn chance_takes_its_share_and_congestion_the_rest() {
         let mut judge = LossJudge::default();
         // Before it knows, and after: what it learns holds for the whole path.
-        judge.observe(20_000, &Metrics { bound: Bound::Startup, ..metrics(0) });
+        judge.observe(20_000, &Metrics { bound: Bottleneck::StartUp, ..metrics(0) });
         judge.observe(60_000, &metrics(9_000));
         judge.observe(100_000, &metrics(11_000));
         // 1 % of 100 000, an eighth more, and two standard deviations.

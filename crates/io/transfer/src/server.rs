@@ -631,8 +631,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_rate_control::Bound;
-    use longhaul_wire::{Cipher, Protect};
+    use longhaul_wire::{Bottleneck, Cipher};
 
     fn hello(profile: &str, rate: Option<Rate>) -> Hello {
         Hello {
@@ -665,7 +664,8 @@ mod tests {
             assert_eq!(found.name, profile);
             let path = super::path(found, rate, INITIAL_RTT).unwrap();
             if let Some(allowed) = allowed {
-                let bound = if found.needs_rate { Bound::Startup } else { Bound::UserLimit };
+                let bound =
+                    if found.needs_rate { Bottleneck::StartUp } else { Bottleneck::UserLimit };
                 assert_eq!(path.allowed(), (allowed, bound));
             }
         }

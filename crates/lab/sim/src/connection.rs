@@ -13,9 +13,9 @@ use longhaul_connection::{
 };
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
+use longhaul_rate_control::{Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, StreamId};
+use longhaul_units::{Bottleneck, Bytes, Duration, Extent, Instant, LaneId, StreamId};
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Message, Refused, Request};
 
 use crate::network::Arrived;
@@ -112,7 +112,7 @@ impl Connection {
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let mut path = Path::new(local, controller, Governor::new(local), round_trip, seed);
         if let Some(limit) = scenario.limit {
-            path.govern(local, |governor| governor.set(Bound::UserLimit, limit));
+            path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
         }
         let fixed = scenario.rate.map(|rate| {
             let is_circuit = scenario.profile == "trc";

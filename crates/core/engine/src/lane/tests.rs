@@ -12,11 +12,11 @@ use core::time::Duration;
 
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
-    Bound, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start,
-    TimeRange, Trc, Vector,
+    Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start, TimeRange,
+    Trc, Vector,
 };
 use longhaul_units::{
-    Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
+    Bottleneck, Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
 };
 use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
 use rand_core::{Rng, SeedableRng};
@@ -442,7 +442,7 @@ impl Controller for Narrow {
 fn no_estimates(state: &'static str) -> Metrics {
     Metrics {
         state,
-        bound: Bound::Network,
+        bound: Bottleneck::Network,
         bandwidth: None,
         min_rtt: None,
         queue: Duration::ZERO,
@@ -721,7 +721,7 @@ fn a_booking_is_followed_to_its_end() {
     // What the circuit does not carry is not sent: control and a batch a range are what is above.
     assert!(stats.bytes_sent < booked + 400_000, "{stats:?} of {booked}");
     assert_eq!(stats.lost.total(), 0, "{stats:?}");
-    assert_eq!(pair.client.path.allowed(), (Rate::ZERO, Bound::Reservation));
+    assert_eq!(pair.client.path.allowed(), (Rate::ZERO, Bottleneck::Reservation));
 }
 
 /// The lab's experiment `vbtp-follow` on a busy host, which does not let the sender run for 2.2 ms every

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use longhaul_engine::Path;
-use longhaul_rate_control::{Bound, Governor, Profile, Start};
+use longhaul_rate_control::{Governor, Profile, Start};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_units::{Duration, Instant, LaneId, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
 use longhaul_wire::Carrier;
 
 use super::Failure;
@@ -145,7 +145,7 @@ pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Resu
     let controller = profile.controller(&start).map_err(|error| error.to_string())?;
     let mut governor = Governor::new(now);
     if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
-        governor.set(Bound::UserLimit, rate);
+        governor.set(Bottleneck::UserLimit, rate);
     }
     Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
 }
