@@ -50,10 +50,12 @@ pub use dealing::Dealing;
 pub use diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stage, Stages, Times};
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
 pub use lane_half::{LaneHalf, SharedPath};
+/// Why a datagram was not sent.
+pub use longhaul_engine::NotSent;
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use run::Run;
-pub use send::{Datagrams, NotSent};
+pub use send::Datagrams;
 pub use silence::Silence;
 pub use spent::Spent;
 pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};

@@ -1,5 +1,6 @@
 mod feedback;
 mod receive;
+mod refused;
 mod streams;
 mod transmit;
 
@@ -8,8 +9,8 @@ use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use longhaul_rate_control::{DeliveryMeter, LossCounts, ReceiverState, Repair};
-use longhaul_units::{Extent, Instant, PacketNumber, Rate, StreamId};
+use longhaul_rate_control::{DeliveryMeter, ReceiverState, Repair};
+use longhaul_units::{Extent, Instant, Losses, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
 };
@@ -24,6 +25,7 @@ use crate::reception::Reception;
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
 use streams::Stream;
 
+pub use refused::NotSent;
 pub use streams::StreamError;
 pub use transmit::{Plan, Transmit, What};
 
@@ -45,7 +47,7 @@ pub use transmit::{Plan, Transmit, What};
 /// - *State*: getters, free of side effects.
 ///
 /// The driver sends every packet that [`poll_transmit`](Self::poll_transmit) plans, at once or not
-/// at all: a plan that is not sent is a loss, and is repaired like one.
+/// at all, and says of those that the local stack refused that they were [`not_sent`](Self::not_sent).
 #[derive(Debug)]
 pub struct Lane {
     config: LaneConfig,
@@ -80,8 +82,8 @@ pub struct Lane {
     starved: bool,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
-    peer_causes: LossCounts,
-    unattributed: LossCounts,
+    peer_causes: Losses,
+    unattributed: Losses,
     receiver: ReceiverState,
     peer_bounds: ReceiverBounds,
     /// Absolute object bytes that the peer promised room for.
@@ -191,8 +193,8 @@ impl Lane {
             starved: true,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
-            peer_causes: LossCounts::default(),
-            unattributed: LossCounts::default(),
+            peer_causes: Losses::default(),
+            unattributed: Losses::default(),
             receiver: ReceiverState::default(),
             peer_bounds: ReceiverBounds::NONE,
             credit: 0,
@@ -333,11 +335,6 @@ impl Lane {
     /// One past the highest packet number received.
     pub fn received_to(&self) -> u64 {
         self.reception.end()
-    }
-
-    /// The kernel refused a datagram of `size` bytes of UDP payload as too big for the interface.
-    pub fn on_datagram_too_big(&mut self, size: u16) {
-        self.mtu.on_too_big(size);
     }
 
     // Out.

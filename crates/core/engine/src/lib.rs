@@ -44,7 +44,7 @@ mod stream;
 pub use address::Role;
 pub use config::LaneConfig;
 pub use event::{Closed, Event};
-pub use lane::{Lane, Plan, StreamError, Transmit, What};
+pub use lane::{Lane, NotSent, Plan, StreamError, Transmit, What};
 pub use outbox::Run;
 pub use path::Path;
 pub use reception::Arrival;

@@ -1,12 +1,13 @@
-//! One network path: the controller, governor, pacer and RTT estimate shared by its lanes.
+//! One network path: the controller, governor, pacer and estimates shared by its lanes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator, Sent,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Metrics, Pacer, Pacing,
+    RttEstimator, SenderBound, Sent,
 };
-use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -17,7 +18,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Debug)]
 pub struct Path {
     controller: Box<dyn Controller>,
+    estimates: Estimates,
     governor: Governor,
+    sender: SenderBound,
     pacer: Pacer,
     rtt: RttEstimator,
     rng: Xoshiro256PlusPlus,
@@ -78,8 +81,10 @@ impl Path {
             pacer: Pacer::new(now, allowed),
             rtt: RttEstimator::new(rtt),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            estimates: Estimates::new(now, FULL_PACKET),
             controller,
             governor,
+            sender: SenderBound::default(),
             in_flight: 0,
             held: false,
             opened: now,
@@ -110,6 +115,11 @@ impl Path {
         self.controller.metrics()
     }
 
+    /// Losses of what was sent over it, by cause.
+    pub fn losses(&self) -> Losses {
+        self.estimates.losses()
+    }
+
     /// The controller's name.
     pub fn controller(&self) -> &'static str {
         self.controller.name()
@@ -132,7 +142,17 @@ impl Path {
         &self.governor
     }
 
+    /// The controller, and what it may look at.
+    fn controlled(&mut self, now: Instant) -> (&mut dyn Controller, Context<'_>) {
+        let Self { controller, estimates, rtt, rng, .. } = self;
+        (&mut **controller, Context { now, rtt, estimates, rng })
+    }
+
     fn renew(&mut self, now: Instant) {
+        match self.sender.limit() {
+            Some(rate) => self.governor.set(Bottleneck::SenderBuffer, rate),
+            None => self.governor.clear(Bottleneck::SenderBuffer),
+        }
         self.governor.set_controller_bound(self.controller.metrics().bound);
         let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
         if self.lateness.is_bound() {
@@ -187,8 +207,8 @@ impl Path {
         self.lateness.add(late_by, self.allowed.rate.time_for(bytes));
         self.pacer.on_sent(now, bytes);
         let sent = Sent { bytes, in_flight: self.in_flight, application_limited };
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_sent(&mut cx, &sent);
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_sent(&mut cx, &sent);
     }
 
     /// Control bytes left. The controller is not told: what it starts by is data.
@@ -201,6 +221,25 @@ impl Path {
     pub(crate) fn on_settled(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.in_flight, "settled more than was sent");
         self.in_flight = self.in_flight.saturating_sub(bytes);
+    }
+
+    /// The local stack did not take these packets: that says nothing of the path, so no controller
+    /// hears of it.
+    pub(crate) fn on_refused(&mut self, packets: u64, bytes: u64) {
+        self.on_settled(bytes);
+        self.book(&Losses { sender: packets, ..Losses::default() });
+    }
+
+    /// And the stack is to be offered less.
+    pub(crate) fn slow_sender(&mut self, now: Instant) {
+        let least = Rate::from_bytes_over(2 * FULL_PACKET, self.rtt.smoothed());
+        self.sender.on_refused(now, self.rtt.smoothed(), self.allowed.rate.max(least));
+        self.renew(now);
+    }
+
+    /// Losses that no controller hears of.
+    pub(crate) fn book(&mut self, lost: &Losses) {
+        self.estimates.book(lost);
     }
 
     pub(crate) fn on_rtt(&mut self, now: Instant, sample: Duration) {
@@ -221,8 +260,10 @@ impl Path {
     }
 
     pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_feedback(&mut cx, feedback);
+        let told = self.estimates.on_feedback(now, &self.rtt, feedback);
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_feedback(&mut cx, &told);
+        self.sender.on_feedback(now, self.rtt.smoothed(), self.controller.pacing().rate);
         if core::mem::take(&mut self.held) {
             self.opened = now;
         }
@@ -230,8 +271,9 @@ impl Path {
     }
 
     pub(crate) fn on_probe_timeout(&mut self, now: Instant) {
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_probe_timeout(&mut cx, self.in_flight);
+        let in_flight = self.in_flight;
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_probe_timeout(&mut cx, in_flight);
         self.renew(now);
     }
 
@@ -243,13 +285,15 @@ impl Path {
     /// Lets an interval controller run.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.controller.next_timeout().is_some_and(|at| at <= now) {
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-            self.controller.on_timeout(&mut cx);
+            let (controller, mut cx) = self.controlled(now);
+            controller.on_timeout(&mut cx);
             self.renew(now);
         }
     }
 }
 
+/// IP-layer bytes of a full packet on most paths.
+const FULL_PACKET: u64 = 1500;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 

@@ -26,14 +26,7 @@ impl Controller for Fixed {
     }
 
     fn metrics(&self) -> Metrics {
-        Metrics {
-            state: "fixed",
-            bound: Bottleneck::UserLimit,
-            bandwidth: None,
-            min_rtt: None,
-            queue: longhaul_units::Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        Metrics { state: "fixed", bound: Bottleneck::UserLimit }
     }
 }
 

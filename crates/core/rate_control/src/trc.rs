@@ -75,15 +75,7 @@ impl Controller for Trc {
             (Rate::ZERO, Some(_)) => "waiting",
             _ => "following",
         };
-        Metrics {
-            state,
-            bound: Bottleneck::Reservation,
-            // Nothing is measured.
-            bandwidth: None,
-            min_rtt: None,
-            queue: Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        Metrics { state, bound: Bottleneck::Reservation }
     }
 }
 

@@ -21,6 +21,11 @@ impl Losses {
         self.all().iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Those that were lost on the path, as far as anybody knows: the only ones that tell of it.
+    pub const fn network(&self) -> u64 {
+        self.congestion.saturating_add(self.random).saturating_add(self.unknown)
+    }
+
     /// These and those of `other`.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {

@@ -19,7 +19,6 @@ use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
-use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -145,7 +144,8 @@ pub(crate) struct UdpLanes {
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     crew: Arc<Crew>,
-    belief: Mutex<Belief>,
+    /// The least round trip that was seen.
+    rtt_min: Mutex<Option<Duration>>,
     /// The connection's lanes on a circuit, once there are any.
     circuit: Arc<OnceLock<UdpLanes>>,
     /// Of lanes on a circuit: the path that they went on over, and its times before.
@@ -162,13 +162,6 @@ pub(crate) struct LaneRules {
     pub idle_timeout: Duration,
     /// Their threads run before others where they may: what they do not send in time is lost.
     pub punctual: bool,
-}
-
-/// What of a path is known by having looked at it again and again.
-#[derive(Debug, Default)]
-struct Belief {
-    judge: LossJudge,
-    rtt_min: Option<Duration>,
 }
 
 /// Mailboxes for `count` lanes.
@@ -193,7 +186,7 @@ impl UdpLanes {
             views: Vec::new(),
             threads: Mutex::default(),
             crew: Arc::default(),
-            belief: Mutex::default(),
+            rtt_min: Mutex::default(),
             circuit: Arc::default(),
             onward: OnceLock::new(),
         };
@@ -293,7 +286,7 @@ impl UdpLanes {
                 sum.packets_sent += stats.packets_sent;
                 sum.packets_resent += stats.packets_resent;
                 sum.packets_received += stats.packets_received;
-                sum.lost.network += stats.lost.total();
+                sum.lost += stats.lost;
             }
         }
         all.bytes_sent -= first.bytes_sent;
@@ -315,24 +308,22 @@ impl UdpLanes {
 
     fn own_totals(&self) -> Totals {
         let mut totals = Totals::default();
-        let mut sums = LossSums::default();
         for view in &self.views {
-            let view = lock(view).clone();
-            sums.add(&view.stats, view.refused);
-            totals.received += view.stats.packets_received;
-            totals.sending.packets_resent += view.stats.packets_resent;
+            let stats = lock(view).stats;
+            totals.received += stats.packets_received;
+            totals.sending.packets_sent += stats.packets_sent;
+            totals.sending.packets_resent += stats.packets_resent;
         }
-        let mut belief = lock(&self.belief);
-        let Belief { judge, rtt_min } = &mut *belief;
         let path = lock(&self.path);
-        judge.observe(sums.sent, &path.metrics());
+        totals.sending.lost = path.losses();
         if path.rtt().has_sample() {
+            let mut least = lock(&self.rtt_min);
             let min = path.rtt().min();
+            let min = least.map_or(min, |least| least.min(min));
+            *least = Some(min);
             totals.sending.rtt = path.rtt().smoothed();
-            totals.sending.rtt_min = *rtt_min.insert(rtt_min.map_or(min, |least| least.min(min)));
+            totals.sending.rtt_min = min;
         }
-        totals.sending.packets_sent = sums.sent;
-        totals.sending.lost = judge.divide(&sums);
         totals
     }
 

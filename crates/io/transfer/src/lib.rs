@@ -22,7 +22,6 @@ mod hub;
 mod ids;
 mod lane;
 mod lease;
-mod losses;
 pub mod memory;
 mod pipe;
 mod progress;

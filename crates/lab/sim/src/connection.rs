@@ -496,7 +496,8 @@ impl Connection {
             }
             // The kernel refuses what the interface cannot send.
             if segment > usize::from(self.interface_max) {
-                state.half.not_sent(&transmit, Err(NotSent::TooLarge));
+                let path = self.path.get_mut();
+                state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
             }
         }

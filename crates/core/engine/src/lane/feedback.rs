@@ -1,9 +1,7 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{
-    DeliveryMeter, DeliveryReport, Feedback as Sample, LossCounts, ReceiverState,
-};
-use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample, ReceiverState};
+use longhaul_units::{Duration, Instant, Losses, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::receive::Fault;
@@ -51,7 +49,8 @@ impl Lane {
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late, earlier) = self.settle(path, feedback);
-        self.attribute(feedback, earlier);
+        // Nothing estimates a path that was left.
+        path.book(&self.attribute(feedback, earlier));
         let report = DeliveryReport {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
@@ -64,7 +63,7 @@ impl Lane {
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         sample.marked_packets = marked;
-        sample.lost = self.attribute(feedback, sample.lost.network);
+        sample.lost = self.attribute(feedback, sample.lost.unknown);
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;
@@ -108,8 +107,7 @@ impl Lane {
     }
 
     /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and
-    /// how many packets are lost that went over an earlier path. Network losses in the result are
-    /// all losses.
+    /// how many packets are lost that went over an earlier path. Losses have no cause yet.
     fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool, u64) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
@@ -160,7 +158,7 @@ impl Lane {
                     sample.acked_bytes += settled;
                     sample.acked_packets += u64::from(outcome.acked.count_ones());
                     sample.lost_bytes += lost;
-                    sample.lost.network += u64::from(outcome.lost.count_ones());
+                    sample.lost.unknown += u64::from(outcome.lost.count_ones());
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
                 } else {
                     earlier += u64::from(outcome.lost.count_ones());
@@ -194,8 +192,8 @@ impl Lane {
     }
 
     /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops
-    /// told before their loss is found (or after) are carried over.
-    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> LossCounts {
+    /// told before their loss is found (or after) are carried over. Of the rest nothing is known yet.
+    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> Losses {
         let causes = &mut self.peer_causes;
         self.unattributed.socket += feedback.socket_drops.saturating_sub(causes.socket);
         self.unattributed.host += feedback.host_drops.saturating_sub(causes.host);
@@ -205,11 +203,8 @@ impl Lane {
         let host = (lost - socket).min(self.unattributed.host);
         self.unattributed.socket -= socket;
         self.unattributed.host -= host;
-        let counts = LossCounts { network: lost - socket - host, socket, host };
-        self.stats.lost.network += counts.network;
-        self.stats.lost.socket += counts.socket;
-        self.stats.lost.host += counts.host;
-        counts
+        self.stats.lost += lost;
+        Losses { socket, host, unknown: lost - socket - host, ..Losses::default() }
     }
 
     /// Packets of the full size that vanish while reports come: is it their size?
@@ -243,7 +238,7 @@ fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
     }
 }
 
-fn on_control(
+pub(super) fn on_control(
     streams: &mut BTreeMap<StreamId, Stream>,
     events: &mut alloc::collections::VecDeque<Event>,
     frame: &SentFrame,

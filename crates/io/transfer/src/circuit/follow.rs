@@ -276,7 +276,7 @@ impl Follower {
             if let Some(report) = report {
                 report.sent_bytes = on_circuit.bytes_sent;
                 report.packets_sent = on_circuit.packets_sent;
-                report.packets_lost = on_circuit.lost.network;
+                report.packets_lost = on_circuit.lost;
                 report.ip_bytes = over_ip.bytes_sent;
             }
         });
