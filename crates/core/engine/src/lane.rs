@@ -199,7 +199,7 @@ impl Lane {
             peer_bounds: ReceiverBounds::NONE,
             credit: 0,
             suspended: None,
-            reception: Reception::default(),
+            reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
             our_credit: 0,
             our_capacity: None,
@@ -404,7 +404,7 @@ impl Lane {
 
     /// When the next probe timeout falls, while something is unsettled.
     fn probe_timeout(&self, path: &Path) -> Option<Instant> {
-        let interval = (path.rtt().smoothed() / 8).clamp(REPORT_MIN, REPORT_MAX);
+        let interval = self.config.feedback.interval(path.rtt().smoothed());
         let first = path.rtt().probe_timeout(interval).max(PROBE_TIMEOUT_MIN);
         let doubled = first * (1 << self.probe_timeouts.min(8));
         self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
@@ -427,7 +427,7 @@ impl Lane {
     }
 
     fn mtu_retry(&self, path: &Path) -> Duration {
-        path.rtt().probe_timeout(REPORT_MAX) * 2
+        path.rtt().probe_timeout(self.config.feedback.most) * 2
     }
 
     // State.
@@ -490,7 +490,7 @@ impl Lane {
     }
 
     fn is_blast(&self) -> bool {
-        self.config.repair == Repair::BlastRounds
+        self.config.repair == Repair::Rounds
     }
 
     fn ip_overhead(&self) -> u64 {
@@ -519,9 +519,6 @@ const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
 const IPV6_UDP_HEADERS: u64 = 48;
 const CLOSE_REPEATS: u8 = 3;
-/// Bounds of the peer's feedback interval (protocol.md 5.4).
-const REPORT_MIN: Duration = Duration::from_micros(250);
-const REPORT_MAX: Duration = Duration::from_millis(10);
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A busy host runs a thread this much later than it should.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);

@@ -37,9 +37,14 @@ pub struct FixedConfig {
     pub rate: Rate,
 }
 
+impl FixedConfig {
+    /// 100 Mb/s.
+    pub const DEFAULT: Self = Self { rate: Rate::from_mbps(100) };
+}
+
 impl Default for FixedConfig {
     fn default() -> Self {
-        Self { rate: Rate::from_mbps(100) }
+        Self::DEFAULT
     }
 }
 

@@ -4,7 +4,8 @@
 //! optional cap on bytes in flight. A [`Governor`] takes the minimum of that and of every other
 //! bound (user, reservation, hosts, disks) and names the one that is active. A [`Pacer`] turns the
 //! result into departure times. [`RttEstimator`], [`DeliveryMeter`] and [`Estimates`] make the figures
-//! that controllers read. A [`Profile`] names a whole protocol: a way to repair and a controller. The
+//! that controllers read. A [`Profile`] names a whole protocol: a way to repair, a schedule of
+//! feedback and a controller. The
 //! models behind the controllers, and where they come from, are in docs/rate-control.md.
 //!
 //! The crate never sees a packet, a number or a clock, keeps no ledger, and knows nothing of
@@ -65,7 +66,7 @@ pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
 pub use governor::Governor;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
-pub use profile::{MissingRate, Profile, Repair};
+pub use profile::{FeedbackSchedule, Profile, Repair, Unplayable};
 pub use rtt::RttEstimator;
 pub use sender::SenderBound;
 pub use trc::{TimeRange, Trc, TrcConfig, Vector, VectorError};

@@ -86,9 +86,14 @@ pub struct TrcConfig {
     pub rate: Rate,
 }
 
+impl TrcConfig {
+    /// 100 Mb/s.
+    pub const DEFAULT: Self = Self { rate: Rate::from_mbps(100) };
+}
+
 impl Default for TrcConfig {
     fn default() -> Self {
-        Self { rate: Rate::from_mbps(100) }
+        Self::DEFAULT
     }
 }
 

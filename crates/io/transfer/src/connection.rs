@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::{Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::Repair;
+use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -159,6 +159,7 @@ pub(crate) type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneRules {
     pub repair: Repair,
+    pub feedback: FeedbackSchedule,
     pub idle_timeout: Duration,
     /// Their threads run before others where they may: what they do not send in time is lost.
     pub punctual: bool,
@@ -199,6 +200,7 @@ impl UdpLanes {
             let mut config = LaneConfig::new(session.connection, lane, role, random_seed());
             config.remote = remote;
             config.repair = rules.repair;
+            config.feedback = rules.feedback;
             config.object_tag = object_tag_len(session.protect);
             config.idle_timeout = rules.idle_timeout;
             let receiving = match &socket {

@@ -100,6 +100,7 @@ impl Connection {
                 let mut config = LaneConfig::new(session.connection, LaneId(number), role, seed);
                 config.remote = (end == End::Client).then_some(server);
                 config.repair = profile.repair;
+                config.feedback = profile.feedback;
                 let lane = LaneId(number);
                 let seal = Protection::new(session.send_keys(lane), session.protect);
                 let open = Protection::new(session.receive_keys(lane), session.protect);

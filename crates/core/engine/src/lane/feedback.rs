@@ -6,7 +6,7 @@ use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::receive::Fault;
 use super::streams::Stream;
-use super::{Lane, Path, REPORT_MAX};
+use super::{Lane, Path};
 use crate::Event;
 use crate::control::SentFrame;
 use crate::ledger::{Content, Outcome, Report};
@@ -213,7 +213,7 @@ impl Lane {
         if sample.acked_bytes + sample.spurious_packets * base > sample.acked_packets * base {
             self.mtu.on_large_arrived();
         } else if sample.lost_bytes > sample.lost.total() * base {
-            self.mtu.on_large_lost(now, path.rtt().probe_timeout(REPORT_MAX));
+            self.mtu.on_large_lost(now, path.rtt().probe_timeout(self.config.feedback.most));
         }
     }
 

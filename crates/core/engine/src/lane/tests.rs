@@ -631,7 +631,7 @@ fn auto_fills_a_long_path_despite_loss() {
 
 #[test]
 fn repair_policies_are_those_of_their_profiles() {
-    assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::BlastRounds);
+    assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::Rounds);
     assert_eq!(Profile::by_name("auto").unwrap().repair, Repair::Continuous);
 }
 

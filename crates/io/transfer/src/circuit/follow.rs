@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::Silence;
 use longhaul_engine::Path;
-use longhaul_rate_control::{Governor, Repair, Trc, Vector};
+use longhaul_rate_control::{FeedbackSchedule, Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
@@ -225,8 +225,9 @@ impl Follower {
         let rtt = lock(&self.ip).rtt().smoothed();
         let trc = Box::new(Trc::new(opened, vector.clone(), PACKET));
         let path = Path::new(opened, trc, Governor::new(opened), rtt, opened.as_nanos());
-        let (repair, idle_timeout) = (Repair::Continuous, self.idle_timeout);
-        let rules = LaneRules { repair, idle_timeout, punctual: true };
+        let (repair, feedback) = (Repair::Continuous, FeedbackSchedule::USUAL);
+        let idle_timeout = self.idle_timeout;
+        let rules = LaneRules { repair, feedback, idle_timeout, punctual: true };
         let (hub, boxes) = (self.hub.clone(), self.mailboxes.clone());
         let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
         let lanes = match lanes {

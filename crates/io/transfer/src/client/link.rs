@@ -92,7 +92,8 @@ impl Link<'_> {
             notices.extend(socket_notices(socket));
         }
         let path = path(profile, rate, rtt).map_err(Failure::Usage)?;
-        let rules = LaneRules { repair: profile.repair, idle_timeout, punctual: false };
+        let Profile { repair, feedback, .. } = *profile;
+        let rules = LaneRules { repair, feedback, idle_timeout, punctual: false };
         let mailboxes = mailboxes[..count.into()].to_vec();
         let lanes = UdpLanes::start(session, sockets, path, rules, hub.clone(), mailboxes)?;
         Ok(Lanes::Udp(Box::new(lanes)))
@@ -127,15 +128,7 @@ pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarr
 
 /// The profile of that name, if `rate` is what it needs.
 pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile, Failure> {
-    let profile = Profile::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = Profile::names().collect();
-        let names = names.join(", ");
-        Failure::Usage(format!("no profile {name:?}; there are {names}"))
-    })?;
-    if profile.needs_rate && rate.is_none() {
-        return Err(Failure::Usage(format!("profile {name} needs --rate")));
-    }
-    Ok(profile)
+    Profile::wished(Some(name), rate).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Rate control for a connection of this host.
