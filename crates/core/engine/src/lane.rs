@@ -4,12 +4,13 @@ mod refused;
 mod streams;
 mod transmit;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use longhaul_rate_control::{DeliveryMeter, ReceiverState, Repair};
+use longhaul_rate_control::{DeliveryMeter, ReceiverState};
 use longhaul_units::{Extent, Instant, Losses, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
@@ -22,6 +23,7 @@ use crate::ledger::Ledger;
 use crate::mtu::MtuSearch;
 use crate::outbox::Outbox;
 use crate::reception::Reception;
+use crate::repair::{self, Policy};
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
 use streams::Stream;
 
@@ -61,7 +63,7 @@ pub struct Lane {
     next_number: u64,
     ledger: Ledger,
     outbox: Outbox,
-    blast: Blast,
+    repair: Box<dyn Policy>,
     reordering: Duration,
     newest_acked_sent_at: Instant,
     /// Highest `largest` that the peer reported, for RTT samples from news only.
@@ -98,7 +100,7 @@ pub struct Lane {
     our_bounds: ReceiverBounds,
     our_suspend: Option<(u64, Duration)>,
     suspend_order: u64,
-    round_reports_until: Option<u64>,
+    report_until: Option<u64>,
     last_heard: Instant,
 
     streams: BTreeMap<StreamId, Stream>,
@@ -123,24 +125,6 @@ enum State {
 struct Suspended {
     order: u64,
     until: Instant,
-}
-
-/// Progress of blast repair (RAPID section 1 on RBUDP; protocol.md 5.9).
-#[derive(Debug, Default)]
-struct Blast {
-    round: u64,
-    /// Nothing more will be offered before something is delivered.
-    flushed: bool,
-    /// Numbers of the round are below `end`; ROUND_END went out as number `asked`.
-    ending: Option<Ending>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ending {
-    end: u64,
-    asked: Option<u64>,
-    /// ROUND_END is to be sent (again).
-    ask: bool,
 }
 
 /// Least difference between the two hosts' clocks seen lately, to tell queueing from clock offset.
@@ -177,7 +161,7 @@ impl Lane {
             next_number: 0,
             ledger: Ledger::default(),
             outbox: Outbox::default(),
-            blast: Blast::default(),
+            repair: repair::policy(config.repair),
             reordering: config.reordering,
             newest_acked_sent_at: Instant::ZERO,
             reported_largest: None,
@@ -206,7 +190,7 @@ impl Lane {
             our_bounds: ReceiverBounds::NONE,
             our_suspend: None,
             suspend_order: 0,
-            round_reports_until: None,
+            report_until: None,
             last_heard: now,
             streams: BTreeMap::new(),
             stats: LaneStats::default(),
@@ -221,13 +205,13 @@ impl Lane {
     /// The driver keeps [`backlog`](Self::backlog) above what one feedback interval needs, and the
     /// sum of extents offered for the first time within [`credit`](Self::credit).
     pub fn offer(&mut self, extent: Extent) {
-        self.blast.flushed = false;
+        self.repair.on_offered();
         self.outbox.offer(extent);
     }
 
-    /// Nothing more will be offered until something is delivered: a blast round may end.
+    /// Nothing more will be offered until something is delivered: a round of repair may end.
     pub fn flush(&mut self) {
-        self.blast.flushed = true;
+        self.repair.on_flushed();
     }
 
     /// Object bytes that the peer may be sent for the first time, in all, as it last said.
@@ -396,9 +380,7 @@ impl Lane {
         self.stats.probe_timeouts += 1;
         self.waiting_since = Some(now);
         self.ping_wanted = true;
-        if let Some(ending) = &mut self.blast.ending {
-            ending.ask = true;
-        }
+        self.repair.on_probe_timeout();
         path.on_probe_timeout(now);
     }
 
@@ -469,6 +451,7 @@ impl Lane {
             packets_received: self.reception.packets,
             bytes_received: self.reception.bytes,
             datagram: self.mtu.datagram(),
+            rounds: self.repair.rounds(),
             ..self.stats
         }
     }
@@ -487,10 +470,6 @@ impl Lane {
     /// What holds the peer up, as it said last.
     pub fn peer_bounds(&self) -> ReceiverBounds {
         self.peer_bounds
-    }
-
-    fn is_blast(&self) -> bool {
-        self.config.repair == Repair::Rounds
     }
 
     fn ip_overhead(&self) -> u64 {

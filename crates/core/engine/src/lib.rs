@@ -38,6 +38,7 @@ mod mtu;
 mod outbox;
 mod path;
 mod reception;
+mod repair;
 mod stats;
 mod stream;
 

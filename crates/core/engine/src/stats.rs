@@ -22,7 +22,7 @@ pub struct LaneStats {
     pub bytes_delivered: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
-    /// Blast rounds completed.
+    /// Rounds of repair completed, where the policy has rounds.
     pub rounds: u64,
     /// FEEDBACK frames received.
     pub feedback_received: u64,

@@ -28,7 +28,6 @@ pub struct Profile {
 
 /// How losses are repaired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
 pub enum Repair {
     /// Lost bytes go out again as soon as their loss is known.
     Continuous,

@@ -74,7 +74,8 @@ impl Lane {
         }
         self.watch_for_black_hole(now, path, &sample);
         self.waiting_since = self.ledger.has_unsettled().then_some(now);
-        self.after_round(largest);
+        let Self { repair, ledger, .. } = self;
+        repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
         path.on_feedback(now, &sample);
         Ok(())
@@ -123,12 +124,7 @@ impl Lane {
         }
         let newest = self.newest_acked_sent_at;
         let reordering = self.reordering.max(path.rtt().smoothed() / 16);
-        let blast = self.is_blast();
-        let round_over = self
-            .blast
-            .ending
-            .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
-            .map(|ending| ending.end);
+        let lost_below = self.repair.lost_below(largest);
         let (mut sample, mut late, mut earlier) = (Sample::default(), false, 0);
         let earlier_newest = self.earlier_acked_sent_at;
         let earlier_extent = reordering.max(self.earlier_round);
@@ -136,8 +132,7 @@ impl Lane {
         ledger.apply(
             Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
             |entry| match entry.content {
-                // A blast finds out what is missing only when all of it was sent.
-                Content::Object { .. } if blast => round_over.is_some_and(|end| entry.end() <= end),
+                Content::Object { .. } if let Some(end) = lost_below => entry.end() <= end,
                 // What is sent now may overtake what went another way; there, order was kept as here.
                 _ if entry.first < *path_since => {
                     entry.sent_at + reordering <= earlier_newest
@@ -216,18 +211,6 @@ impl Lane {
             self.mtu.on_large_lost(now, path.rtt().probe_timeout(self.config.feedback.most));
         }
     }
-
-    /// Whether a blast round is over: every packet of it is settled.
-    fn after_round(&mut self, largest: u64) {
-        if let Some(ending) = self.blast.ending
-            && ending.asked.is_some_and(|asked| largest >= asked)
-            && !self.ledger.has_unsettled_objects_below(ending.end)
-        {
-            self.blast.ending = None;
-            self.blast.round += 1;
-            self.stats.rounds += 1;
-        }
-    }
 }
 
 fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
@@ -248,7 +231,7 @@ pub(super) fn on_control(
         SentFrame::Stream { stream, .. }
         | SentFrame::StreamLimit { stream }
         | SentFrame::StreamReset { stream } => *stream,
-        SentFrame::Ping | SentFrame::Challenge | SentFrame::RoundEnd => return,
+        SentFrame::Ping | SentFrame::Challenge | SentFrame::Repair => return,
     };
     let Some(stream) = streams.get_mut(&id) else { return };
     match frame {

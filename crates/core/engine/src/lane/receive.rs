@@ -99,7 +99,7 @@ impl Lane {
                 }
             }
             Frame::RoundEnd { end, .. } => {
-                self.round_reports_until = Some(end.get());
+                self.report_until = Some(end.get());
                 self.reception.restart_rotation();
                 self.reception.request_report();
             }
