@@ -90,7 +90,6 @@ pub struct Lane {
     peer_bounds: ReceiverBounds,
     /// Absolute object bytes that the peer promised room for.
     credit: u64,
-    suspended: Option<Suspended>,
 
     // Receiving.
     reception: Reception,
@@ -118,13 +117,6 @@ enum State {
         next: Instant,
     },
     Closed,
-}
-
-/// SUSPEND in force (protocol.md 5.11).
-#[derive(Clone, Copy, Debug)]
-struct Suspended {
-    order: u64,
-    until: Instant,
 }
 
 /// Least difference between the two hosts' clocks seen lately, to tell queueing from clock offset.
@@ -182,7 +174,6 @@ impl Lane {
             receiver: ReceiverState::default(),
             peer_bounds: ReceiverBounds::NONE,
             credit: 0,
-            suspended: None,
             reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
             our_credit: 0,
@@ -260,7 +251,8 @@ impl Lane {
         }
     }
 
-    /// Asks the peer to send no new object bytes for `duration`; zero resumes.
+    /// Asks the peer to send no new object bytes, on any lane of the path, for `duration`; zero
+    /// resumes.
     pub fn suspend_peer(&mut self, duration: Duration) {
         self.suspend_order += 1;
         self.our_suspend = Some((self.suspend_order, duration));

@@ -34,6 +34,7 @@ pub struct Path {
     /// What the governor allows now.
     allowed: Pacing,
     bound: Bottleneck,
+    suspended: Option<Suspended>,
     /// What each lane delivered last.
     deliveries: Vec<LaneDelivery>,
 }
@@ -57,6 +58,13 @@ impl Lateness {
     fn is_bound(&self) -> bool {
         self.lost * 7 > self.used
     }
+}
+
+/// SUSPEND in force (protocol.md 5.11): the receiving host is the same for all lanes.
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    order: u64,
+    until: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +99,7 @@ impl Path {
             lateness: Lateness::default(),
             allowed,
             bound,
+            suspended: None,
             deliveries: Vec::new(),
         }
     }
@@ -162,6 +171,18 @@ impl Path {
         self.pacer.set(now, allowed);
         self.allowed = allowed;
         self.bound = bound;
+    }
+
+    /// The peer wants no new object bytes until then, whichever lane has brought its wish.
+    pub(crate) fn suspend(&mut self, order: u64, until: Instant) {
+        if self.suspended.is_none_or(|suspended| order > suspended.order) {
+            self.suspended = Some(Suspended { order, until });
+        }
+    }
+
+    /// Until when no new object bytes may go, if not now.
+    pub(crate) fn suspended_until(&self, now: Instant) -> Option<Instant> {
+        self.suspended.map(|suspended| suspended.until).filter(|until| *until > now)
     }
 
     /// Bytes that make one batch at the allowed rate: the pacing quantum. The other half of the
@@ -323,6 +344,25 @@ mod tests {
         assert_eq!(renewed.rate, Rate::from_mbps(130));
         // Lane 1 has fallen silent.
         assert_eq!(path.joined(at(30), LaneId(0), sample(90)), sample(90));
+    }
+
+    #[test]
+    fn a_suspend_holds_all_lanes_until_it_is_over_or_lifted() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let start = Start { now: at(0), packet: 1500, rate: None };
+        let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+        let mut path =
+            Path::new(at(0), controller, Governor::new(at(0)), Duration::from_millis(80), 1);
+        assert_eq!(path.suspended_until(at(0)), None);
+        path.suspend(2, at(300));
+        // Said again on another lane, or older and late.
+        path.suspend(2, at(310));
+        path.suspend(1, at(900));
+        assert_eq!(path.suspended_until(at(299)), Some(at(300)));
+        assert_eq!(path.suspended_until(at(300)), None);
+        path.suspend(3, at(500));
+        path.suspend(4, at(350));
+        assert_eq!(path.suspended_until(at(350)), None, "lifted");
     }
 
     #[test]

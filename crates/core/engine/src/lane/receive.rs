@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use longhaul_units::Instant;
 use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
 
-use super::{Lane, State, Suspended};
+use super::{Lane, State};
 use crate::stream::Violation;
 use crate::{Arrival, Event, Path};
 
@@ -104,11 +104,7 @@ impl Lane {
                 self.reception.request_report();
             }
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
-            Frame::Suspend { order, duration } => {
-                if self.suspended.is_none_or(|s| order > s.order) {
-                    self.suspended = Some(Suspended { order, until: now + duration });
-                }
-            }
+            Frame::Suspend { order, duration } => path.suspend(order, now + duration),
         }
         Ok(())
     }

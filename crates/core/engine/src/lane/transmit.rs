@@ -347,10 +347,6 @@ impl Lane {
         Some(path.earliest(now, bytes).unwrap_or(now))
     }
 
-    fn fresh_allowed(&self, now: Instant) -> bool {
-        self.addresses.is_validated() && self.suspended.is_none_or(|s| s.until <= now)
-    }
-
     fn plan_objects(
         &mut self,
         now: Instant,
@@ -362,7 +358,7 @@ impl Lane {
         if !self.addresses.is_validated() {
             return None;
         }
-        let fresh = self.fresh_allowed(now);
+        let fresh = path.suspended_until(now).is_none();
         if !self.outbox.has_resends() && (self.outbox.backlog_bytes() == 0 || !fresh) {
             if fresh {
                 self.on_nothing_to_send();
@@ -435,8 +431,8 @@ impl Lane {
             if self.outbox.backlog_bytes() == 0 {
                 return None;
             }
-            if let Some(suspended) = self.suspended.filter(|s| s.until > now) {
-                return Some(suspended.until);
+            if let Some(until) = path.suspended_until(now) {
+                return Some(until);
             }
         }
         let wire = self.full_wire();
