@@ -103,9 +103,15 @@ impl Estimates {
     ) -> Feedback {
         let feedback = plausible(*feedback);
         self.completed = self.measure(now, rtt, &feedback);
-        let chance = self.chance.known_ppm();
-        let lost = self.account.label(&feedback, chance);
+        let lost = self.account.label(&feedback, self.explained_by_chance());
         Feedback { lost, ..feedback }
+    }
+
+    /// The share of losses now, parts per million, that may be by chance. Where nothing was measured
+    /// and a queue stands, it overflows.
+    fn explained_by_chance(&self) -> Option<u32> {
+        let queued = self.queue > self.queue_target(self.recent()) * 2;
+        self.chance.known_ppm().or(queued.then_some(0))
     }
 
     fn measure(&mut self, now: Instant, rtt: &RttEstimator, feedback: &Feedback) -> Completed {

@@ -335,6 +335,18 @@ fn random_loss_is_repaired_once_each() {
     assert!(lost.random > lost.total() / 2, "of no queue, for any profile: {lost:?}");
 }
 
+/// The rate says nothing of the cause: the queue does.
+#[test]
+fn what_a_full_queue_drops_is_congestion_under_any_profile() {
+    let options = Options::new(20, Rate::from_mbps(200), Bytes::new(500_000))
+        .fixed("fixed", Rate::from_mbps(300));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 30_000_000);
+    pair.run_until(10, |pair| pair.client.delivered() == 30_000_000);
+    let lost = pair.client.path.losses();
+    assert!(lost.total() > 1_000 && lost.congestion > lost.total() * 9 / 10, "{lost:?}");
+}
+
 #[test]
 fn reordering_within_the_extent_is_not_loss() {
     let mut options = gigabit(40).fixed("fixed", Rate::from_mbps(200));
