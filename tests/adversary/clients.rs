@@ -1,14 +1,17 @@
 //! Clients that hold a token and use it badly.
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::carrier::frame;
 use crate::oracle::{Victim, assert_only};
-use crate::peer::{Peer, Saying, Tamper, WAYS, control_message};
+use crate::peer::{Peer, Saying, Tamper, WAYS, control_message, hello, options, read_control};
 use crate::script::{Item, request, sink, source};
 use crate::test::limited;
+use crate::tls::{CONTROL, Link};
 use crate::trees::{is_hidden, names, noise};
 
 #[test]
@@ -215,3 +218,35 @@ fn leaving(step: usize) -> Tamper {
         if said > step { vec![Saying::HangUp] } else { vec![saying] }
     })
 }
+
+#[test]
+fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
+    limited(|test| {
+        let victim = Victim::start(test);
+        let long = [b'p'; 33];
+        for (profile, code, said) in [
+            (&b"warp"[..], UNSUPPORTED_OPTION, "no profile warp"),
+            (b"rbudp", UNSUPPORTED_OPTION, "profile rbudp"),
+            (b"AUTO", UNSUPPORTED_OPTION, "no profile AUTO"),
+            (b"", UNSUPPORTED_OPTION, "no profile"),
+            (b"\x1b[2Jauto", UNSUPPORTED_OPTION, "[2Jauto"),
+            (&long, PROTOCOL_VIOLATION, ""),
+            (b"\xff", PROTOCOL_VIOLATION, ""),
+        ] {
+            let mut control =
+                Link::client(TcpStream::connect(victim.address).unwrap(), CONTROL).unwrap();
+            let honest = hello(&control.secret(), WAYS[0]);
+            let wish = [honest, options(&[(12, profile)])].concat();
+            control.write_all(&control_message(1, &wish)).unwrap();
+            let (kind, close) = read_control(&mut control).unwrap();
+            assert_eq!((kind, &close[..2]), (3, &[0, code][..]), "{:?}", close.utf8_chunks());
+            let reason = str::from_utf8(&close[2..]).unwrap();
+            assert!(reason.contains(said) && !reason.contains('\x1b'), "{reason:?}");
+        }
+        victim.assert_serves();
+    });
+}
+
+/// Codes of CLOSE (docs/protocol.md 3).
+const PROTOCOL_VIOLATION: u8 = 2;
+const UNSUPPORTED_OPTION: u8 = 5;

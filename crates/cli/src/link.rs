@@ -30,11 +30,8 @@ pub(crate) struct LinkOptions {
 /// # Errors
 /// They do not fit each other, or there is no token.
 pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
-    let needs_rate = Profile::by_name(&args.profile).is_some_and(|profile| profile.needs_rate);
-    if needs_rate && args.rate.is_none() {
-        let name = &args.profile;
-        return Err(Failure::usage(format!("profile {name} sends at your rate: say --rate RATE")));
-    }
+    Profile::wished(Some(&args.profile), args.rate)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate < RATE_MIN) {
         return Err(Failure::usage(format!(
             "--rate: {rate} is not one small packet a second; a rate is a number with its unit, as \

@@ -7,7 +7,6 @@
 //! at, and what the receiver says of its own.
 
 use longhaul_engine::Path;
-use longhaul_rate_control::Bound;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds};
 
@@ -80,9 +79,8 @@ impl Times {
     /// What held the pace of those who share `path`, since it began.
     pub fn of_path(path: &Path) -> Self {
         let mut times = Self::default();
-        for bound in Bound::ALL {
-            let bottleneck = Bottleneck::from_code(bound.code());
-            times.add(bottleneck, path.governor().time_limited_by(bound));
+        for bound in Bottleneck::ALL {
+            times.add(bound, path.governor().time_limited_by(bound));
         }
         times
     }

@@ -3,13 +3,13 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::ops::{Deref, DerefMut};
 
-use longhaul_engine::{Event, Lane, LaneConfig, Path, Transmit, What};
+use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Path, Transmit};
 use longhaul_units::{Duration, Extent, Instant, LaneId};
 
 use crate::messages::Messages;
 use crate::receive::{Receiving, With};
 use crate::send::{Outgoing, Sending};
-use crate::{Datagrams, Groups, News, NotSent, Opener, Order, ReadBatch, Repair, Sealer, Standing};
+use crate::{Datagrams, Groups, News, Opener, Order, ReadBatch, Repair, Sealer, Standing};
 
 /// A path that other lanes use too: locked for a batch or a report, never longer.
 pub trait SharedPath {
@@ -44,7 +44,6 @@ pub struct LaneHalf<O, I> {
     repairs: Vec<(Extent, O)>,
     credit_announced: u64,
     news: VecDeque<News<I>>,
-    refused: u64,
 }
 
 impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
@@ -59,7 +58,6 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
             repairs: Vec::new(),
             credit_announced: 0,
             news: VecDeque::new(),
-            refused: 0,
             lane: Lane::new(now, config),
         }
     }
@@ -213,21 +211,20 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     }
 
     /// The local stack took only the first `sent` bytes of the batch that was sealed last, or none
-    /// of it.
-    pub fn not_sent(&mut self, transmit: &Transmit, sent: Result<usize, NotSent>) {
-        match sent {
-            Ok(sent) if transmit.what == What::Control => debug_assert!(sent > 0),
-            Ok(sent) => self.refused += self.sending.unsent(transmit.packets, sent),
-            Err(why) => {
-                // A size probe that the device does not take is answered by that, and not lost.
-                if transmit.what != What::Control || why != NotSent::TooLarge {
-                    self.refused += u64::from(transmit.packets);
-                }
-                if why == NotSent::TooLarge {
-                    self.lane.on_datagram_too_big(self.sending.segment());
-                }
-            }
-        }
+    /// of it. See [`Lane::not_sent`].
+    pub fn not_sent(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        transmit: &Transmit,
+        sent: Result<usize, NotSent>,
+    ) {
+        let (taken, why) = match sent {
+            Ok(sent) => (self.sending.datagrams_in(sent), NotSent::Refused),
+            Err(why) => (0, why),
+        };
+        let why = (why, self.sending.segment());
+        self.lane.not_sent(now, path, transmit, taken, why);
     }
 
     /// When a method has something to do next, without any input.
@@ -264,11 +261,6 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     /// The engine's state.
     pub fn engine(&self) -> &Lane {
         &self.lane
-    }
-
-    /// Datagrams that the local stack refused.
-    pub fn refused(&self) -> u64 {
-        self.refused
     }
 
     /// Object bytes that came to their place for the first time.

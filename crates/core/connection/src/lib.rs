@@ -64,13 +64,15 @@ pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeG
 pub use incoming_copy::IncomingCopy;
 pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
+/// Why a datagram was not sent.
+pub use longhaul_engine::NotSent;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use record_half::{Place, RecordHalf, RecordSeals};
 pub use run::Run;
-pub use send::{Datagrams, NotSent};
+pub use send::Datagrams;
 pub use silence::Silence;
 pub use spent::Spent;
 pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};

@@ -23,15 +23,6 @@ pub struct Datagrams<'d> {
     pub segment: Option<u16>,
 }
 
-/// Why the local stack took no datagram of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSent {
-    /// They are too large for the interface.
-    TooLarge,
-    /// Any other reason.
-    Refused,
-}
-
 #[derive(Debug)]
 pub(crate) struct Sending {
     connection: ConnectionId,
@@ -72,10 +63,9 @@ impl Sending {
         self.segment as u16
     }
 
-    /// How many of the `packets` of that batch were not in its first `sent` bytes.
-    pub fn unsent(&self, packets: u16, sent: usize) -> u64 {
-        let gone = sent.div_ceil(self.segment.max(1)) as u64;
-        u64::from(packets).saturating_sub(gone)
+    /// How many of that batch are in its first `sent` bytes.
+    pub fn datagrams_in(&self, sent: usize) -> u16 {
+        u16::try_from(sent.div_ceil(self.segment.max(1))).unwrap_or(u16::MAX)
     }
 
     fn header(&self, kind: Kind, number: PacketNumber, send_time: u32) -> Header {

@@ -47,7 +47,7 @@ pub struct Standing {
     pub credit_step: u64,
     /// What holds this end up in receiving.
     pub bounds: ReceiverBounds,
-    /// Everything that may be sent now was offered: a blast round may end.
+    /// Everything that may be sent now was offered: a round of repair may end.
     pub drained: bool,
 }
 

@@ -1,7 +1,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use longhaul_rate_control::Repair;
+use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_units::{Bytes, LaneId};
 use longhaul_wire::ConnectionId;
 
@@ -20,6 +20,8 @@ pub struct LaneConfig {
     pub remote: Option<SocketAddr>,
     /// How lost object bytes are found and repaired.
     pub repair: Repair,
+    /// When packets received are reported.
+    pub feedback: FeedbackSchedule,
     /// Bytes of the tag of OBJECT packets: 16, or 8 with protection `clear`.
     pub object_tag: usize,
     /// UDP payload that the local interface can send, 1200 or more.
@@ -43,6 +45,7 @@ impl LaneConfig {
             role,
             remote: None,
             repair: Repair::Continuous,
+            feedback: FeedbackSchedule::USUAL,
             object_tag: longhaul_wire::AEAD_TAG_LEN,
             datagram_max: 1472,
             reordering: Duration::from_micros(250),

@@ -22,6 +22,6 @@ pub(crate) enum SentFrame {
     },
     /// Repeated by its own timer.
     Challenge,
-    /// Repeated by the probe timeout while the round is open.
-    RoundEnd,
+    /// Repeated by the policy of repair, if at all.
+    Repair,
 }

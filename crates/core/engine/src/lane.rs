@@ -1,15 +1,17 @@
 mod feedback;
 mod receive;
+mod refused;
 mod streams;
 mod transmit;
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use longhaul_rate_control::{DeliveryMeter, LossCounts, ReceiverState, Repair};
-use longhaul_units::{Extent, Instant, PacketNumber, Rate, StreamId};
+use longhaul_rate_control::{DeliveryMeter, ReceiverState};
+use longhaul_units::{Extent, Instant, Losses, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
 };
@@ -21,9 +23,11 @@ use crate::ledger::Ledger;
 use crate::mtu::MtuSearch;
 use crate::outbox::Outbox;
 use crate::reception::Reception;
+use crate::repair::{self, Policy};
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
 use streams::Stream;
 
+pub use refused::NotSent;
 pub use streams::StreamError;
 pub use transmit::{Plan, Transmit, What};
 
@@ -45,7 +49,7 @@ pub use transmit::{Plan, Transmit, What};
 /// - *State*: getters, free of side effects.
 ///
 /// The driver sends every packet that [`poll_transmit`](Self::poll_transmit) plans, at once or not
-/// at all: a plan that is not sent is a loss, and is repaired like one.
+/// at all, and says of those that the local stack refused that they were [`not_sent`](Self::not_sent).
 #[derive(Debug)]
 pub struct Lane {
     config: LaneConfig,
@@ -59,7 +63,7 @@ pub struct Lane {
     next_number: u64,
     ledger: Ledger,
     outbox: Outbox,
-    blast: Blast,
+    repair: Box<dyn Policy>,
     reordering: Duration,
     newest_acked_sent_at: Instant,
     /// Highest `largest` that the peer reported, for RTT samples from news only.
@@ -80,13 +84,12 @@ pub struct Lane {
     starved: bool,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
-    peer_causes: LossCounts,
-    unattributed: LossCounts,
+    peer_causes: Losses,
+    unattributed: Losses,
     receiver: ReceiverState,
     peer_bounds: ReceiverBounds,
     /// Absolute object bytes that the peer promised room for.
     credit: u64,
-    suspended: Option<Suspended>,
 
     // Receiving.
     reception: Reception,
@@ -96,7 +99,7 @@ pub struct Lane {
     our_bounds: ReceiverBounds,
     our_suspend: Option<(u64, Duration)>,
     suspend_order: u64,
-    round_reports_until: Option<u64>,
+    report_until: Option<u64>,
     last_heard: Instant,
 
     streams: BTreeMap<StreamId, Stream>,
@@ -114,31 +117,6 @@ enum State {
         next: Instant,
     },
     Closed,
-}
-
-/// SUSPEND in force (protocol.md 5.11).
-#[derive(Clone, Copy, Debug)]
-struct Suspended {
-    order: u64,
-    until: Instant,
-}
-
-/// Progress of blast repair (RAPID section 1 on RBUDP; protocol.md 5.9).
-#[derive(Debug, Default)]
-struct Blast {
-    round: u64,
-    /// Nothing more will be offered before something is delivered.
-    flushed: bool,
-    /// Numbers of the round are below `end`; ROUND_END went out as number `asked`.
-    ending: Option<Ending>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ending {
-    end: u64,
-    asked: Option<u64>,
-    /// ROUND_END is to be sent (again).
-    ask: bool,
 }
 
 /// Least difference between the two hosts' clocks seen lately, to tell queueing from clock offset.
@@ -175,7 +153,7 @@ impl Lane {
             next_number: 0,
             ledger: Ledger::default(),
             outbox: Outbox::default(),
-            blast: Blast::default(),
+            repair: repair::policy(config.repair),
             reordering: config.reordering,
             newest_acked_sent_at: Instant::ZERO,
             reported_largest: None,
@@ -191,20 +169,19 @@ impl Lane {
             starved: true,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
-            peer_causes: LossCounts::default(),
-            unattributed: LossCounts::default(),
+            peer_causes: Losses::default(),
+            unattributed: Losses::default(),
             receiver: ReceiverState::default(),
             peer_bounds: ReceiverBounds::NONE,
             credit: 0,
-            suspended: None,
-            reception: Reception::default(),
+            reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
             our_credit: 0,
             our_capacity: None,
             our_bounds: ReceiverBounds::NONE,
             our_suspend: None,
             suspend_order: 0,
-            round_reports_until: None,
+            report_until: None,
             last_heard: now,
             streams: BTreeMap::new(),
             stats: LaneStats::default(),
@@ -219,13 +196,13 @@ impl Lane {
     /// The driver keeps [`backlog`](Self::backlog) above what one feedback interval needs, and the
     /// sum of extents offered for the first time within [`credit`](Self::credit).
     pub fn offer(&mut self, extent: Extent) {
-        self.blast.flushed = false;
+        self.repair.on_offered();
         self.outbox.offer(extent);
     }
 
-    /// Nothing more will be offered until something is delivered: a blast round may end.
+    /// Nothing more will be offered until something is delivered: a round of repair may end.
     pub fn flush(&mut self) {
-        self.blast.flushed = true;
+        self.repair.on_flushed();
     }
 
     /// Object bytes that the peer may be sent for the first time, in all, as it last said.
@@ -274,7 +251,8 @@ impl Lane {
         }
     }
 
-    /// Asks the peer to send no new object bytes for `duration`; zero resumes.
+    /// Asks the peer to send no new object bytes, on any lane of the path, for `duration`; zero
+    /// resumes.
     pub fn suspend_peer(&mut self, duration: Duration) {
         self.suspend_order += 1;
         self.our_suspend = Some((self.suspend_order, duration));
@@ -333,11 +311,6 @@ impl Lane {
     /// One past the highest packet number received.
     pub fn received_to(&self) -> u64 {
         self.reception.end()
-    }
-
-    /// The kernel refused a datagram of `size` bytes of UDP payload as too big for the interface.
-    pub fn on_datagram_too_big(&mut self, size: u16) {
-        self.mtu.on_too_big(size);
     }
 
     // Out.
@@ -399,15 +372,13 @@ impl Lane {
         self.stats.probe_timeouts += 1;
         self.waiting_since = Some(now);
         self.ping_wanted = true;
-        if let Some(ending) = &mut self.blast.ending {
-            ending.ask = true;
-        }
+        self.repair.on_probe_timeout();
         path.on_probe_timeout(now);
     }
 
     /// When the next probe timeout falls, while something is unsettled.
     fn probe_timeout(&self, path: &Path) -> Option<Instant> {
-        let interval = (path.rtt().smoothed() / 8).clamp(REPORT_MIN, REPORT_MAX);
+        let interval = self.config.feedback.interval(path.rtt().smoothed());
         let first = path.rtt().probe_timeout(interval).max(PROBE_TIMEOUT_MIN);
         let doubled = first * (1 << self.probe_timeouts.min(8));
         self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
@@ -430,7 +401,7 @@ impl Lane {
     }
 
     fn mtu_retry(&self, path: &Path) -> Duration {
-        path.rtt().probe_timeout(REPORT_MAX) * 2
+        path.rtt().probe_timeout(self.config.feedback.most) * 2
     }
 
     // State.
@@ -472,6 +443,7 @@ impl Lane {
             packets_received: self.reception.packets,
             bytes_received: self.reception.bytes,
             datagram: self.mtu.datagram(),
+            rounds: self.repair.rounds(),
             ..self.stats
         }
     }
@@ -490,10 +462,6 @@ impl Lane {
     /// What holds the peer up, as it said last.
     pub fn peer_bounds(&self) -> ReceiverBounds {
         self.peer_bounds
-    }
-
-    fn is_blast(&self) -> bool {
-        self.config.repair == Repair::BlastRounds
     }
 
     fn ip_overhead(&self) -> u64 {
@@ -522,9 +490,6 @@ const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
 const IPV6_UDP_HEADERS: u64 = 48;
 const CLOSE_REPEATS: u8 = 3;
-/// Bounds of the peer's feedback interval (protocol.md 5.4).
-const REPORT_MIN: Duration = Duration::from_micros(250);
-const REPORT_MAX: Duration = Duration::from_millis(10);
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A busy host runs a thread this much later than it should.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);

@@ -49,6 +49,15 @@ impl Entry {
         mask(0, u64::from(self.count))
     }
 
+    /// Leaves the first `packets`, fewer than there are.
+    fn cut_to(&mut self, packets: u64) {
+        self.count = packets as u8;
+        self.last_wire_bytes = self.wire_bytes;
+        if let Content::Object { offset, payload, end, .. } = &mut self.content {
+            *end = *offset + packets * u64::from(*payload);
+        }
+    }
+
     fn bits(&self, numbers: &Range<u64>) -> u64 {
         let start = numbers.start.max(self.first) - self.first;
         let end = numbers.end.min(self.end()).saturating_sub(self.first);
@@ -174,6 +183,21 @@ impl Ledger {
             }
             if new | lost != 0 {
                 outcome(Outcome { entry, acked: new & !spurious, spurious, lost });
+            }
+        }
+    }
+
+    /// Forgets the packets from number `from` on, which are the last: they never left. `taken` sees
+    /// them, newest entry first.
+    pub fn take_back(&mut self, from: u64, mut taken: impl FnMut(&Entry, u64)) {
+        while let Some(last) = self.entries.back_mut().filter(|last| last.end() > from) {
+            let bits = last.bits(&(from..last.end()));
+            taken(last, bits);
+            let kept = from.saturating_sub(last.first);
+            if kept == 0 {
+                self.entries.pop_back();
+            } else {
+                last.cut_to(kept);
             }
         }
     }
@@ -310,6 +334,30 @@ mod tests {
         let (_, _, lost) = apply(&mut ledger, 11..30, vec![12..30], 100);
         assert_eq!(lost, [Extent { object: ObjectId(7), offset: 11_000, len: 1000 }]);
         assert!(ledger.has_unsettled_objects_below(11));
+    }
+
+    #[test]
+    fn what_never_left_is_taken_back_whole_or_in_part() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 10, 0));
+        ledger.push(object_entry(10, 10, 0));
+        ledger.push(object_entry(20, 5, 0));
+        let mut extents = vec![];
+        let mut bytes = 0;
+        ledger.take_back(13, |entry, packets| {
+            bytes += entry.bytes_of(packets);
+            extents.extend(entry.extents_of(packets));
+        });
+        let extent = |offset, len| Extent { object: ObjectId(7), offset, len };
+        assert_eq!(extents, [extent(20_000, 4_500), extent(13_000, 6_500)]);
+        assert_eq!(bytes, 4 * 1_100 + 600 + 6 * 1_100 + 600);
+        assert_eq!((ledger.len(), ledger.unsettled_bytes()), (2, 9 * 1_100 + 600 + 3 * 1_100));
+        // Numbers go on behind those that never left, which nothing is known of.
+        ledger.push(object_entry(25, 5, 0));
+        let (acked, _, lost) = apply(&mut ledger, 0..30, vec![0..30], 1);
+        assert_eq!((acked, lost), (9 * 1_100 + 600 + 3 * 1_100 + 4 * 1_100 + 600, vec![]));
+        ledger.forget(Instant::ZERO);
+        assert_eq!(ledger.len(), 0);
     }
 
     #[test]

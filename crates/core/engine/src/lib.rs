@@ -38,13 +38,14 @@ mod mtu;
 mod outbox;
 mod path;
 mod reception;
+mod repair;
 mod stats;
 mod stream;
 
 pub use address::Role;
 pub use config::LaneConfig;
 pub use event::{Closed, Event};
-pub use lane::{Lane, Plan, StreamError, Transmit, What};
+pub use lane::{Lane, NotSent, Plan, StreamError, Transmit, What};
 pub use outbox::Run;
 pub use path::Path;
 pub use reception::Arrival;

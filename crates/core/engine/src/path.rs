@@ -1,13 +1,13 @@
-//! One network path: the controller, governor, pacer and RTT estimate shared by its lanes.
+//! One network path: the controller, governor, pacer and estimates shared by its lanes.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Bound, Context, Controller, Delivery, Feedback, Governor, Metrics, Pacer, Pacing, RttEstimator,
-    Sent,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Metrics, Pacer, Pacing,
+    RttEstimator, SenderBound, Sent,
 };
-use longhaul_units::{Duration, Instant, LaneId, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -18,7 +18,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Debug)]
 pub struct Path {
     controller: Box<dyn Controller>,
+    estimates: Estimates,
     governor: Governor,
+    sender: SenderBound,
     pacer: Pacer,
     rtt: RttEstimator,
     rng: Xoshiro256PlusPlus,
@@ -31,7 +33,8 @@ pub struct Path {
     lateness: Lateness,
     /// What the governor allows now.
     allowed: Pacing,
-    bound: Bound,
+    bound: Bottleneck,
+    suspended: Option<Suspended>,
     /// What each lane delivered last.
     deliveries: Vec<LaneDelivery>,
 }
@@ -57,6 +60,13 @@ impl Lateness {
     }
 }
 
+/// SUSPEND in force (protocol.md 5.11): the receiving host is the same for all lanes.
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    order: u64,
+    until: Instant,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct LaneDelivery {
     lane: LaneId,
@@ -79,14 +89,17 @@ impl Path {
             pacer: Pacer::new(now, allowed),
             rtt: RttEstimator::new(rtt),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            estimates: Estimates::new(now, FULL_PACKET),
             controller,
             governor,
+            sender: SenderBound::default(),
             in_flight: 0,
             held: false,
             opened: now,
             lateness: Lateness::default(),
             allowed,
             bound,
+            suspended: None,
             deliveries: Vec::new(),
         }
     }
@@ -97,7 +110,7 @@ impl Path {
     }
 
     /// Rate allowed now and the bound that sets it.
-    pub fn allowed(&self) -> (Rate, Bound) {
+    pub fn allowed(&self) -> (Rate, Bottleneck) {
         (self.allowed.rate, self.bound)
     }
 
@@ -109,6 +122,11 @@ impl Path {
     /// The controller's state, for logs and plots.
     pub fn metrics(&self) -> Metrics {
         self.controller.metrics()
+    }
+
+    /// Losses of what was sent over it, by cause.
+    pub fn losses(&self) -> Losses {
+        self.estimates.losses()
     }
 
     /// The controller's name.
@@ -133,16 +151,38 @@ impl Path {
         &self.governor
     }
 
+    /// The controller, and what it may look at.
+    fn controlled(&mut self, now: Instant) -> (&mut dyn Controller, Context<'_>) {
+        let Self { controller, estimates, rtt, rng, .. } = self;
+        (&mut **controller, Context { now, rtt, estimates, rng })
+    }
+
     fn renew(&mut self, now: Instant) {
+        match self.sender.limit() {
+            Some(rate) => self.governor.set(Bottleneck::SenderBuffer, rate),
+            None => self.governor.clear(Bottleneck::SenderBuffer),
+        }
         self.governor.set_controller_bound(self.controller.metrics().bound);
         let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
         if self.lateness.is_bound() {
-            bound = Bound::SenderCpu;
+            bound = Bottleneck::SenderCpu;
         }
         self.governor.account(now, bound);
         self.pacer.set(now, allowed);
         self.allowed = allowed;
         self.bound = bound;
+    }
+
+    /// The peer wants no new object bytes until then, whichever lane has brought its wish.
+    pub(crate) fn suspend(&mut self, order: u64, until: Instant) {
+        if self.suspended.is_none_or(|suspended| order > suspended.order) {
+            self.suspended = Some(Suspended { order, until });
+        }
+    }
+
+    /// Until when no new object bytes may go, if not now.
+    pub(crate) fn suspended_until(&self, now: Instant) -> Option<Instant> {
+        self.suspended.map(|suspended| suspended.until).filter(|until| *until > now)
     }
 
     /// Bytes that make one batch at the allowed rate: the pacing quantum. The other half of the
@@ -188,8 +228,8 @@ impl Path {
         self.lateness.add(late_by, self.allowed.rate.time_for(bytes));
         self.pacer.on_sent(now, bytes);
         let sent = Sent { bytes, in_flight: self.in_flight, application_limited };
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_sent(&mut cx, &sent);
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_sent(&mut cx, &sent);
     }
 
     /// Control bytes left. The controller is not told: what it starts by is data.
@@ -202,6 +242,25 @@ impl Path {
     pub(crate) fn on_settled(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.in_flight, "settled more than was sent");
         self.in_flight = self.in_flight.saturating_sub(bytes);
+    }
+
+    /// The local stack did not take these packets: that says nothing of the path, so no controller
+    /// hears of it.
+    pub(crate) fn on_refused(&mut self, packets: u64, bytes: u64) {
+        self.on_settled(bytes);
+        self.book(&Losses { sender: packets, ..Losses::default() });
+    }
+
+    /// And the stack is to be offered less.
+    pub(crate) fn slow_sender(&mut self, now: Instant) {
+        let least = Rate::from_bytes_over(2 * FULL_PACKET, self.rtt.smoothed());
+        self.sender.on_refused(now, self.rtt.smoothed(), self.allowed.rate.max(least));
+        self.renew(now);
+    }
+
+    /// Losses that no controller hears of.
+    pub(crate) fn book(&mut self, lost: &Losses) {
+        self.estimates.book(lost);
     }
 
     pub(crate) fn on_rtt(&mut self, now: Instant, sample: Duration) {
@@ -222,8 +281,10 @@ impl Path {
     }
 
     pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_feedback(&mut cx, feedback);
+        let told = self.estimates.on_feedback(now, &self.rtt, feedback);
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_feedback(&mut cx, &told);
+        self.sender.on_feedback(now, self.rtt.smoothed(), self.controller.pacing().rate);
         if core::mem::take(&mut self.held) {
             self.opened = now;
         }
@@ -231,8 +292,9 @@ impl Path {
     }
 
     pub(crate) fn on_probe_timeout(&mut self, now: Instant) {
-        let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-        self.controller.on_probe_timeout(&mut cx, self.in_flight);
+        let in_flight = self.in_flight;
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_probe_timeout(&mut cx, in_flight);
         self.renew(now);
     }
 
@@ -244,13 +306,15 @@ impl Path {
     /// Lets an interval controller run.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.controller.next_timeout().is_some_and(|at| at <= now) {
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-            self.controller.on_timeout(&mut cx);
+            let (controller, mut cx) = self.controlled(now);
+            controller.on_timeout(&mut cx);
             self.renew(now);
         }
     }
 }
 
+/// IP-layer bytes of a full packet on most paths.
+const FULL_PACKET: u64 = 1500;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 
@@ -280,6 +344,25 @@ mod tests {
         assert_eq!(renewed.rate, Rate::from_mbps(130));
         // Lane 1 has fallen silent.
         assert_eq!(path.joined(at(30), LaneId(0), sample(90)), sample(90));
+    }
+
+    #[test]
+    fn a_suspend_holds_all_lanes_until_it_is_over_or_lifted() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let start = Start { now: at(0), packet: 1500, rate: None };
+        let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+        let mut path =
+            Path::new(at(0), controller, Governor::new(at(0)), Duration::from_millis(80), 1);
+        assert_eq!(path.suspended_until(at(0)), None);
+        path.suspend(2, at(300));
+        // Said again on another lane, or older and late.
+        path.suspend(2, at(310));
+        path.suspend(1, at(900));
+        assert_eq!(path.suspended_until(at(299)), Some(at(300)));
+        assert_eq!(path.suspended_until(at(300)), None);
+        path.suspend(3, at(500));
+        path.suspend(4, at(350));
+        assert_eq!(path.suspended_until(at(350)), None, "lifted");
     }
 
     #[test]
@@ -317,9 +400,9 @@ mod tests {
             path.on_feedback(at(1), &Feedback::default());
             path.allowed().1
         };
-        assert_eq!(bound_after(0), Bound::UserLimit);
-        assert_eq!(bound_after(100), Bound::UserLimit);
-        assert_eq!(bound_after(200), Bound::SenderCpu);
-        assert_eq!(bound_after(100), Bound::UserLimit);
+        assert_eq!(bound_after(0), Bottleneck::UserLimit);
+        assert_eq!(bound_after(100), Bottleneck::UserLimit);
+        assert_eq!(bound_after(200), Bottleneck::SenderCpu);
+        assert_eq!(bound_after(100), Bottleneck::UserLimit);
     }
 }

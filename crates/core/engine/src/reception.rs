@@ -4,15 +4,12 @@
 use core::ops::Range;
 use core::time::Duration;
 
+use longhaul_rate_control::FeedbackSchedule;
 use longhaul_units::{Instant, PacketNumber, RangeSet};
 use longhaul_wire::Ranges;
 
 /// Gaps that the set of received numbers may have (protocol.md 4.4).
 const GAPS_MAX: usize = 4096;
-/// Longest time between two reports while packets arrive.
-const INTERVAL_MAX: Duration = Duration::from_millis(10);
-/// Shortest time between two reports.
-const INTERVAL_MIN: Duration = Duration::from_micros(250);
 /// Shortest time after which a report is brought on by the bytes that arrived.
 const BULK_INTERVAL: Duration = Duration::from_micros(50);
 /// IP-layer bytes that bring a report on early.
@@ -44,6 +41,7 @@ pub struct Arrival {
 
 #[derive(Debug)]
 pub(crate) struct Reception {
+    schedule: FeedbackSchedule,
     received: RangeSet,
     /// Nothing below is accepted or reported.
     floor: u64,
@@ -76,9 +74,11 @@ pub(crate) struct Largest {
     pub at: Instant,
 }
 
-impl Default for Reception {
-    fn default() -> Self {
+impl Reception {
+    /// Nothing has arrived; reports are due as `schedule` says.
+    pub fn new(schedule: FeedbackSchedule) -> Self {
         Self {
+            schedule,
             received: RangeSet::new(),
             floor: 0,
             largest: None,
@@ -98,9 +98,7 @@ impl Default for Reception {
             report_newest: true,
         }
     }
-}
 
-impl Reception {
     /// Whether a packet with this number may be opened: its epoch is the current one or a
     /// neighbour, and it is no replay.
     pub fn accepts(&self, number: u64) -> bool {
@@ -182,8 +180,7 @@ impl Reception {
     }
 
     fn interval(&self) -> Duration {
-        self.peer_round_trip
-            .map_or(INTERVAL_UNKNOWN, |rtt| (rtt / 8).clamp(INTERVAL_MIN, INTERVAL_MAX))
+        self.peer_round_trip.map_or(INTERVAL_UNKNOWN, |rtt| self.schedule.interval(rtt))
     }
 
     /// When the next report is due, if anything is to be reported.
@@ -265,7 +262,7 @@ mod tests {
 
     #[test]
     fn replays_and_settled_numbers_are_refused() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
         assert!(!reception.accepts(3) && reception.accepts(10));
         reception.on_state(20, None);
@@ -275,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_next_epoch_is_no_gap() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
         reception.on_report(Instant::ZERO);
         let mut first = arrival(1 << 48..(1 << 48) + 2);
@@ -287,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_gap_that_the_socket_made_is_told_apart() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
         let mut after = arrival(15..20);
         after.overflowed = true;
@@ -297,7 +294,7 @@ mod tests {
 
     #[test]
     fn gaps_that_the_socket_did_not_make_ask_for_an_explanation() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
         let mut dropped = arrival(12..20);
         dropped.overflowed = true;
@@ -311,7 +308,7 @@ mod tests {
 
     #[test]
     fn reports_alternate_when_gaps_do_not_fit() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         for i in 0..20 {
             reception.on_arrival(&arrival(i * 10..i * 10 + 5), true);
         }
@@ -336,7 +333,7 @@ mod tests {
     #[test]
     fn old_numbers_are_reported_again_and_again_while_new_ones_arrive() {
         // A few ranges more than fit a report: the newest of them leave out the oldest.
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         for i in 0..10 {
             reception.on_arrival(&arrival(i * 10..i * 10 + 5), true);
         }
@@ -351,7 +348,7 @@ mod tests {
 
     #[test]
     fn gaps_are_bounded() {
-        let mut reception = Reception::default();
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
         for i in 0..3 * GAPS_MAX as u64 {
             reception.on_arrival(&arrival(i * 2..i * 2 + 1), true);
         }

@@ -1,5 +1,3 @@
-use longhaul_rate_control::LossCounts;
-
 /// What a lane did so far. All counts are since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
@@ -13,8 +11,9 @@ pub struct LaneStats {
     pub fresh_bytes_sent: u64,
     /// Object bytes that are known to have arrived. Those of an extent offered again count again.
     pub fresh_bytes_delivered: u64,
-    /// Packets taken as lost, by where the receiver says they were.
-    pub lost: LossCounts,
+    /// Packets taken as lost, or refused by the local stack. [`Path::losses`](crate::Path::losses)
+    /// says why.
+    pub lost: u64,
     /// Packets taken as lost that arrived later.
     pub spurious: u64,
     /// Packets of ours that arrived with the ECN mark CE, as the peer counts.
@@ -23,7 +22,7 @@ pub struct LaneStats {
     pub bytes_delivered: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
-    /// Blast rounds completed.
+    /// Rounds of repair completed, where the policy has rounds.
     pub rounds: u64,
     /// FEEDBACK frames received.
     pub feedback_received: u64,

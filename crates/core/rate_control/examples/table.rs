@@ -183,9 +183,9 @@ fn trace(args: &[String]) {
     let mut last = Instant::ZERO;
     let (mut acked, mut lost) = (0, 0);
     let every = Duration::from_millis(args.get(6).map_or(100, |ms| ms.parse().expect("ms")));
-    flow.trace = Some(Box::new(move |now, controller, feedback| {
+    flow.trace = Some(Box::new(move |now, controller, estimates, feedback| {
         acked += feedback.acked_bytes;
-        lost += feedback.lost.network;
+        lost += feedback.lost.network();
         if now - last >= every {
             let (metrics, pacing) = (controller.metrics(), controller.pacing());
             println!(
@@ -193,13 +193,13 @@ fn trace(args: &[String]) {
                 (now - start).as_secs_f64(),
                 metrics.state,
                 pacing.rate.to_string(),
-                metrics.bandwidth.unwrap_or_default().to_string(),
+                estimates.bandwidth().unwrap_or_default().to_string(),
                 Rate::from_bytes_over(acked, now - last).to_string(),
-                metrics.queue.as_secs_f64() * 1e3,
+                estimates.queue().as_secs_f64() * 1e3,
                 feedback.one_way_delta.unwrap_or(0),
                 feedback.in_flight,
                 pacing.window,
-                metrics.random_loss_ppm
+                estimates.chance_ppm().unwrap_or(0)
             );
             last = now;
             acked = 0;

@@ -1,22 +1,18 @@
 use alloc::boxed::Box;
 
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
-use crate::{
-    Bound, Context, Controller, ControllerConfig, Delivery, Feedback, LossCounts, Metrics, Pacing,
-    ReceiverState, RttEstimator, Sent, Start,
-};
+use crate::estimates::{Completed, Round};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
 
 mod compete;
 mod cruise;
 mod insist;
-mod model;
 mod startup;
 
 use compete::Compete;
 use cruise::{Cruise, Verdict};
 use insist::{Insist, Outcome};
-use model::{Model, Round};
 use startup::Startup;
 
 /// Finds the rate that path and receiver can take, and shares the path.
@@ -25,10 +21,9 @@ use startup::Startup;
 #[derive(Clone, Debug)]
 pub struct Auto {
     packet: u64,
-    model: Model,
     state: State,
     pacing: Pacing,
-    bound: Bound,
+    bound: Bottleneck,
     /// Long silences without an answer; each halves the rate.
     silence: u32,
     /// When feedback last came.
@@ -43,40 +38,6 @@ enum State {
     Cruise(Cruise),
     Compete(Compete),
     Insist(Insist),
-}
-
-/// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer
-/// claims.
-fn plausible(feedback: Feedback) -> Feedback {
-    let packets = |count: u64| count.min(MOST_PACKETS);
-    let rate = |rate: Rate| rate.min(MOST_RATE);
-    Feedback {
-        acked_bytes: feedback.acked_bytes.min(MOST_BYTES),
-        acked_packets: packets(feedback.acked_packets),
-        lost: LossCounts {
-            network: packets(feedback.lost.network),
-            socket: packets(feedback.lost.socket),
-            host: packets(feedback.lost.host),
-        },
-        lost_bytes: feedback.lost_bytes.min(MOST_BYTES),
-        marked_packets: packets(feedback.marked_packets),
-        rtt: feedback.rtt.map(|rtt| rtt.min(MOST_TIME)),
-        one_way_delta: feedback.one_way_delta.map(|us| us.clamp(0, MOST_TIME.as_micros() as i64)),
-        delivery: feedback.delivery.map(|delivery| Delivery {
-            rate: rate(delivery.rate),
-            interval: delivery.interval.min(MOST_TIME),
-            sent_over: delivery.sent_over.min(MOST_TIME),
-            ..delivery
-        }),
-        receiver: ReceiverState {
-            socket_buffer: feedback
-                .receiver
-                .socket_buffer
-                .map(|size| size.min(Bytes::new(MOST_BYTES))),
-            capacity: feedback.receiver.capacity.map(rate),
-        },
-        ..feedback
-    }
 }
 
 /// What is remembered of flows that fill the queue.
@@ -94,8 +55,7 @@ struct Rivals {
 
 impl Rivals {
     /// Begins to compete, with what is in flight.
-    fn meet(&mut self, cx: &Context<'_>, model: &Model, verdict: Verdict) -> Compete {
-        let (now, flight) = (cx.now, model.recent().bytes_in(cx.rtt.smoothed()));
+    fn meet(&mut self, now: Instant, packet: u64, flight: u64, verdict: Verdict) -> Compete {
         if verdict == Verdict::Overflow {
             let forgotten = now - self.last_overflow > RIVALS_MEMORY;
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
@@ -104,7 +64,7 @@ impl Rivals {
         // Too early to have left: go on where it was.
         let early = now - self.left < EARLY;
         let window = if early { flight.max(self.window) } else { flight };
-        Compete::new(now, model.packet, window, self.overflows >= SURE_OVERFLOWS)
+        Compete::new(now, packet, window, self.overflows >= SURE_OVERFLOWS)
     }
 
     fn on_cut(&mut self, now: Instant, round_trip: Duration, marked: bool) {
@@ -159,18 +119,23 @@ impl Controller for Auto {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        let feedback = &plausible(*feedback);
         self.heard = cx.now;
-        let (slice, round) = self.model.on_feedback(cx.now, cx.rtt, feedback);
+        let Completed { slice, round } = cx.estimates.completed;
         self.on_receiver(cx, feedback, round.as_ref());
         let round_trip = cx.rtt.smoothed();
-        let model = &mut self.model;
+        let model = &mut *cx.estimates;
         match &mut self.state {
             State::Startup(startup) => {
                 if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
-                    model.short_slices = false;
+                    model.lengthen_slices();
                     self.state = if startup.met_others(model) {
-                        State::Compete(self.rivals.meet(cx, model, Verdict::Overflow))
+                        let flight = model.recent().bytes_in(round_trip);
+                        State::Compete(self.rivals.meet(
+                            cx.now,
+                            model.packet,
+                            flight,
+                            Verdict::Overflow,
+                        ))
                     } else {
                         State::Cruise(Cruise::new(cx.now))
                     };
@@ -180,9 +145,10 @@ impl Controller for Auto {
                 let (round, random) = (round.as_ref(), cx.rng.next_u32());
                 let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
                 if verdict != Verdict::Fine {
-                    let mut compete = self.rivals.meet(cx, model, verdict);
+                    let flight = model.recent().bytes_in(round_trip);
+                    let mut compete = self.rivals.meet(cx.now, model.packet, flight, verdict);
                     if verdict == Verdict::Overflow {
-                        let marked = feedback.lost.network == 0;
+                        let marked = feedback.lost.network() == 0;
                         compete.on_congestion(cx.now, model, marked);
                         self.rivals.on_cut(cx.now, round_trip, marked);
                     }
@@ -196,7 +162,7 @@ impl Controller for Auto {
                 let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
                 if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
                     model.set_queue_full(cx.now, model.queue_peak());
-                    let marked = feedback.lost.network == 0;
+                    let marked = feedback.lost.network() == 0;
                     compete.on_congestion(cx.now, model, marked);
                     self.rivals.on_cut(cx.now, round_trip, marked);
                 }
@@ -229,7 +195,7 @@ impl Controller for Auto {
         if feedback.acked_packets > 0 && round.is_some() {
             self.silence = self.silence.saturating_sub(1);
         }
-        self.decide(cx.now, cx.rtt);
+        self.decide(cx);
     }
 
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
@@ -238,8 +204,8 @@ impl Controller for Auto {
             return;
         }
         self.silence = (self.silence + 1).min(10);
-        self.model.skip_next_slice();
-        self.decide(cx.now, cx.rtt);
+        cx.estimates.skip_next_slice();
+        self.decide(cx);
     }
 
     fn pacing(&self) -> Pacing {
@@ -255,10 +221,6 @@ impl Controller for Auto {
                 State::Insist(_) => "insist",
             },
             bound: self.bound,
-            bandwidth: self.model.bandwidth(),
-            min_rtt: (!self.model.min_rtt.is_zero()).then_some(self.model.min_rtt),
-            queue: self.model.queue,
-            random_loss_ppm: self.model.random_loss_ppm(),
         }
     }
 }
@@ -271,10 +233,9 @@ impl Auto {
         Self {
             rivals: Rivals::default(),
             packet: start.packet,
-            model: Model::new(start.now, start.packet),
             state: State::Startup(startup),
             pacing,
-            bound: Bound::Startup,
+            bound: Bottleneck::StartUp,
             silence: 0,
             heard: start.now,
             receiver: Receiver {
@@ -290,43 +251,43 @@ impl Auto {
     }
 
     fn on_receiver(&mut self, cx: &Context<'_>, feedback: &Feedback, round: Option<&Round>) {
-        let receiver = &mut self.receiver;
+        let (receiver, model) = (&mut self.receiver, &*cx.estimates);
         receiver.buffer = feedback.receiver.socket_buffer.map(Bytes::get).or(receiver.buffer);
         receiver.capacity = feedback.receiver.capacity.or(receiver.capacity);
         if round.is_some() {
             receiver.last_flight = core::mem::take(&mut receiver.flight);
         }
         if feedback.lost.socket + feedback.lost.host > 0
-            && cx.now - receiver.cut > self.model.round_time(cx.rtt)
+            && cx.now - receiver.cut > model.round_time(cx.rtt)
         {
             receiver.cut = cx.now;
             receiver.share = (receiver.share * 3 / 4).max(32);
-            receiver.cap = Some(self.model.recent().scale(9, 10));
+            receiver.cap = Some(model.recent().scale(9, 10));
         } else if round.is_some() {
             receiver.share = (receiver.share + 1).min(384);
             receiver.cap = receiver.cap.map(|cap| cap.scale(103, 100));
-            if receiver.cap.is_some_and(|cap| cap > self.model.recent().scale(3, 2)) {
+            if receiver.cap.is_some_and(|cap| cap > model.recent().scale(3, 2)) {
                 receiver.cap = None;
             }
         }
     }
 
-    fn decide(&mut self, now: Instant, rtt: &RttEstimator) {
-        let model = &self.model;
+    fn decide(&mut self, cx: &Context<'_>) {
+        let (now, rtt, model) = (cx.now, cx.rtt, &*cx.estimates);
         let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + WINDOW_SLACK;
         let (mut rate, mut window, mut bound) = match &self.state {
-            State::Startup(startup) => (startup.rate, startup.window, Bound::Startup),
+            State::Startup(startup) => (startup.rate, startup.window, Bottleneck::StartUp),
             State::Cruise(cruise) => {
                 let rate = cruise.rate(now, model);
-                (rate, model.product(rate) * 2 + slack(rate), Bound::Network)
+                (rate, model.product(rate) * 2 + slack(rate), Bottleneck::Network)
             }
             State::Compete(compete) => {
                 let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
-                (rate, window, Bound::Network)
+                (rate, window, Bottleneck::Network)
             }
             State::Insist(insist) => {
                 let (window, rate) = insist.allowed(model);
-                (rate, window, Bound::Network)
+                (rate, window, Bottleneck::Network)
             }
         };
         if let Some(buffer) = self.receiver.buffer {
@@ -334,14 +295,14 @@ impl Auto {
             if limit < window && !matches!(self.state, State::Startup(_)) {
                 window = limit;
                 if self.receiver.flight.max(self.receiver.last_flight) >= limit / 4 * 3 {
-                    bound = Bound::ReceiverBuffer;
+                    bound = Bottleneck::ReceiverBuffer;
                 }
             }
         }
         let limits = [self.receiver.capacity, self.receiver.cap];
         if let Some(limit) = limits.into_iter().flatten().min().filter(|limit| *limit < rate) {
             rate = limit;
-            bound = Bound::ReceiverCpu;
+            bound = Bottleneck::ReceiverCpu;
         }
         let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
         rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
@@ -378,10 +339,6 @@ const SILENCE: Duration = Duration::from_millis(100);
 const RIVALS_MEMORY: Duration = Duration::from_secs(30);
 const SURE_OVERFLOWS: u32 = 2;
 const EARLY: Duration = Duration::from_secs(5);
-const MOST_PACKETS: u64 = 1 << 24;
-const MOST_BYTES: u64 = 1 << 40;
-const MOST_RATE: Rate = Rate::from_gbps(10_000);
-const MOST_TIME: Duration = Duration::from_secs(60);
 /// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is
 /// there.
 const MOST_CHANCE: u32 = 5_000;

@@ -1,10 +1,10 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use rand_core::Rng;
 
-use crate::{Bound, RttEstimator};
+use crate::{Estimates, RttEstimator};
 
 /// Decides the sending rate of one path.
 ///
@@ -62,6 +62,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// Round trips of the path; updated before the call.
     pub rtt: &'a RttEstimator,
+    /// What is known of the path: [`Estimates::on_feedback`] comes before that of the controller.
+    pub estimates: &'a mut Estimates,
     /// Randomness, so that flows do not move in step.
     pub rng: &'a mut dyn Rng,
 }
@@ -84,8 +86,9 @@ pub struct Feedback {
     pub acked_bytes: u64,
     /// Packets newly known to have arrived.
     pub acked_packets: u64,
-    /// Packets newly taken as lost, by cause.
-    pub lost: LossCounts,
+    /// Packets newly taken as lost, by cause; those that were lost in the network are `unknown` until
+    /// [`Estimates`] have labelled them. What this host did not let out is not among them.
+    pub lost: Losses,
     /// Bytes of those packets.
     pub lost_bytes: u64,
     /// Packets taken as lost earlier that arrived after all.
@@ -103,24 +106,6 @@ pub struct Feedback {
     pub delivery: Option<Delivery>,
     /// What the receiver says of itself.
     pub receiver: ReceiverState,
-}
-
-/// Packets taken as lost, by cause.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LossCounts {
-    /// On the path, or anywhere unknown: the only losses that tell of congestion.
-    pub network: u64,
-    /// Dropped by the receiving socket, because its buffer was full.
-    pub socket: u64,
-    /// Dropped elsewhere in the receiving host.
-    pub host: u64,
-}
-
-impl LossCounts {
-    /// All losses.
-    pub const fn total(&self) -> u64 {
-        self.network.saturating_add(self.socket).saturating_add(self.host)
-    }
 }
 
 /// A sample of the rate at which the receiver received.
@@ -169,15 +154,7 @@ pub struct Pacing {
 pub struct Metrics {
     /// The state that the algorithm is in.
     pub state: &'static str,
-    /// What limits the rate in the controller's eyes: [`Bound::Startup`], [`Bound::Network`],
-    /// [`Bound::ReceiverBuffer`] or [`Bound::ReceiverCpu`].
-    pub bound: Bound,
-    /// Estimate of the rate that the path delivers.
-    pub bandwidth: Option<Rate>,
-    /// Estimate of the round trip without queues.
-    pub min_rtt: Option<Duration>,
-    /// Estimate of the present queueing delay.
-    pub queue: Duration,
-    /// Loss that is taken to be independent of the rate, in parts per million.
-    pub random_loss_ppm: u32,
+    /// What limits the rate in the controller's eyes: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
+    /// [`Bottleneck::ReceiverBuffer`] or [`Bottleneck::ReceiverCpu`].
+    pub bound: Bottleneck,
 }

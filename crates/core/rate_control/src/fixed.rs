@@ -1,8 +1,8 @@
 use alloc::boxed::Box;
 
-use longhaul_units::Rate;
+use longhaul_units::{Bottleneck, Rate};
 
-use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
 
 /// One rate, whatever happens.
 ///
@@ -26,14 +26,7 @@ impl Controller for Fixed {
     }
 
     fn metrics(&self) -> Metrics {
-        Metrics {
-            state: "fixed",
-            bound: Bound::UserLimit,
-            bandwidth: None,
-            min_rtt: None,
-            queue: longhaul_units::Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        Metrics { state: "fixed", bound: Bottleneck::UserLimit }
     }
 }
 
@@ -44,9 +37,14 @@ pub struct FixedConfig {
     pub rate: Rate,
 }
 
+impl FixedConfig {
+    /// 100 Mb/s.
+    pub const DEFAULT: Self = Self { rate: Rate::from_mbps(100) };
+}
+
 impl Default for FixedConfig {
     fn default() -> Self {
-        Self { rate: Rate::from_mbps(100) }
+        Self::DEFAULT
     }
 }
 

@@ -5,9 +5,9 @@ mod vector;
 use alloc::boxed::Box;
 use alloc::vec;
 
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::{Bound, Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
 
 pub use vector::{TimeRange, Vector, VectorError};
 
@@ -75,15 +75,7 @@ impl Controller for Trc {
             (Rate::ZERO, Some(_)) => "waiting",
             _ => "following",
         };
-        Metrics {
-            state,
-            bound: Bound::Reservation,
-            // Nothing is measured.
-            bandwidth: None,
-            min_rtt: None,
-            queue: Duration::ZERO,
-            random_loss_ppm: 0,
-        }
+        Metrics { state, bound: Bottleneck::Reservation }
     }
 }
 
@@ -94,9 +86,14 @@ pub struct TrcConfig {
     pub rate: Rate,
 }
 
+impl TrcConfig {
+    /// 100 Mb/s.
+    pub const DEFAULT: Self = Self { rate: Rate::from_mbps(100) };
+}
+
 impl Default for TrcConfig {
     fn default() -> Self {
-        Self { rate: Rate::from_mbps(100) }
+        Self::DEFAULT
     }
 }
 

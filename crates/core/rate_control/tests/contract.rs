@@ -1,10 +1,10 @@
 //! What every registered controller must keep to, whatever it is told.
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Feedback, LossCounts, Profile, ReceiverState, RttEstimator,
-    Sent, Start,
+    Context, Controller, Delivery, Estimates, Feedback, Profile, ReceiverState, RttEstimator, Sent,
+    Start,
 };
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bytes, Duration, Instant, Losses, Rate};
 use proptest::prelude::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -40,7 +40,12 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 
 fn feedback() -> impl Strategy<Value = Feedback> {
     let lost = (count(), count(), count());
-    let lost = lost.prop_map(|(network, socket, host)| LossCounts { network, socket, host });
+    let lost = lost.prop_map(|(unknown, socket, host)| Losses {
+        unknown,
+        socket,
+        host,
+        ..Losses::default()
+    });
     let receiver = (prop::option::of(any::<u64>()), prop::option::of(rate()));
     let path = (
         prop::option::of(0u64..20_000_000),
@@ -79,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn check(profile: &Profile, controller: &dyn Controller) {
+fn check(profile: &Profile, controller: &dyn Controller, estimates: &Estimates) {
     let (pacing, metrics) = (controller.pacing(), controller.metrics());
     assert!(pacing.rate > Rate::ZERO, "{}: a rate of zero never ends", profile.name);
     assert!(pacing.burst >= PACKET, "{}: a packet must fit the burst", profile.name);
@@ -87,7 +92,7 @@ fn check(profile: &Profile, controller: &dyn Controller) {
     if let Some(window) = pacing.window {
         assert!(window >= 2 * PACKET, "{}: a window of {window}", profile.name);
     }
-    assert!(metrics.random_loss_ppm <= 1_000_000);
+    assert!(estimates.chance_ppm().is_none_or(|ppm| ppm <= 1_000_000));
     assert!(!metrics.state.is_empty());
     if let Some(at) = controller.next_timeout() {
         assert!(at < Instant::FAR_FUTURE);
@@ -111,23 +116,29 @@ proptest! {
             let mut now = Instant::from_nanos(first_now);
             let start = Start { now, packet: PACKET, rate: Some(Rate::from_mbps(50)) };
             let mut controller = profile.controller(&start).unwrap();
+            let mut estimates = Estimates::new(now, PACKET);
             let mut rtt = RttEstimator::new(Duration::from_micros(first_rtt));
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(first_rtt);
-            check(profile, &*controller);
+            check(profile, &*controller, &estimates);
             for (step, wait) in &steps {
                 now += Duration::from_nanos(*wait);
                 if let Step::Feedback(feedback, sample) = step {
                     let sample = sample.or(feedback.rtt);
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
                 }
-                let mut cx = Context { now, rtt: &rtt, rng: &mut rng };
+                let told = match step {
+                    Step::Feedback(feedback, _) => estimates.on_feedback(now, &rtt, feedback),
+                    _ => Feedback::default(),
+                };
+                let mut cx =
+                    Context { now, rtt: &rtt, estimates: &mut estimates, rng: &mut rng };
                 match step {
                     Step::Sent(sent) => controller.on_sent(&mut cx, sent),
-                    Step::Feedback(feedback, _) => controller.on_feedback(&mut cx, feedback),
+                    Step::Feedback(..) => controller.on_feedback(&mut cx, &told),
                     Step::Silence(in_flight) => controller.on_probe_timeout(&mut cx, *in_flight),
                     Step::Timer => controller.on_timeout(&mut cx),
                 }
-                check(profile, &*controller);
+                check(profile, &*controller, &estimates);
             }
         }
     }
@@ -141,6 +152,7 @@ fn an_honest_path_heals_what_lies_did() {
     let mut controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
     let round_trip = Duration::from_millis(20);
     let mut rtt = RttEstimator::new(round_trip);
+    let mut estimates = Estimates::new(now, PACKET);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let tick = Duration::from_millis(5);
     let honest = |rate: Rate| Feedback {
@@ -158,13 +170,14 @@ fn an_honest_path_heals_what_lies_did() {
     };
     let mut tell = |feedback: &Feedback, now: Instant, controller: &mut dyn Controller| {
         feedback.rtt.into_iter().for_each(|sample| rtt.update(now, sample));
-        let mut cx = Context { now, rtt: &rtt, rng: &mut rng };
+        let told = estimates.on_feedback(now, &rtt, feedback);
+        let mut cx = Context { now, rtt: &rtt, estimates: &mut estimates, rng: &mut rng };
         controller.on_sent(&mut cx, &Sent::default());
-        controller.on_feedback(&mut cx, feedback);
+        controller.on_feedback(&mut cx, &told);
     };
     for _ in 0..200 {
         now += tick;
-        let lost = LossCounts { network: 1_000, ..LossCounts::default() };
+        let lost = Losses { unknown: 1_000, ..Losses::default() };
         let lie = Feedback { lost, ..honest(Rate::from_kbps(100)) };
         tell(&lie, now, &mut *controller);
     }

@@ -1,4 +1,5 @@
-//! Types that every Longhaul crate shares: time, rate, size and the number spaces of a lane.
+//! Types that every Longhaul crate shares: time, rate, size, the number spaces of a
+//! lane, and what a transfer is held up by and loses.
 //!
 //! The crate holds no protocol logic. All arithmetic is on integers, so that a run is the same on
 //! every machine; the only clock is the one the caller passes in.
@@ -18,7 +19,9 @@
 
 extern crate alloc;
 
+mod bottleneck;
 mod bytes;
+mod losses;
 mod number;
 mod quantity;
 mod range_set;
@@ -26,8 +29,10 @@ mod rate;
 mod text;
 mod time;
 
+pub use bottleneck::Bottleneck;
 pub use bytes::Bytes;
 pub use core::time::Duration;
+pub use losses::Losses;
 pub use number::{Extent, LaneId, ObjectId, PacketNumber, StreamId};
 pub use quantity::ParseQuantityError;
 pub use range_set::RangeSet;

@@ -225,7 +225,7 @@ pub struct Hello {
     pub implementation: Option<String>,
     /// What the client can take in.
     pub receive_limits: Option<ReceiveLimits>,
-    /// Profile that the client runs, and the server where it sends. Written up to [`MAX_PROFILE`] bytes.
+    /// Profile of the connection. Written up to [`MAX_PROFILE`] bytes.
     pub profile: Option<String>,
     /// Most that the server may send, at the IP layer; not zero. The rate of a profile that needs
     /// one.

@@ -52,10 +52,12 @@ pub use header::{
     AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
 };
+/// What messages and frames name.
+pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
-    Bottleneck, Direction, Entry, EntryKind, EntryPath, InvalidPath, Losses, MAX_MESSAGE, MAX_PATH,
-    MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
-    SinkMessage, SourceMessage, SourceReport, Summary,
+    Direction, Entry, EntryKind, EntryPath, InvalidPath, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME,
+    ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request, SinkMessage,
+    SourceMessage, SourceReport, Summary,
 };
 pub use reader::Reader;
 pub use record::{

@@ -7,14 +7,13 @@ mod report;
 
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use core::ops::Range;
 
 use longhaul_units::{Bytes, Duration, ObjectId};
 
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::reader::MessageReader;
-pub use self::report::{Losses, SourceReport};
+pub use self::report::SourceReport;
 use crate::close::cut_reason;
 use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
 
@@ -200,64 +199,6 @@ pub struct Summary {
     pub resumed: Bytes,
     /// CPU time that the sink's process took, in whole microseconds.
     pub cpu_time: Duration,
-}
-
-macro_rules! bottlenecks {
-    ($($code:literal $variant:ident $name:literal)*) => {
-        /// What bounded the rate of a transfer (docs/protocol.md section 9.1).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Bottleneck {
-            $(#[doc = concat!("\"", $name, "\".")] $variant = $code,)*
-        }
-
-        impl Default for Bottleneck {
-            fn default() -> Self {
-                Self::Unknown
-            }
-        }
-
-        impl Bottleneck {
-            /// How many there are; codes are below.
-            pub const COUNT: usize = [$($name),*].len();
-
-            /// The value of a code; [`Self::Unknown`] for those that are not defined.
-            pub const fn from_code(code: u8) -> Self {
-                match code {
-                    $($code => Self::$variant,)*
-                    _ => Self::Unknown,
-                }
-            }
-
-            /// The name, for people.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-    };
-}
-
-bottlenecks! {
-    0 Unknown "unknown"
-    1 Network "network"
-    2 SenderCpu "sender CPU"
-    3 ReceiverCpu "receiver CPU"
-    4 SenderDisk "sender disk"
-    5 ReceiverDisk "receiver disk"
-    6 Reservation "reservation"
-    7 UserLimit "user limit"
-    8 ReceiverBuffer "receiver buffer"
-    9 StartUp "start-up"
-    10 SenderBuffer "sender buffer"
-    11 Input "input"
-    12 Output "output"
-}
-
-impl fmt::Display for Bottleneck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
 }
 
 impl Message {

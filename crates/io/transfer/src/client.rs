@@ -150,6 +150,8 @@ impl Client<'_> {
         }
         notices.iter().for_each(|notice| progress.tell(notice));
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
+        // The server has little to send to a source: no limit, but what its profile needs.
+        let told = self.profile.needs_rate || self.wish.part() == Part::Sink;
         let config = ClientConfig {
             protect: self.protect,
             carrier,
@@ -158,7 +160,7 @@ impl Client<'_> {
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(self.profile.name.into()),
-            rate: self.rate.filter(|_| self.wish.part() == Part::Sink),
+            rate: self.rate.filter(|_| told),
             ..ClientConfig::default()
         };
         let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)

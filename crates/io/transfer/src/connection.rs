@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::{CarrierSeen, Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
-use longhaul_rate_control::Repair;
+use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -19,7 +19,6 @@ use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
-use crate::losses::{LossJudge, LossSums};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -123,7 +122,8 @@ pub(crate) struct UdpLanes {
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     crew: Arc<Crew>,
-    belief: Mutex<Belief>,
+    /// The least round trip that was seen.
+    rtt_min: Mutex<Option<Duration>>,
     /// The connection's lanes on a circuit, once there are any.
     circuit: Arc<OnceLock<UdpLanes>>,
     /// Of lanes on a circuit: the path that they went on over, and its times before.
@@ -137,16 +137,10 @@ pub(crate) type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneRules {
     pub repair: Repair,
+    pub feedback: FeedbackSchedule,
     pub idle_timeout: Duration,
     /// Their threads run before others where they may: what they do not send in time is lost.
     pub punctual: bool,
-}
-
-/// What of a path is known by having looked at it again and again.
-#[derive(Debug, Default)]
-struct Belief {
-    judge: LossJudge,
-    rtt_min: Option<Duration>,
 }
 
 /// Mailboxes for `count` lanes.
@@ -171,7 +165,7 @@ impl UdpLanes {
             views: Vec::new(),
             threads: Mutex::default(),
             crew: Arc::default(),
-            belief: Mutex::default(),
+            rtt_min: Mutex::default(),
             circuit: Arc::default(),
             onward: OnceLock::new(),
         };
@@ -184,6 +178,7 @@ impl UdpLanes {
             let mut config = LaneConfig::new(session.connection, lane, role, random_seed());
             config.remote = remote;
             config.repair = rules.repair;
+            config.feedback = rules.feedback;
             config.object_tag = object_tag_len(session.protect);
             config.idle_timeout = rules.idle_timeout;
             let receiving = match &socket {
@@ -271,7 +266,7 @@ impl UdpLanes {
                 sum.packets_sent += stats.packets_sent;
                 sum.packets_resent += stats.packets_resent;
                 sum.packets_received += stats.packets_received;
-                sum.lost.network += stats.lost.total();
+                sum.lost += stats.lost;
             }
         }
         all.bytes_sent -= first.bytes_sent;
@@ -293,24 +288,22 @@ impl UdpLanes {
 
     fn own_totals(&self) -> Totals {
         let mut totals = Totals::default();
-        let mut sums = LossSums::default();
         for view in &self.views {
-            let view = lock(view).clone();
-            sums.add(&view.stats, view.refused);
-            totals.received += view.stats.packets_received;
-            totals.sending.packets_resent += view.stats.packets_resent;
+            let stats = lock(view).stats;
+            totals.received += stats.packets_received;
+            totals.sending.packets_sent += stats.packets_sent;
+            totals.sending.packets_resent += stats.packets_resent;
         }
-        let mut belief = lock(&self.belief);
-        let Belief { judge, rtt_min } = &mut *belief;
         let path = lock(&self.path);
-        judge.observe(sums.sent, &path.metrics());
+        totals.sending.lost = path.losses();
         if path.rtt().has_sample() {
+            let mut least = lock(&self.rtt_min);
             let min = path.rtt().min();
+            let min = least.map_or(min, |least| least.min(min));
+            *least = Some(min);
             totals.sending.rtt = path.rtt().smoothed();
-            totals.sending.rtt_min = *rtt_min.insert(rtt_min.map_or(min, |least| least.min(min)));
+            totals.sending.rtt_min = min;
         }
-        totals.sending.packets_sent = sums.sent;
-        totals.sending.lost = judge.divide(&sums);
         totals
     }
 

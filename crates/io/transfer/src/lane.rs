@@ -51,8 +51,6 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
-    /// Packets that the local stack refused: they count as lost.
-    pub refused: u64,
     pub cpu: Duration,
     /// Object bytes that were received and placed, each once.
     pub placed: u64,
@@ -340,7 +338,8 @@ impl LaneThread {
             let slices = [IoSlice::new(datagrams.bytes)];
             let sent = socket.send(&route, &slices, datagrams.segment, Wait::UntilReady);
             if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {
-                self.half.not_sent(&transmit, sent.map_err(|error| not_sent(&error)));
+                let sent = sent.map_err(|error| not_sent(&error));
+                self.half.not_sent(now, &mut lock(&self.path), &transmit, sent);
             }
         }
         self.mailbox.set_backlog(self.half.engine().backlog());
@@ -381,7 +380,6 @@ impl LaneThread {
         self.view_due = now + VIEW_INTERVAL;
         *lock(&self.shared) = LaneView {
             stats: self.half.engine().stats(),
-            refused: self.half.refused(),
             cpu: clock::thread_cpu_time(),
             placed: self.half.placed(),
             peer: self.half.engine().peer_bounds(),

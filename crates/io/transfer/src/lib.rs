@@ -21,7 +21,6 @@ mod hub;
 mod ids;
 mod lane;
 mod lease;
-mod losses;
 mod mailboxes;
 pub mod memory;
 mod pipe;

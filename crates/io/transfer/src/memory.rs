@@ -10,7 +10,7 @@ use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeG
 use longhaul_engine::{Closed, LaneConfig, LaneStats, Path, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Governor, MissingRate, Profile, Start};
+use longhaul_rate_control::{Governor, Profile, Start, Unplayable};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -180,7 +180,7 @@ fn run(
     let controller = options
         .profile
         .controller(&start)
-        .map_err(|e: MissingRate| io::Error::other(e.to_string()))?;
+        .map_err(|e: Unplayable| io::Error::other(e.to_string()))?;
     let path = Path::new(now, controller, Governor::new(now), Duration::from_millis(1), 1);
     let mut table = ObjectTable::default();
     table.push(options.bytes);

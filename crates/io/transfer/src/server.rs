@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{Silence, Wish};
 use longhaul_objects::{Fsync, TopNames};
-use longhaul_rate_control::Profile;
+use longhaul_rate_control::{Profile, Unplayable};
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
@@ -257,12 +257,20 @@ impl Server<'_> {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
                 };
+                let sending = match sending(client.client().hello()) {
+                    Ok(sending) => sending,
+                    Err(error) => {
+                        let reason = error.to_string();
+                        client.refuse(CloseCode::UNSUPPORTED_OPTION, &reason);
+                        return refused(reason);
+                    }
+                };
                 let Some(lease) = self.lease(client.client().hello()) else {
                     client.refuse(CloseCode::BUSY, NO_MEMORY);
                     return refused("no memory is left for another client".into());
                 };
                 drop(stranger);
-                let outcome = match self.serve_client(*client, lease, from, local) {
+                let outcome = match self.serve_client(*client, sending, lease, from, local) {
                     // Its request was turned away: nothing was served.
                     Err((CloseCode::REFUSED, reason)) => return refused(reason),
                     other => other.map_err(|(_, reason)| reason),
@@ -295,6 +303,7 @@ impl Server<'_> {
     fn serve_client(
         &self,
         client: PendingClient,
+        (profile, rate): Sending,
         lease: Arc<Lease>,
         from: SocketAddr,
         local: SocketAddr,
@@ -302,7 +311,6 @@ impl Server<'_> {
         let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
         let own_id = self.ids.take(random_number).map_err(text)?;
         let id = own_id.get();
-        let (profile, rate) = sending(client.client().hello());
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));
         let hello = client.client().hello();
@@ -347,8 +355,8 @@ impl Server<'_> {
             let sockets = (0..session.lanes).map(shared).collect();
             let path = path(profile, rate, INITIAL_RTT);
             let path = path.map_err(|reason| (CloseCode::INTERNAL, reason))?;
-            let repair = profile.repair;
-            let rules = LaneRules { repair, idle_timeout: idle, punctual: false };
+            let Profile { repair, feedback, .. } = *profile;
+            let rules = LaneRules { repair, feedback, idle_timeout: idle, punctual: false };
             let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
@@ -528,12 +536,12 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// How this host sends to the client: under its profile, if it is known here and has what it needs,
-/// and within its limit.
-fn sending(hello: &Hello) -> (&'static Profile, Option<Rate>) {
-    let wished = hello.profile.as_deref().and_then(Profile::by_name);
-    let usable = wished.filter(|profile| !profile.needs_rate || hello.rate.is_some());
-    (usable.unwrap_or(&Profile::all()[0]), hello.rate)
+/// A profile that this host can play, and the most that it may send.
+type Sending = (&'static Profile, Option<Rate>);
+
+/// How this host sends to the client: under the profile of the connection, and within its limit.
+fn sending(hello: &Hello) -> Result<Sending, Unplayable> {
+    Ok((Profile::wished(hello.profile.as_deref(), hello.rate)?, hello.rate))
 }
 
 /// The directory that is served, and what clients may do with it.
@@ -631,8 +639,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_rate_control::Bound;
-    use longhaul_wire::{Cipher, Protect};
+    use longhaul_wire::{Bottleneck, Cipher};
 
     fn hello(profile: &str, rate: Option<Rate>) -> Hello {
         Hello {
@@ -653,21 +660,25 @@ mod tests {
     #[test]
     fn the_server_sends_within_the_clients_limit_and_under_its_profile() {
         let limit = Rate::from_mbps(3);
-        for (wished, rate, profile, allowed) in [
+        for (wished, rate, bound) in [
             // Start-up begins faster than that.
-            ("auto", Some(Rate::from_bps(500)), "auto", Some(Rate::from_bps(500))),
-            ("fixed", Some(limit), "fixed", Some(limit)),
-            ("rbudp", Some(limit), "rbudp", Some(limit)),
-            ("rbudp", None, "auto", None),
-            ("of another version", None, "auto", None),
+            ("auto", Rate::from_bps(500), Bottleneck::UserLimit),
+            ("fixed", limit, Bottleneck::StartUp),
+            ("rbudp", limit, Bottleneck::StartUp),
         ] {
-            let (found, rate) = sending(&hello(wished, rate));
-            assert_eq!(found.name, profile);
-            let path = super::path(found, rate, INITIAL_RTT).unwrap();
-            if let Some(allowed) = allowed {
-                let bound = if found.needs_rate { Bound::Startup } else { Bound::UserLimit };
-                assert_eq!(path.allowed(), (allowed, bound));
-            }
+            let (profile, most) = sending(&hello(wished, Some(rate))).unwrap();
+            assert_eq!(profile.name, wished);
+            let path = super::path(profile, most, INITIAL_RTT).unwrap();
+            assert_eq!(path.allowed(), (rate, bound));
         }
+    }
+
+    #[test]
+    fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
+        let refused = |name| sending(&hello(name, None)).unwrap_err().to_string();
+        assert!(refused("of another version").contains("no profile of another version"));
+        assert!(refused("rbudp").contains("profile rbudp"));
+        let unnamed = Hello { profile: None, ..hello("", None) };
+        assert_eq!(sending(&unnamed).unwrap().0.name, "auto");
     }
 }

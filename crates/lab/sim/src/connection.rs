@@ -14,9 +14,9 @@ use longhaul_connection::{
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Bound, Governor, MemoryBudget, Profile, Start};
+use longhaul_rate_control::{Governor, MemoryBudget, Profile, Start};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Instant, LaneId};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, LaneId};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, ReceiverBounds,
     Refused, Request,
@@ -111,6 +111,7 @@ impl Connection {
             let mut config = LaneConfig::new(session.connection, lane, role, seed);
             config.remote = (end == End::Client).then_some(server);
             config.repair = profile.repair;
+            config.feedback = profile.feedback;
             let seal = Protection::new(session.send_keys(lane), session.protect);
             let open = Protection::new(session.receive_keys(lane), session.protect);
             config.object_tag = Sealer::object_tag(&seal);
@@ -124,7 +125,7 @@ impl Connection {
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let mut path = Path::new(local, controller, Governor::new(local), round_trip, seed);
         if let Some(limit) = scenario.limit {
-            path.govern(local, |governor| governor.set(Bound::UserLimit, limit));
+            path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
         }
         let fixed = scenario.rate.map(|rate| {
             let is_circuit = scenario.profile == "trc";
@@ -519,7 +520,8 @@ impl Connection {
             }
             // The kernel refuses what the interface cannot send.
             if segment > usize::from(self.interface_max) {
-                state.half.not_sent(&transmit, Err(NotSent::TooLarge));
+                let path = self.path.get_mut();
+                state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
             }
         }

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use longhaul_engine::Role;
 use longhaul_rate_control::{Governor, Profile, Start};
-use longhaul_units::{Extent, ObjectId, PacketNumber};
+use longhaul_units::{Bottleneck, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, ObjectHeader};
 use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
 
@@ -297,29 +297,44 @@ fn messages_come_in_order_and_their_end_is_said_once() {
 }
 
 #[test]
-fn every_datagram_that_the_local_stack_refuses_is_counted() {
+fn what_the_local_stack_refuses_comes_again_and_is_no_loss_of_the_path() {
     let mut pair = Pair::new();
     pair.grant(1 << 30);
     pair.run(50, || false);
     pair.offer(0, 1);
-    let half = &mut pair.ends[0].half;
+    let (half, now) = (&mut pair.ends[0].half, pair.now);
     let path = &pair.ends[0].path;
+    let sender = || path.lock().losses().sender;
     let next = |half: &mut Half| loop {
-        let transmit = half.poll_transmit(pair.now, &mut path.lock(), 3).unwrap();
+        let transmit = half.poll_transmit(now, &mut path.lock(), 3).unwrap();
         let segment = half.seal(&transmit, &mut Marked).segment;
         match segment {
             Some(segment) => break (transmit, usize::from(segment)),
-            None => half.not_sent(&transmit, Err(NotSent::TooLarge)),
+            None => half.not_sent(now, &mut path.lock(), &transmit, Err(NotSent::TooLarge)),
         }
     };
     let (transmit, segment) = next(half);
-    assert_eq!((transmit.packets, half.refused()), (3, 0), "an answered size probe is not lost");
-    half.not_sent(&transmit, Ok(2 * segment));
-    assert_eq!(half.refused(), 1);
-    half.not_sent(&transmit, Ok(2 * segment + 1));
-    assert_eq!(half.refused(), 1);
-    half.not_sent(&transmit, Err(NotSent::Refused));
-    assert_eq!(half.refused(), 4);
+    assert_eq!((transmit.packets, sender()), (3, 0), "an answered size probe is not lost");
+    let rate = path.lock().allowed().0;
+    half.not_sent(now, &mut path.lock(), &transmit, Ok(2 * segment + 1));
+    assert_eq!(sender(), 0, "a part of the third is the third");
+    for (i, sent) in [Ok(2 * segment), Err(NotSent::Refused)].into_iter().enumerate() {
+        let (transmit, _) = next(half);
+        let before = path.lock().in_flight();
+        half.not_sent(now, &mut path.lock(), &transmit, sent);
+        assert_eq!(sender(), [1, 4][i]);
+        assert!(path.lock().in_flight() < before);
+    }
+    assert!(path.lock().allowed().0 < rate, "the sender is the bound now");
+    assert_eq!(path.lock().allowed().1, Bottleneck::SenderBuffer);
+    pair.run(500, || false);
+    assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (1, 1));
+    let lost = pair.ends[0].path.lock().losses();
+    assert_eq!(
+        (lost.sender, lost.network()),
+        (4, 5),
+        "those that nobody took on are lost: {lost:?}"
+    );
 }
 
 #[test]

@@ -1,14 +1,12 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{
-    DeliveryMeter, DeliveryReport, Feedback as Sample, LossCounts, ReceiverState,
-};
-use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample, ReceiverState};
+use longhaul_units::{Duration, Instant, Losses, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::receive::Fault;
 use super::streams::Stream;
-use super::{Lane, Path, REPORT_MAX};
+use super::{Lane, Path};
 use crate::Event;
 use crate::control::SentFrame;
 use crate::ledger::{Content, Outcome, Report};
@@ -51,7 +49,8 @@ impl Lane {
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late, earlier) = self.settle(path, feedback);
-        self.attribute(feedback, earlier);
+        // Nothing estimates a path that was left.
+        path.book(&self.attribute(feedback, earlier));
         let report = DeliveryReport {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
@@ -64,7 +63,7 @@ impl Lane {
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         sample.marked_packets = marked;
-        sample.lost = self.attribute(feedback, sample.lost.network);
+        sample.lost = self.attribute(feedback, sample.lost.unknown);
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;
@@ -75,7 +74,8 @@ impl Lane {
         }
         self.watch_for_black_hole(now, path, &sample);
         self.waiting_since = self.ledger.has_unsettled().then_some(now);
-        self.after_round(largest);
+        let Self { repair, ledger, .. } = self;
+        repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
         path.on_feedback(now, &sample);
         Ok(())
@@ -108,8 +108,7 @@ impl Lane {
     }
 
     /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and
-    /// how many packets are lost that went over an earlier path. Network losses in the result are
-    /// all losses.
+    /// how many packets are lost that went over an earlier path. Losses have no cause yet.
     fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool, u64) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
@@ -125,12 +124,7 @@ impl Lane {
         }
         let newest = self.newest_acked_sent_at;
         let reordering = self.reordering.max(path.rtt().smoothed() / 16);
-        let blast = self.is_blast();
-        let round_over = self
-            .blast
-            .ending
-            .filter(|ending| ending.asked.is_some_and(|asked| largest >= asked))
-            .map(|ending| ending.end);
+        let lost_below = self.repair.lost_below(largest);
         let (mut sample, mut late, mut earlier) = (Sample::default(), false, 0);
         let earlier_newest = self.earlier_acked_sent_at;
         let earlier_extent = reordering.max(self.earlier_round);
@@ -138,8 +132,7 @@ impl Lane {
         ledger.apply(
             Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
             |entry| match entry.content {
-                // A blast finds out what is missing only when all of it was sent.
-                Content::Object { .. } if blast => round_over.is_some_and(|end| entry.end() <= end),
+                Content::Object { .. } if let Some(end) = lost_below => entry.end() <= end,
                 // What is sent now may overtake what went another way; there, order was kept as here.
                 _ if entry.first < *path_since => {
                     entry.sent_at + reordering <= earlier_newest
@@ -160,7 +153,7 @@ impl Lane {
                     sample.acked_bytes += settled;
                     sample.acked_packets += u64::from(outcome.acked.count_ones());
                     sample.lost_bytes += lost;
-                    sample.lost.network += u64::from(outcome.lost.count_ones());
+                    sample.lost.unknown += u64::from(outcome.lost.count_ones());
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
                 } else {
                     earlier += u64::from(outcome.lost.count_ones());
@@ -194,8 +187,8 @@ impl Lane {
     }
 
     /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops
-    /// told before their loss is found (or after) are carried over.
-    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> LossCounts {
+    /// told before their loss is found (or after) are carried over. Of the rest nothing is known yet.
+    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> Losses {
         let causes = &mut self.peer_causes;
         self.unattributed.socket += feedback.socket_drops.saturating_sub(causes.socket);
         self.unattributed.host += feedback.host_drops.saturating_sub(causes.host);
@@ -205,11 +198,8 @@ impl Lane {
         let host = (lost - socket).min(self.unattributed.host);
         self.unattributed.socket -= socket;
         self.unattributed.host -= host;
-        let counts = LossCounts { network: lost - socket - host, socket, host };
-        self.stats.lost.network += counts.network;
-        self.stats.lost.socket += counts.socket;
-        self.stats.lost.host += counts.host;
-        counts
+        self.stats.lost += lost;
+        Losses { socket, host, unknown: lost - socket - host, ..Losses::default() }
     }
 
     /// Packets of the full size that vanish while reports come: is it their size?
@@ -218,19 +208,7 @@ impl Lane {
         if sample.acked_bytes + sample.spurious_packets * base > sample.acked_packets * base {
             self.mtu.on_large_arrived();
         } else if sample.lost_bytes > sample.lost.total() * base {
-            self.mtu.on_large_lost(now, path.rtt().probe_timeout(REPORT_MAX));
-        }
-    }
-
-    /// Whether a blast round is over: every packet of it is settled.
-    fn after_round(&mut self, largest: u64) {
-        if let Some(ending) = self.blast.ending
-            && ending.asked.is_some_and(|asked| largest >= asked)
-            && !self.ledger.has_unsettled_objects_below(ending.end)
-        {
-            self.blast.ending = None;
-            self.blast.round += 1;
-            self.stats.rounds += 1;
+            self.mtu.on_large_lost(now, path.rtt().probe_timeout(self.config.feedback.most));
         }
     }
 }
@@ -243,7 +221,7 @@ fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
     }
 }
 
-fn on_control(
+pub(super) fn on_control(
     streams: &mut BTreeMap<StreamId, Stream>,
     events: &mut alloc::collections::VecDeque<Event>,
     frame: &SentFrame,
@@ -253,7 +231,7 @@ fn on_control(
         SentFrame::Stream { stream, .. }
         | SentFrame::StreamLimit { stream }
         | SentFrame::StreamReset { stream } => *stream,
-        SentFrame::Ping | SentFrame::Challenge | SentFrame::RoundEnd => return,
+        SentFrame::Ping | SentFrame::Challenge | SentFrame::Repair => return,
     };
     let Some(stream) = streams.get_mut(&id) else { return };
     match frame {

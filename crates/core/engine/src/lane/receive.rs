@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use longhaul_units::Instant;
 use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
 
-use super::{Lane, State, Suspended};
+use super::{Lane, State};
 use crate::stream::Violation;
 use crate::{Arrival, Event, Path};
 
@@ -99,16 +99,12 @@ impl Lane {
                 }
             }
             Frame::RoundEnd { end, .. } => {
-                self.round_reports_until = Some(end.get());
+                self.report_until = Some(end.get());
                 self.reception.restart_rotation();
                 self.reception.request_report();
             }
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
-            Frame::Suspend { order, duration } => {
-                if self.suspended.is_none_or(|s| order > s.order) {
-                    self.suspended = Some(Suspended { order, until: now + duration });
-                }
-            }
+            Frame::Suspend { order, duration } => path.suspend(order, now + duration),
         }
         Ok(())
     }

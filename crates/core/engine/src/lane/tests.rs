@@ -12,11 +12,11 @@ use core::time::Duration;
 
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
-    Bound, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start,
-    TimeRange, Trc, Vector,
+    Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start, TimeRange,
+    Trc, Vector,
 };
 use longhaul_units::{
-    Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
+    Bottleneck, Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
 };
 use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
 use rand_core::{Rng, SeedableRng};
@@ -330,7 +330,21 @@ fn random_loss_is_repaired_once_each() {
     assert!(stats.packets_resent > 0);
     assert_eq!(stats.spurious, 0);
     assert_eq!(pair.server.duplicates, 0);
-    assert_eq!(stats.lost.network, stats.lost.total());
+    let lost = pair.client.path.losses();
+    assert_eq!((lost.network(), lost.total()), (stats.lost, stats.lost));
+    assert!(lost.random > lost.total() / 2, "of no queue, for any profile: {lost:?}");
+}
+
+/// The rate says nothing of the cause: the queue does.
+#[test]
+fn what_a_full_queue_drops_is_congestion_under_any_profile() {
+    let options = Options::new(20, Rate::from_mbps(200), Bytes::new(500_000))
+        .fixed("fixed", Rate::from_mbps(300));
+    let mut pair = Pair::new(&options);
+    pair.offer(1, 30_000_000);
+    pair.run_until(10, |pair| pair.client.delivered() == 30_000_000);
+    let lost = pair.client.path.losses();
+    assert!(lost.total() > 1_000 && lost.congestion > lost.total() * 9 / 10, "{lost:?}");
 }
 
 #[test]
@@ -434,19 +448,7 @@ impl Controller for Narrow {
     }
 
     fn metrics(&self) -> Metrics {
-        no_estimates("narrow")
-    }
-}
-
-/// What a controller that estimates nothing has to show.
-fn no_estimates(state: &'static str) -> Metrics {
-    Metrics {
-        state,
-        bound: Bound::Network,
-        bandwidth: None,
-        min_rtt: None,
-        queue: Duration::ZERO,
-        random_loss_ppm: 0,
+        Metrics { state: "narrow", bound: Bottleneck::Network }
     }
 }
 
@@ -665,7 +667,7 @@ fn auto_fills_a_long_path_despite_loss() {
 
 #[test]
 fn repair_policies_are_those_of_their_profiles() {
-    assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::BlastRounds);
+    assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::Rounds);
     assert_eq!(Profile::by_name("auto").unwrap().repair, Repair::Continuous);
 }
 
@@ -692,7 +694,7 @@ impl Controller for Recorder {
         Pacing { rate: Rate::from_mbps(500), burst: 15_000, window: None }
     }
     fn metrics(&self) -> Metrics {
-        no_estimates("recorder")
+        Metrics { state: "recorder", bound: Bottleneck::Network }
     }
 }
 
@@ -744,8 +746,8 @@ fn a_booking_is_followed_to_its_end() {
     assert!(stats.bytes_sent > booked - booked / 50, "{stats:?} of {booked}");
     // What the circuit does not carry is not sent: control and a batch a range are what is above.
     assert!(stats.bytes_sent < booked + 400_000, "{stats:?} of {booked}");
-    assert_eq!(stats.lost.total(), 0, "{stats:?}");
-    assert_eq!(pair.client.path.allowed(), (Rate::ZERO, Bound::Reservation));
+    assert_eq!(stats.lost, 0, "{stats:?}");
+    assert_eq!(pair.client.path.allowed(), (Rate::ZERO, Bottleneck::Reservation));
 }
 
 /// The lab's experiment `vbtp-follow` on a busy host, which does not let the sender run for 2.2 ms every
@@ -775,7 +777,7 @@ fn a_late_sender_loses_allowance_and_no_packets() {
     let stats = pair.client.lane.stats();
     let booked = vector.bytes_within(at(0), Instant::FAR_FUTURE);
     assert!(stats.bytes_sent * 100 >= booked * 98, "{stats:?} of {booked}");
-    assert_eq!(stats.lost.total(), 0, "{stats:?}");
+    assert_eq!(stats.lost, 0, "{stats:?}");
 }
 
 #[test]
@@ -798,7 +800,7 @@ fn a_lane_takes_its_load_to_another_path() {
     assert_eq!(pair.server.objects[&ObjectId(1)].total(), 30_000_000);
     assert_eq!(pair.client.path.in_flight(), 0);
     let stats = pair.client.lane.stats();
-    assert!(stats.lost.total() > 0 && stats.spurious < stats.lost.total() / 2, "{stats:?}");
+    assert!(stats.lost > 0 && stats.spurious < stats.lost / 2, "{stats:?}");
 }
 
 #[test]
@@ -814,7 +816,7 @@ fn what_an_earlier_path_lost_is_repaired_at_once() {
     let mut path = Path::new(now, controller, Governor::new(now), round, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
     pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
-    let lost = |pair: &Pair| pair.client.lane.stats().lost.total();
+    let lost = |pair: &Pair| pair.client.lane.stats().lost;
     let before = lost(&pair);
     pair.run_for(round * 5 / 4);
     let soon = lost(&pair) - before;

@@ -10,7 +10,7 @@ use longhaul_wire::{
     State as StateFrame, Writer,
 };
 
-use super::{CONTROL_MIN_WIRE, Ending, Lane, State};
+use super::{CONTROL_MIN_WIRE, Lane, State};
 use crate::control::SentFrame;
 use crate::ledger::{Content, ENTRY_PACKETS, Entry};
 use crate::{Path, Run};
@@ -240,11 +240,9 @@ impl Lane {
         if let Some((order, duration)) = self.our_suspend.take() {
             push(&mut plan.frames, &Frame::Suspend { order, duration });
         }
-        if let Some(Ending { end, ask: true, .. }) = self.blast.ending {
-            let round = self.blast.round;
-            push(&mut plan.frames, &Frame::RoundEnd { round, end: PacketNumber::new(end) });
-            self.blast.ending = Some(Ending { end, asked: Some(self.next_number), ask: false });
-            sent.push(SentFrame::RoundEnd);
+        if let Some(frame) = self.repair.poll_frame(self.next_number) {
+            push(&mut plan.frames, &frame);
+            sent.push(SentFrame::Repair);
         }
         self.push_stream_control(room, &mut plan.frames, &mut sent);
         if self.streams_due(now, path).is_some_and(|due| due <= now) {
@@ -284,10 +282,10 @@ impl Lane {
         push(&mut plan.frames, &Frame::Feedback(feedback));
         self.stats.feedback_sent += 1;
         self.reception.on_report(now);
-        // A round's end wants everything below it reported, in as many frames as it takes.
-        if let Some(end) = self.round_reports_until {
+        // The end of a round wants everything below it reported, in as many frames as it takes.
+        if let Some(end) = self.report_until {
             if self.reception.reported_to(end) {
-                self.round_reports_until = None;
+                self.report_until = None;
             } else {
                 self.reception.request_report();
             }
@@ -349,10 +347,6 @@ impl Lane {
         Some(path.earliest(now, bytes).unwrap_or(now))
     }
 
-    fn fresh_allowed(&self, now: Instant) -> bool {
-        self.addresses.is_validated() && self.suspended.is_none_or(|s| s.until <= now)
-    }
-
     fn plan_objects(
         &mut self,
         now: Instant,
@@ -364,7 +358,7 @@ impl Lane {
         if !self.addresses.is_validated() {
             return None;
         }
-        let fresh = self.fresh_allowed(now);
+        let fresh = path.suspended_until(now).is_none();
         if !self.outbox.has_resends() && (self.outbox.backlog_bytes() == 0 || !fresh) {
             if fresh {
                 self.on_nothing_to_send();
@@ -437,8 +431,8 @@ impl Lane {
             if self.outbox.backlog_bytes() == 0 {
                 return None;
             }
-            if let Some(suspended) = self.suspended.filter(|s| s.until > now) {
-                return Some(suspended.until);
+            if let Some(until) = path.suspended_until(now) {
+                return Some(until);
             }
         }
         let wire = self.full_wire();
@@ -511,20 +505,14 @@ impl Lane {
     }
 
     /// Everything offered is sent: rates measured from here on say what the application gave,
-    /// and a blast round may be over.
+    /// and a round of repair may be over.
     fn on_nothing_to_send(&mut self) {
         if !self.starved {
             self.starved = true;
             self.limited_below = self.next_number;
         }
-        if self.is_blast()
-            && self.blast.flushed
-            && self.blast.ending.is_none()
-            && self.ledger.has_unsettled_objects()
-        {
-            let end = self.next_number;
-            self.blast.ending = Some(Ending { end, asked: None, ask: true });
-        }
+        let Self { repair, ledger, .. } = self;
+        repair.on_all_sent(self.next_number, &|| ledger.has_unsettled_objects());
     }
 
     /// Numbers of an epoch end before 2^30; a batch never straddles two (protocol.md 4.2).

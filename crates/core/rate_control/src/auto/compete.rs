@@ -2,7 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{Model, Round};
+use crate::Estimates;
+use crate::estimates::Round;
 
 /// A window that grows and shrinks as TCP CUBIC's (RFC 9438), so that it takes what CUBIC would
 /// take.
@@ -71,7 +72,7 @@ impl Compete {
     }
 
     /// Packets were lost or marked because the queue was full.
-    pub(super) fn on_congestion(&mut self, now: Instant, model: &Model, marked: bool) {
+    pub(super) fn on_congestion(&mut self, now: Instant, model: &Estimates, marked: bool) {
         self.before_cut = model.recent();
         self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
         let packets = self.window / self.packet;
@@ -89,7 +90,7 @@ impl Compete {
         now: Instant,
         round_trip: Duration,
         acked: u64,
-        model: &Model,
+        model: &Estimates,
     ) {
         self.least_queue = self.least_queue.min(model.queue);
         if let Pulse::Active(_, queue) = &mut self.pulse {
@@ -111,7 +112,7 @@ impl Compete {
     pub(super) fn on_round(
         &mut self,
         now: Instant,
-        model: &Model,
+        model: &Estimates,
         round: &Round,
         round_trip: Duration,
     ) -> bool {
@@ -160,7 +161,12 @@ impl Compete {
     }
 
     /// Bytes that may be in flight now, and the rate.
-    pub(super) fn allowed(&self, now: Instant, round_trip: Duration, model: &Model) -> (u64, Rate) {
+    pub(super) fn allowed(
+        &self,
+        now: Instant,
+        round_trip: Duration,
+        model: &Estimates,
+    ) -> (u64, Rate) {
         let mut window = self.window;
         if self.dip.is_some() {
             window = (model.product(model.recent()) / 2).clamp(4 * self.packet, window);

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{MIN_ROUND, Model, Round};
+use crate::estimates::{Estimates, MIN_ROUND, Round};
 use crate::{Feedback, RttEstimator};
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.
@@ -74,7 +74,7 @@ impl Cruise {
         }
     }
 
-    pub(super) fn rate(&self, now: Instant, model: &Model) -> Rate {
+    pub(super) fn rate(&self, now: Instant, model: &Estimates) -> Rate {
         let recent = model.undisturbed(now);
         let target = model.queue_target(recent).as_nanos() as i64;
         let error = target - model.queue.as_nanos() as i64;
@@ -97,7 +97,7 @@ impl Cruise {
         &mut self,
         now: Instant,
         rtt: &RttEstimator,
-        model: &mut Model,
+        model: &mut Estimates,
         feedback: &Feedback,
         round: Option<&Round>,
         random: u32,
@@ -138,7 +138,7 @@ impl Cruise {
         &mut self,
         now: Instant,
         rtt: &RttEstimator,
-        model: &Model,
+        model: &Estimates,
         suspicion: Option<(u32, Duration)>,
         random: u32,
     ) {
@@ -162,7 +162,7 @@ impl Cruise {
     }
 
     /// Counts what became of the packets of a drain, which feedback shows a round trip later.
-    fn watch_drain(&mut self, now: Instant, model: &mut Model, feedback: &Feedback) {
+    fn watch_drain(&mut self, now: Instant, model: &mut Estimates, feedback: &Feedback) {
         let Some(drain) = &mut self.drain else { return };
         let since = now - drain.start;
         // Only an empty queue tells: others may keep it full.
@@ -173,7 +173,7 @@ impl Cruise {
         };
         if since > drain.round_trip * 17 / 16 && model.queue <= low.max(packets) {
             drain.acked += feedback.acked_packets;
-            drain.lost += feedback.lost.network;
+            drain.lost += feedback.lost.network();
         }
         if since < drain.length + drain.round_trip {
             return;
@@ -202,7 +202,7 @@ impl Cruise {
         self.hold = self.hold.max(2);
     }
 
-    fn on_round(&mut self, model: &Model, round: &Round, target: Duration) -> Verdict {
+    fn on_round(&mut self, model: &Estimates, round: &Round, target: Duration) -> Verdict {
         let before = core::mem::replace(&mut self.delivered, round.delivered);
         self.settled = if self.step > 0 || self.shown > 0 { 0 } else { self.settled + 1 };
         if !round.limited && round.delivered < before.scale(7, 8) {
@@ -216,7 +216,7 @@ impl Cruise {
 
     /// Whether a queue stands that is not ours: far above the target and not falling, or above it
     /// for long while our own share shrinks.
-    fn is_crowded(&mut self, model: &Model, round: &Round, target: Duration) -> bool {
+    fn is_crowded(&mut self, model: &Estimates, round: &Round, target: Duration) -> bool {
         let least = round.queue_min.unwrap_or(Duration::ZERO);
         let ours = target * 2 + model.min_rtt / 16;
         if least > ours && least >= self.last_queue * 7 / 8 {
@@ -235,7 +235,7 @@ impl Cruise {
         self.crowded >= CROWDED_ROUNDS || self.pressed >= PRESSED_ROUNDS && shrunk
     }
 
-    fn probe(&mut self, model: &Model, round: &Round, before: Rate, target: Duration) {
+    fn probe(&mut self, model: &Estimates, round: &Round, before: Rate, target: Duration) {
         let shown = core::mem::replace(&mut self.shown, self.step);
         if round.queue_max > target / 2 || round.limited {
             self.step = 0;

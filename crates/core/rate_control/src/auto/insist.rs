@@ -2,7 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{Model, Round};
+use crate::Estimates;
+use crate::estimates::Round;
 
 /// The rate that is delivered, a round trip above it and one below it in every eight, as BBR
 /// version 1 does (Cardwell et al., 2016), which is what such flows are: neither can push the other
@@ -39,7 +40,7 @@ impl Insist {
         }
     }
 
-    pub(super) fn on_round(&mut self, now: Instant, model: &Model, round: &Round) -> Outcome {
+    pub(super) fn on_round(&mut self, now: Instant, model: &Estimates, round: &Round) -> Outcome {
         self.rounds += 1;
         let target = model.queue_target(model.recent());
         self.quiet = if round.queue_max < target { self.quiet + 1 } else { 0 };
@@ -55,7 +56,7 @@ impl Insist {
         }
     }
 
-    pub(super) fn allowed(&self, model: &Model) -> (u64, Rate) {
+    pub(super) fn allowed(&self, model: &Estimates) -> (u64, Rate) {
         let bandwidth = model.bandwidth().unwrap_or(Rate::ZERO);
         let window = model.product(bandwidth) * 2 + bandwidth.bytes_in(FEEDBACK_DELAY);
         (window, bandwidth.scale(GAINS[self.phase], 100))

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::model::{Model, Slice};
+use crate::estimates::{Estimates, Slice};
 use crate::{Feedback, RttEstimator, Sent};
 
 /// Start-up: one train of packets to learn the order of magnitude, then steps.
@@ -87,7 +87,7 @@ impl Startup {
         &mut self,
         now: Instant,
         rtt: &RttEstimator,
-        model: &mut Model,
+        model: &mut Estimates,
         feedback: &Feedback,
         slice: Option<Slice>,
     ) -> bool {
@@ -98,7 +98,7 @@ impl Startup {
         self.acked += feedback.acked_bytes;
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
-            self.battered += feedback.lost.network;
+            self.battered += feedback.lost.network();
             let Some(rate) = self.train_rate(feedback) else {
                 self.await_train(now, round_trip);
                 return false;
@@ -117,7 +117,7 @@ impl Startup {
         self.past_train |= seen;
         if self.past_train && model.queue < limit / 4 {
             self.packets += feedback.acked_packets;
-            self.lost += feedback.lost.network;
+            self.lost += feedback.lost.network();
             // More than one in fifty, this early, is a queue that was full before.
             model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
         }
@@ -164,7 +164,7 @@ impl Startup {
     /// Whether a queue was full before anything of ours can have filled it: most of the first train
     /// was lost. On short paths it may be one of a few packets instead, which holds no window that
     /// could compete.
-    pub(super) fn met_others(&self, model: &Model) -> bool {
+    pub(super) fn met_others(&self, model: &Estimates) -> bool {
         self.battered >= self.length / 2 && model.min_rtt >= LONG_PATH
     }
 

@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use super::*;
-use crate::{Pacer, RttEstimator};
+use crate::{Estimates, Pacer, RttEstimator};
 
 const PACKET: u64 = 1500;
 
@@ -37,12 +37,18 @@ fn follow(vector: &Vector, late: &[u64]) -> Vec<(Instant, u64)> {
     let mut controller = Trc::new(now, vector.clone(), PACKET);
     let mut pacer = Pacer::new(now, controller.pacing());
     let rtt = RttEstimator::new(Duration::from_millis(50));
+    let mut estimates = Estimates::new(now, PACKET);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut sent = Vec::new();
     let mut late = late.iter().cycle();
     loop {
         if controller.next_timeout().is_some_and(|next| next <= now) {
-            controller.on_timeout(&mut Context { now, rtt: &rtt, rng: &mut rng });
+            controller.on_timeout(&mut Context {
+                now,
+                rtt: &rtt,
+                estimates: &mut estimates,
+                rng: &mut rng,
+            });
             pacer.set(now, controller.pacing());
         }
         let batch = (controller.pacing().burst / 2 / PACKET).max(1) * PACKET;

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use longhaul_pathsim::{Ecn, Path};
 use longhaul_rate_control::{
-    Context, Controller, DeliveryMeter, DeliveryReport, Feedback, LossCounts, Metrics, Pacer,
+    Context, Controller, DeliveryMeter, DeliveryReport, Estimates, Feedback, Metrics, Pacer,
     ReceiverState, RttEstimator, Sent,
 };
 use longhaul_units::{Bytes, Duration, Instant, Rate};
@@ -76,6 +76,7 @@ struct Frame {
 /// A flow under a [`Controller`].
 pub struct Longhaul {
     controller: Box<dyn Controller>,
+    estimates: Estimates,
     rng: Xoshiro256PlusPlus,
     offer: Offer,
     host: Option<Host>,
@@ -122,14 +123,20 @@ pub struct Longhaul {
     pub trace: Option<Trace>,
 }
 
-/// Observes a flow: time, controller, feedback.
-pub type Trace = Box<dyn FnMut(Instant, &dyn Controller, &Feedback)>;
+/// Observes a flow: time, controller, estimates, feedback.
+pub type Trace = Box<dyn FnMut(Instant, &dyn Controller, &Estimates, &Feedback)>;
 
 impl Longhaul {
     /// A flow whose feedback takes `way_back`; the RTT is known from the handshake.
-    pub fn new(controller: Box<dyn Controller>, rtt: Duration, offer: Offer, seed: u64) -> Self {
+    pub fn new(
+        (controller, estimates): (Box<dyn Controller>, Estimates),
+        rtt: Duration,
+        offer: Offer,
+        seed: u64,
+    ) -> Self {
         Self {
             controller,
+            estimates,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             offer,
             host: None,
@@ -229,7 +236,8 @@ impl Longhaul {
                 in_flight: self.in_flight,
                 application_limited: limited,
             };
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
+            let mut cx =
+                Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
             self.controller.on_sent(&mut cx, &sent);
         }
     }
@@ -374,7 +382,7 @@ impl Longhaul {
                     if packet.socket_drop {
                         feedback.lost.socket += 1;
                     } else {
-                        feedback.lost.network += 1;
+                        feedback.lost.unknown += 1;
                     }
                 }
                 State::Lost if has_arrived => {
@@ -418,12 +426,14 @@ impl Longhaul {
             feedback.receiver =
                 ReceiverState { socket_buffer: Some(Bytes::new(host.buffer)), capacity: None };
         }
-        let news = LossCounts::total(&feedback.lost) + feedback.acked_packets;
+        let news = feedback.lost.total() + feedback.acked_packets;
         if news + feedback.spurious_packets > 0 {
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
-            self.controller.on_feedback(&mut cx, &feedback);
+            let told = self.estimates.on_feedback(now, &self.rtt, &feedback);
+            let mut cx =
+                Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
+            self.controller.on_feedback(&mut cx, &told);
             if let Some(trace) = &mut self.trace {
-                trace(now, &*self.controller, &feedback);
+                trace(now, &*self.controller, &self.estimates, &feedback);
             }
             self.last_news = now;
             self.probes = 0;
@@ -456,11 +466,13 @@ impl Flow for Longhaul {
             }
         }
         if self.controller.next_timeout().is_some_and(|at| at <= now) {
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
+            let mut cx =
+                Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
             self.controller.on_timeout(&mut cx);
         }
         if self.probe_at().is_some_and(|at| at <= now) {
-            let mut cx = Context { now, rtt: &self.rtt, rng: &mut self.rng };
+            let mut cx =
+                Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
             self.controller.on_probe_timeout(&mut cx, self.in_flight);
             self.probes += 1;
             self.last_news = now;

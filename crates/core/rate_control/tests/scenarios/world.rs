@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use longhaul_pathsim::{Path, PathConfig};
-use longhaul_rate_control::{Controller, Metrics};
+use longhaul_rate_control::{Controller, Estimates, Metrics};
 use longhaul_units::{Duration, Instant, Rate};
 
 #[path = "longhaul.rs"]
@@ -144,9 +144,14 @@ pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig 
         .loss(longhaul_pathsim::Probability::from_ppm(loss_ppm))
 }
 
-/// A controller by its profile's name.
-pub fn controller(name: &str, now: Instant, rate: Option<Rate>) -> Box<dyn Controller> {
+/// A controller by its profile's name, and the estimates beside it.
+pub fn controller(
+    name: &str,
+    now: Instant,
+    rate: Option<Rate>,
+) -> (Box<dyn Controller>, Estimates) {
     let profile = longhaul_rate_control::Profile::by_name(name).expect("a known profile");
     let start = longhaul_rate_control::Start { now, packet: PACKET, rate };
-    profile.controller(&start).expect("a rate where one is needed")
+    let controller = profile.controller(&start).expect("a rate where one is needed");
+    (controller, Estimates::new(now, PACKET))
 }

@@ -54,7 +54,7 @@ kinds! {
     9 true UDP_PORT Welcome "UDP port"
     10 false IMPLEMENTATION Both "implementation"
     11 false RECEIVE_LIMITS Both "receive limits"
-    12 false PROFILE Hello "profile"
+    12 true PROFILE Hello "profile"
     13 true RATE Hello "rate"
 }
 

@@ -47,7 +47,7 @@ fn hello_bytes() -> Vec<u8> {
         option(0x8007, &[0, 4]),
         option(10, b"x"),
         option(11, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6]),
-        option(12, b"auto"),
+        option(0x800c, b"auto"),
         option(0x800d, &[0, 0, 0, 0, 0, 0, 0, 7]),
     ]
     .concat()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::{Bottleneck, Losses};
 use alloc::vec;
 use proptest::prelude::*;
 
@@ -168,15 +169,6 @@ fn only_permission_bits_are_written() {
     let expected =
         SourceMessage::Manifest { first_entry: 0, entries: vec![file()], objects: vec![] };
     assert_eq!(decode(&encode(&manifest.into())), Ok(vec![expected.into()]));
-}
-
-#[test]
-fn codes_of_bottlenecks() {
-    assert_eq!(Bottleneck::from_code(5), Bottleneck::ReceiverDisk);
-    assert_eq!(Bottleneck::from_code(200), Bottleneck::Unknown);
-    for code in 0..13 {
-        assert_eq!(Bottleneck::from_code(code) as u8, code);
-    }
 }
 
 fn number() -> impl Strategy<Value = u64> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{Gate, Silence, Wanted};
 use longhaul_engine::Path;
-use longhaul_rate_control::{Governor, Repair, Trc, Vector};
+use longhaul_rate_control::{FeedbackSchedule, Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
@@ -227,8 +227,9 @@ impl Follower {
         let rtt = lock(&self.ip).rtt().smoothed();
         let trc = Box::new(Trc::new(opened, vector.clone(), PACKET));
         let path = Path::new(opened, trc, Governor::new(opened), rtt, opened.as_nanos());
-        let (repair, idle_timeout) = (Repair::Continuous, self.idle_timeout);
-        let rules = LaneRules { repair, idle_timeout, punctual: true };
+        let (repair, feedback) = (Repair::Continuous, FeedbackSchedule::USUAL);
+        let idle_timeout = self.idle_timeout;
+        let rules = LaneRules { repair, feedback, idle_timeout, punctual: true };
         let (hub, boxes) = (self.hub.clone(), self.mailboxes.clone());
         let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
         let lanes = match lanes {
@@ -278,7 +279,7 @@ impl Follower {
             if let Some(report) = report {
                 report.sent_bytes = on_circuit.bytes_sent;
                 report.packets_sent = on_circuit.packets_sent;
-                report.packets_lost = on_circuit.lost.network;
+                report.packets_lost = on_circuit.lost;
                 report.ip_bytes = over_ip.bytes_sent;
             }
         });

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use longhaul_engine::Path;
-use longhaul_rate_control::{Bound, Governor, Profile, Start};
+use longhaul_rate_control::{Governor, Profile, Start};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_units::{Duration, Instant, LaneId, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
 use longhaul_wire::Carrier;
 
 use super::Failure;
@@ -92,7 +92,8 @@ impl Link<'_> {
             notices.extend(socket_notices(socket));
         }
         let path = path(profile, rate, rtt).map_err(Failure::Usage)?;
-        let rules = LaneRules { repair: profile.repair, idle_timeout, punctual: false };
+        let Profile { repair, feedback, .. } = *profile;
+        let rules = LaneRules { repair, feedback, idle_timeout, punctual: false };
         let mailboxes = mailboxes[..count.into()].to_vec();
         let lanes = UdpLanes::start(session, sockets, path, rules, hub.clone(), mailboxes)?;
         Ok(Lanes::Udp(Box::new(lanes)))
@@ -127,15 +128,7 @@ pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarr
 
 /// The profile of that name, if `rate` is what it needs.
 pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile, Failure> {
-    let profile = Profile::by_name(name).ok_or_else(|| {
-        let names: Vec<_> = Profile::names().collect();
-        let names = names.join(", ");
-        Failure::Usage(format!("no profile {name:?}; there are {names}"))
-    })?;
-    if profile.needs_rate && rate.is_none() {
-        return Err(Failure::Usage(format!("profile {name} needs --rate")));
-    }
-    Ok(profile)
+    Profile::wished(Some(name), rate).map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Rate control for a connection of this host.
@@ -145,7 +138,7 @@ pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Resu
     let controller = profile.controller(&start).map_err(|error| error.to_string())?;
     let mut governor = Governor::new(now);
     if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
-        governor.set(Bound::UserLimit, rate);
+        governor.set(Bottleneck::UserLimit, rate);
     }
     Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
 }

@@ -40,7 +40,7 @@ fn assert_near(rate: Rate, expected: Rate) {
 fn hint(apart: Duration) -> Rate {
     let begin = Instant::ZERO + Duration::from_secs(1);
     let mut startup = Startup::new(begin, PACKET);
-    let (mut model, rtt) = (Model::new(begin, PACKET), RttEstimator::new(RTT));
+    let (mut model, rtt) = (Estimates::new(begin, PACKET), RttEstimator::new(RTT));
     let mut meter = DeliveryMeter::new();
     // Arrival and departure of each super-packet; reports and when they are back.
     let (mut on_the_way, mut reports) = (VecDeque::new(), VecDeque::new());

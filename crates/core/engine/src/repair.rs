@@ -1,0 +1,59 @@
+//! How lost object bytes are found and sent again: one policy a file.
+
+mod continuous;
+mod rounds;
+
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
+use longhaul_rate_control::Repair;
+use longhaul_wire::Frame;
+
+use continuous::Continuous;
+use rounds::Rounds;
+
+/// What a way of repair decides. A lane tells it what happens, and asks it before it takes a missing
+/// object packet as lost; what is lost goes to the outbox whatever the policy.
+pub(crate) trait Policy: Debug + Send {
+    /// Bytes were offered.
+    fn on_offered(&mut self) {}
+
+    /// Nothing more will be offered before something is delivered.
+    fn on_flushed(&mut self) {}
+
+    /// All that was offered is sent, in packets below `next`; `outstanding` tells whether the fate of
+    /// any is open.
+    fn on_all_sent(&mut self, _next: u64, _outstanding: &dyn Fn() -> bool) {}
+
+    /// Nothing is acknowledged any more.
+    fn on_probe_timeout(&mut self) {}
+
+    /// What is to be said to the peer now, in packet `number`; again after
+    /// [`Policy::on_probe_timeout`], if need be.
+    fn poll_frame(&mut self, _number: u64) -> Option<Frame<'static>> {
+        None
+    }
+
+    /// Where a report up to `largest` shows object packets as missing: only those below this number
+    /// are lost. `None`: they are judged as all others are.
+    fn lost_below(&self, _largest: u64) -> Option<u64> {
+        None
+    }
+
+    /// A report up to `largest` was taken in; `outstanding` tells whether the fate of any packet below a
+    /// number is open.
+    fn on_report(&mut self, _largest: u64, _outstanding: &dyn Fn(u64) -> bool) {}
+
+    /// Rounds that are over, where there are rounds.
+    fn rounds(&self) -> u64 {
+        0
+    }
+}
+
+/// The policy of that name.
+pub(crate) fn policy(repair: Repair) -> Box<dyn Policy> {
+    match repair {
+        Repair::Continuous => Box::new(Continuous),
+        Repair::Rounds => Box::new(Rounds::default()),
+    }
+}

@@ -1,0 +1,121 @@
+//! What is lost by chance: whatever the rate is.
+
+use super::Estimates;
+
+/// The share that is lost by chance.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Chance {
+    /// Packets of drains and of early start-up, and how many of them were lost: sent on purpose at a
+    /// rate that cannot have been too high.
+    measured: Tally,
+    /// Packets of rounds without a queue, for controllers that measure nothing on purpose.
+    quiet: Tally,
+    /// Packets of late, whatever the rate was; of the lost, those that chance explains.
+    late: Tally,
+}
+
+/// What became of packets; older ones count less and less.
+#[derive(Clone, Copy, Default, Debug)]
+struct Tally {
+    acked: u64,
+    lost: u64,
+}
+
+impl Tally {
+    /// Adds some, and halves everything once there are more than `most`.
+    fn add(&mut self, acked: u64, lost: u64, most: u64) {
+        self.acked += acked;
+        self.lost += lost;
+        if self.all() > most {
+            self.acked /= 2;
+            self.lost /= 2;
+        }
+    }
+
+    fn all(&self) -> u64 {
+        self.acked + self.lost
+    }
+
+    /// The share lost. Few packets prove little: it begins with some that arrived.
+    fn ppm(&self) -> u64 {
+        self.lost * 1_000_000 / (self.all() + PRIOR_PACKETS)
+    }
+}
+
+impl Chance {
+    pub fn on_round(&mut self, acked: u64, lost: u64, quiet: bool) {
+        // What chance does not explain was the queue, and no measure of chance.
+        let by_chance = lost.min(1 + explained(acked, self.measured_ppm()));
+        self.late.add(acked, by_chance, LATE_PACKETS);
+        if quiet {
+            self.quiet.add(acked, lost, LATE_PACKETS);
+        }
+    }
+
+    fn learn(&mut self, acked: u64, lost: u64) {
+        self.measured.add(acked, lost, MANY_PACKETS);
+        self.late.add(acked, lost, LATE_PACKETS);
+    }
+
+    fn measured_ppm(&self) -> u32 {
+        self.measured.ppm().min(self.most()).min(MAX_RANDOM_LOSS) as u32
+    }
+
+    /// Chance cannot have taken more than was lost in all, parts per million; two standard
+    /// deviations above that. Where others filled the queue while chance was learnt, their losses
+    /// were taken for it.
+    fn most(&self) -> u64 {
+        let lost = self.late.lost + 2 * self.late.lost.isqrt() + PRIOR_LOSSES;
+        lost * 1_000_000 / self.late.all().max(1)
+    }
+
+    /// What is known of it by any evidence, parts per million.
+    pub fn known_ppm(&self) -> Option<u32> {
+        if self.measured.all() > 0 {
+            return Some(self.measured_ppm());
+        }
+        let enough = self.quiet.all() >= PRIOR_PACKETS;
+        enough.then(|| self.quiet.ppm().min(MAX_RANDOM_LOSS) as u32)
+    }
+}
+
+impl Estimates {
+    /// Takes in what became of packets at a rate that cannot have been too high.
+    pub(crate) fn learn_chance(&mut self, acked: u64, lost: u64) {
+        self.chance.learn(acked, lost);
+    }
+
+    /// As [`Estimates::learn_chance`], where what was learnt before is known to be wrong.
+    pub(crate) fn relearn_chance(&mut self, acked: u64, lost: u64) {
+        self.chance = Chance { quiet: self.chance.quiet, ..Chance::default() };
+        self.learn_chance(acked, lost);
+    }
+
+    /// Loss that does not depend on the rate, parts per million, as it was measured on purpose.
+    pub(crate) fn random_loss_ppm(&self) -> u32 {
+        self.chance.measured_ppm()
+    }
+
+    /// Loss that does not depend on the rate, parts per million, by the best evidence there is.
+    pub fn chance_ppm(&self) -> Option<u32> {
+        self.chance.known_ppm()
+    }
+}
+
+/// So many of `all` packets may be lost by a chance of so many parts per million: twice the mean and
+/// four standard deviations.
+pub(super) fn explained(all: u64, chance: u32) -> u64 {
+    let expected = all * u64::from(chance) / 1_000_000;
+    2 * expected + 4 * expected.isqrt()
+}
+
+/// More is an outage rather than a property of the path.
+const MAX_RANDOM_LOSS: u64 = 100_000;
+/// So many are remembered: enough for a loss rate of one in a thousand to be told.
+const MANY_PACKETS: u64 = 8_192;
+/// So many of late: with fewer, the losses of one overflow would pass for a rate.
+const LATE_PACKETS: u64 = 1 << 17;
+/// Losses that may have been too few to show.
+const PRIOR_LOSSES: u64 = 3;
+/// Imagined packets that arrived.
+const PRIOR_PACKETS: u64 = 256;

@@ -1,0 +1,136 @@
+//! How fast the path delivers.
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use super::Estimates;
+use crate::filter::MaxFilter;
+use crate::{Delivery, RttEstimator};
+
+#[derive(Clone, Debug)]
+pub(super) struct Rates {
+    /// Delivery rate of the last two rounds: what to base the rate on.
+    recent: MaxFilter,
+    /// Delivery rate of the last ten rounds.
+    bandwidth: MaxFilter,
+    capacity: MaxFilter,
+    gathered: Gathered,
+    skip_slice: bool,
+    /// Start-up wants to know soon.
+    short_slices: bool,
+}
+
+/// Consecutive delivery samples, gathered until they span enough batches to be exact.
+#[derive(Clone, Copy, Default, Debug)]
+struct Gathered {
+    bytes: u64,
+    interval: Duration,
+    limited: bool,
+}
+
+/// What was gathered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    pub(crate) rate: Rate,
+    /// There was too little to send for part of that time.
+    pub(crate) limited: bool,
+}
+
+impl Rates {
+    pub(super) fn new() -> Self {
+        Self {
+            recent: MaxFilter::new(),
+            bandwidth: MaxFilter::new(),
+            capacity: MaxFilter::new(),
+            gathered: Gathered::default(),
+            skip_slice: false,
+            short_slices: true,
+        }
+    }
+
+    /// Gathers samples until they span `least`; gives the slice that they make.
+    fn gather(&mut self, delivery: Delivery, least: Duration) -> Option<Slice> {
+        self.gathered.bytes += delivery.rate.bytes_in(delivery.interval);
+        self.gathered.interval += delivery.interval;
+        self.gathered.limited |= delivery.application_limited;
+        if self.gathered.interval < least {
+            return None;
+        }
+        let Gathered { bytes, interval, limited } = core::mem::take(&mut self.gathered);
+        let skipped = core::mem::take(&mut self.skip_slice);
+        let rate = Rate::from_bytes_over(bytes, interval);
+        (!skipped).then_some(Slice { rate, limited })
+    }
+}
+
+impl Estimates {
+    pub(super) fn update_rate(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        delivery: Delivery,
+    ) -> Option<Slice> {
+        let short = self.rates.short_slices;
+        let least = if short { MIN_SLICE } else { MIN_SLICE.max(rtt.smoothed() / 16) };
+        let slice = self.rates.gather(delivery, least)?;
+        let Slice { rate, limited } = slice;
+        self.round.limited |= limited;
+        self.learn_capacity(now, rate);
+        self.round.delivered = self.round.delivered.max(rate);
+        // With too little to send the path shows less than it can; such samples only ever raise.
+        if !limited || rate >= self.recent() {
+            let round = self.round_time(rtt);
+            self.rates.recent.update(now, rate.as_bps(), round * 2);
+            self.rates.bandwidth.update(now, rate.as_bps(), round * 10);
+        }
+        Some(slice)
+    }
+
+    /// Best delivery rate of the last two rounds; zero before the first sample.
+    pub(crate) fn recent(&self) -> Rate {
+        Rate::from_bps(self.rates.recent.get().unwrap_or(0))
+    }
+
+    /// The delivery rate to go on from. A path that carries less than before shows a queue or
+    /// losses; without either a slow moment was one of the hosts', and the rate of the last ten
+    /// rounds still holds.
+    pub(crate) fn undisturbed(&self, now: Instant) -> Rate {
+        let recent = self.recent();
+        let calm = now - self.disturbed > self.last_round.elapsed * CALM_ROUNDS;
+        if !calm || self.queue * 4 > self.queue_target(recent) {
+            return recent;
+        }
+        self.bandwidth().map_or(recent, |bandwidth| bandwidth.max(recent))
+    }
+
+    /// The most that the path was ever seen to carry, of late.
+    pub(crate) fn capacity(&self) -> Rate {
+        Rate::from_bps(self.rates.capacity.get().unwrap_or(0))
+    }
+
+    /// Takes in what the spread of a train says of the narrowest link.
+    pub(crate) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
+        self.rates.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);
+    }
+
+    /// Best delivery rate of the last ten rounds.
+    pub fn bandwidth(&self) -> Option<Rate> {
+        self.rates.bandwidth.get().map(Rate::from_bps)
+    }
+
+    /// The rate is known about: from here on slices may be longer, and more exact.
+    pub(crate) fn lengthen_slices(&mut self) {
+        self.rates.short_slices = false;
+    }
+
+    /// The path was silent: the next sample would count the silence.
+    pub(crate) fn skip_next_slice(&mut self) {
+        self.rates.gathered = Gathered::default();
+        self.rates.skip_slice = true;
+    }
+}
+
+const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
+/// Eight of the largest batches (250 us).
+const MIN_SLICE: Duration = Duration::from_millis(2);
+/// Longer than the losses of a policer stay away.
+pub(super) const CALM_ROUNDS: u32 = 40;

@@ -1,0 +1,62 @@
+//! How long a queue may be, and a burst.
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use super::rates::CALM_ROUNDS;
+use super::{Estimates, MAX_PACKET_TIME};
+
+impl Estimates {
+    /// The path lost or marked packets at a queueing delay of `delay`.
+    pub(crate) fn set_queue_full(&mut self, now: Instant, delay: Duration) {
+        self.queue_full = Some(delay);
+        self.filled = Some(now);
+    }
+
+    /// A queue that grew again is found out slowly.
+    pub(super) fn forget_queue_full(&mut self, elapsed: Duration) {
+        if let Some(full) = &mut self.queue_full {
+            let share = elapsed.min(FULL_MEMORY).as_micros() as u32;
+            *full += *full / FULL_MEMORY.as_micros() as u32 * share;
+        }
+    }
+
+    /// The queueing delay to aim at for a flow of `rate`.
+    ///
+    /// Long enough to keep the link busy, and falling with the rate, so that of several flows that
+    /// see the same queue the slower one gains (as the flow scaling of Swift, SIGCOMM 2020).
+    pub(crate) fn queue_target(&self, rate: Rate) -> Duration {
+        let root = rate.as_bps().isqrt().max(1);
+        let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
+        let target = self.queue_full.map_or(target, |full| target.min(full / 2));
+        let packet = self.capacity().time_for(self.packet).min(MAX_PACKET_TIME);
+        let target = target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(packet * 2));
+        // One packet is no queue.
+        target.max(packet)
+    }
+
+    /// Time's worth of packets that may leave back to back without filling the queue.
+    pub(crate) fn burst_time(&self) -> Duration {
+        self.queue_full.map_or(TIMER_TIME, |full| TIMER_TIME.min(full / 2))
+    }
+
+    /// As [`Estimates::burst_time`], for a flow that has the path to itself: what was not sent while the
+    /// host gave the sender no turn then waits in the queue, and the next such pause leaves the link
+    /// busy.
+    pub(crate) fn burst_time_alone(&self, now: Instant) -> Duration {
+        let since = self.filled.map_or(Duration::MAX, |filled| now - filled);
+        if since < self.last_round.elapsed * CALM_ROUNDS {
+            return self.burst_time();
+        }
+        let time = (self.min_rtt / 8).clamp(TIMER_TIME, TURN_TIME);
+        self.queue_full.map_or(time, |full| time.min(full / 4).max(self.burst_time()))
+    }
+}
+
+const FULL_MEMORY: Duration = Duration::from_secs(30);
+/// A timer fires up to half a millisecond late; the burst makes up for it.
+const TIMER_TIME: Duration = Duration::from_micros(500);
+/// Two or three turns of another thread.
+const TURN_TIME: Duration = Duration::from_millis(4);
+const TARGET_BASE: Duration = Duration::from_micros(250);
+/// 0.75 ms at 1 Gb/s, in microseconds times the root of bits per second.
+const TARGET_SCALE: u64 = 750 * 31_623;

@@ -1,0 +1,47 @@
+/// Packets lost, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// On the path, more than chance explains, as the sender estimates.
+    pub congestion: u64,
+    /// On the path, by chance, as the sender estimates.
+    pub random: u64,
+    /// At the receiving socket, because its buffer was full.
+    pub socket: u64,
+    /// Elsewhere in the receiving host.
+    pub host: u64,
+    /// Refused by the sending host's own network stack.
+    pub sender: u64,
+    /// Anywhere else, for reasons that nobody knows.
+    pub unknown: u64,
+}
+
+impl Losses {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.all().iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Those that were lost on the path, as far as anybody knows: the only ones that tell of it.
+    pub const fn network(&self) -> u64 {
+        self.congestion.saturating_add(self.random).saturating_add(self.unknown)
+    }
+
+    /// These and those of `other`.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            congestion: self.congestion.saturating_add(other.congestion),
+            random: self.random.saturating_add(other.random),
+            socket: self.socket.saturating_add(other.socket),
+            host: self.host.saturating_add(other.host),
+            sender: self.sender.saturating_add(other.sender),
+            unknown: self.unknown.saturating_add(other.unknown),
+        }
+    }
+
+    /// Each count, in the order of the fields.
+    pub const fn all(&self) -> [u64; 6] {
+        let Self { congestion, random, socket, host, sender, unknown } = *self;
+        [congestion, random, socket, host, sender, unknown]
+    }
+}
