@@ -34,8 +34,8 @@ use super::stamp::keeps_change_times;
 use super::sync::lock;
 use super::write::{Unpublished, set_attributes};
 
-/// A destination, for any number of threads: each has a [`TreeStorage`] of it, which does what a
-/// sink wants done and writes groups.
+/// A destination, for any number of threads: each has a storage of its own
+/// ([`SinkTree::storage`]), which does what a sink wants done and writes groups.
 ///
 /// Files grow in a hidden directory in the destination directory and get their names by `rename`,
 /// small ones of a new directory together with it, so that what is under a name is whole, and what
