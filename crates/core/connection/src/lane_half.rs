@@ -6,7 +6,7 @@ use core::ops::{Deref, DerefMut};
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Path, Transmit};
 use longhaul_units::{Duration, Extent, Instant, LaneId};
 
-use crate::messages::Messages;
+use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
 use crate::send::{Outgoing, Sending};
 use crate::{Datagrams, Groups, News, Opener, Order, ReadBatch, Repair, Sealer, Standing};
@@ -26,8 +26,7 @@ pub trait SharedPath {
 /// - *In*: [`handle_datagrams`](Self::handle_datagrams), [`handle_order`](Self::handle_order),
 ///   [`handle_repair`](Self::handle_repair), [`handle_standing`](Self::handle_standing),
 ///   [`handle_timeout`](Self::handle_timeout).
-/// - *Messages*, on lane 0: [`read_messages`](Self::read_messages),
-///   [`push_messages`](Self::push_messages), [`finish_messages`](Self::finish_messages).
+/// - *Messages*, on lane 0: [`MessageLane`].
 /// - *Out*: [`poll_news`](Self::poll_news) until `None`; [`poll_transmit`](Self::poll_transmit) until
 ///   `None`, each followed by [`seal`](Self::seal), and by [`not_sent`](Self::not_sent) where the
 ///   local stack refused datagrams; then sleep until [`next_timeout`](Self::next_timeout).
@@ -122,44 +121,6 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         }
         self.outgoing.insert(key, bytes);
         self.lane.offer(extent);
-    }
-
-    // Messages.
-
-    /// Reads bytes of messages in order; returns how many, 0 when none are there or the lane carries
-    /// none. Bytes that are not read hold the peer back.
-    pub fn read_messages(&mut self, into: &mut [u8]) -> usize {
-        self.messages.as_mut().map_or(0, |messages| messages.read(&mut self.lane, into))
-    }
-
-    /// Whether the peer has ended its messages, and all were read. Says so once.
-    pub fn poll_messages_end(&mut self) -> bool {
-        self.messages.as_mut().is_some_and(|messages| messages.poll_end(&self.lane))
-    }
-
-    /// Whether encoded messages may be pushed now: what was pushed before is in the stream.
-    pub fn wants_messages(&self) -> bool {
-        self.messages.as_ref().is_some_and(Messages::wants_more)
-    }
-
-    /// Takes on encoded messages. Returns whether any bytes went on their way.
-    pub fn push_messages(&mut self, bytes: &[u8]) -> bool {
-        self.messages.as_mut().is_some_and(|messages| messages.push(&mut self.lane, bytes))
-    }
-
-    /// Goes on with what was pushed. Returns whether any bytes went on their way.
-    pub fn write_messages(&mut self) -> bool {
-        self.messages.as_mut().is_some_and(|messages| messages.write(&mut self.lane))
-    }
-
-    /// Ends this end's messages behind what was pushed. Returns whether that is news.
-    pub fn finish_messages(&mut self) -> bool {
-        self.messages.as_mut().is_some_and(|messages| messages.finish(&mut self.lane))
-    }
-
-    /// Whether this end's messages are ended.
-    pub fn has_finished_messages(&self) -> bool {
-        self.messages.as_ref().is_some_and(Messages::is_finished)
     }
 
     // Out.
@@ -258,6 +219,11 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         self.lane.add_host_drops(explain(missing));
     }
 
+    /// Whether this end's messages are ended.
+    pub fn has_finished_messages(&self) -> bool {
+        self.messages.as_ref().is_some_and(Messages::is_finished)
+    }
+
     /// The engine's state.
     pub fn engine(&self) -> &Lane {
         &self.lane
@@ -266,6 +232,32 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     /// Object bytes that came to their place for the first time.
     pub fn placed(&self) -> u64 {
         self.receiving.incoming.placed()
+    }
+}
+
+impl<O, I> MessageLane for LaneHalf<O, I> {
+    fn read_messages(&mut self, into: &mut [u8]) -> usize {
+        self.messages.as_mut().map_or(0, |messages| messages.read(&mut self.lane, into))
+    }
+
+    fn poll_messages_end(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.poll_end(&self.lane))
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.messages.as_ref().is_some_and(Messages::wants_more)
+    }
+
+    fn push_messages(&mut self, bytes: &[u8]) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.push(&mut self.lane, bytes))
+    }
+
+    fn write_messages(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.write(&mut self.lane))
+    }
+
+    fn finish_messages(&mut self) -> bool {
+        self.messages.as_mut().is_some_and(|messages| messages.finish(&mut self.lane))
     }
 }
 

@@ -66,6 +66,7 @@ pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
 /// Why a datagram was not sent.
 pub use longhaul_engine::NotSent;
+pub use messages::MessageLane;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
 pub use protect::{Forged, Opener, Sealer};

@@ -5,6 +5,29 @@ use alloc::vec::Vec;
 use longhaul_engine::Lane;
 use longhaul_units::StreamId;
 
+/// A lane that may carry messages, over either carrier: the first one does, the others say that they
+/// have none and want none.
+pub trait MessageLane {
+    /// Reads bytes of messages in order; returns how many, 0 when none are there or the lane carries
+    /// none. Bytes that are not read hold the peer back.
+    fn read_messages(&mut self, into: &mut [u8]) -> usize;
+
+    /// Whether the peer has ended its messages, and all were read. Says so once.
+    fn poll_messages_end(&mut self) -> bool;
+
+    /// Whether encoded messages may be pushed now.
+    fn wants_messages(&self) -> bool;
+
+    /// Takes on encoded messages. Returns whether any bytes went on their way.
+    fn push_messages(&mut self, bytes: &[u8]) -> bool;
+
+    /// Goes on with what was pushed. Returns whether any bytes went on their way.
+    fn write_messages(&mut self) -> bool;
+
+    /// Ends this end's messages behind what was pushed. Returns whether that is news.
+    fn finish_messages(&mut self) -> bool;
+}
+
 /// Messages on their way through a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
@@ -16,7 +39,7 @@ pub(crate) struct Messages {
 
 /// One direction of the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Half {
+pub(crate) enum Half {
     /// More may follow.
     #[default]
     Open,

@@ -16,6 +16,7 @@ use longhaul_wire::{
 };
 
 use crate::incoming::Incoming;
+use crate::messages::MessageLane;
 use crate::{Forged, GroupPart, Groups, News, Order, Repair, Slot, Standing, Unplaceable};
 use record::{Reading, Record};
 use stream::{STREAM, Stream};
@@ -31,8 +32,7 @@ pub use record::RecordSeals;
 ///   [`handle_received`](Self::handle_received) that they were;
 ///   [`handle_order`](Self::handle_order), [`handle_repair`](Self::handle_repair),
 ///   [`handle_standing`](Self::handle_standing).
-/// - *Messages*, on the first connection: [`read_messages`](Self::read_messages),
-///   [`push_messages`](Self::push_messages), [`finish_messages`](Self::finish_messages).
+/// - *Messages*, on the first connection: [`MessageLane`].
 /// - *Out*: [`poll_news`](Self::poll_news) until `None`; [`poll_write`](Self::poll_write), then
 ///   [`handle_written`](Self::handle_written).
 ///
@@ -276,34 +276,6 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         Ok(())
     }
 
-    // Messages.
-
-    /// Reads bytes of messages in order; returns how many, 0 when none are there or the connection
-    /// carries none. Bytes that are not read hold the peer back.
-    pub fn read_messages(&mut self, into: &mut [u8]) -> usize {
-        self.stream.as_mut().map_or(0, |stream| stream.read(into))
-    }
-
-    /// Whether the peer has ended its messages, and all were read. Says so once.
-    pub fn poll_messages_end(&mut self) -> bool {
-        self.stream.as_mut().is_some_and(Stream::poll_end)
-    }
-
-    /// Whether encoded messages may be pushed now.
-    pub fn wants_messages(&self) -> bool {
-        self.is_open() && self.stream.as_ref().is_some_and(Stream::wants_more)
-    }
-
-    /// Takes on encoded messages.
-    pub fn push_messages(&mut self, bytes: &[u8]) {
-        self.stream.iter_mut().for_each(|stream| stream.push(bytes));
-    }
-
-    /// Ends this end's messages behind what was pushed.
-    pub fn finish_messages(&mut self) {
-        self.stream.iter_mut().for_each(Stream::finish);
-    }
-
     // Out.
 
     /// What the shared half is to know.
@@ -420,11 +392,6 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         !self.record.is_sent()
     }
 
-    /// Whether it goes on.
-    pub fn is_open(&self) -> bool {
-        matches!(self.state, State::Open)
-    }
-
     /// Whether it has nothing more to say.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed) && self.record.is_sent()
@@ -459,6 +426,46 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     /// How long the rate has held it back, up to `now`.
     pub fn held(&self, now: Instant) -> Duration {
         self.pace.held_by(now)
+    }
+}
+
+impl<O, I, S> RecordHalf<O, I, S> {
+    /// Whether it goes on.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// Whether messages came that were not read.
+    pub fn has_messages(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::has_unread)
+    }
+}
+
+impl<O, I, S> MessageLane for RecordHalf<O, I, S> {
+    fn read_messages(&mut self, into: &mut [u8]) -> usize {
+        self.stream.as_mut().map_or(0, |stream| stream.read(into))
+    }
+
+    fn poll_messages_end(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(Stream::poll_end)
+    }
+
+    fn wants_messages(&self) -> bool {
+        self.is_open() && self.stream.as_ref().is_some_and(Stream::wants_more)
+    }
+
+    fn push_messages(&mut self, bytes: &[u8]) -> bool {
+        self.stream.iter_mut().for_each(|stream| stream.push(bytes));
+        self.stream.is_some()
+    }
+
+    /// What was pushed goes with the next record.
+    fn write_messages(&mut self) -> bool {
+        false
+    }
+
+    fn finish_messages(&mut self) -> bool {
+        self.stream.as_mut().is_some_and(Stream::finish)
     }
 }
 

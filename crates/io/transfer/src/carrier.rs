@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Hunger, Order, Repair, Standing, Unplaceable, WholeGroup,
+    Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Unplaceable,
+    WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
@@ -60,6 +61,60 @@ pub trait Hub: Send + Sync {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, whole: WholeGroup<Buffer>);
+}
+
+/// Passes on what `half` has received of messages; whether there was anything.
+///
+/// # Errors
+/// The peer broke the protocol, in words.
+pub(crate) fn read_messages(half: &mut impl MessageLane, hub: &dyn Hub) -> Result<bool, String> {
+    let mut any = false;
+    let mut bytes = [0; 16 << 10];
+    while hub.wants_stream()
+        && let count @ 1.. = half.read_messages(&mut bytes)
+    {
+        any = true;
+        hub.on_stream_bytes(&bytes[..count])?;
+    }
+    if half.poll_messages_end() {
+        hub.on_stream_end()?;
+    }
+    Ok(any)
+}
+
+/// Gives `half` what there is to say; whether any went on its way. `message` is room for one.
+pub(crate) fn write_messages(
+    half: &mut impl MessageLane,
+    hub: &dyn Hub,
+    message: &mut Vec<u8>,
+) -> bool {
+    let mut any = half.write_messages();
+    while half.wants_messages() && hub.next_message(message) {
+        any |= half.push_messages(message);
+        message.clear();
+    }
+    if half.wants_messages() && hub.is_finished() {
+        any |= half.finish_messages();
+    }
+    any
+}
+
+/// Tells `hub` what a lane has to say; whether there was anything.
+pub(crate) fn pass_news(
+    hub: &dyn Hub,
+    mut poll_news: impl FnMut() -> Option<News<Buffer>>,
+) -> bool {
+    let mut any = false;
+    while let Some(news) = poll_news() {
+        any = true;
+        match news {
+            News::Validated => hub.on_validated(),
+            News::Delivered(extent) => hub.on_delivered(extent),
+            News::Arrived(whole) => hub.on_group(whole),
+            News::Closed(closed) => hub.on_closed(&closed),
+        }
+    }
+    any
 }
 
 impl Groups<Buffer> for &dyn Hub {

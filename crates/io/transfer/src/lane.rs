@@ -11,7 +11,7 @@ use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
+use longhaul_connection::{LaneHalf, NotSent, Order, ReadBatch, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Path};
 use longhaul_sys::clock;
 use longhaul_sys::host;
@@ -20,7 +20,7 @@ use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, DATAGRAMS_MAX, Hub, Mailbox, Stray, Way};
+use crate::carrier::{self, Command, DATAGRAMS_MAX, Hub, Mailbox, Stray, Way};
 use crate::crew::Crew;
 use crate::protection::Protection;
 use reading::Reading;
@@ -164,7 +164,8 @@ impl LaneThread {
             busy |= self.pass_news();
             self.hub.on_credit(self.half.engine().credit());
             self.follow_peer();
-            busy |= self.read_messages() | self.write_messages();
+            busy |= self.read_messages();
+            busy |= carrier::write_messages(&mut self.half, &*self.hub, &mut self.message);
             busy |= self.transmit();
             if now >= self.view_due {
                 self.publish(now);
@@ -265,17 +266,7 @@ impl LaneThread {
     }
 
     fn pass_news(&mut self) -> bool {
-        let mut any = false;
-        while let Some(news) = self.half.poll_news() {
-            any = true;
-            match news {
-                News::Validated => self.hub.on_validated(),
-                News::Delivered(extent) => self.hub.on_delivered(extent),
-                News::Arrived(whole) => self.hub.on_group(whole),
-                News::Closed(closed) => self.hub.on_closed(&closed),
-            }
-        }
-        any
+        carrier::pass_news(&*self.hub, || self.half.poll_news())
     }
 
     /// The peer's address was learnt, or changed: what it sends is to come to this socket.
@@ -289,41 +280,11 @@ impl LaneThread {
     }
 
     fn read_messages(&mut self) -> bool {
-        let mut any = false;
-        let mut bytes = [0; 16 << 10];
-        while self.hub.wants_stream()
-            && let count @ 1.. = self.half.read_messages(&mut bytes)
-        {
-            any = true;
-            if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
-                self.break_off(reason);
-                return true;
-            }
-        }
-        if self.half.poll_messages_end()
-            && let Err(reason) = self.hub.on_stream_end()
-        {
-            self.break_off(reason);
-        }
-        any
-    }
-
-    /// The peer broke the protocol.
-    fn break_off(&mut self, reason: String) {
-        let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
-        self.half.handle_order(clock::now(), order);
-    }
-
-    fn write_messages(&mut self) -> bool {
-        let mut any = self.half.write_messages();
-        while self.half.wants_messages() && self.hub.next_message(&mut self.message) {
-            any |= self.half.push_messages(&self.message);
-            self.message.clear();
-        }
-        if self.half.wants_messages() && self.hub.is_finished() {
-            any |= self.half.finish_messages();
-        }
-        any
+        carrier::read_messages(&mut self.half, &*self.hub).unwrap_or_else(|reason| {
+            let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
+            self.half.handle_order(clock::now(), order);
+            true
+        })
     }
 
     fn transmit(&mut self) -> bool {

@@ -1,11 +1,12 @@
 //! The mailboxes of a connection's lanes, as whoever has data or messages for them sees them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{Lanes, Order, Repair};
+use longhaul_connection::{Dealing, Gate, Lanes, Order, Repair};
 use longhaul_units::{Duration, Extent};
 
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, lock};
 use crate::carrier::{Command, Mailbox};
 
 /// One for each lane, by number.
@@ -19,11 +20,6 @@ impl Mailboxes {
     /// How many there are.
     pub fn count(&self) -> u16 {
         u16::try_from(self.0.len()).unwrap_or(u16::MAX)
-    }
-
-    /// What each lane has to send.
-    pub fn backlogs(&self) -> impl Fn(usize) -> u64 {
-        |lane| self.0[lane].backlog()
     }
 
     /// Gives `bytes` to a lane.
@@ -56,5 +52,48 @@ impl Lanes for Mailboxes {
 
     fn hungry(&self, lane: usize) -> Duration {
         self.0[lane].hungry()
+    }
+}
+
+/// A gate as it was last, for lanes, which ask again and again and do not wait for its lock.
+pub(crate) struct GateSeen {
+    credit: AtomicU64,
+    wants_room: AtomicBool,
+    dealing: Mutex<Dealing>,
+}
+
+impl GateSeen {
+    pub fn new(gate: &Gate) -> Self {
+        Self {
+            credit: AtomicU64::new(0),
+            wants_room: AtomicBool::new(gate.wants_room()),
+            dealing: Mutex::new(gate.dealing().clone()),
+        }
+    }
+
+    /// Whoever asked whether something may go has got its answer.
+    pub fn note_answer(&self, gate: &Gate) {
+        self.wants_room.store(gate.wants_room(), Ordering::Relaxed);
+    }
+
+    /// Data goes elsewhere.
+    pub fn note_dealing(&self, gate: &Gate) {
+        lock(&self.dealing).clone_from(gate.dealing());
+    }
+
+    /// Whether so much credit is more than before.
+    pub fn is_more(&self, credit: u64) -> bool {
+        self.credit.fetch_max(credit, Ordering::Relaxed) < credit
+    }
+
+    /// Whether somebody waits for room in `lanes`, and there is some.
+    pub fn has_room(&self, lanes: &Mailboxes) -> bool {
+        self.wants_room.load(Ordering::Relaxed)
+            && lock(&self.dealing).has_room(|lane| lanes.backlog(lane))
+    }
+
+    /// That is answered next.
+    pub fn take_room(&self) {
+        self.wants_room.store(false, Ordering::Relaxed);
     }
 }

@@ -1,10 +1,10 @@
 //! The side that has the files: reads and hashes groups on threads of its own and deals them to
 //! the lanes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use longhaul_connection::{Counts, Dealing, Gate, OutgoingCopy, Spent, Stages, Wanted};
+use longhaul_connection::{Counts, Gate, OutgoingCopy, Spent, Stages, Wanted};
 use longhaul_objects::{GroupTask, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent, shown};
@@ -16,7 +16,7 @@ use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
 use crate::files::{ScanFailure, Scanned, SourceTree};
-use crate::mailboxes::Mailboxes;
+use crate::mailboxes::{GateSeen, Mailboxes};
 
 /// Drives an [`OutgoingCopy`] over a file tree.
 pub(crate) struct SourceDriver {
@@ -28,10 +28,8 @@ pub(crate) struct SourceDriver {
     work: Condvar,
     pool: Pool,
     mailboxes: Mailboxes,
+    gate: GateSeen,
     /// As [`OutgoingCopy`] says, for lanes that ask without its lock.
-    credit: AtomicU64,
-    wants_room: AtomicBool,
-    dealing: Mutex<Dealing>,
     drained: AtomicBool,
     stopped: AtomicBool,
     readers: Crew,
@@ -62,9 +60,7 @@ impl SourceDriver {
             work: Condvar::new(),
             pool: Pool::new(groups(memory), Reuse::Warm),
             mailboxes,
-            credit: AtomicU64::new(0),
-            wants_room: AtomicBool::new(false),
-            dealing: Mutex::new(copy.gate.dealing().clone()),
+            gate: GateSeen::new(&copy.gate),
             drained: AtomicBool::new(false),
             copy: Mutex::new(copy),
             stopped: AtomicBool::new(false),
@@ -77,7 +73,7 @@ impl SourceDriver {
     pub fn direct(&self, change: impl FnOnce(&mut Gate)) {
         let mut copy = lock(&self.copy);
         change(&mut copy.gate);
-        lock(&self.dealing).clone_from(copy.gate.dealing());
+        self.gate.note_dealing(&copy.gate);
         drop(copy);
         self.work.notify_all();
     }
@@ -178,7 +174,7 @@ impl SourceDriver {
                 return None;
             }
             let next = copy.next_group(clock::now(), &self.mailboxes, || self.pool.try_take());
-            self.wants_room.store(copy.gate.wants_room(), Ordering::Relaxed);
+            self.gate.note_answer(&copy.gate);
             let drained = copy.is_drained();
             if self.drained.swap(drained, Ordering::Relaxed) != drained && drained {
                 self.mailboxes.wake_all();
@@ -231,7 +227,7 @@ impl SourceDriver {
 
     /// The sink promised more.
     pub fn on_credit(&self, credit: u64) {
-        if self.credit.fetch_max(credit, Ordering::Relaxed) < credit {
+        if self.gate.is_more(credit) {
             lock(&self.copy).gate.handle_credit(credit);
             self.work.notify_all();
         }
@@ -239,10 +235,8 @@ impl SourceDriver {
 
     /// A lane has sent some of what it had.
     pub fn on_room(&self) {
-        let wants = self.wants_room.load(Ordering::Relaxed);
-        if wants && self.pool.has_free() && lock(&self.dealing).has_room(self.mailboxes.backlogs())
-        {
-            self.wants_room.store(false, Ordering::Relaxed);
+        if self.gate.has_room(&self.mailboxes) && self.pool.has_free() {
+            self.gate.take_room();
             self.notify();
         }
     }

@@ -252,7 +252,8 @@ impl Connection {
         progress
     }
 
-    fn write_wires(&mut self, now: Instant, wires: &mut [Wire]) -> bool {
+    /// Writes to TCP connections what they have to say and have room for; whether that was anything.
+    pub fn write_wires(&mut self, now: Instant, wires: &mut [Wire]) -> bool {
         let mut progress = false;
         for (lane, wire) in self.lanes.iter_mut().zip(wires) {
             let Carrying::Tcp(half) = &mut lane.carrier else { continue };
@@ -330,7 +331,7 @@ impl Connection {
         let mut buffer = [0; 4096];
         let mut progress = false;
         while self.side.wants_messages()
-            && let count @ 1.. = self.lanes[0].read_messages(&mut buffer)
+            && let count @ 1.. = self.lanes[0].messages().read_messages(&mut buffer)
         {
             progress = true;
             self.conversation.handle_bytes(&buffer[..count]);
@@ -345,7 +346,7 @@ impl Connection {
                 }
             }
         }
-        if self.lanes[0].poll_messages_end()
+        if self.lanes[0].messages().poll_messages_end()
             && let Err(error) = self.conversation.handle_end()
         {
             self.fault(now, &error);
@@ -433,11 +434,11 @@ impl Connection {
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
-        let mut progress = self.lanes[0].write_messages();
-        while self.lanes[0].wants_messages() {
+        let mut progress = self.lanes[0].messages().write_messages();
+        while self.lanes[0].messages().wants_messages() {
             if self.conversation.poll_first(&mut self.out) || !self.out.is_empty() {
                 let bytes = std::mem::take(&mut self.out);
-                progress |= self.lanes[0].push_messages(&bytes);
+                progress |= self.lanes[0].messages().push_messages(&bytes);
                 continue;
             }
             let Some(message) = self.side.poll_message(env) else { return progress };
@@ -452,7 +453,7 @@ impl Connection {
         if self.is_done() {
             self.conversation.finish();
         }
-        let (said_all, lane) = (self.conversation.has_said_all(), &mut self.lanes[0]);
+        let (said_all, lane) = (self.conversation.has_said_all(), self.lanes[0].messages());
         if said_all && self.out.is_empty() && lane.wants_messages() {
             lane.finish_messages();
         }

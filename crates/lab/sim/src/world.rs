@@ -481,9 +481,10 @@ impl World {
         if !self.host(end).connection.as_ref().is_some_and(closed) {
             return false;
         }
-        let Some(connection) = self.host(end).connection.take() else { return false };
+        let Some(mut connection) = self.host(end).connection.take() else { return false };
         let Some(why) = connection.closed.clone() else { return false };
         self.trace.note(now, || format!("{end:?} has closed: {why:?}"));
+        connection.write_wires(now, &mut self.wires);
         if let Some(control) = &mut self.control {
             let mut bytes = Vec::new();
             let message = ControlMessage::Close { code: why.code, reason: &why.reason };
@@ -495,7 +496,10 @@ impl World {
             pipe.close(now);
         }
         self.examine(end, &connection, &why);
-        self.host(end).closing.push(connection);
+        // Over TCP goodbye is said once, and nobody has to hear it.
+        if !connection.is_over() {
+            self.host(end).closing.push(connection);
+        }
         if end == End::Client {
             self.ended(why.code, &why.reason);
         }

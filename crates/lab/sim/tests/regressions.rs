@@ -84,6 +84,11 @@ const SEEDS: &[(u64, &str)] = &[
         "parts of a nanosecond add up in the pacer, some bytes in all: the bound knows of them",
     ),
     (33031974, "a read batch of the simulation was larger than any of a kernel"),
+    (
+        795456074317,
+        "a connection over TCP that was closed waited in the simulation for nothing, and said no goodbye",
+    ),
+    (795456080457, "the same at three lanes"),
 ];
 
 #[test]

@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 use longhaul_units::StreamId;
 use longhaul_wire::{Frame, Full, Writer, stream_room};
 
+use crate::messages::Half;
+
 /// Both directions of stream 0.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -20,16 +22,6 @@ pub(super) struct Stream {
     read: u64,
     allowed: u64,
     peers: Half,
-}
-
-/// How far one direction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Half {
-    /// More may follow.
-    Open,
-    /// Nothing follows what is there, and that has not been passed on.
-    Ending,
-    Ended,
 }
 
 impl Default for Stream {
@@ -57,11 +49,17 @@ impl Stream {
         self.unsent.extend_from_slice(bytes);
     }
 
-    /// Nothing follows what was pushed.
-    pub fn finish(&mut self) {
-        if self.own == Half::Open {
+    /// Nothing follows what was pushed. Whether that is news.
+    pub fn finish(&mut self) -> bool {
+        let news = self.own == Half::Open;
+        if news {
             self.own = Half::Ending;
         }
+        news
+    }
+
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// Appends frames to `out`, which must have room for all of them.

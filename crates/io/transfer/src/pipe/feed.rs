@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Counts, Dealing, Gate, OutgoingPipe, Spent, Stages};
+use longhaul_connection::{Counts, Gate, OutgoingPipe, Spent, Stages};
 use longhaul_objects::{ChainingValue, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
@@ -21,7 +21,7 @@ use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
 use crate::hub::TransferHub;
-use crate::mailboxes::Mailboxes;
+use crate::mailboxes::{GateSeen, Mailboxes};
 use crate::side::{SourceSide, named};
 
 /// Drives an [`OutgoingPipe`]: its pieces are read from a file, or given by a [`Drain`].
@@ -29,10 +29,7 @@ pub(crate) struct Feed {
     pipe: Mutex<OutgoingPipe<Arc<Buffer>>>,
     /// A message, credit or room: the reader looks again.
     work: Condvar,
-    /// As [`OutgoingPipe`] said last, for lanes that ask without its lock.
-    credit: AtomicU64,
-    wants_room: AtomicBool,
-    dealing: Mutex<Dealing>,
+    gate: GateSeen,
     stopped: AtomicBool,
     mailboxes: Mailboxes,
     /// Where the data is read from; a server's is given its pieces.
@@ -67,9 +64,7 @@ impl Feed {
         let pipe = OutgoingPipe::new(clock::now(), mailboxes.count());
         Self {
             work: Condvar::new(),
-            credit: AtomicU64::new(0),
-            wants_room: AtomicBool::new(false),
-            dealing: Mutex::new(pipe.gate.dealing().clone()),
+            gate: GateSeen::new(&pipe.gate),
             pipe: Mutex::new(pipe),
             stopped: AtomicBool::new(false),
             mailboxes,
@@ -90,7 +85,7 @@ impl Feed {
     pub fn direct(&self, change: impl FnOnce(&mut Gate)) {
         let mut pipe = lock(&self.pipe);
         change(&mut pipe.gate);
-        lock(&self.dealing).clone_from(pipe.gate.dealing());
+        self.gate.note_dealing(&pipe.gate);
         self.deal(&mut pipe);
         drop(pipe);
         self.work.notify_all();
@@ -125,7 +120,7 @@ impl Feed {
         while let Some(offer) = pipe.poll_offer(clock::now(), &self.mailboxes) {
             self.mailboxes.offer(offer.lane, offer.extent, offer.bytes);
         }
-        self.wants_room.store(pipe.gate.wants_room(), Ordering::Relaxed);
+        self.gate.note_answer(&pipe.gate);
         self.mailboxes.wake_messages();
     }
 
@@ -160,7 +155,7 @@ impl Feed {
                 return Ok(None);
             }
             let next = pipe.next_buffer(clock::now(), &self.mailboxes, || self.pool.try_take());
-            self.wants_room.store(pipe.gate.wants_room(), Ordering::Relaxed);
+            self.gate.note_answer(&pipe.gate);
             if let Some(buffer) = next.map_err(|error| error.to_string())? {
                 return Ok(Some(buffer));
             }
@@ -265,7 +260,7 @@ impl SourceSide for Feed {
     }
 
     fn on_credit(&self, credit: u64) {
-        if self.credit.fetch_max(credit, Ordering::Relaxed) < credit {
+        if self.gate.is_more(credit) {
             self.go_on(|pipe| {
                 pipe.gate.handle_credit(credit);
             });
@@ -273,9 +268,8 @@ impl SourceSide for Feed {
     }
 
     fn on_room(&self) {
-        let wants = self.wants_room.load(Ordering::Relaxed);
-        if wants && lock(&self.dealing).has_room(self.mailboxes.backlogs()) {
-            self.wants_room.store(false, Ordering::Relaxed);
+        if self.gate.has_room(&self.mailboxes) {
+            self.gate.take_room();
             self.go_on(|_| ());
         }
     }

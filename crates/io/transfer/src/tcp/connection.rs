@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_connection::{News, Order, Place, RecordHalf};
+use longhaul_connection::{Order, Place, RecordHalf};
 use longhaul_engine::Closed;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
@@ -18,7 +18,7 @@ use super::join::DataConnection;
 use super::link::{Got, Link};
 use super::seal::Seals;
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{Command, Hub, Mailbox};
+use crate::carrier::{self, Command, Hub, Mailbox};
 
 /// The thread's state.
 pub(crate) struct Worker {
@@ -93,7 +93,7 @@ impl Worker {
         while self.half.is_open() {
             self.take_commands();
             self.half.handle_standing(&self.hub.standing());
-            self.write_messages();
+            carrier::write_messages(&mut self.half, &*self.hub, &mut self.message);
             let mut busy = match self.send() {
                 Ok(busy) => busy,
                 Err(error) => {
@@ -187,55 +187,18 @@ impl Worker {
     }
 
     fn pass_news(&mut self) -> bool {
-        let mut any = false;
-        while let Some(news) = self.half.poll_news() {
-            any = true;
-            match news {
-                News::Validated => self.hub.on_validated(),
-                News::Delivered(extent) => self.hub.on_delivered(extent),
-                News::Arrived(whole) => self.hub.on_group(whole),
-                News::Closed(closed) => self.hub.on_closed(&closed),
-            }
-        }
-        any
+        carrier::pass_news(&*self.hub, || self.half.poll_news())
     }
 
     fn read_messages(&mut self) -> bool {
-        let mut any = false;
-        let mut bytes = [0; 16 << 10];
-        while self.hub.wants_stream()
-            && let count @ 1.. = self.half.read_messages(&mut bytes)
-        {
-            if !std::mem::replace(&mut any, true) {
-                // Whoever acts on what the peer says counts what it says it about.
-                self.publish(clock::now());
-            }
-            if let Err(reason) = self.hub.on_stream_bytes(&bytes[..count]) {
-                self.break_off(reason);
-                return true;
-            }
+        if self.half.has_messages() {
+            // Whoever acts on what the peer says counts what it says it about.
+            self.publish(clock::now());
         }
-        if self.half.poll_messages_end()
-            && let Err(reason) = self.hub.on_stream_end()
-        {
-            self.break_off(reason);
-        }
-        any
-    }
-
-    /// The peer broke the protocol.
-    fn break_off(&mut self, reason: String) {
-        self.half.handle_order(Order::Close(CloseCode::PROTOCOL_VIOLATION, reason));
-    }
-
-    fn write_messages(&mut self) {
-        while self.half.wants_messages() && self.hub.next_message(&mut self.message) {
-            self.half.push_messages(&self.message);
-            self.message.clear();
-        }
-        if self.half.wants_messages() && self.hub.is_finished() {
-            self.half.finish_messages();
-        }
+        carrier::read_messages(&mut self.half, &*self.hub).unwrap_or_else(|reason| {
+            self.half.handle_order(Order::Close(CloseCode::PROTOCOL_VIOLATION, reason));
+            true
+        })
     }
 
     fn sleep(&mut self, now: Instant, progress: Progress) -> io::Result<()> {

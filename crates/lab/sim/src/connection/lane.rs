@@ -5,8 +5,8 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Hunger, News, Order, Place, RecordHalf, Repair, SharedPath, Standing,
-    Unplaceable,
+    Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Place, RecordHalf, Repair,
+    SharedPath, Standing, Unplaceable,
 };
 use longhaul_engine::{LaneStats, Path};
 use longhaul_units::{Duration, Instant, StreamId};
@@ -95,46 +95,11 @@ impl LaneState {
         }
     }
 
-    pub fn read_messages(&mut self, into: &mut [u8]) -> usize {
+    /// What it carries of messages.
+    pub fn messages(&mut self) -> &mut dyn MessageLane {
         match &mut self.carrier {
-            Udp(lane) => lane.half.read_messages(into),
-            Tcp(half) => half.read_messages(into),
-        }
-    }
-
-    pub fn poll_messages_end(&mut self) -> bool {
-        match &mut self.carrier {
-            Udp(lane) => lane.half.poll_messages_end(),
-            Tcp(half) => half.poll_messages_end(),
-        }
-    }
-
-    pub fn wants_messages(&self) -> bool {
-        match &self.carrier {
-            Udp(lane) => lane.half.wants_messages(),
-            Tcp(half) => half.wants_messages(),
-        }
-    }
-
-    pub fn write_messages(&mut self) -> bool {
-        self.udp().is_some_and(|lane| lane.half.write_messages())
-    }
-
-    /// Whether any went on their way.
-    pub fn push_messages(&mut self, bytes: &[u8]) -> bool {
-        match &mut self.carrier {
-            Udp(lane) => lane.half.push_messages(bytes),
-            Tcp(half) => {
-                half.push_messages(bytes);
-                true
-            }
-        }
-    }
-
-    pub fn finish_messages(&mut self) {
-        match &mut self.carrier {
-            Udp(lane) => drop(lane.half.finish_messages()),
-            Tcp(half) => half.finish_messages(),
+            Udp(lane) => &mut lane.half,
+            Tcp(half) => &mut **half,
         }
     }
 
