@@ -254,10 +254,15 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         Some(WholeGroup { object: target.object, group: target.group, len, buffer })
     }
 
-    /// Does what the shared half says of a group that was found to be wrong.
-    pub fn handle_repair(&mut self, repair: Repair) {
+    /// Does what the shared half says of a group that was found to be wrong. Gives back memory that
+    /// is of no use any more.
+    #[must_use]
+    pub fn handle_repair(&mut self, repair: Repair) -> Option<B> {
         match repair {
-            Repair::ReceiveAnew(object, group) => self.forget(object, group),
+            Repair::ReceiveAnew(object, group) => {
+                self.forget(object, group);
+                None
+            }
             Repair::Taken(object, group) => self.give_up(object, group),
         }
     }
@@ -268,11 +273,14 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         }
     }
 
-    fn give_up(&mut self, object: ObjectId, group: u32) {
-        if self.make_current((object, group)) {
-            self.spare.extend(self.current.take().map(|arriving| arriving.assembly));
-        }
+    fn give_up(&mut self, object: ObjectId, group: u32) -> Option<B> {
         self.done.entry(object).or_default().insert_one(group.into());
+        if !self.make_current((object, group)) {
+            return None;
+        }
+        let Arriving { assembly, buffer, .. } = self.current.take()?;
+        self.spare.push(assembly);
+        Some(buffer)
     }
 
     /// Bytes that came to their place for the first time, in all.

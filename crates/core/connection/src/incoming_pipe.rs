@@ -145,6 +145,11 @@ impl<I> IncomingPipe<I> {
         Ok(None)
     }
 
+    /// A lane gave memory up whose piece came on another one: it is given back after this call.
+    pub fn handle_given_up(&mut self) {
+        self.wasted += 1;
+    }
+
     /// What every lane is to know next of a piece that was found to be wrong.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {

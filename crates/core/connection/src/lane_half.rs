@@ -89,7 +89,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
 
     /// Does what the shared half says of a group that was found to be wrong.
     pub fn handle_repair(&mut self, repair: Repair) {
-        self.receiving.incoming.handle_repair(repair);
+        self.news.extend(self.receiving.incoming.handle_repair(repair).map(News::GivenUp));
     }
 
     /// Goes by what the shared half says that holds.

@@ -130,7 +130,7 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     /// Does what the shared half says of a group that was found to be wrong. Said before
     /// [`Self::place`] is asked.
     pub fn handle_repair(&mut self, repair: Repair) {
-        self.incoming.handle_repair(repair);
+        self.news.extend(self.incoming.handle_repair(repair).map(News::GivenUp));
     }
 
     /// Goes by what the shared half says that holds.

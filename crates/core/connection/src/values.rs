@@ -63,6 +63,8 @@ pub enum News<I> {
     Delivered(Extent),
     /// A group arrived whole.
     Arrived(WholeGroup<I>),
+    /// Memory of a group that came on another lane: it is of no use here, and still counts as taken.
+    GivenUp(I),
     /// The lane is closed.
     Closed(Closed),
 }

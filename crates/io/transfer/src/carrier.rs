@@ -61,6 +61,10 @@ pub trait Hub: Send + Sync {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, whole: WholeGroup<Buffer>);
+    /// A lane gave memory up whose group came on another one.
+    fn on_given_up(&self, buffer: Buffer) {
+        drop(buffer);
+    }
 }
 
 /// Passes on what `half` has received of messages; whether there was anything.
@@ -111,6 +115,7 @@ pub(crate) fn pass_news(
             News::Validated => hub.on_validated(),
             News::Delivered(extent) => hub.on_delivered(extent),
             News::Arrived(whole) => hub.on_group(whole),
+            News::GivenUp(buffer) => hub.on_given_up(buffer),
             News::Closed(closed) => hub.on_closed(&closed),
         }
     }

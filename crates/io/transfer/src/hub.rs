@@ -289,6 +289,12 @@ impl Hub for TransferHub {
             sink.on_group(whole);
         }
     }
+
+    fn on_given_up(&self, buffer: Buffer) {
+        if let Some(sink) = self.sink() {
+            sink.on_given_up(buffer);
+        }
+    }
 }
 
 /// A refusal in words for people.

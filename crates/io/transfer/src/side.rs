@@ -69,6 +69,10 @@ pub(crate) trait SinkSide: Send + Sync {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, whole: WholeGroup<Buffer>);
+    /// A lane gave memory up whose group came on another one.
+    fn on_given_up(&self, buffer: Buffer) {
+        drop(buffer);
+    }
     /// Object bytes that it takes in all.
     fn credit(&self) -> u64;
     /// What holds it up, for the source.

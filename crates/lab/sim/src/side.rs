@@ -254,6 +254,14 @@ impl Side {
         }
     }
 
+    /// A lane gave memory up whose group came on another one.
+    pub fn handle_given_up(&mut self, buffer: Staged) {
+        if let Self::Drain(side) = self {
+            side.pipe.handle_given_up();
+        }
+        drop(buffer);
+    }
+
     /// Whether the transfer is done, as this end sees it.
     pub fn is_done(&self) -> bool {
         match self {

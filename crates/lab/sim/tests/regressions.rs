@@ -85,6 +85,12 @@ const SEEDS: &[(u64, &str)] = &[
     ),
     (33031974, "a read batch of the simulation was larger than any of a kernel"),
     (
+        41079919,
+        "memory of a piece that came on another lane after a repair was promised once more than there was",
+    ),
+    (41144676, "the same"),
+    (41272695, "the same"),
+    (
         795456074317,
         "a connection over TCP that was closed waited in the simulation for nothing, and said no goodbye",
     ),

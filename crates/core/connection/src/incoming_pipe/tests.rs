@@ -83,6 +83,15 @@ fn of_a_damaged_piece_the_lanes_hear_first_and_its_memory_is_not_promised_twice(
     assert_eq!(pipe.credit(), credit + GROUP_SIZE);
 }
 
+/// It came whole on another lane: nothing of the pipe was freed by that.
+#[test]
+fn memory_that_a_lane_gave_up_is_not_promised_again() {
+    let mut pipe = IncomingPipe::<&str>::new(2);
+    pipe.handle_given_up();
+    pipe.set_given_back(1);
+    assert_eq!(pipe.credit(), 2 * GROUP_SIZE);
+}
+
 #[test]
 fn a_repetition_is_wasted() {
     let mut pipe = IncomingPipe::new(2);

@@ -99,7 +99,7 @@ fn arrived(half: &mut Half) -> Vec<Vec<u8>> {
     while let Some(news) = half.poll_news() {
         match news {
             News::Arrived(whole) => groups.push(whole.buffer),
-            News::Validated | News::Delivered(_) => {}
+            News::Validated | News::Delivered(_) | News::GivenUp(_) => {}
             News::Closed(closed) => panic!("{closed:?}"),
         }
     }

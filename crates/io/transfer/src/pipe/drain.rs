@@ -259,6 +259,11 @@ impl SinkSide for Drain {
         self.work.notify_one();
     }
 
+    fn on_given_up(&self, buffer: Buffer) {
+        self.change(IncomingPipe::handle_given_up);
+        drop(buffer);
+    }
+
     fn credit(&self) -> u64 {
         self.change(|pipe| pipe.credit())
     }
