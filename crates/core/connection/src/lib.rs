@@ -40,6 +40,7 @@ mod incoming;
 mod incoming_copy;
 mod incoming_pipe;
 mod lane_half;
+mod memory;
 mod messages;
 mod outgoing_copy;
 mod outgoing_pipe;
@@ -66,6 +67,7 @@ pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
 /// Why a datagram was not sent.
 pub use longhaul_engine::NotSent;
+pub use memory::{SinkMemory, buffers};
 pub use messages::MessageLane;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};

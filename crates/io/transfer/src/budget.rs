@@ -4,7 +4,6 @@
 //! What follows is for contents of files. The rest, some 30 MiB, is the program itself, its
 //! sockets' and ciphers' buffers, and the names of entries that are not settled.
 
-use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::MemoryBudget;
 use longhaul_units::{Bytes, Instant};
 
@@ -46,11 +45,6 @@ impl Budget {
     pub fn growing_of_sink(self, now: Instant) -> MemoryBudget {
         MemoryBudget::new(now, self.of_sink(), self.most - SINK_SPARE)
     }
-}
-
-/// Buffers that are so much.
-pub(crate) fn groups(memory: Bytes) -> usize {
-    usize::try_from(memory.get() / GROUP_SIZE).unwrap_or(usize::MAX)
 }
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_connection::{
-    Begun, Counts, GroupPart, IncomingCopy, Spent, Unplaceable, WholeGroup, let_in,
+    Begun, Counts, GroupPart, IncomingCopy, SinkMemory, Spent, Unplaceable, WholeGroup, let_in,
 };
 use longhaul_objects::{Action, Intake, SinkConfig, SinkStats, Verdict, hash};
 use longhaul_sys::clock;
@@ -14,7 +14,7 @@ use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{ReceiverBounds, SourceMessage, SourceReport};
 
 use crate::api::Failures;
-use crate::budget::{SINK_SPARE, groups};
+use crate::budget::SINK_SPARE;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
@@ -386,7 +386,7 @@ impl SinkDriver {
 
 /// Buffers for a promise of so many bytes.
 fn buffers(promised: Bytes) -> usize {
-    groups(promised + SINK_SPARE)
+    SinkMemory { promised, spare: SINK_SPARE }.buffers()
 }
 
 #[cfg(test)]

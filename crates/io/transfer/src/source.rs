@@ -4,14 +4,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use longhaul_connection::{Counts, Gate, OutgoingCopy, Spent, Stages, Wanted};
+use longhaul_connection::{Counts, Gate, OutgoingCopy, Spent, Stages, Wanted, buffers};
 use longhaul_objects::{GroupTask, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent, shown};
 use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceReport, Summary};
 
 use crate::api::Failures;
-use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
@@ -58,7 +57,7 @@ impl SourceDriver {
             tree,
             not_found: Mutex::default(),
             work: Condvar::new(),
-            pool: Pool::new(groups(memory), Reuse::Warm),
+            pool: Pool::new(buffers(memory), Reuse::Warm),
             mailboxes,
             gate: GateSeen::new(&copy.gate),
             drained: AtomicBool::new(false),
@@ -283,7 +282,7 @@ impl SourceDriver {
 
     /// There is so much memory for groups that are read and not acknowledged.
     pub fn set_memory(&self, memory: Bytes) {
-        self.pool.grow(groups(memory));
+        self.pool.grow(buffers(memory));
     }
 
     /// Ends all threads.

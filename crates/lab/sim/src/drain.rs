@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, CREDIT_STEP, GroupPart, IncomingPipe, PipeStep, Standing, Unplaceable,
+    Begun, CREDIT_STEP, GroupPart, IncomingPipe, PipeStep, SinkMemory, Standing, Unplaceable,
+    buffers,
 };
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -24,8 +25,7 @@ pub(crate) struct DrainSide {
     staging: Rc<Staging>,
     /// Most bytes that were staged.
     pub peak: u64,
-    /// Pieces that are promised memory.
-    capacity: u64,
+    memory: SinkMemory,
     protect: Protect,
     /// What takes the output is there then.
     joins: Option<Instant>,
@@ -47,8 +47,8 @@ pub(crate) struct DrainSide {
 
 impl DrainSide {
     pub fn new(scenario: &Scenario, now: Instant, draw: &mut Draw) -> Self {
-        let capacity = scenario.capacity.get() / GROUP_SIZE;
-        let mut pipe = IncomingPipe::new(capacity);
+        let memory = SinkMemory { promised: scenario.capacity, spare: scenario.spare };
+        let mut pipe = IncomingPipe::new(buffers(memory.promised) as u64);
         let joins = match scenario.sink() {
             End::Client => {
                 pipe.accept();
@@ -59,9 +59,9 @@ impl DrainSide {
         };
         Self {
             pipe,
-            staging: Rc::default(),
+            staging: Staging::new(memory.buffers()),
             peak: 0,
-            capacity,
+            memory,
             protect: scenario.protect,
             joins,
             step: None,
@@ -99,7 +99,8 @@ impl DrainSide {
             progress = true;
             self.perform(now, step, env);
         }
-        let (promised, memory) = (self.pipe.credit() / GROUP_SIZE, self.freed + self.capacity);
+        let capacity = buffers(self.memory.promised) as u64;
+        let (promised, memory) = (self.pipe.credit() / GROUP_SIZE, self.freed + capacity);
         env.checks.require(promised <= memory, || {
             format!("{promised} pieces are promised, and there was memory for {memory}")
         });
@@ -140,18 +141,16 @@ impl DrainSide {
 
     /// What holds for the lanes.
     pub fn standing(&self) -> Standing {
-        let credit_step = (self.capacity * GROUP_SIZE / 4).min(CREDIT_STEP);
+        let credit_step = (self.memory.promised.get() / 4).min(CREDIT_STEP);
         let (credit, bounds) = (self.pipe.credit(), self.pipe.bounds());
         Standing { credit, credit_step, bounds, drained: false }
     }
 
     /// Memory for a piece of which a lane has the first bytes.
     pub fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
-        // A repetition may take memory, too.
-        let free = self.staging.buffers() < self.capacity + SPARE;
         let staging = &self.staging;
-        let len = part.len.max(GROUP_SIZE as u32);
-        let begun = self.pipe.begin(part, || free.then(|| staging.take(len)))?;
+        let mut begun = self.pipe.begin(part, || staging.take())?;
+        begun.buffer.hold(begun.len, false);
         self.peak = self.peak.max(self.staging.bytes());
         Ok(begun)
     }
@@ -181,8 +180,9 @@ impl DrainSide {
 
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes) {
-        self.capacity = self.capacity.max(memory.get() / GROUP_SIZE);
-        self.pipe.grow_memory(self.capacity);
+        self.memory.promised = self.memory.promised.max(memory);
+        self.staging.grow(self.memory.buffers());
+        self.pipe.grow_memory(buffers(self.memory.promised) as u64);
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
@@ -191,6 +191,3 @@ impl DrainSide {
         [self.joins, step, passed].into_iter().flatten().min()
     }
 }
-
-/// Pieces beyond what is promised: a repetition may take one, too.
-const SPARE: u64 = 8;

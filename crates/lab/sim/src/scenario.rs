@@ -32,8 +32,10 @@ pub struct Scenario {
     pub protect: Protect,
     /// Whether the sink syncs.
     pub fsync: bool,
-    /// The sink's memory for groups.
+    /// The sink's memory for groups, as it promises it.
     pub capacity: Bytes,
+    /// What it takes beyond that.
+    pub spare: Bytes,
     /// Most names in the tree; 1 is a single file.
     pub entries: u64,
     /// Least bytes of a name.
@@ -151,6 +153,7 @@ impl Scenario {
             protect: Protect::Aead,
             fsync: true,
             capacity: Bytes::from_mib(4),
+            spare: Bytes::from_mib(8),
             entries: 12,
             name_len: 1,
             bytes: 2_000_000,

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, CREDIT_STEP, GroupPart, IncomingCopy, Repair, Standing, Unplaceable, WholeGroup, let_in,
+    Begun, CREDIT_STEP, GroupPart, IncomingCopy, Repair, SinkMemory, Standing, Unplaceable,
+    WholeGroup, let_in,
 };
 use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{
@@ -41,7 +43,7 @@ pub(crate) struct Disk {
 pub(crate) struct SinkSide {
     pub copy: IncomingCopy,
     fsync: Fsync,
-    capacity: u64,
+    memory: SinkMemory,
     protect: Protect,
     intake: Intake,
     staging: Rc<Staging>,
@@ -49,6 +51,8 @@ pub(crate) struct SinkSide {
     pub peak: u64,
     /// Groups handed to the sink and not asked for again.
     received: BTreeSet<(ObjectId, u32)>,
+    /// Those that ever were asked for again.
+    repaired: BTreeSet<(ObjectId, u32)>,
     /// What the disk is to do, by the time when it will have done it.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
@@ -83,7 +87,7 @@ impl SinkSide {
         disk.runs += 1;
         (disk.is_tidy, disk.cut_when_tidy) = (false, false);
         let boot = [disk.boot; 16];
-        let capacity = scenario.capacity.get();
+        let memory = SinkMemory { promised: scenario.capacity, spare: scenario.spare };
         let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
         if scenario.tampers {
             let draw = &mut Draw::new(scenario.seed ^ disk.runs << 32, TAMPER_STREAM);
@@ -92,17 +96,19 @@ impl SinkSide {
         let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
+        let capacity = memory.promised.get();
         let config =
             SinkConfig { capacity, fsync, transfer: TRANSFER, nonce, ..SinkConfig::default() };
         Self {
             copy: IncomingCopy::new(config, resume),
             fsync,
-            capacity,
+            memory,
             protect: scenario.protect,
             intake: Intake::default(),
-            staging: Rc::default(),
+            staging: Staging::new(memory.buffers()),
             peak: 0,
             received: BTreeSet::new(),
+            repaired: BTreeSet::new(),
             operations: BTreeMap::new(),
             sequence: 0,
             setup_until: Instant::ZERO,
@@ -135,13 +141,14 @@ impl SinkSide {
         let repair = self.copy.poll_repair()?;
         if let Repair::ReceiveAnew(object, group) = repair {
             self.received.remove(&(object, group));
+            self.repaired.insert((object, group));
         }
         Some(repair)
     }
 
     /// What holds for the lanes.
     pub fn standing(&self) -> Standing {
-        let credit_step = (self.capacity / 4).min(CREDIT_STEP);
+        let credit_step = (self.memory.promised.get() / 4).min(CREDIT_STEP);
         let (credit, bounds) = (self.copy.credit(), self.copy.bounds());
         Standing { credit, credit_step, bounds, drained: false }
     }
@@ -232,14 +239,19 @@ impl SinkSide {
         env: &mut Env<'_>,
     ) -> Result<Begun<Staged>, Unplaceable> {
         self.intake.set_objects(self.copy.objects());
-        let Begun { len, .. } = let_in(&mut self.intake, part, self.copy.credit(), || Some(()))?;
-        let buffer = self.staging.take(len);
-        self.peak = self.peak.max(self.staged_bytes());
-        let allowed = self.capacity + (self.copy.repairs() as u64 + 1) * (1 << 20);
-        env.checks.require(self.staged_bytes() <= allowed, || {
-            format!("{} bytes are staged, {} were promised", self.staged_bytes(), self.capacity)
+        let staging = &self.staging;
+        let mut begun = let_in(&mut self.intake, part, self.copy.credit(), || staging.take())?;
+        begun.buffer.hold(begun.len, self.repaired.contains(&(part.object, part.group)));
+        self.peak = self.peak.max(staging.bytes());
+        let SinkMemory { promised, spare } = self.memory;
+        env.checks.require(staging.first() <= promised.get(), || {
+            format!("{} bytes are staged, {promised} were promised", staging.first())
         });
-        Ok(Begun { buffer, len })
+        let taken = staging.buffers() as u64 * GROUP_SIZE;
+        env.checks.require(taken <= (promised + spare).get(), || {
+            format!("{taken} bytes are taken, there are {promised} and {spare}")
+        });
+        Ok(begun)
     }
 
     /// A group arrived whole.
@@ -302,7 +314,8 @@ impl SinkSide {
 
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes) {
-        self.capacity = self.capacity.max(memory.get());
+        self.memory.promised = self.memory.promised.max(memory);
+        self.staging.grow(self.memory.buffers());
         self.copy.grow_memory(memory);
     }
 

@@ -1,54 +1,93 @@
-//! Memory for groups on their way in, counted.
+//! Memory for groups on their way in: a bounded number of buffers, counted.
 
 use std::cell::Cell;
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// Counts what was taken and given back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Staging {
+    /// Buffers that there may be.
+    most: Cell<usize>,
+    buffers: Cell<usize>,
+    /// Bytes of the groups in them, and those that are no repair.
     bytes: Cell<u64>,
-    buffers: Cell<u64>,
+    first: Cell<u64>,
     given_back: Cell<u64>,
 }
 
 impl Staging {
-    /// Memory for a group of `len` bytes.
-    pub fn take(self: &Rc<Self>, len: u32) -> Staged {
-        self.bytes.set(self.bytes.get() + u64::from(len));
-        self.buffers.set(self.buffers.get() + 1);
-        Staged { bytes: vec![0; len as usize], from: self.clone() }
+    /// At most so many buffers.
+    pub fn new(most: usize) -> Rc<Self> {
+        let [bytes, first, given_back] = [const { Cell::new(0) }; 3];
+        Rc::new(Self { most: Cell::new(most), buffers: Cell::new(0), bytes, first, given_back })
     }
 
-    /// Bytes that are taken.
+    /// There may be so many buffers from now on, or more if there were.
+    pub fn grow(&self, most: usize) {
+        self.most.set(self.most.get().max(most));
+    }
+
+    /// A buffer, if one is free.
+    pub fn take(self: &Rc<Self>) -> Option<Staged> {
+        if self.buffers.get() == self.most.get() {
+            return None;
+        }
+        self.buffers.set(self.buffers.get() + 1);
+        Some(Staged { bytes: Vec::new(), repairs: false, from: self.clone() })
+    }
+
+    /// Bytes of groups.
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
-    /// Groups that are taken.
-    pub fn buffers(&self) -> u64 {
+    /// Bytes of groups that are no repair.
+    pub fn first(&self) -> u64 {
+        self.first.get()
+    }
+
+    /// Buffers that are taken.
+    pub fn buffers(&self) -> usize {
         self.buffers.get()
     }
 
-    /// Groups that were given back, in all.
+    /// Buffers that were given back, in all.
     pub fn given_back(&self) -> u64 {
         self.given_back.get()
     }
 }
 
-/// Bytes of a group in memory, counted while they are there.
+/// A buffer, counted while it is there.
 #[derive(Debug)]
 pub(crate) struct Staged {
     bytes: Vec<u8>,
+    /// Its group was received before.
+    repairs: bool,
     from: Rc<Staging>,
+}
+
+impl Staged {
+    /// It is for a group of `len` bytes, which `repairs` one that was received before.
+    pub fn hold(&mut self, len: u32, repairs: bool) {
+        self.bytes.resize(len as usize, 0);
+        self.repairs = repairs;
+        self.from.bytes.update(|bytes| bytes + u64::from(len));
+        self.from.first.update(|bytes| bytes + self.counts_as_first());
+    }
+
+    fn counts_as_first(&self) -> u64 {
+        if self.repairs { 0 } else { self.bytes.len() as u64 }
+    }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let Staging { bytes, buffers, given_back } = &*self.from;
-        bytes.set(bytes.get() - self.bytes.len() as u64);
-        buffers.set(buffers.get() - 1);
-        given_back.set(given_back.get() + 1);
+        let Staging { buffers, bytes, first, given_back, .. } = &*self.from;
+        buffers.update(|count| count - 1);
+        bytes.update(|count| count - self.bytes.len() as u64);
+        first.update(|count| count - self.counts_as_first());
+        given_back.update(|count| count + 1);
     }
 }
 

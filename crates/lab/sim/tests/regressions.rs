@@ -91,6 +91,10 @@ const SEEDS: &[(u64, &str)] = &[
     (41144676, "the same"),
     (41272695, "the same"),
     (
+        41172652,
+        "several lanes held parts of repaired groups: the simulated sink of a copy had no pool that says no",
+    ),
+    (
         795456074317,
         "a connection over TCP that was closed waited in the simulation for nothing, and said no goodbye",
     ),

@@ -72,6 +72,26 @@ fn memory_grows_with_the_path_and_no_further() {
 }
 
 #[test]
+fn what_a_sink_had_no_memory_for_comes_again() {
+    // Each file has a last group that is short and takes a whole buffer all the same.
+    let scenario = Scenario {
+        profile: "fixed",
+        rate: Some(Rate::from_mbps(50)),
+        entries: 200,
+        bytes: 40_000_000,
+        disk_latency: ms(1000),
+        ..Scenario::new(4)
+    };
+    let resent = |mib| {
+        let report = run(Scenario { spare: Bytes::from_mib(mib), ..scenario.clone() });
+        assert_eq!((&*report.runs, report.failed), (&[CloseCode::DONE][..], 0));
+        report.lanes[0].packets_resent
+    };
+    assert!(resent(0) > 0);
+    assert_eq!(resent(32), 0);
+}
+
+#[test]
 fn auto_does_not_sink_with_the_number_of_lanes() {
     let path = line().rate(Rate::from_mbps(400), Bytes::new(2_000_000));
     let scenario = |lanes| {

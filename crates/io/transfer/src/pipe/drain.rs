@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, Counts, GroupPart, IncomingPipe, PipeStep, Spent, Unplaceable, WholeGroup,
+    Begun, Counts, GroupPart, IncomingPipe, PipeStep, SinkMemory, Spent, Unplaceable, WholeGroup,
+    buffers,
 };
 use longhaul_objects::{ChainingValue, Piece, PipeError, hash};
 use longhaul_sys::clock;
@@ -18,7 +19,6 @@ use longhaul_wire::{Bottleneck, ReceiverBounds, SourceMessage, SourceReport};
 
 use super::feed::Feed;
 use crate::api::Failures;
-use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
@@ -53,9 +53,14 @@ struct State {
     was_busy: Duration,
 }
 
-/// Buffers beyond what is promised: a repetition may take one, too.
-const SPARE: usize = 8;
+/// Memory for pieces beyond what is promised.
+const SPARE: Bytes = Bytes::from_mib(8);
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Buffers for a promise of so many bytes.
+fn with_spare(promised: Bytes) -> usize {
+    SinkMemory { promised, spare: SPARE }.buffers()
+}
 
 impl Drain {
     /// One that writes to `output`, and promises `memory`.
@@ -71,16 +76,15 @@ impl Drain {
     }
 
     fn new(outlet: Outlet, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        let capacity = groups(memory);
         let state = State {
-            pipe: IncomingPipe::new(capacity as u64),
+            pipe: IncomingPipe::new(buffers(memory) as u64),
             busy_since: None,
             was_busy: Duration::ZERO,
         };
         Self {
             state: Mutex::new(state),
             work: Condvar::new(),
-            pool: Pool::new(capacity + SPARE, Reuse::Warm),
+            pool: Pool::new(with_spare(memory), Reuse::Warm),
             outlet,
             stopped: AtomicBool::new(false),
             mailboxes: Mailboxes::new(mailboxes),
@@ -289,9 +293,8 @@ impl SinkSide for Drain {
     }
 
     fn set_memory(&self, memory: Bytes) {
-        let capacity = groups(memory);
-        if self.pool.grow(capacity + SPARE) {
-            lock(&self.state).pipe.grow_memory(capacity as u64);
+        if self.pool.grow(with_spare(memory)) {
+            lock(&self.state).pipe.grow_memory(buffers(memory) as u64);
             self.wake_messages();
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{Counts, Gate, OutgoingPipe, Spent, Stages};
+use longhaul_connection::{Counts, Gate, OutgoingPipe, Spent, Stages, buffers};
 use longhaul_objects::{ChainingValue, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
@@ -16,7 +16,6 @@ use longhaul_wire::{Bottleneck, SinkMessage, SourceReport, Summary};
 
 use super::drain::Drain;
 use crate::api::Failures;
-use crate::budget::groups;
 use crate::buffer::{Buffer, Pool, Reuse, lock};
 use crate::carrier::Mailbox;
 use crate::crew::Crew;
@@ -51,7 +50,7 @@ const STOP_LATENCY: Duration = Duration::from_millis(100);
 impl Feed {
     /// One that deals to `mailboxes` what it reads from `input` into `memory`.
     pub fn of_file(input: File, memory: Bytes, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self::new(Some(input), groups(memory), mailboxes)
+        Self::new(Some(input), buffers(memory), mailboxes)
     }
 
     /// One that deals to `mailboxes` what it is given.
@@ -293,7 +292,7 @@ impl SourceSide for Feed {
 
     fn set_memory(&self, memory: Bytes) {
         if self.input.is_some() {
-            self.pool.grow(groups(memory));
+            self.pool.grow(buffers(memory));
         }
     }
 

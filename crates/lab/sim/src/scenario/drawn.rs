@@ -36,6 +36,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         },
         fsync: !draw.one_in(8),
         capacity: Bytes::new(draw.between(4 << 20, 8 << 20)),
+        spare: spare(seed),
         entries: if draw.one_in(8) { 1 } else { draw.scaled(2, 60) },
         bytes: if draw.one_in(8) {
             draw.between(4 << 20, 12 << 20)
@@ -111,6 +112,12 @@ fn carry(scenario: &mut Scenario) {
 fn hash_delay(seed: u64) -> Duration {
     let draw = &mut Draw::new(seed, HASH_STREAM);
     if draw.one_in(8) { draw.micros(1_000, 500_000) } else { Duration::ZERO }
+}
+
+/// As a sink of the product has it, or so little that memory is not there when it is asked for.
+fn spare(seed: u64) -> Bytes {
+    let draw = &mut Draw::new(seed, SPARE_STREAM);
+    Bytes::from_mib(if draw.one_in(2) { 32 } else { draw.between(1, 8) })
 }
 
 /// Microseconds in which the transfer will probably still run.
@@ -244,3 +251,5 @@ const PIPE_STREAM: u64 = 29;
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.
 const CARRIER_STREAM: u64 = 31;
+/// That of the memory that a sink has to spare, likewise.
+const SPARE_STREAM: u64 = 41;

@@ -1,0 +1,26 @@
+//! How much memory an end takes for what it receives.
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_units::Bytes;
+
+/// What an end that receives may take for groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkMemory {
+    /// Bytes that the source may have under way (docs/protocol.md section 7.2).
+    pub promised: Bytes,
+    /// What it may take beyond: a group that is short takes a whole buffer, and a repaired one takes
+    /// one on each lane that has bytes of it.
+    pub spare: Bytes,
+}
+
+impl SinkMemory {
+    /// Buffers, each of one group.
+    pub fn buffers(self) -> usize {
+        buffers(self.promised + self.spare)
+    }
+}
+
+/// Buffers of one group each that are so much memory.
+pub fn buffers(memory: Bytes) -> usize {
+    usize::try_from(memory.get() / GROUP_SIZE).unwrap_or(usize::MAX)
+}
