@@ -1,7 +1,5 @@
 //! Stream 0: who may say what, in which order, and when nothing more is to be said.
 
-use alloc::vec::Vec;
-
 use longhaul_wire::{
     DecodeError, Direction, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
     SinkMessage, SourceMessage,
@@ -23,8 +21,8 @@ use longhaul_wire::{
 pub struct Conversation {
     reader: MessageReader,
     stage: Stage,
-    /// REQUEST or REFUSED, encoded, until it is taken.
-    first: Vec<u8>,
+    /// REQUEST, PIPE or REFUSED, until it is taken.
+    first: Option<Message>,
     said_all: bool,
     heard_all: bool,
 }
@@ -93,12 +91,10 @@ pub enum Misspoken {
 impl Conversation {
     /// That of a client, which begins with `wish`.
     pub fn client(wish: &Wish) -> Self {
-        let mut first = Vec::new();
-        // Within the limits of the wire it always encodes.
-        let _ = match wish {
-            Wish::Copy(request) => request.encode(&mut first),
-            Wish::Pipe(request) => request.encode(&mut first),
-        };
+        let first = Some(match wish.clone() {
+            Wish::Copy(request) => Message::Request(request),
+            Wish::Pipe(request) => Message::Pipe(request),
+        });
         Self { first, ..Self::at(Stage::Asking(wish.part())) }
     }
 
@@ -108,8 +104,7 @@ impl Conversation {
     }
 
     fn at(stage: Stage) -> Self {
-        let (reader, first) = (MessageReader::new(), Vec::new());
-        Self { reader, stage, first, said_all: false, heard_all: false }
+        Self { reader: MessageReader::new(), stage, first: None, said_all: false, heard_all: false }
     }
 
     /// The part that this end plays: at a server once it has granted the request.
@@ -118,6 +113,11 @@ impl Conversation {
             Stage::Granted(part) | Stage::Asking(part) => Some(part),
             Stage::Awaited | Stage::Asked(_) | Stage::Refusing | Stage::Refused => None,
         }
+    }
+
+    /// Whether this end asked.
+    pub fn is_client(&self) -> bool {
+        matches!(self.stage, Stage::Asking(_) | Stage::Refused)
     }
 
     /// Takes in bytes of the stream, in order.
@@ -177,20 +177,18 @@ impl Conversation {
 
     /// The server does not do what was asked, and says nothing more. Without a request to be
     /// answered this is of no effect.
-    pub fn refuse(&mut self, refused: &Refused) {
+    pub fn refuse(&mut self, refused: Refused) {
         if let Stage::Asked(_) = self.stage {
             self.stage = Stage::Refusing;
-            // A reason that is too long for the wire: then the stream ends without one.
-            let _ = refused.encode(&mut self.first);
+            self.first = Some(Message::Refused(refused));
             self.said_all = true;
         }
     }
 
-    /// What goes out before everything else: appends it to `out` and returns true, once.
-    pub fn poll_first(&mut self, out: &mut Vec<u8>) -> bool {
-        let any = !self.first.is_empty();
-        out.append(&mut self.first);
-        any
+    /// What goes out before everything else, once.
+    #[must_use]
+    pub fn poll_first(&mut self) -> Option<Message> {
+        self.first.take()
     }
 
     /// Nothing follows what this end has said.
@@ -200,7 +198,7 @@ impl Conversation {
 
     /// Whether this end has nothing more to say: what it said last was taken, too.
     pub fn has_said_all(&self) -> bool {
-        self.said_all && self.first.is_empty()
+        self.said_all && self.first.is_none()
     }
 
     /// Whether a client, whose source or sink is done, may close. A source is done when it has heard

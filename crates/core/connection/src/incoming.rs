@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{GroupAssembly, Intake, ObjectTable};
+use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_units::{ObjectId, RangeSet};
 
 use crate::Repair;
@@ -53,27 +53,6 @@ pub struct Begun<B> {
     pub buffer: B,
     /// Bytes of the group.
     pub len: u32,
-}
-
-/// Lets a group in of which the first authentic bytes have come, and counts it, if the source may send
-/// it within `credit` and there is memory for it.
-///
-/// # Errors
-/// See [`Unplaceable`]; nothing was counted then.
-pub fn let_in<B>(
-    intake: &mut Intake,
-    part: &GroupPart,
-    credit: u64,
-    memory: impl FnOnce() -> Option<B>,
-) -> Result<Begun<B>, Unplaceable> {
-    let GroupPart { object, group, .. } = *part;
-    let len = part.group_len(intake.objects())?;
-    if !intake.allows(object, group, credit) {
-        return Err(Unplaceable::BeyondCredit);
-    }
-    let buffer = memory().ok_or(Unplaceable::NoMemory)?;
-    intake.begin(object, group);
-    Ok(Begun { buffer, len })
 }
 
 /// Why authentic bytes cannot be taken.

@@ -5,18 +5,20 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use longhaul_objects::{
-    Action, Answer, ChainingValue, EntryId, Failure, ObjectTable, ResumeState, Sink, SinkConfig,
+    Action, Answer, ChainingValue, EntryId, Failure, Intake, ResumeState, Sink, SinkConfig,
     SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
-use crate::{Counts, Repair, Repairs};
+use crate::{Begun, Counts, GroupPart, Repair, Repairs, Unplaceable, WholeGroup};
 
-/// A [`Sink`] over a connection. Whoever drives it hashes and writes, does what it says with the
-/// storage, and owns the memory; [`let_in`](crate::let_in) gives that out.
+/// A [`Sink`] over a connection. Whoever drives it hashes and writes, and does what it says with the
+/// storage. Groups are in buffers of type `I`.
 ///
-/// - *Groups*: those that came whole go to [`handle_group`](Self::handle_group), once written to
+/// - *Groups*: [`begin`](Self::begin) gives memory out; those that came whole go to
+///   [`handle_arrived`](Self::handle_arrived). What [`poll_arrived`](Self::poll_arrived) gives is hashed
+///   for [`handle_hashed`](Self::handle_hashed), and once written told to
 ///   [`group_written`](Self::group_written).
 /// - *Storage*: [`poll_action`](Self::poll_action), answered by [`handle_answer`](Self::handle_answer).
 /// - *Lanes*: after each call, [`poll_repair`](Self::poll_repair) until `None`, before anything else is
@@ -24,39 +26,102 @@ use crate::{Counts, Repair, Repairs};
 /// - *Messages*: [`handle_message`](Self::handle_message) while it
 ///   [`wants_messages`](Self::wants_messages), [`poll_message`](Self::poll_message).
 #[derive(Debug)]
-pub struct IncomingCopy {
+pub struct IncomingCopy<I> {
     sink: Sink,
+    /// What the source may send, and has begun to.
+    intake: Intake,
+    /// Whole groups that nobody looked at.
+    arrived: VecDeque<WholeGroup<I>>,
+    /// Groups that were given out to be hashed and written, and are not.
+    in_hand: usize,
+    /// An action is under way before which no other is begun.
+    in_order: bool,
     /// Groups that are to be received anew.
     repairs: Repairs,
     /// Of those that have come: what the lanes are to know.
     taken: VecDeque<Repair>,
     bounds: ReceiverBounds,
+    /// It ends early: nothing more is taken.
+    is_winding_up: bool,
 }
 
-impl IncomingCopy {
+/// A group that came whole, to be hashed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ArrivedGroup<I> {
+    /// The group.
+    pub whole: WholeGroup<I>,
+    /// Whether it is the only one of its object.
+    pub only: bool,
+}
+
+impl<I> IncomingCopy<I> {
     /// One that goes on from `resume`.
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
         Self {
             sink: Sink::new(config, resume),
+            intake: Intake::default(),
+            arrived: VecDeque::new(),
+            in_hand: 0,
+            in_order: false,
             repairs: Repairs::default(),
             taken: VecDeque::new(),
             bounds: ReceiverBounds::NONE,
+            is_winding_up: false,
         }
     }
 
     // Groups.
 
-    /// A group came whole, and hashes to `value`.
-    pub fn handle_group(&mut self, object: ObjectId, group: u32, value: ChainingValue) -> Verdict {
+    /// `memory` for a group of which the first authentic bytes have come, if the source may send it.
+    ///
+    /// # Errors
+    /// See [`Unplaceable`]; nothing was taken then.
+    pub fn begin(
+        &mut self,
+        part: &GroupPart,
+        memory: impl FnOnce() -> Option<I>,
+    ) -> Result<Begun<I>, Unplaceable> {
+        self.intake.set_objects(self.sink.objects());
+        let GroupPart { object, group, .. } = *part;
+        let len = part.group_len(self.intake.objects())?;
+        if !self.intake.allows(object, group, self.sink.credit()) {
+            return Err(Unplaceable::BeyondCredit);
+        }
+        let buffer = memory().ok_or(Unplaceable::NoMemory)?;
+        self.intake.begin(object, group);
+        Ok(Begun { buffer, len })
+    }
+
+    /// A group came whole. Once it is to be wound up nothing is taken any more.
+    pub fn handle_arrived(&mut self, whole: WholeGroup<I>) {
+        if !self.is_winding_up {
+            self.arrived.push_back(whole);
+        }
+    }
+
+    /// The next group to be hashed.
+    #[must_use]
+    pub fn poll_arrived(&mut self) -> Option<ArrivedGroup<I>> {
+        let whole = self.arrived.pop_front()?;
+        self.in_hand += 1;
+        let only = self.intake.objects().place(whole.object, 0, 1).is_ok_and(|place| place.only);
+        Some(ArrivedGroup { whole, only })
+    }
+
+    /// A group that was given out hashes to `value`. What is to be written is told to
+    /// [`Self::group_written`] next.
+    pub fn handle_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) -> Verdict {
         let verdict = self.sink.group_received(object, group, value);
-        if matches!(verdict, Verdict::Write(_)) {
-            self.taken.extend(self.repairs.take(object, group));
+        match verdict {
+            Verdict::Write(_) => self.taken.extend(self.repairs.take(object, group)),
+            _ => self.in_hand -= 1,
         }
         verdict
     }
 
     /// A group is where it belongs, except for what `failed`, each for its reason.
     pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
+        self.in_hand -= 1;
         self.sink.group_written(task, failed);
     }
 
@@ -76,30 +141,40 @@ impl IncomingCopy {
 
     // Storage.
 
-    /// What is to be done with the storage.
+    /// What is to be done with the storage. Several actions may be under way; behind one that
+    /// prepares ([`Action::is_in_order`]) none is given out before it was answered.
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
-        self.sink.poll_action(now)
+        if self.in_order {
+            return None;
+        }
+        let action = self.sink.poll_action(now)?;
+        self.in_order = action.is_in_order();
+        Some(action)
     }
 
     /// It was done.
     pub fn handle_answer(&mut self, answer: Answer) {
+        self.in_order &= !answer.is_in_order();
         self.sink.handle_answer(answer);
     }
 
     /// When [`Self::poll_action`] may have something without anything else happening.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.sink.next_timeout()
+        // Before the action under way is answered none is given out.
+        self.sink.next_timeout().filter(|_| !self.in_order)
     }
 
-    /// The transfer ends early: what is written and verified is to be made durable.
-    pub fn wind_up(&mut self) {
+    /// The transfer ends early: nothing more is taken. What has come whole is written, and what is
+    /// written and verified is then made durable. To be said again until that was done; returns whether
+    /// it was.
+    pub fn wind_up(&mut self) -> bool {
+        self.is_winding_up = true;
+        if !self.arrived.is_empty() || self.in_hand > 0 {
+            return false;
+        }
         self.sink.wind_up();
-    }
-
-    /// Whether that was done.
-    pub fn is_wound_up(&self) -> bool {
         self.sink.is_wound_up()
     }
 
@@ -137,14 +212,14 @@ impl IncomingCopy {
 
     // Promises.
 
-    /// Objects that the source may send.
-    pub fn objects(&self) -> &ObjectTable {
-        self.sink.objects()
-    }
-
     /// Object bytes that it takes in all. Never shrinks.
     pub fn credit(&self) -> u64 {
         self.sink.credit()
+    }
+
+    /// Bytes of memory that it promises.
+    pub fn capacity(&self) -> u64 {
+        self.sink.capacity()
     }
 
     /// It may use so much memory for groups from now on; less than before changes nothing.

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent};
 use longhaul_units::Duration;
-use longhaul_wire::{ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
 use crate::{Begun, Counts, GroupPart, Repair, Repairs, Unplaceable, WholeGroup};
 
@@ -30,6 +30,8 @@ pub struct IncomingPipe<I> {
     buffers: BTreeMap<u32, I>,
     /// Buffers given back, or about to be, whose pieces come again or were there already.
     wasted: u64,
+    /// What it is passed on to is there.
+    is_joined: bool,
     /// The end was passed on.
     ended: bool,
     bounds: ReceiverBounds,
@@ -59,6 +61,7 @@ impl<I> IncomingPipe<I> {
             arrived: VecDeque::new(),
             buffers: BTreeMap::new(),
             wasted: 0,
+            is_joined: false,
             ended: false,
             bounds: ReceiverBounds::NONE,
         }
@@ -66,6 +69,7 @@ impl<I> IncomingPipe<I> {
 
     /// What it is passed on to is there: the source may begin.
     pub fn accept(&mut self) {
+        self.is_joined = true;
         self.sink.accept();
     }
 
@@ -200,12 +204,23 @@ impl<I> IncomingPipe<I> {
         self.sink.grow_capacity(pieces);
     }
 
-    /// What holds this side up, for the source.
-    pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
-        self.bounds = bounds;
+    /// Bytes of memory that it promises.
+    pub fn capacity(&self) -> u64 {
+        self.sink.capacity().saturating_mul(GROUP_SIZE)
     }
 
-    /// See [`Self::set_bounds`].
+    /// What holds this side up, as its threads show. It has no disk: what is slow is whoever takes its
+    /// output, also one that `has_more` to take.
+    pub fn set_bounds(&mut self, bounds: ReceiverBounds, has_more: bool) {
+        let storage = match bounds.storage {
+            Bottleneck::ReceiverDisk => Bottleneck::Output,
+            _ if has_more => Bottleneck::Output,
+            other => other,
+        };
+        self.bounds = ReceiverBounds { storage, ..bounds };
+    }
+
+    /// What holds this side up, for the source.
     pub fn bounds(&self) -> ReceiverBounds {
         self.bounds
     }
@@ -235,6 +250,12 @@ impl<I> IncomingPipe<I> {
     /// Whether everything is where it should be, and the source was told.
     pub fn is_done(&self) -> bool {
         self.sink.is_done()
+    }
+
+    /// Whether nothing is to be expected of it now, however long that takes: it waits for what takes
+    /// its output to come, or to take it.
+    pub fn idles(&self) -> bool {
+        !self.is_joined || self.bounds.storage == Bottleneck::Output
     }
 
     /// What grows while it goes on.

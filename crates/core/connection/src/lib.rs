@@ -8,10 +8,10 @@
 //! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
 //!
-//! Of the shared half there are what is said on stream 0 ([`Conversation`]); what is dealt to lanes and
-//! what becomes of what arrives, for copies ([`OutgoingCopy`], [`IncomingCopy`], [`let_in`]) and pipes
-//! ([`OutgoingPipe`], [`IncomingPipe`]); and what looks at it now and then ([`Watch`]): how much memory
-//! it may take, what holds it up, and whether it goes on.
+//! The shared half ([`SharedHalf`]) joins what is said on stream 0 ([`Conversation`]); the [`Transfer`],
+//! what is dealt to lanes and what becomes of what arrives, for copies ([`OutgoingCopy`],
+//! [`IncomingCopy`]) and pipes ([`OutgoingPipe`], [`IncomingPipe`]); and what looks at it now and then
+//! ([`Watch`]): how much memory it may take, what holds it up, and whether it goes on.
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -49,8 +49,10 @@ mod receive;
 mod record_half;
 mod run;
 mod send;
+mod shared_half;
 mod silence;
 mod spent;
+mod transfer;
 mod values;
 mod watch;
 mod watchdog;
@@ -61,8 +63,8 @@ pub use diagnosis::{Stage, Stages, Times};
 
 pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
 pub use gate::{Gate, Hunger, Lanes};
-pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup, let_in};
-pub use incoming_copy::IncomingCopy;
+pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
+pub use incoming_copy::{ArrivedGroup, IncomingCopy};
 pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
 /// Why a datagram was not sent.
@@ -76,8 +78,10 @@ pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use record_half::{Place, RecordHalf, RecordSeals};
 pub use run::Run;
 pub use send::Datagrams;
+pub use shared_half::SharedHalf;
 pub use silence::Silence;
 pub use spent::Spent;
+pub use transfer::{End, Transfer, Violation, Work};
 pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};
 pub use watch::{CarrierSeen, Watch};
 pub use watchdog::{Counts, Watchdog};

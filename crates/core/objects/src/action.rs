@@ -128,6 +128,13 @@ pub enum Answer {
     RecordRemoved,
 }
 
+impl Answer {
+    /// Whether it is that of an action that is done in order ([`Action::is_in_order`]).
+    pub fn is_in_order(&self) -> bool {
+        matches!(self, Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_))
+    }
+}
+
 /// An entry and its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedEntry {

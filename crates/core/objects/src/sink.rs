@@ -442,6 +442,11 @@ impl Sink {
         }
     }
 
+    /// Bytes of memory that it promises.
+    pub fn capacity(&self) -> u64 {
+        self.config.capacity
+    }
+
     /// There is so much memory for groups from now on: more than before, or it stays as it was.
     pub fn grow_capacity(&mut self, capacity: u64) {
         self.config.capacity = self.config.capacity.max(capacity);

@@ -12,16 +12,15 @@ use longhaul_rate_control::Profile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant, Rate};
-use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits, SourceReport};
+use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::Budget;
-use crate::carrier::Mailbox;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
-use crate::hub::{Side, State};
 use crate::progress::Progress;
+use crate::shared::Shared;
 use crate::tcp::JoinError;
 use running::Running;
 
@@ -32,18 +31,17 @@ pub(crate) trait Task {
     /// Its threads end when it is stopped; otherwise some may wait for whoever uses the data.
     const THREADS_END: bool;
 
-    /// The side of the transfer that this host plays.
-    fn side(&self) -> Side;
-    /// Holds the data back until a circuit carries them; nothing where this host has none.
-    fn hold(&self) -> Option<Errand>;
+    /// Starts its threads.
+    ///
+    /// # Errors
+    /// None can be started.
+    fn start(&self) -> std::io::Result<()>;
+    /// What a circuit may carry; nothing where this host sends nothing.
+    fn errand(&self) -> Option<Errand>;
     /// Bytes and files so far; `backlog` bytes are still in the lanes.
     fn so_far(&self, backlog: u64) -> Snapshot;
-    /// How sending goes, as a server that sends says.
-    fn source_report(&self) -> Option<SourceReport>;
-    /// CPU time of the server, once it told.
-    fn cpu_remote(&self) -> Option<Duration>;
-    /// The state of the transfer was looked at.
-    fn on_look(&mut self, _state: &State, _progress: &Progress) {}
+    /// The connection was looked at: whether its first lane may carry data.
+    fn on_look(&mut self, _validated: bool, _progress: &Progress) {}
 }
 
 /// A task that is done.
@@ -88,19 +86,17 @@ pub(crate) struct Client<'a> {
     pub lanes: u16,
     pub memory: Budget,
     pub idle_timeout: Duration,
-    /// How long it may stand still; see [`longhaul_connection::Watchdog`].
-    pub stall_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
     pub wish: Wish,
     pub started: Instant,
 }
 
 impl Client<'_> {
-    /// Does the task that `make` makes for a server and lanes; once more over TCP where UDP does
+    /// Does the task that `make` makes for a server and connection; once more over TCP where UDP does
     /// not pass and the user leaves the choice to us.
     pub fn run<T: Task>(
         &self,
-        make: impl Fn(SocketAddr, &[Arc<Mailbox>]) -> Result<T, Failure>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
@@ -141,7 +137,7 @@ impl Client<'_> {
         &self,
         carrier: Carrier,
         mut notices: Vec<String>,
-        make: impl Fn(SocketAddr, &[Arc<Mailbox>]) -> Result<T, Failure>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
@@ -165,9 +161,7 @@ impl Client<'_> {
         };
         let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)
             .map_err(Failure::Connect)?;
-        let mut running = Running::start(self, dialed, notices, make, stop)?;
-        let end = running.watch(progress, stop);
-        running.finish(end, progress)
+        Running::start(self, dialed, notices, make, stop)?.attend(progress, stop)
     }
 }
 

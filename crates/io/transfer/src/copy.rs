@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use longhaul_connection::{Gate, Wish};
-use longhaul_objects::{Fsync, SinkConfig, TopNames};
+use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
+use longhaul_objects::{Fsync, ResumeState, SinkConfig, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{CloseCode, Direction, Protect, Request, SourceReport};
+use longhaul_wire::{CloseCode, Direction, Protect, Request};
 
 use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::budget::Budget;
-use crate::carrier::Mailbox;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
 use crate::control::ConnectError;
@@ -23,8 +23,8 @@ use crate::files::{
     Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
     transfer_id,
 };
-use crate::hub::Side;
 use crate::progress::Progress;
+use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::JoinError;
@@ -158,12 +158,11 @@ pub fn copy(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
-        stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };
-    let make = |server, mailboxes: &[_]| Part::new(options, &job, server, mailboxes);
+    let make = |server, shared: &Arc<Shared>| Part::new(options, &job, server, shared);
     Ok(report(client.run(make, progress, stop)?, options.verify, started))
 }
 
@@ -268,9 +267,28 @@ fn check_names<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Result<(), CopyErro
 }
 
 /// The side of a copy that this host plays.
-enum Part {
+struct Part {
+    driver: Driver,
+    shared: Arc<Shared>,
+}
+
+/// What works for a copy's side.
+pub(crate) enum Driver {
     Source(Arc<SourceDriver>),
     Sink(Arc<SinkDriver>),
+}
+
+impl Driver {
+    /// Starts its threads; they end when the transfer is stopped.
+    ///
+    /// # Errors
+    /// None can be started.
+    pub fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        match self {
+            Self::Source(source) => source.start(shared),
+            Self::Sink(sink) => sink.start(shared),
+        }
+    }
 }
 
 impl Part {
@@ -278,14 +296,15 @@ impl Part {
         options: &CopyOptions,
         job: &Job,
         server: SocketAddr,
-        mailboxes: &[Arc<Mailbox>],
+        shared: &Arc<Shared>,
     ) -> Result<Self, Failure> {
-        let memory = Budget::new(options.memory);
+        let shared = shared.clone();
+        let (budget, patience) = (Budget::new(options.memory), options.stall_timeout);
         if job.direction == Direction::Push {
             let tree = SourceTree::local(&job.local, options.copy_contents).direct(options.direct);
-            let driver =
-                SourceDriver::new(tree, options.verify, memory.of_source(), mailboxes.to_vec());
-            return Ok(Self::Source(Arc::new(driver)));
+            send(&shared, budget, patience);
+            let driver = Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)));
+            return Ok(Self { driver, shared });
         }
         let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
         let place = server.to_string();
@@ -304,32 +323,52 @@ impl Part {
         };
         let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
-        let config = sink_config(options.fsync, transfer, memory, names);
-        let driver = SinkDriver::new(tree, config, resume, options.verify, mailboxes.to_vec());
-        Ok(Self::Sink(Arc::new(driver)))
+        let config = sink_config(options.fsync, transfer, budget, names);
+        receive(&shared, config, resume, budget, patience);
+        let driver = Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify)));
+        Ok(Self { driver, shared })
     }
+
+    /// Whether nothing of what arrives is kept.
+    fn discards(&self) -> bool {
+        matches!(&self.driver, Driver::Sink(sink) if sink.discards())
+    }
+}
+
+/// This end sends a copy.
+pub(crate) fn send(shared: &Shared, budget: Budget, patience: Duration) {
+    let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count());
+    shared.begin(Transfer::OutgoingCopy(Box::new(copy)), Memory::OF_SOURCE, budget, patience);
+}
+
+/// This end gets a copy, and goes on from `resume`.
+pub(crate) fn receive(
+    shared: &Shared,
+    config: SinkConfig,
+    resume: ResumeState,
+    budget: Budget,
+    patience: Duration,
+) {
+    let copy = IncomingCopy::new(config, resume);
+    shared.begin(Transfer::IncomingCopy(Box::new(copy)), Memory::OF_SINK, budget, patience);
 }
 
 impl Task for Part {
     const THREADS_END: bool = true;
 
-    fn side(&self) -> Side {
-        match self {
-            Self::Source(source) => Side::Source(source.clone()),
-            Self::Sink(sink) => Side::Sink(sink.clone()),
-        }
+    fn start(&self) -> io::Result<()> {
+        self.driver.start(&self.shared)
     }
 
-    fn hold(&self) -> Option<Errand> {
-        let Self::Source(source) = self else { return None };
-        source.direct(Gate::hold);
-        Some(Errand::Copy(source.clone()))
+    fn errand(&self) -> Option<Errand> {
+        let Driver::Source(source) = &self.driver else { return None };
+        Some(Errand::Copy(self.shared.clone(), source.clone()))
     }
 
     fn so_far(&self, backlog: u64) -> Snapshot {
-        match self {
-            Self::Source(source) => {
-                let stats = source.stats();
+        match self.shared.lock().transfer() {
+            Some(Transfer::OutgoingCopy(copy)) => {
+                let stats = copy.stats();
                 let sent = stats.sent_bytes.saturating_sub(backlog) + stats.resumed_bytes;
                 Snapshot {
                     bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
@@ -340,8 +379,8 @@ impl Task for Part {
                     ..Snapshot::default()
                 }
             }
-            Self::Sink(sink) => {
-                let stats = sink.stats();
+            Some(Transfer::IncomingCopy(copy)) => {
+                let stats = copy.stats();
                 Snapshot {
                     bytes_done: stats.received_bytes + stats.resumed_bytes,
                     bytes_total: stats.complete.then_some(stats.bytes),
@@ -351,46 +390,31 @@ impl Task for Part {
                     ..Snapshot::default()
                 }
             }
-        }
-    }
-
-    fn source_report(&self) -> Option<SourceReport> {
-        match self {
-            Self::Source(_) => None,
-            Self::Sink(sink) => sink.source_report(),
-        }
-    }
-
-    fn cpu_remote(&self) -> Option<Duration> {
-        match self {
-            Self::Source(source) => source.result().map(|result| result.cpu_time),
-            Self::Sink(sink) => sink.source_report().map(|report| report.cpu_time),
+            _ => Snapshot::default(),
         }
     }
 }
 
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
-    let (bytes, files, resumed_bytes, failures) = match &task {
-        Part::Source(source) => {
-            let told = source.result().map_or((0, 0, 0), |result| {
-                (result.bytes.get(), result.confirmed, result.resumed.get())
-            });
-            (told.0, told.1, told.2, source.failures())
+    let (bytes, files, resumed_bytes) = match task.shared.lock().transfer() {
+        Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or((0, 0, 0), |result| {
+            (result.bytes.get(), result.confirmed, result.resumed.get())
+        }),
+        Some(Transfer::IncomingCopy(copy)) => {
+            let stats = copy.stats();
+            (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes)
         }
-        Part::Sink(sink) => {
-            let stats = sink.stats();
-            let (bytes, resumed) = (stats.confirmed_bytes, stats.resumed_bytes);
-            (bytes, stats.confirmed.into(), resumed, sink.failures())
-        }
+        _ => (0, 0, 0),
     };
+    let failures = task.shared.failures();
     CopyReport {
         bytes,
         files,
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes,
-        discarded: matches!(&task, Part::Sink(sink) if sink.discards()),
+        discarded: task.discards(),
         verified: verify && failures.is_empty(),
         failures,
         link,

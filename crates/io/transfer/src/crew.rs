@@ -43,13 +43,30 @@ struct Rests {
     until: Instant,
     /// How many rest now.
     present: u32,
+    /// How many there are, and how long any of them had something to do.
+    members: u32,
+    busy: Duration,
 }
 
 impl Rests {
     fn update(&mut self, now: Instant) -> Duration {
-        self.total += (now - self.until) * self.present;
+        let passed = now - self.until;
+        self.total += passed * self.present;
+        if self.members > self.present {
+            self.busy += passed;
+        }
         self.until = self.until.max(now);
         self.total
+    }
+
+    fn join(&mut self, now: Instant) {
+        self.update(now);
+        self.members += 1;
+    }
+
+    fn leave(&mut self, now: Instant) {
+        self.update(now);
+        self.members -= 1;
     }
 
     fn begin(&mut self, now: Instant) {
@@ -72,6 +89,7 @@ impl Crew {
             let (begin, since) = (sampler.sample()?, clock::now());
             Ok(Member { sampler, begin, since, told: (begin, since) })
         });
+        lock(&self.rests).join(clock::now());
         let mut members = lock(&self.members);
         members.joined += 1;
         let number = members.joined;
@@ -99,6 +117,13 @@ impl Crew {
         }
         spent.idle = lock(&self.rests).update(clock::now());
         spent
+    }
+
+    /// How long any of its threads had something to do, in all.
+    pub fn busy(&self) -> Duration {
+        let mut rests = lock(&self.rests);
+        rests.update(clock::now());
+        rests.busy
     }
 }
 
@@ -129,6 +154,7 @@ pub(crate) struct Membership<'c> {
 
 impl Drop for Membership<'_> {
     fn drop(&mut self) {
+        lock(&self.crew.rests).leave(clock::now());
         let mut members = lock(&self.crew.members);
         if let Some(mut member) = members.present.remove(&self.number) {
             members.left += member.spent(clock::now());
@@ -158,6 +184,20 @@ mod tests {
         // Of two threads one reads the clock first, and is the second to tell.
         rests.begin(at(8990));
         assert_eq!(rests.update(at(9010)), ms(160));
+    }
+
+    #[test]
+    fn a_crew_is_busy_while_any_of_its_threads_is() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut rests = Rests::default();
+        for change in [Rests::join, Rests::join, Rests::begin] {
+            change(&mut rests, at(1000));
+        }
+        rests.begin(at(1010));
+        rests.end(at(1030));
+        rests.begin(at(1035));
+        rests.update(at(2000));
+        assert_eq!(rests.busy, ms(15));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod admission;
 mod api;
+mod attend;
 mod budget;
 pub mod buffer;
 pub mod carrier;
@@ -17,7 +18,6 @@ mod copy;
 mod crew;
 mod door;
 pub mod files;
-mod hub;
 mod ids;
 mod lane;
 mod lease;
@@ -27,11 +27,10 @@ mod pipe;
 mod progress;
 mod protection;
 mod server;
-mod side;
+mod shared;
 mod sink;
 mod source;
 pub mod tcp;
-mod watch;
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,

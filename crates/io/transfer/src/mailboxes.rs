@@ -22,6 +22,11 @@ impl Mailboxes {
         u16::try_from(self.0.len()).unwrap_or(u16::MAX)
     }
 
+    /// Object bytes that wait to be sent in all of them.
+    pub fn waiting(&self) -> u64 {
+        self.0.iter().map(|mailbox| mailbox.backlog()).sum()
+    }
+
     /// Gives `bytes` to a lane.
     pub fn offer(&self, lane: usize, extent: Extent, bytes: Arc<Buffer>) {
         self.0[lane].post(Command::Order(Order::Offer { extent, bytes }));
@@ -56,29 +61,21 @@ impl Lanes for Mailboxes {
 }
 
 /// A gate as it was last, for lanes, which ask again and again and do not wait for its lock.
+#[derive(Default)]
 pub(crate) struct GateSeen {
     credit: AtomicU64,
     wants_room: AtomicBool,
-    dealing: Mutex<Dealing>,
+    dealing: Mutex<Option<Dealing>>,
 }
 
 impl GateSeen {
-    pub fn new(gate: &Gate) -> Self {
-        Self {
-            credit: AtomicU64::new(0),
-            wants_room: AtomicBool::new(gate.wants_room()),
-            dealing: Mutex::new(gate.dealing().clone()),
-        }
-    }
-
-    /// Whoever asked whether something may go has got its answer.
-    pub fn note_answer(&self, gate: &Gate) {
+    /// It may have changed.
+    pub fn note(&self, gate: &Gate) {
         self.wants_room.store(gate.wants_room(), Ordering::Relaxed);
-    }
-
-    /// Data goes elsewhere.
-    pub fn note_dealing(&self, gate: &Gate) {
-        lock(&self.dealing).clone_from(gate.dealing());
+        let mut dealing = lock(&self.dealing);
+        if dealing.as_ref() != Some(gate.dealing()) {
+            *dealing = Some(gate.dealing().clone());
+        }
     }
 
     /// Whether so much credit is more than before.
@@ -89,7 +86,9 @@ impl GateSeen {
     /// Whether somebody waits for room in `lanes`, and there is some.
     pub fn has_room(&self, lanes: &Mailboxes) -> bool {
         self.wants_room.load(Ordering::Relaxed)
-            && lock(&self.dealing).has_room(|lane| lanes.backlog(lane))
+            && lock(&self.dealing)
+                .as_ref()
+                .is_some_and(|dealing| dealing.has_room(|lane| lanes.backlog(lane)))
     }
 
     /// That is answered next.

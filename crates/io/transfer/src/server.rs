@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_connection::{Silence, Wish};
+use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_objects::{Fsync, TopNames};
 use longhaul_rate_control::{Profile, Unplayable};
 use longhaul_session::ServerConfig;
@@ -27,26 +27,27 @@ use rustix::io::Errno;
 
 use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Served, Stop};
+use crate::attend::{Attendant, INTERVAL};
 use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, Stray, join_all};
+use crate::carrier::{Hub, Mailbox, Stray};
 use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
-use crate::copy::{UNCHECKED, sink_config};
+use crate::copy::{Driver, UNCHECKED, receive, send, sink_config};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::{
     Destination, SinkOptions, SinkTree, SourceTree, boot_id, is_hidden_name, transfer_id,
 };
-use crate::hub::{Side, TransferHub, refuse};
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
+use crate::mailboxes::Mailboxes;
 use crate::pipe::{Pipes, Seat};
+use crate::shared::{Milestones, Shared, refuse};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::tcp::{Joins, TcpLanes};
-use crate::watch::Watch;
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +114,7 @@ pub fn serve(
         write: options.allow_write,
         direct: options.direct,
         memory,
+        patience: options.stall_timeout,
     };
     let config = ServerConfig {
         udp_port: Some(address.port()),
@@ -318,25 +320,20 @@ impl Server<'_> {
         let coming = self.door.expect(from.ip(), lanes.into());
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
-        let lane_boxes = boxes.clone();
-        let seat = Arc::new(OnceLock::new());
+        let granted = Arc::new(Granted::default());
         let share = Share { memory: lease.budget(), ..self.share.clone() };
-        let (pipes, place) = (self.pipes.clone(), seat.clone());
+        let (pipes, place) = (self.pipes.clone(), granted.clone());
         let protect = session.protect;
-        let opener = move |wish: &Wish| match wish {
+        let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
                 Err(refuse(CloseCode::REFUSED, UNCHECKED))
             }
-            Wish::Copy(request) => share.open(request, &lane_boxes),
-            Wish::Pipe(request) => {
-                let (seat, side) = share.open_pipe(&pipes, request, &lane_boxes)?;
-                let _ = place.set(seat);
-                Ok(side)
-            }
+            Wish::Copy(request) => share.open(request, &place, shared),
+            Wish::Pipe(request) => share.open_pipe(&pipes, request, &place, shared),
         };
-        let hub = Arc::new(TransferHub::server(Box::new(opener), boxes.clone()));
-        let watched = hub.clone();
-        control.on_end(move |end| watched.change(|state| state.note_end(end)));
+        let shared = Shared::server(Box::new(opener), Mailboxes::new(boxes.clone()));
+        let watched = shared.clone();
+        control.on_end(move |end| watched.note_end(end));
         let idle = self.options.idle_timeout;
         let _known = KnownLanes { lanes: &self.lanes, connection: id };
         let lanes = if session.carrier == Carrier::Tcp {
@@ -344,28 +341,28 @@ impl Server<'_> {
             let joined = expected.collect(&session, &tcp, self.stop);
             drop(coming);
             let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
-            let hub: Arc<dyn Hub> = hub.clone();
+            let hub: Arc<dyn Hub> = shared.clone();
             TcpLanes::start(joined, &tcp, &hub, boxes).map(Lanes::Tcp)
         } else {
             drop((expected, coming));
             for (lane, mailbox) in boxes.iter().enumerate() {
                 lock(&self.lanes).insert((id.get(), lane as u16), mailbox.clone());
             }
-            let shared = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
-            let sockets = (0..session.lanes).map(shared).collect();
+            let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
+            let sockets = (0..session.lanes).map(end).collect();
             let path = path(profile, rate, INITIAL_RTT);
             let path = path.map_err(|reason| (CloseCode::INTERNAL, reason))?;
             let Profile { repair, feedback, .. } = *profile;
             let rules = LaneRules { repair, feedback, idle_timeout: idle, punctual: false };
-            let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes);
+            let lanes = UdpLanes::start(&session, sockets, path, rules, shared.clone(), boxes);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
             Ok(mut lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let run = || self.run(&hub, &lanes, &control, from, &seat, &lease);
+                let run = || self.run(&shared, &lanes, &control, from, &granted, &lease);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-                    hub.side().inspect(|side| side.stop());
+                    shared.stop();
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
                 });
                 let (code, reason) = match &outcome {
@@ -379,7 +376,7 @@ impl Server<'_> {
             }
             Err(error) => Err(text(error)),
         };
-        if let Some(seat) = seat.get() {
+        if let Some(seat) = granted.seat.get() {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         outcome
@@ -388,96 +385,54 @@ impl Server<'_> {
     /// Until the client closes, or something ends the transfer.
     fn run(
         &self,
-        hub: &Arc<TransferHub>,
+        shared: &Arc<Shared>,
         lanes: &Lanes,
         control: &crate::control::Control,
         from: SocketAddr,
-        seat: &OnceLock<Seat>,
-        lease: &Arc<Lease>,
+        granted: &Granted,
+        lease: &Lease,
     ) -> Result<Served, (CloseCode, String)> {
-        let mut workers = Vec::new();
-        let (mut begun, mut finished) = (false, false);
-        let mut received = 0;
         let patience = self.options.stall_timeout;
-        let mut watch = Watch::leasing(lease.clone(), patience);
+        let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
+        let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
         let outcome = loop {
-            let state = hub.wait(INTERVAL, |state| {
-                state.closed.is_some()
-                    || state.failed.is_some()
-                    || state.refused.is_some()
-                    || !begun && hub.side().is_some()
-                    || !finished && bytes_when_done(hub).is_some()
-            });
-            received = lanes.vouch(control, received);
-            let side = hub.side();
-            if let Some(side) = side
-                && !begun
-            {
-                begun = true;
-                let what = match (seat.get(), side) {
-                    (Some(seat), _) => seat.describe(),
-                    (None, Side::Source(_)) => "copies from here".into(),
-                    (None, Side::Sink(_)) => "copies to here".into(),
-                };
+            let end = attendant.round();
+            let Milestones { begun, done, .. } = attendant.known();
+            if begun && !std::mem::replace(&mut has_begun, true) {
+                let what = granted.describe();
                 (self.events)(ServeEvent::Began { client: from, what });
-                match side.start(hub) {
-                    Ok(threads) => workers = threads,
-                    Err(error) => break Err((CloseCode::INTERNAL, error.to_string())),
+                if let Err(error) = granted.start(shared) {
+                    break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
-            let done = bytes_when_done(hub);
-            if let Some(side) = side
-                && !finished
-            {
-                finished = done.is_some();
-                if finished {
-                    // The last words, behind which the stream ends.
-                    watch.look_last(side, lanes);
-                    hub.finish();
-                } else {
-                    watch.look(side, lanes);
+            if let Some(end) = end {
+                if let End::Stalled(reason) = &end {
+                    // The client is told before a disk that hangs lets its threads go.
+                    lanes.close(CloseCode::TIMEOUT, reason);
+                    control.close(CloseCode::TIMEOUT, reason);
                 }
+                break served(shared, end);
             }
-            if let Some(reason) = state.failed {
-                break Err((CloseCode::STORAGE, reason));
-            }
-            if let Some(closed) = state.closed {
-                break match done.zip(side) {
-                    Some((bytes, side)) if closed.code == CloseCode::DONE => {
-                        Ok(Served { bytes, failures: side.failures() })
-                    }
-                    _ if let Some(refused) = state.refused => Err((refused.code, refused.reason)),
-                    _ if closed.reason.is_empty() => Err((closed.code, closed.code.to_string())),
-                    _ => Err((closed.code, closed.reason)),
-                };
-            }
-            if let Some(reason) = seat.get().and_then(Seat::broken).filter(|_| done.is_none()) {
+            if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));
             }
-            if let Some(reason) = watch.stalled() {
-                // The client is told before a disk that hangs lets its threads go.
-                lanes.close(CloseCode::TIMEOUT, &reason);
-                control.close(CloseCode::TIMEOUT, &reason);
-                break Err((CloseCode::TIMEOUT, reason));
-            }
-            if side.is_none() && idle.look(clock::now()) >= patience && !patience.is_zero() {
+            if !begun && idle.look(clock::now()) >= patience && !patience.is_zero() {
                 let reason = format!("the client asked for nothing for {} s", patience.as_secs());
-                let refused = state.refused.map(|refused| (refused.code, refused.reason));
+                let refused = shared.lock().refused().cloned();
+                let refused = refused.map(|refused| (refused.code, refused.reason));
                 break Err(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
             }
             if self.stop.is_requested() {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
             }
         };
-        if let Some(side) = hub.side() {
-            if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
-                side.wind_up();
-            }
-            side.stop();
+        if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
+            shared.wind_up();
         }
-        join_all(&mut workers);
+        shared.stop();
+        shared.join();
         outcome
     }
 
@@ -544,6 +499,33 @@ fn sending(hello: &Hello) -> Result<Sending, Unplayable> {
     Ok((Profile::wished(hello.profile.as_deref(), hello.rate)?, hello.rate))
 }
 
+/// What a client was granted. Written before the transfer begins, so that whoever sees that it has
+/// finds it.
+#[derive(Default)]
+struct Granted {
+    /// Of a pipe.
+    seat: OnceLock<Seat>,
+    /// Of a copy.
+    driver: OnceLock<Driver>,
+}
+
+impl Granted {
+    /// What the client does, for the log.
+    fn describe(&self) -> String {
+        match (self.seat.get(), self.driver.get()) {
+            (Some(seat), _) => seat.describe(),
+            (None, Some(Driver::Source(_))) => "copies from here".into(),
+            (None, _) => "copies to here".into(),
+        }
+    }
+
+    /// Starts the threads that do it.
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        self.seat.get().map_or(Ok(()), |seat| seat.start(shared))?;
+        self.driver.get().map_or(Ok(()), |driver| driver.start(shared))
+    }
+}
+
 /// The directory that is served, and what clients may do with it.
 #[derive(Clone)]
 struct Share {
@@ -552,26 +534,29 @@ struct Share {
     write: bool,
     direct: bool,
     memory: Budget,
+    /// How long a transfer may stand still; zero is for ever.
+    patience: Duration,
 }
 
 impl Share {
     /// Starts what the client asks for.
-    fn open(&self, request: &Request, mailboxes: &[Arc<Mailbox>]) -> Result<Side, Refused> {
+    fn open(&self, request: &Request, place: &Granted, shared: &Shared) -> Result<(), Refused> {
         let verify = !request.unhashed;
+        let refused = |what| Err(refuse(CloseCode::REFUSED, what));
         match request.direction {
             Direction::Pull if !self.read => {
-                Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy from it"))
+                return refused("this server does not let anyone copy from it");
             }
             Direction::Push if !self.write => {
-                Err(refuse(CloseCode::REFUSED, "this server does not let anyone copy to it"))
+                return refused("this server does not let anyone copy to it");
             }
             Direction::Pull => {
                 let root = self.root.clone();
                 let tree = SourceTree::below(root, &request.paths, request.copy_contents);
                 let tree = tree.direct(self.direct);
-                let driver =
-                    SourceDriver::new(tree, verify, self.memory.of_source(), mailboxes.to_vec());
-                Ok(Side::Source(Arc::new(driver)))
+                let driver = Driver::Source(Arc::new(SourceDriver::new(tree, verify)));
+                let _ = place.driver.set(driver);
+                send(shared, self.memory, self.patience);
             }
             Direction::Push => {
                 let path = request.paths.first().map_or(&[][..], Vec::as_slice);
@@ -586,10 +571,12 @@ impl Share {
                 let (tree, resume) = SinkTree::open(destination, &options)
                     .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
                 let config = sink_config(fsync, transfer, self.memory, TopNames::Any);
-                let driver = SinkDriver::new(tree, config, resume, verify, mailboxes.to_vec());
-                Ok(Side::Sink(Arc::new(driver)))
+                let driver = Driver::Sink(Arc::new(SinkDriver::new(tree, verify)));
+                let _ = place.driver.set(driver);
+                receive(shared, config, resume, self.memory, self.patience);
             }
         }
+        Ok(())
     }
 
     /// Gives the client its end of a pipe.
@@ -597,15 +584,16 @@ impl Share {
         &self,
         pipes: &Arc<Pipes>,
         request: &PipeRequest,
-        mailboxes: &[Arc<Mailbox>],
-    ) -> Result<(Seat, Side), Refused> {
+        place: &Granted,
+        shared: &Arc<Shared>,
+    ) -> Result<(), Refused> {
         let refused = |what| Err(refuse(CloseCode::REFUSED, what));
         match request.role {
             PipeRole::Send if !self.write => refused("this server does not let anyone send to it"),
             PipeRole::Receive if !self.read => {
                 refused("this server does not let anyone receive from it")
             }
-            _ => pipes.enter(request, self.memory, mailboxes),
+            _ => pipes.enter(request, &place.seat, shared, self.memory, self.patience),
         }
     }
 }
@@ -621,9 +609,21 @@ fn fsync(sync_at_end: bool) -> Fsync {
     Fsync::Never { boot: boot_id().unwrap_or(boot) }
 }
 
-/// Bytes that were moved, once all is.
-fn bytes_when_done(hub: &TransferHub) -> Option<u64> {
-    hub.side()?.done()
+/// How a connection ended, for the log.
+fn served(shared: &Shared, end: End) -> Result<Served, (CloseCode, String)> {
+    match end {
+        End::Done => {
+            let bytes = shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
+            Ok(Served { bytes, failures: shared.failures() })
+        }
+        End::Refused(refused) => Err((refused.code, refused.reason)),
+        End::Failed(reason) => Err((CloseCode::STORAGE, reason)),
+        End::Stalled(reason) => Err((CloseCode::TIMEOUT, reason)),
+        End::Closed(closed) if closed.reason.is_empty() => {
+            Err((closed.code, closed.code.to_string()))
+        }
+        End::Closed(closed) => Err((closed.code, closed.reason)),
+    }
 }
 
 /// Why a stranger was sent away.
@@ -631,8 +631,6 @@ const CROWDED: &str = "it did not say who it is, and made room for others that c
 /// How often, and how many times, is looked for a thread to attend to a stranger.
 const MOMENT: Duration = Duration::from_millis(1);
 const MOMENTS: usize = 1000;
-/// How often the state is looked at when nothing happens.
-const INTERVAL: Duration = Duration::from_millis(100);
 /// Until the first sample.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 

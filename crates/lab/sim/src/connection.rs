@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    CarrierSeen, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch, RecordHalf,
-    Sealer, Times, Watch, Wish,
+    CarrierSeen, End as Ending, Heard, LaneHalf, News, NotSent, Order, Part, ReadBatch, RecordHalf,
+    Sealer, Times, Violation, Watch, Wish, Work,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
@@ -19,15 +19,15 @@ use longhaul_session::Session;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, LaneId};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, ReceiverBounds,
-    Refused, Request,
+    Refused, Request, SourceReport,
 };
 
+use crate::driver::{Driver, Half};
 use crate::network::Arrived;
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::records::Records;
 use crate::scenario::{End, Scenario};
-use crate::side::Side;
 use crate::sink::Env;
 use crate::source::MEMORY;
 use crate::trace::Kind;
@@ -46,20 +46,14 @@ pub(crate) struct Connection {
     clock: Duration,
     lanes: Vec<LaneState>,
     path: RefCell<Path>,
-    conversation: Conversation,
-    /// Encoded messages that the stream has no room for yet.
-    out: Vec<u8>,
-    pub side: Side,
+    pub half: Half,
+    pub driver: Driver,
     meter: Option<Meter>,
     pub closed: Option<Closed>,
-    /// The first lane may carry data.
-    pub is_validated: bool,
     batch: u16,
     interface_max: u16,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
-    /// Since this end knows what it does.
-    watch: Option<Watch>,
 }
 
 /// How a connection ended, as this end sees it.
@@ -136,9 +130,9 @@ impl Connection {
             .limit
             .map(|rate| Meter::new(now, rate, pace::under_limit(rate), pace::LEAST_BURST));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
-        let conversation = match end {
-            End::Client => Conversation::client(&wish(scenario)),
-            End::Server => Conversation::server(),
+        let half = match end {
+            End::Client => Half::client(&wish(scenario)),
+            End::Server => Half::server(),
         };
         Self {
             id: session.connection,
@@ -146,14 +140,11 @@ impl Connection {
             clock,
             lanes,
             path: RefCell::new(path),
-            conversation,
-            out: Vec::new(),
-            side: Side::None,
+            half,
+            driver: Driver::None,
             meter: fixed.or(limited),
             closed: None,
-            is_validated: false,
             memory,
-            watch: None,
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -189,7 +180,6 @@ impl Connection {
                 progress |= self.read_stream(now, scenario, env);
                 progress |= self.pump(now, env);
                 progress |= self.write_stream(now, env);
-                self.end_of_stream();
             }
             progress |= self.transmit(now, env, out);
             progress |= self.write_wires(now, wires);
@@ -231,8 +221,9 @@ impl Connection {
                 if bytes.is_empty() || matches!(self.lanes[number].carrier, Carrying::Udp(_)) {
                     break;
                 }
-                let side = self.closed.is_none().then_some(&mut self.side);
-                let count = self.lanes[number].receive(bytes, &mut Memory { side, env });
+                let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
+                let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
+                let count = self.lanes[number].receive(bytes, memory);
                 wire.consume(self.end, count);
                 self.take_news(env, now);
                 if count == 0 {
@@ -280,8 +271,9 @@ impl Connection {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
         let Some(state) = self.lanes[number].udp() else { return };
         let before = state.half.engine().stats().packets_received;
-        let side = self.closed.is_none().then_some(&mut self.side);
-        let (memory, path) = (&mut Memory { side, env }, &PathCell(&self.path));
+        let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
+        let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
+        let path = &PathCell(&self.path);
         let local = now + self.clock;
         state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
         let accepted = state.half.engine().stats().packets_received - before;
@@ -293,22 +285,24 @@ impl Connection {
         for number in 0..self.lanes.len() {
             while let Some(news) = self.lanes[number].poll_news() {
                 progress = true;
-                match news {
-                    News::Validated => self.is_validated = true,
+                match &news {
                     News::Delivered(extent) => {
-                        let held = self.side.delivered(&extent);
+                        let held = self.driver.delivered(extent);
                         env.checks.require(held, || {
                             format!("{extent:?} is delivered and was not offered")
                         });
                     }
-                    News::Arrived(whole) => self.side.complete(now, whole, env),
-                    News::GivenUp(buffer) => self.side.handle_given_up(buffer),
                     News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
-                        let EngineClosed { code, reason, by_peer } = closed;
+                        let EngineClosed { code, reason, by_peer } = closed.clone();
                         self.close(now, code, &reason, by_peer);
                     }
+                    News::Arrived(_) => env
+                        .checks
+                        .require(self.receives(), || "a group arrived that nobody receives"),
+                    News::Validated | News::GivenUp(_) => {}
                 }
+                self.half.handle_news(now + self.clock, news);
             }
         }
         progress
@@ -331,143 +325,165 @@ impl Connection {
     fn read_stream(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) -> bool {
         let mut buffer = [0; 4096];
         let mut progress = false;
-        while self.side.wants_messages()
+        while self.half.wants_messages()
             && let count @ 1.. = self.lanes[0].messages().read_messages(&mut buffer)
         {
             progress = true;
-            self.conversation.handle_bytes(&buffer[..count]);
+            self.half.handle_bytes(&buffer[..count]);
             loop {
-                match self.conversation.poll_heard() {
+                let handled = match self.half.poll_heard() {
                     Ok(Some(heard)) => self.handle(now, heard, scenario, env),
                     Ok(None) => break,
-                    Err(error) => {
-                        self.fault(now, &error);
-                        return true;
-                    }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = handled {
+                    self.fault(now, &error);
+                    return true;
                 }
             }
         }
         if self.lanes[0].messages().poll_messages_end()
-            && let Err(error) = self.conversation.handle_end()
+            && let Err(error) = self.half.handle_end()
         {
             self.fault(now, &error);
         }
         progress
     }
 
-    fn handle(&mut self, now: Instant, heard: Heard, scenario: &Scenario, env: &mut Env<'_>) {
+    fn handle(
+        &mut self,
+        now: Instant,
+        heard: Heard,
+        scenario: &Scenario,
+        env: &mut Env<'_>,
+    ) -> Result<(), Violation> {
         env.trace.event(now, Kind::Message, [self.end as u64, 0, 0]);
         env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{heard:?}")));
-        let result = match heard {
-            Heard::Wish(_) => {
-                self.answer(now, scenario, env);
-                Ok(())
+        self.driver.note_heard(&heard);
+        if let Some(wish) = self.half.handle_heard(heard)? {
+            if scenario.granted {
+                self.begin(now, wish.part().other(), scenario, env);
+            } else {
+                let reason = "this server is read-only".into();
+                self.half.refuse(Refused { code: CloseCode::REFUSED, reason });
             }
-            Heard::Refused(Refused { code, reason }) => {
-                self.close(now, code, &reason, true);
-                Ok(())
-            }
-            heard => self.side.handle(heard),
-        };
-        if let Err(error) = result {
-            self.fault(now, &error);
         }
+        if let (End::Client, Some(refused)) = (self.end, self.half.refused().cloned()) {
+            self.close(now, refused.code, &refused.reason, true);
+        }
+        Ok(())
     }
 
-    fn answer(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) {
-        if !scenario.granted {
-            let reason = "this server is read-only".into();
-            return self.conversation.refuse(&Refused { code: CloseCode::REFUSED, reason });
-        }
-        self.conversation.grant();
-        self.begin(now, scenario, env);
+    /// Takes the part of source or sink.
+    pub fn begin(&mut self, now: Instant, part: Part, scenario: &Scenario, env: &mut Env<'_>) {
+        let local = now + self.clock;
+        let (driver, transfer) = Driver::new(scenario, part, [now, local], self.lanes.len(), env);
+        let memory = MemoryBudget::new(local, self.memory, MEMORY_MAX);
+        self.driver = driver;
+        self.half.begin(transfer, Watch::new(local, memory, PATIENCE));
     }
 
-    /// Takes the part of source or sink that the conversation gives it.
-    pub fn begin(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) {
-        let (part, times) = (self.conversation.part(), [now, now + self.clock]);
-        self.side = Side::new(scenario, part, times, self.lanes.len(), env);
-        let memory = MemoryBudget::new(now + self.clock, self.memory, MEMORY_MAX);
-        self.watch = Some(Watch::new(now + self.clock, memory, PATIENCE));
+    /// Whether it gets the data.
+    fn receives(&self) -> bool {
+        self.half.transfer().is_some_and(|transfer| transfer.part() == Part::Sink)
     }
 
     fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
+        let times = [now, now + self.clock];
+        self.driver.refresh(&mut self.half);
+        self.half.handle_credit(Lanes::at(times[1], &self.lanes).credit());
         self.look(now, env);
-        let mut progress = self.side.pump([now, now + self.clock], &mut self.lanes, env);
-        while let Some(repair) = self.side.poll_repair() {
-            progress = true;
-            for state in &mut self.lanes {
-                state.handle_repair(repair);
-            }
-        }
-        if let Some(reason) = self.side.failed() {
+        let mut progress = self.driver.pump(times, &mut self.half, &mut self.lanes, env);
+        progress |= self.pass_repairs();
+        if let Some(Ending::Failed(reason)) = self.half.end() {
             self.close(now, CloseCode::STORAGE, &reason, false);
             return progress;
         }
-        let standing = self.side.standing();
+        let standing = self.half.standing();
         for state in &mut self.lanes {
             state.handle_standing(&standing);
-            state.note_backlog(now + self.clock);
+            state.note_backlog(times[1]);
         }
         progress
     }
 
-    /// Looks at what this end does, if it is time.
+    /// Tells the lanes of groups that were found to be wrong; whether there were any.
+    fn pass_repairs(&mut self) -> bool {
+        let mut progress = false;
+        while let Some(repair) = self.half.poll_repair() {
+            progress = true;
+            self.driver.note_repair(repair);
+            for state in &mut self.lanes {
+                state.handle_repair(repair);
+            }
+        }
+        progress
+    }
+
+    /// Looks at what this end does, if it is time. Nothing here is a thread, so none is too slow.
     fn look(&mut self, now: Instant, env: &mut Env<'_>) {
         let local = now + self.clock;
-        let Some(watch) = &mut self.watch else { return };
-        if watch.is_due(local) {
+        if self.half.is_look_due(local) {
             let seen = seen(&self.lanes, &self.path.borrow());
-            self.side.look(local, watch, &seen, &self.lanes);
-            env.checks.require(watch.stalled().is_none(), || {
-                format!("{:?} would give up: {}", self.end, watch.stalled().unwrap_or_default())
-            });
+            let lanes = &Lanes::at(local, &self.lanes);
+            let memory = self.half.look(local, &seen, Work::default(), lanes);
+            if let Some(memory) = memory {
+                self.driver.set_memory(memory, &mut self.half);
+            }
+            if let Some(Ending::Stalled(why)) = self.half.end() {
+                env.checks.require(false, || format!("{:?} would give up: {why}", self.end));
+            }
         }
-        if watch.is_report_due(local) {
-            self.side.report(watch);
+        if self.half.is_report_due(local) {
+            self.half.report(SourceReport::default());
         }
     }
 
     /// When this end looks at what it does though nothing happens.
     pub fn next_look(&self) -> Option<Instant> {
-        let watch = self.watch.as_ref().filter(|_| self.closed.is_none())?;
-        Some(watch.next_timeout().before(self.clock))
+        let next = self.half.next_look().filter(|_| self.closed.is_none())?;
+        Some(next.before(self.clock))
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let mut progress = self.lanes[0].messages().write_messages();
         while self.lanes[0].messages().wants_messages() {
-            if self.conversation.poll_first(&mut self.out) || !self.out.is_empty() {
-                let bytes = std::mem::take(&mut self.out);
-                progress |= self.lanes[0].messages().push_messages(&bytes);
-                continue;
-            }
-            let Some(message) = self.side.poll_message(env) else { return progress };
+            self.driver.refresh(&mut self.half);
+            let Some(message) = self.half.poll_message() else { break };
+            // What is asked for again the lanes are told first.
+            self.pass_repairs();
+            self.driver.check_said(&message, env);
             env.trace.note(now, || format!("{:?} says {:.200}", self.end, format!("{message:?}")));
-            message.encode(&mut self.out).expect("our messages are within their limits");
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes).expect("our messages are within their limits");
+            progress |= self.lanes[0].messages().push_messages(&bytes);
+        }
+        // Behind the last words the messages end (docs/protocol.md section 7.5).
+        if self.is_done() && !self.half.has_said_all() {
+            self.half.report(SourceReport::default());
+            self.half.finish();
+            return true;
+        }
+        let (said_all, lane) = (self.half.has_said_all(), self.lanes[0].messages());
+        if said_all && lane.wants_messages() {
+            progress |= lane.finish_messages();
         }
         progress
     }
 
-    /// Half-closes when everything is said (docs/protocol.md section 7.5).
-    fn end_of_stream(&mut self) {
-        if self.is_done() {
-            self.conversation.finish();
-        }
-        let (said_all, lane) = (self.conversation.has_said_all(), self.lanes[0].messages());
-        if said_all && self.out.is_empty() && lane.wants_messages() {
-            lane.finish_messages();
-        }
-    }
-
     /// Whether the transfer is done, as this end sees it.
     pub fn is_done(&self) -> bool {
-        self.side.is_done()
+        self.half.is_done()
     }
 
     /// Whether the client may close, everything being done.
     pub fn may_close(&self) -> bool {
-        self.is_done() && self.conversation.may_close()
+        self.half.end() == Some(Ending::Done)
+    }
+
+    /// Whether the first lane may carry data.
+    pub fn is_validated(&self) -> bool {
+        self.half.validated().is_some()
     }
 
     /// Whether nothing is under way or waits for an answer.
@@ -541,16 +557,17 @@ impl Connection {
                 format!("a lane tracks {tracked} entries: {stats:?}")
             });
         }
-        if let Side::Feed(feed) = &mut self.side {
+        if let Driver::Feed(feed) = &mut self.driver {
             let within = feed.is_within_memory();
             env.checks.require(within, || format!("{} pieces in memory", feed.kept()));
         }
-        if let Side::Source(source) = &mut self.side {
+        if let (Driver::Source(source), Some(copy)) = (&mut self.driver, self.half.outgoing_copy())
+        {
             let within = source.is_within_memory();
             env.checks.require(within, || format!("{} groups in memory", source.groups()));
             let sent: u64 = self.lanes.iter().map(|lane| lane.stats().fresh_bytes_sent).sum();
             let credit = self.lanes.iter().map(LaneState::credit).max().unwrap_or(0);
-            let again = source.copy.stats().repairs * GROUP_SIZE;
+            let again = copy.stats().repairs * GROUP_SIZE;
             env.checks.require(sent <= credit + again, || {
                 format!("{sent} bytes were sent and {credit} allowed")
             });
@@ -563,8 +580,8 @@ impl Connection {
         let path = &self.path.borrow();
         let lanes = self.lanes.iter().filter_map(|s| s.next_timeout(local, path));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
-        let side = if self.closed.is_some() { None } else { self.side.next_timeout() };
-        lanes.map(|at| at.before(self.clock)).into_iter().chain(side).min()
+        let driver = self.driver.next_timeout(&self.half).filter(|_| self.closed.is_none());
+        lanes.map(|at| at.before(self.clock)).into_iter().chain(driver).min()
     }
 
     /// What [`Connection::next_timeout`] is made of, for people: time from now.

@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, CREDIT_STEP, GroupPart, IncomingPipe, PipeStep, SinkMemory, Standing, Unplaceable,
-    buffers,
+    Begun, GroupPart, IncomingPipe, PipeStep, SinkMemory, Unplaceable, buffers,
 };
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -14,14 +13,14 @@ use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Protect, SinkMessage};
 
 use crate::draw::Draw;
+use crate::driver::Half;
 use crate::feed::contents;
 use crate::scenario::{End, Scenario};
 use crate::sink::Env;
 use crate::staging::{Staged, Staging};
 
 #[derive(Debug)]
-pub(crate) struct DrainSide {
-    pub pipe: IncomingPipe<Staged>,
+pub(crate) struct DrainDriver {
     staging: Rc<Staging>,
     /// Most bytes that were staged.
     pub peak: u64,
@@ -45,20 +44,15 @@ pub(crate) struct DrainSide {
     pub failed: Option<String>,
 }
 
-impl DrainSide {
+impl DrainDriver {
     pub fn new(scenario: &Scenario, now: Instant, draw: &mut Draw) -> Self {
         let memory = SinkMemory { promised: scenario.capacity, spare: scenario.spare };
-        let mut pipe = IncomingPipe::new(buffers(memory.promised) as u64);
         let joins = match scenario.sink() {
-            End::Client => {
-                pipe.accept();
-                None
-            }
+            End::Client => None,
             // The other client comes when it comes.
             End::Server => Some(now + draw.micros(1, 2_000_000)),
         };
         Self {
-            pipe,
             staging: Staging::new(memory.buffers()),
             peak: 0,
             memory,
@@ -76,10 +70,15 @@ impl DrainSide {
     }
 
     /// Does what can be done now; returns whether it was anything.
-    pub fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
+    pub fn pump(
+        &mut self,
+        now: Instant,
+        pipe: &mut IncomingPipe<Staged>,
+        env: &mut Env<'_>,
+    ) -> bool {
         let mut progress = false;
         if self.joins.take_if(|at| *at <= now).is_some() {
-            self.pipe.accept();
+            pipe.accept();
             progress = true;
         }
         while self.passed.pop_front_if(|(at, _)| *at <= now).is_some() {
@@ -87,9 +86,9 @@ impl DrainSide {
             progress = true;
         }
         while self.failed.is_none() {
-            self.pipe.set_given_back(self.staging.given_back());
+            pipe.set_given_back(self.staging.given_back());
             if self.step.is_none() {
-                match self.pipe.poll_step() {
+                match pipe.poll_step() {
                     Ok(Some(step)) => self.step = Some((now + self.taken(env.draw), step)),
                     Ok(None) => break,
                     Err(error) => self.failed = Some(error.to_string()),
@@ -97,21 +96,27 @@ impl DrainSide {
             }
             let Some((_, step)) = self.step.take_if(|(at, _)| *at <= now) else { break };
             progress = true;
-            self.perform(now, step, env);
+            self.perform(now, step, pipe, env);
         }
         let capacity = buffers(self.memory.promised) as u64;
-        let (promised, memory) = (self.pipe.credit() / GROUP_SIZE, self.freed + capacity);
+        let (promised, memory) = (pipe.credit() / GROUP_SIZE, self.freed + capacity);
         env.checks.require(promised <= memory, || {
             format!("{promised} pieces are promised, and there was memory for {memory}")
         });
         progress
     }
 
-    fn perform(&mut self, now: Instant, step: PipeStep<Staged>, env: &mut Env<'_>) {
+    fn perform(
+        &mut self,
+        now: Instant,
+        step: PipeStep<Staged>,
+        pipe: &mut IncomingPipe<Staged>,
+        env: &mut Env<'_>,
+    ) {
         match step {
             PipeStep::Hash(piece, buffer) => {
                 let value = group_chaining_value(&buffer[..piece.len as usize], 0, true);
-                if let Err(error) = self.pipe.handle_hashed(piece, value, buffer) {
+                if let Err(error) = pipe.handle_hashed(piece, value, buffer) {
                     self.failed = Some(error.to_string());
                 }
             }
@@ -130,7 +135,7 @@ impl DrainSide {
                 env.checks.require(self.out == self.total, || {
                     format!("the pipe ends after {} of {} bytes", self.out, self.total)
                 });
-                self.pipe.finish(Duration::ZERO);
+                pipe.finish(Duration::ZERO);
             }
         }
     }
@@ -139,20 +144,22 @@ impl DrainSide {
         Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1))
     }
 
-    /// What holds for the lanes.
-    pub fn standing(&self) -> Standing {
-        let credit_step = (self.memory.promised.get() / 4).min(CREDIT_STEP);
-        let (credit, bounds) = (self.pipe.credit(), self.pipe.bounds());
-        Standing { credit, credit_step, bounds, drained: false }
-    }
-
     /// Memory for a piece of which a lane has the first bytes.
-    pub fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
+    pub fn begin(
+        &mut self,
+        part: &GroupPart,
+        half: &mut Half,
+    ) -> Result<Begun<Staged>, Unplaceable> {
         let staging = &self.staging;
-        let mut begun = self.pipe.begin(part, || staging.take())?;
+        let mut begun = half.begin_group(part, || staging.take())?;
         begun.buffer.hold(begun.len, false);
         self.peak = self.peak.max(self.staging.bytes());
         Ok(begun)
+    }
+
+    /// Buffers that were given back, in all.
+    pub fn given_back(&self) -> u64 {
+        self.staging.given_back()
     }
 
     /// A message that goes out: what it says must be so.
@@ -173,16 +180,10 @@ impl DrainSide {
         }
     }
 
-    /// Whether it waits for what takes the output.
-    pub fn waits(&self) -> bool {
-        self.joins.is_some()
-    }
-
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes) {
         self.memory.promised = self.memory.promised.max(memory);
         self.staging.grow(self.memory.buffers());
-        self.pipe.grow_memory(buffers(self.memory.promised) as u64);
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {

@@ -15,8 +15,7 @@ use crate::scenario::{End, Scenario};
 use crate::source::MEMORY;
 
 #[derive(Debug)]
-pub(crate) struct FeedSide {
-    pub pipe: OutgoingPipe<Arc<Vec<u8>>>,
+pub(crate) struct FeedDriver {
     /// At a client: it asks before it reads.
     reads: bool,
     /// Bytes of the pipe, and those that came by now.
@@ -35,10 +34,9 @@ pub(crate) struct FeedSide {
     pub peak: usize,
 }
 
-impl FeedSide {
-    pub fn new(scenario: &Scenario, local: Instant, lanes: u16) -> Self {
+impl FeedDriver {
+    pub fn new(scenario: &Scenario) -> Self {
         Self {
-            pipe: OutgoingPipe::new(local, lanes),
             reads: scenario.source() == End::Client,
             total: scenario.bytes,
             came: 0,
@@ -55,15 +53,14 @@ impl FeedSide {
     /// Does what can be done now; returns whether it was anything.
     pub fn pump(
         &mut self,
-        now: Instant,
-        local: Instant,
+        [now, local]: [Instant; 2],
+        pipe: &mut OutgoingPipe<Arc<Vec<u8>>>,
         lanes: &mut [LaneState],
         draw: &mut Draw,
     ) -> bool {
-        self.pipe.gate.handle_credit(Lanes::at(local, lanes).credit());
-        let mut progress = self.take(now, draw);
-        progress |= self.ask(now, &Lanes::at(local, lanes), draw);
-        while let Some(offer) = self.pipe.poll_offer(local, &Lanes::at(local, lanes)) {
+        let mut progress = self.take(now, pipe, draw);
+        progress |= self.ask(now, pipe, &Lanes::at(local, lanes), draw);
+        while let Some(offer) = pipe.poll_offer(local, &Lanes::at(local, lanes)) {
             progress = true;
             *self.held.entry(offer.extent).or_default() += 1;
             let order = Order::Offer { extent: offer.extent, bytes: offer.bytes };
@@ -73,25 +70,36 @@ impl FeedSide {
     }
 
     /// Takes what has come.
-    fn take(&mut self, now: Instant, draw: &mut Draw) -> bool {
+    fn take(
+        &mut self,
+        now: Instant,
+        pipe: &mut OutgoingPipe<Arc<Vec<u8>>>,
+        draw: &mut Draw,
+    ) -> bool {
         let Some((_, len)) = self.coming.take_if(|(at, _)| *at <= now) else { return false };
         if len > 0 {
             let bytes = Arc::new(contents(self.came, len));
             let value = group_chaining_value(&bytes, 0, true);
             self.made.push(Arc::downgrade(&bytes));
             self.came += u64::from(len);
-            self.pipe.push(bytes, len, value);
+            pipe.push(bytes, len, value);
         }
         // The end comes with the last bytes, or later on its own.
         if self.came == self.total && (len == 0 || draw.one_in(2)) {
-            self.pipe.finish();
+            pipe.finish();
             self.ended = true;
         }
         true
     }
 
     /// Has more come, if it may.
-    fn ask(&mut self, now: Instant, lanes: &Lanes<'_>, draw: &mut Draw) -> bool {
+    fn ask(
+        &mut self,
+        now: Instant,
+        pipe: &mut OutgoingPipe<Arc<Vec<u8>>>,
+        lanes: &Lanes<'_>,
+        draw: &mut Draw,
+    ) -> bool {
         if self.coming.is_some() || self.ended {
             return false;
         }
@@ -99,7 +107,7 @@ impl FeedSide {
         let may = match self.reads {
             true => {
                 let memory = || has_memory.then_some(());
-                let buffer = self.pipe.next_buffer(lanes.local, lanes, memory);
+                let buffer = pipe.next_buffer(lanes.local, lanes, memory);
                 buffer.expect("a pipe here has numbers for all pieces").is_some()
             }
             false => has_memory,

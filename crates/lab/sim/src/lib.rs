@@ -24,6 +24,7 @@
 mod connection;
 mod drain;
 mod draw;
+mod driver;
 mod feed;
 mod files;
 mod host;
@@ -32,7 +33,6 @@ mod packet;
 mod protection;
 mod records;
 mod scenario;
-mod side;
 mod sink;
 mod source;
 mod staging;

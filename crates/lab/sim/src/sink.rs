@@ -4,20 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use longhaul_connection::{
-    Begun, CREDIT_STEP, GroupPart, IncomingCopy, Repair, SinkMemory, Standing, Unplaceable,
-    WholeGroup, let_in,
+    ArrivedGroup, Begun, GroupPart, IncomingCopy, Repair, SinkMemory, Unplaceable, WholeGroup,
 };
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::testing::MemoryStorage;
-use longhaul_objects::{
-    Action, Answer, Fsync, Intake, SinkConfig, SinkError, Verdict, WriteTask, record,
-};
+use longhaul_objects::{Action, Answer, Fsync, SinkConfig, Verdict, WriteTask, record};
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
+use crate::driver::Half;
 use crate::files::Files;
 use crate::scenario::Scenario;
 use crate::staging::{Staged, Staging};
@@ -40,12 +38,10 @@ pub(crate) struct Disk {
 }
 
 #[derive(Debug)]
-pub(crate) struct SinkSide {
-    pub copy: IncomingCopy,
+pub(crate) struct SinkDriver {
     fsync: Fsync,
     memory: SinkMemory,
     protect: Protect,
-    intake: Intake,
     staging: Rc<Staging>,
     /// The most that was staged.
     pub peak: u64,
@@ -56,7 +52,6 @@ pub(crate) struct SinkSide {
     /// What the disk is to do, by the time when it will have done it.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
-    setup_until: Instant,
     latency: Duration,
     /// As announced, by number.
     entries: Vec<Entry>,
@@ -82,8 +77,9 @@ pub(crate) struct Env<'a> {
     pub checks: &'a mut Checks,
 }
 
-impl SinkSide {
-    pub fn new(scenario: &Scenario, disk: &mut Disk) -> Self {
+impl SinkDriver {
+    /// One over `disk`, and its copy, which goes on from what is there.
+    pub fn new(scenario: &Scenario, disk: &mut Disk) -> (Self, IncomingCopy<Staged>) {
         disk.runs += 1;
         (disk.is_tidy, disk.cut_when_tidy) = (false, false);
         let boot = [disk.boot; 16];
@@ -99,36 +95,44 @@ impl SinkSide {
         let capacity = memory.promised.get();
         let config =
             SinkConfig { capacity, fsync, transfer: TRANSFER, nonce, ..SinkConfig::default() };
-        Self {
-            copy: IncomingCopy::new(config, resume),
+        let copy = IncomingCopy::new(config, resume);
+        let driver = Self {
             fsync,
             memory,
             protect: scenario.protect,
-            intake: Intake::default(),
             staging: Staging::new(memory.buffers()),
             peak: 0,
             received: BTreeSet::new(),
             repaired: BTreeSet::new(),
             operations: BTreeMap::new(),
             sequence: 0,
-            setup_until: Instant::ZERO,
             latency: scenario.disk_latency,
             entries: Vec::new(),
             confirmed: BTreeSet::new(),
             failed: None,
-        }
+        };
+        (driver, copy)
     }
 
     /// Does what can be done now; returns whether it was anything.
-    pub fn pump(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
+    pub fn pump(
+        &mut self,
+        now: Instant,
+        copy: &mut IncomingCopy<Staged>,
+        env: &mut Env<'_>,
+    ) -> bool {
         let mut progress = false;
+        while let Some(group) = copy.poll_arrived() {
+            self.hash(now, group, copy, env);
+            progress = true;
+        }
         while let Some(entry) = self.operations.first_entry().filter(|e| e.key().0 <= now) {
             let operation = entry.remove();
-            self.perform(now, operation, env);
+            self.perform(now, operation, copy, env);
             progress = true;
         }
         while self.failed.is_none()
-            && let Some(action) = self.copy.poll_action(now)
+            && let Some(action) = copy.poll_action(now)
         {
             self.plan(now, action, env);
             progress = true;
@@ -136,31 +140,17 @@ impl SinkSide {
         progress
     }
 
-    /// What every lane is to know next of a group that was found to be wrong.
-    pub fn poll_repair(&mut self) -> Option<Repair> {
-        let repair = self.copy.poll_repair()?;
+    /// All lanes are told of a group that was found to be wrong.
+    pub fn note_repair(&mut self, repair: Repair) {
         if let Repair::ReceiveAnew(object, group) = repair {
             self.received.remove(&(object, group));
             self.repaired.insert((object, group));
         }
-        Some(repair)
-    }
-
-    /// What holds for the lanes.
-    pub fn standing(&self) -> Standing {
-        let credit_step = (self.memory.promised.get() / 4).min(CREDIT_STEP);
-        let (credit, bounds) = (self.copy.credit(), self.copy.bounds());
-        Standing { credit, credit_step, bounds, drained: false }
     }
 
     fn plan(&mut self, now: Instant, action: Action, env: &mut Env<'_>) {
-        let mut at = now + self.taken(env.draw);
+        let at = now + self.taken(env.draw);
         let operation = match action {
-            action if action.is_in_order() => {
-                at = at.max(self.setup_until);
-                self.setup_until = at;
-                Operation::Do(action)
-            }
             // A sync covers what was answered before it was asked for, and may cover no more.
             Action::Checkpoint(checkpoint) if env.draw.one_in(2) => {
                 if self.sync(env) {
@@ -190,16 +180,22 @@ impl SinkSide {
         self.failed.is_none()
     }
 
-    fn perform(&mut self, now: Instant, operation: Operation, env: &mut Env<'_>) {
+    fn perform(
+        &mut self,
+        now: Instant,
+        operation: Operation,
+        copy: &mut IncomingCopy<Staged>,
+        env: &mut Env<'_>,
+    ) {
         if self.failed.is_some() {
             return;
         }
         env.trace.event(now, Kind::Storage, [self.sequence, 0, 0]);
         let action = match operation {
-            Operation::Answer(id) => return self.copy.handle_answer(Answer::Synced(id)),
+            Operation::Answer(id) => return copy.handle_answer(Answer::Synced(id)),
             Operation::Write(task, data) => {
                 let failed = storage::write(&mut env.disk.storage, &task, &data);
-                return self.copy.group_written(&task, &failed);
+                return copy.group_written(&task, &failed);
             }
             Operation::Do(action) => action,
         };
@@ -212,35 +208,34 @@ impl SinkSide {
         };
         let places = matches!(action, Action::PlaceDirectories(_));
         let Ok(answer) = storage::perform(&mut env.disk.storage, action);
-        self.copy.handle_answer(answer);
+        copy.handle_answer(answer);
         if places && let Some(fault) = env.files.fault_of_names(&env.disk.storage) {
             env.checks.require(false, || format!("placed: {fault}"));
         }
         for publication in published {
-            let refused = || self.copy.failures().iter().any(|f| f.id == publication.id);
+            let refused = || copy.failures().iter().any(|f| f.id == publication.id);
             if let Some(fault) = env.files.fault_of(&env.disk.storage, &publication.entry) {
                 env.checks.require(refused(), || format!("published: {fault}"));
             }
         }
     }
 
-    /// Takes in what the source says.
-    pub fn handle(&mut self, message: SourceMessage) -> Result<(), SinkError> {
-        if let SourceMessage::Manifest { entries, .. } = &message {
+    /// The source says something.
+    pub fn note_message(&mut self, message: &SourceMessage) {
+        if let SourceMessage::Manifest { entries, .. } = message {
             self.entries.extend(entries.iter().cloned());
         }
-        self.copy.handle_message(message)
     }
 
     /// Memory for a group of which a lane has the first bytes.
     pub fn begin(
         &mut self,
         part: &GroupPart,
+        half: &mut Half,
         env: &mut Env<'_>,
     ) -> Result<Begun<Staged>, Unplaceable> {
-        self.intake.set_objects(self.copy.objects());
         let staging = &self.staging;
-        let mut begun = let_in(&mut self.intake, part, self.copy.credit(), || staging.take())?;
+        let mut begun = half.begin_group(part, || staging.take())?;
         begun.buffer.hold(begun.len, self.repaired.contains(&(part.object, part.group)));
         self.peak = self.peak.max(staging.bytes());
         let SinkMemory { promised, spare } = self.memory;
@@ -255,13 +250,18 @@ impl SinkSide {
     }
 
     /// A group arrived whole.
-    pub fn complete(&mut self, now: Instant, whole: WholeGroup<Staged>, env: &mut Env<'_>) {
-        let WholeGroup { object, group, buffer, .. } = whole;
+    fn hash(
+        &mut self,
+        now: Instant,
+        arrived: ArrivedGroup<Staged>,
+        copy: &mut IncomingCopy<Staged>,
+        env: &mut Env<'_>,
+    ) {
+        let ArrivedGroup { whole: WholeGroup { object, group, buffer, .. }, only } = arrived;
         let key = (object, group);
         self.received.insert(key);
-        let only = self.intake.objects().place(object, 0, 1).is_ok_and(|place| place.only);
         let value = group_chaining_value(&buffer, group, only);
-        match self.copy.handle_group(object, group, value) {
+        match copy.handle_hashed(object, group, value) {
             Verdict::Write(task) => {
                 let at = now + self.taken(env.draw);
                 self.schedule(at, Operation::Write(task, buffer));
@@ -316,7 +316,6 @@ impl SinkSide {
     pub fn set_memory(&mut self, memory: Bytes) {
         self.memory.promised = self.memory.promised.max(memory);
         self.staging.grow(self.memory.buffers());
-        self.copy.grow_memory(memory);
     }
 
     /// Bytes in memory that are not written.
@@ -324,9 +323,9 @@ impl SinkSide {
         self.staging.bytes()
     }
 
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub fn next_timeout(&self, copy: &IncomingCopy<Staged>) -> Option<Instant> {
         let operation = self.operations.first_key_value().map(|((at, _), _)| *at);
-        operation.into_iter().chain(self.copy.next_timeout()).min()
+        operation.into_iter().chain(copy.next_timeout()).min()
     }
 }
 

@@ -12,10 +12,10 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
 use crate::files::Files;
+use crate::sink::Env;
 
 #[derive(Debug)]
-pub(crate) struct SourceSide {
-    pub copy: OutgoingCopy,
+pub(crate) struct SourceDriver {
     /// Version and name number of each entry, by entry number.
     pushed: Vec<(usize, [u8; 16])>,
     next_item: usize,
@@ -35,10 +35,9 @@ pub(crate) struct SourceSide {
     pub reads_done: Vec<(ObjectId, u32)>,
 }
 
-impl SourceSide {
-    pub fn new(local: Instant, lanes: u16, latency: Duration, hash_delay: Duration) -> Self {
+impl SourceDriver {
+    pub fn new(latency: Duration, hash_delay: Duration) -> Self {
         Self {
-            copy: OutgoingCopy::new(local, lanes),
             pushed: Vec::new(),
             next_item: 0,
             reads: VecDeque::new(),
@@ -56,47 +55,51 @@ impl SourceSide {
     /// Does what can be done now; returns whether it was anything.
     pub fn pump(
         &mut self,
-        now: Instant,
-        local: Instant,
-        files: &Files,
+        [now, local]: [Instant; 2],
+        copy: &mut OutgoingCopy,
         lanes: &mut [LaneState],
-        draw: &mut Draw,
+        env: &mut Env<'_>,
     ) -> bool {
-        let mut progress = self.scan(files);
-        progress |= self.start_reads(now, &Lanes::at(local, lanes), draw);
-        progress |= self.finish_reads(now, files, draw);
-        progress |= self.finish_hashes(now);
-        progress |= self.offer(local, lanes);
+        let mut progress = self.scan(copy, env.files);
+        progress |= self.start_reads(now, copy, &Lanes::at(local, lanes), env.draw);
+        progress |= self.finish_reads(now, copy, env);
+        progress |= self.finish_hashes(now, copy);
+        progress |= self.offer(local, copy, lanes);
         progress
     }
 
-    fn scan(&mut self, files: &Files) -> bool {
-        if self.copy.stats().complete {
+    fn scan(&mut self, copy: &mut OutgoingCopy, files: &Files) -> bool {
+        if copy.stats().complete {
             return false;
         }
         let mut left = SCAN_BATCH;
-        while left > 0 && self.next_item < files.len() && self.copy.wants_entries() {
+        while left > 0 && self.next_item < files.len() && copy.wants_entries() {
             if let Some(version) = files.get(self.next_item) {
                 let entry = version.entry.clone();
                 self.pushed.push((self.next_item, entry.identity));
-                self.copy.push_entry(entry).expect("scenarios have possible entries");
+                copy.push_entry(entry).expect("scenarios have possible entries");
             }
             self.next_item += 1;
             left -= 1;
         }
         if self.next_item == files.len() {
-            self.copy.finish_entries();
+            copy.finish_entries();
         }
         true
     }
 
-    fn start_reads(&mut self, now: Instant, lanes: &Lanes<'_>, draw: &mut Draw) -> bool {
-        self.copy.gate.handle_credit(lanes.credit());
+    fn start_reads(
+        &mut self,
+        now: Instant,
+        copy: &mut OutgoingCopy,
+        lanes: &Lanes<'_>,
+        draw: &mut Draw,
+    ) -> bool {
         let mut progress = false;
         loop {
             let has_memory = self.groups() < self.allowed;
             let memory = || has_memory.then_some(());
-            let Some((task, ())) = self.copy.next_group(lanes.local, lanes, memory) else { break };
+            let Some((task, ())) = copy.next_group(lanes.local, lanes, memory) else { break };
             let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
             let last = self.reads.back().map_or(Instant::ZERO, |(at, _)| *at);
             self.reads.push_back(((now + taken).max(last), task));
@@ -105,14 +108,14 @@ impl SourceSide {
         progress
     }
 
-    fn finish_reads(&mut self, now: Instant, files: &Files, draw: &mut Draw) -> bool {
+    fn finish_reads(&mut self, now: Instant, copy: &mut OutgoingCopy, env: &mut Env<'_>) -> bool {
         let mut progress = false;
         while self.reads.front().is_some_and(|(at, _)| *at <= now)
             && let Some((_, task)) = self.reads.pop_front()
         {
-            let data = Arc::new(self.read(&task, files));
+            let data = Arc::new(self.read(&task, copy, env.files));
             self.reads_done.push((task.object, task.group));
-            let taken = Duration::from_nanos(draw.below(self.latency.as_nanos() as u64 + 1));
+            let taken = Duration::from_nanos(env.draw.below(self.latency.as_nanos() as u64 + 1));
             self.hashes.push((now + taken + self.hash_delay, task.clone(), Arc::clone(&data)));
             self.ready.push_back((task, data));
             progress = true;
@@ -120,14 +123,14 @@ impl SourceSide {
         progress
     }
 
-    fn read(&mut self, task: &GroupTask, files: &Files) -> Vec<u8> {
+    fn read(&mut self, task: &GroupTask, copy: &mut OutgoingCopy, files: &Files) -> Vec<u8> {
         let mut data = vec![0; task.len as usize];
         for piece in &task.pieces {
             let (item, identity) = self.pushed[piece.id.0 as usize];
             match files.get(item) {
-                None => self.copy.entry_failed(piece.id, "no such file or directory"),
+                None => copy.entry_failed(piece.id, "no such file or directory"),
                 Some(version) if version.entry.identity != identity => {
-                    self.copy.entry_failed(piece.id, "changed while it was read");
+                    copy.entry_failed(piece.id, "changed while it was read");
                 }
                 Some(version) => {
                     let from = &version.data[piece.file_offset as usize..][..piece.len as usize];
@@ -138,22 +141,22 @@ impl SourceSide {
         data
     }
 
-    fn finish_hashes(&mut self, now: Instant) -> bool {
+    fn finish_hashes(&mut self, now: Instant, copy: &mut OutgoingCopy) -> bool {
         let due: Vec<_> = self.hashes.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, task, data) in &due {
             let value = group_chaining_value(data, task.group, task.only);
-            self.copy.group_hashed(task.object, task.group, value);
+            copy.group_hashed(task.object, task.group, value);
         }
         !due.is_empty()
     }
 
     /// Deals groups, repairs too.
-    fn offer(&mut self, local: Instant, lanes: &mut [LaneState]) -> bool {
+    fn offer(&mut self, local: Instant, copy: &mut OutgoingCopy, lanes: &mut [LaneState]) -> bool {
         let mut progress = false;
         while let Some((task, bytes)) = self.ready.pop_front() {
             let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
             let extent = Extent { object, offset, len: u64::from(task.len) };
-            let lane = self.copy.deal(&Lanes::at(local, lanes));
+            let lane = copy.deal(&Lanes::at(local, lanes));
             lanes[lane].handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
             progress = true;

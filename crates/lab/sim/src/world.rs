@@ -3,6 +3,7 @@ mod verdict;
 
 use std::num::NonZeroU32;
 
+use longhaul_connection::Part;
 use longhaul_engine::LaneStats;
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_units::{Bytes, Duration, Instant};
@@ -421,7 +422,9 @@ impl World {
                         trace: &mut self.trace,
                         checks: &mut self.checks,
                     };
-                    connection.begin(now, &self.scenario, &mut env);
+                    let part =
+                        if self.scenario.source() == end { Part::Source } else { Part::Sink };
+                    connection.begin(now, part, &self.scenario, &mut env);
                 }
                 self.host(end).connection = Some(connection);
             }
@@ -433,7 +436,7 @@ impl World {
     fn fall_back(&mut self) {
         let now = self.now;
         let Some(client) = &mut self.hosts[0].connection else { return };
-        let silent = !client.is_validated && client.closed.is_none();
+        let silent = !client.is_validated() && client.closed.is_none();
         if self.scenario.carrier == Choice::Auto
             && self.carrier.0 == Carrier::Udp
             && silent
@@ -534,7 +537,7 @@ impl World {
     fn fall_back_timeout(&self) -> Option<Instant> {
         let client = self.hosts[0].connection.as_ref()?;
         let may = self.scenario.carrier == Choice::Auto && self.carrier.0 == Carrier::Udp;
-        (may && !client.is_validated).then_some(self.carrier.1 + UDP_PATIENCE)
+        (may && !client.is_validated()).then_some(self.carrier.1 + UDP_PATIENCE)
     }
 
     fn next_look(&self) -> Option<Instant> {

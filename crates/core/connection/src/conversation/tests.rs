@@ -1,4 +1,5 @@
 use alloc::vec;
+use alloc::vec::Vec;
 
 use longhaul_units::Bytes;
 use longhaul_wire::CloseCode;
@@ -27,9 +28,8 @@ fn bytes(message: impl Into<Message>) -> Vec<u8> {
 fn asked(direction: Direction) -> (Conversation, Conversation) {
     let mut client = Conversation::client(&Wish::Copy(request(direction)));
     let mut server = Conversation::server();
-    let mut first = Vec::new();
-    assert!(client.poll_first(&mut first) && !client.poll_first(&mut first));
-    server.handle_bytes(&first);
+    server.handle_bytes(&bytes(client.poll_first().unwrap()));
+    assert_eq!(client.poll_first(), None);
     assert_eq!(server.poll_heard(), Ok(Some(Heard::Wish(Wish::Copy(request(direction))))));
     (client, server)
 }
@@ -75,7 +75,7 @@ fn a_server_hears_one_request_and_nothing_before_it() {
     let mut server = Conversation::server();
     server.handle_bytes(&bytes(manifest_end()));
     assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn));
-    for answer in [Conversation::grant, |server: &mut Conversation| server.refuse(&refused())] {
+    for answer in [Conversation::grant, |server: &mut Conversation| server.refuse(refused())] {
         let (_, mut server) = asked(Direction::Push);
         answer(&mut server);
         server.handle_bytes(&bytes(request(Direction::Push)));
@@ -86,13 +86,13 @@ fn a_server_hears_one_request_and_nothing_before_it() {
 #[test]
 fn a_refusal_is_the_last_word_and_what_crosses_it_is_passed_over() {
     let (mut client, mut server) = asked(Direction::Push);
-    server.refuse(&refused());
+    server.refuse(refused());
     assert!(!server.has_said_all() && !server.may_close());
     server.handle_bytes(&bytes(manifest_end()));
     assert_eq!(server.poll_heard(), Ok(None));
-    let mut said = Vec::new();
-    assert!(server.poll_first(&mut said) && server.has_said_all());
-    client.handle_bytes(&said);
+    assert!(!server.has_said_all(), "the refusal is to be said");
+    client.handle_bytes(&bytes(server.poll_first().unwrap()));
+    assert!(server.has_said_all());
     assert_eq!(client.poll_heard(), Ok(Some(Heard::Refused(refused()))));
     assert_eq!((client.part(), client.may_close()), (None, false));
     client.handle_bytes(&bytes(accept()));
@@ -103,9 +103,9 @@ fn a_refusal_is_the_last_word_and_what_crosses_it_is_passed_over() {
 fn a_client_refuses_nothing_and_answers_without_a_request_are_of_no_effect() {
     let (mut client, mut server) = asked(Direction::Pull);
     server.grant();
-    server.refuse(&refused());
+    server.refuse(refused());
     assert_eq!((server.part(), server.has_said_all()), (Some(Part::Source), false));
-    client.refuse(&refused());
+    client.refuse(refused());
     client.grant();
     assert_eq!((client.part(), client.has_said_all()), (Some(Part::Sink), false));
     server.handle_bytes(&bytes(refused()));

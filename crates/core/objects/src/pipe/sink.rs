@@ -86,6 +86,11 @@ impl PipeSink {
         self.accept = true;
     }
 
+    /// Pieces that it promises memory for at a time.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// There is room for so many pieces now; less than before changes nothing.
     pub fn grow_capacity(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);

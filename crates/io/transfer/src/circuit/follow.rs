@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_connection::{Gate, Silence, Wanted};
+use longhaul_connection::{Silence, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{FeedbackSchedule, Governor, Repair, Trc, Vector};
 use longhaul_session::Session;
@@ -18,17 +18,16 @@ use crate::buffer::lock;
 use crate::carrier::Mailbox;
 use crate::client::on_link_of;
 use crate::connection::{LaneEnd, LaneRules, UdpLanes};
-use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
-use crate::pipe::Feed;
 use crate::protection::object_tag_len;
+use crate::shared::Shared as Connection;
 use crate::source::SourceDriver;
 
 /// What the thread works with.
 pub(crate) struct Follower {
     pub options: CircuitOptions,
     pub session: Arc<Session>,
-    pub hub: Arc<TransferHub>,
+    pub connection: Arc<Connection>,
     pub errand: Errand,
     /// Of the lanes that begin on the circuit.
     pub mailboxes: Vec<Arc<Mailbox>>,
@@ -48,36 +47,31 @@ pub(crate) struct Follower {
 /// What goes over the circuit.
 pub(crate) enum Errand {
     /// A copy: as many bytes as it turns out to have.
-    Copy(Arc<SourceDriver>),
+    Copy(Arc<Connection>, Arc<SourceDriver>),
     /// What is sent into a pipe.
-    Pipe(Arc<Feed>),
+    Pipe(Arc<Connection>),
 }
 
 impl Errand {
-    /// Changes where data goes.
-    fn direct(&self, change: impl FnOnce(&mut Gate)) {
+    fn connection(&self) -> &Connection {
         match self {
-            Self::Copy(source) => source.direct(change),
-            Self::Pipe(feed) => feed.direct(change),
+            Self::Copy(connection, _) | Self::Pipe(connection) => connection,
         }
     }
 
     /// Data goes over these lanes only; before the first call over none.
     fn deal_to(&self, lanes: Range<u16>) {
-        self.direct(|gate| gate.deal_to(lanes));
+        self.connection().direct(|gate| gate.deal_to(lanes));
     }
 
     /// Whether nothing leaves before the circuit begins.
     fn set_awaits_circuit(&self, awaits: bool) {
-        self.direct(|gate| gate.set_awaits_circuit(awaits));
+        self.connection().direct(|gate| gate.set_awaits_circuit(awaits));
     }
 
     /// Whether everything was given to the lanes, and these have sent it.
     fn is_sent(&self) -> bool {
-        match self {
-            Self::Copy(source) => source.is_sent(),
-            Self::Pipe(feed) => feed.is_sent(),
-        }
+        self.connection().is_sent()
     }
 }
 
@@ -109,20 +103,23 @@ impl Follower {
                 self.shared.note(format!("no circuit: {why}; data goes over IP"));
                 self.errand.deal_to(0..1);
             }
-            Err(why) => self.hub.fail(format!("no circuit: {why}")),
+            Err(why) => self.connection.fail(format!("no circuit: {why}")),
         }
     }
 
     /// What to book, once known; `None` when the copy or pipe ends before.
     fn await_want(&self) -> Option<CircuitWant> {
         match &self.errand {
-            Errand::Copy(source) => {
+            Errand::Copy(connection, source) => {
                 let wanted = self.options.want;
-                wanted.or_else(|| self.await_size(source).map(CircuitWant::Bytes))
+                wanted.or_else(|| self.await_size(connection, source).map(CircuitWant::Bytes))
             }
-            Errand::Pipe(feed) => {
+            Errand::Pipe(connection) => {
+                let joined = |connection: &Connection| {
+                    connection.lock().outgoing_pipe().is_none_or(|pipe| pipe.is_joined())
+                };
                 // Nobody knows when the other end comes: nothing is booked before.
-                while !feed.is_joined() {
+                while !joined(connection) {
                     if self.shared.pause(GLANCE) {
                         return None;
                     }
@@ -133,10 +130,10 @@ impl Follower {
     }
 
     /// Bytes to be sent.
-    fn await_size(&self, source: &SourceDriver) -> Option<u64> {
+    fn await_size(&self, connection: &Connection, source: &SourceDriver) -> Option<u64> {
         let mut seen = (Wanted::NotLess(0), clock::now());
         loop {
-            let wanted = source.wanted();
+            let wanted = connection.lock().outgoing_copy().map(|copy| copy.wanted())?;
             if wanted != seen.0 {
                 seen = (wanted, clock::now());
             }
@@ -230,7 +227,7 @@ impl Follower {
         let (repair, feedback) = (Repair::Continuous, FeedbackSchedule::USUAL);
         let idle_timeout = self.idle_timeout;
         let rules = LaneRules { repair, feedback, idle_timeout, punctual: true };
-        let (hub, boxes) = (self.hub.clone(), self.mailboxes.clone());
+        let (hub, boxes) = (self.connection.clone(), self.mailboxes.clone());
         let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
         let lanes = match lanes {
             Ok(lanes) => {
@@ -239,7 +236,7 @@ impl Follower {
             }
             Err(error) => {
                 self.release(booking);
-                return self.hub.fail(error.to_string());
+                return self.connection.fail(error.to_string());
             }
         };
         let left = self.watch(lanes, booking, &mut vector, renewed);

@@ -17,8 +17,8 @@ use crate::carrier::{Hub, Mailbox};
 use crate::circuit::{CircuitOptions, Errand, Follower};
 use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::ServerIdentity;
-use crate::hub::TransferHub;
 use crate::lane::LaneSocket;
+use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
 /// What a client's lanes are made of.
@@ -48,7 +48,7 @@ impl Link<'_> {
         &self,
         options: &CircuitOptions,
         errand: Errand,
-        hub: &Arc<TransferHub>,
+        shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         lanes: &UdpLanes,
         started: Instant,
@@ -56,7 +56,7 @@ impl Link<'_> {
         Follower {
             options: options.clone(),
             session: self.session.clone(),
-            hub: hub.clone(),
+            connection: shared.clone(),
             errand,
             mailboxes: mailboxes[1..].to_vec(),
             ip: lanes.path().clone(),
@@ -73,7 +73,7 @@ impl Link<'_> {
     pub fn start(
         &self,
         count: u16,
-        hub: &Arc<TransferHub>,
+        shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         notices: &mut Vec<String>,
         stop: &Stop,
@@ -82,7 +82,7 @@ impl Link<'_> {
         if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
-            let hub: Arc<dyn Hub> = hub.clone();
+            let hub: Arc<dyn Hub> = shared.clone();
             let lanes =
                 TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &hub, mailboxes.to_vec());
             return Ok(Lanes::Tcp(lanes?));
@@ -95,7 +95,7 @@ impl Link<'_> {
         let Profile { repair, feedback, .. } = *profile;
         let rules = LaneRules { repair, feedback, idle_timeout, punctual: false };
         let mailboxes = mailboxes[..count.into()].to_vec();
-        let lanes = UdpLanes::start(session, sockets, path, rules, hub.clone(), mailboxes)?;
+        let lanes = UdpLanes::start(session, sockets, path, rules, shared.clone(), mailboxes)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }

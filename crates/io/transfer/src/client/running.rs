@@ -3,42 +3,37 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use longhaul_connection::Silence;
+use longhaul_connection::{End, Gate, Silence, Transfer};
+use longhaul_engine::Closed;
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Instant, Rate};
-use longhaul_wire::{CloseCode, SourceReport};
+use longhaul_units::{Duration, Instant, Rate, shown};
+use longhaul_wire::CloseCode;
 
 use super::link::Link;
 use super::{Client, Failure, Finished, Task};
 use crate::api::{LinkReport, Snapshot, Stop};
-use crate::carrier::{Mailbox, join_all};
+use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, CircuitReport};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
-use crate::hub::{Side, State, TransferHub};
+use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
-use crate::watch::Watch;
+use crate::shared::Shared;
 
 pub(super) struct Running<T> {
     server: SocketAddr,
     session: Arc<Session>,
     circuit: Option<Circuit>,
     control: Control,
-    hub: Arc<TransferHub>,
+    shared: Arc<Shared>,
     task: T,
     lanes: Lanes,
-    mailboxes: Vec<Arc<Mailbox>>,
-    workers: Vec<JoinHandle<()>>,
     profile: &'static str,
     started: Instant,
-    /// Of UDP, since packets could come.
-    silence: Silence,
     notices: Vec<String>,
-    rates: RateMeter,
-    watch: Watch,
+    meter: Meter,
 }
 
 impl<T: Task> Running<T> {
@@ -46,17 +41,16 @@ impl<T: Task> Running<T> {
         client: &Client<'_>,
         dialed: Dialed,
         mut notices: Vec<String>,
-        make: impl Fn(SocketAddr, &[Arc<Mailbox>]) -> Result<T, Failure>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
         let Dialed { session, control, server, identity, local, rtt } = dialed;
         let session = Arc::new(session);
         let mailboxes = mailboxes(session.lanes)?;
-        let task = make(server, &mailboxes)?;
-        let hub = Arc::new(TransferHub::client(&client.wish, mailboxes.clone()));
-        hub.play(task.side());
-        let watched = hub.clone();
-        control.on_end(move |end| watched.change(|state| state.note_end(end)));
+        let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
+        let task = make(server, &shared)?;
+        let watched = shared.clone();
+        control.on_end(move |end| watched.note_end(end));
         let Client { profile, rate, idle_timeout, started, .. } = *client;
         let link = Link {
             session: &session,
@@ -69,120 +63,61 @@ impl<T: Task> Running<T> {
             idle_timeout,
         };
         let of_ip = if client.circuit.is_some() { 1 } else { session.lanes };
-        let lanes = link.start(of_ip, &hub, &mailboxes, &mut notices, stop)?;
+        let lanes = link.start(of_ip, &shared, &mailboxes, &mut notices, stop)?;
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
-            && let Some(errand) = task.hold()
+            && let Some(errand) = task.errand()
         {
-            let follower = link.follower(options, errand, &hub, &mailboxes, lanes, started);
+            shared.direct(Gate::hold);
+            let follower = link.follower(options, errand, &shared, &mailboxes, lanes, started);
             circuit = Some(Circuit::start(follower)?);
         }
-        let workers = task.side().start(&hub)?;
+        task.start()?;
         Ok(Self {
             server,
             session,
             circuit,
             control,
-            hub,
+            shared,
             task,
             lanes,
-            mailboxes,
-            workers,
             profile: profile.name,
             started,
-            silence: Silence::since(clock::now()),
             notices,
-            rates: RateMeter::new(started),
-            watch: Watch::new(client.memory, client.stall_timeout),
+            meter: Meter::new(started),
         })
     }
 
-    /// Until the task is done or cannot be.
-    pub fn watch(&mut self, progress: &Progress, stop: &Stop) -> Result<(), Failure> {
-        let mut received = 0;
-        loop {
-            let state = self.hub.wait(INTERVAL, |state| self.judge(state).is_some());
-            self.task.on_look(&state, progress);
-            self.watch.look(&self.task.side(), &self.lanes);
-            progress.set(self.snapshot());
-            received = self.lanes.vouch(&self.control, received);
-            if let Some(end) = self.judge(&state) {
-                return end;
+    /// Until the task is done or cannot be, and what is to be told of it.
+    pub fn attend(mut self, progress: &Progress, stop: &Stop) -> Result<Finished<T>, Failure> {
+        let (shared, server) = (self.shared.clone(), self.server);
+        // Of UDP, since packets could come.
+        let mut silence = Silence::since(clock::now());
+        let mut attendant = Attendant::new(&shared, &self.lanes, &self.control, None);
+        let end = loop {
+            let end = attendant.round();
+            let validated = attendant.known().validated;
+            self.task.on_look(validated, progress);
+            progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
+            if let Some(end) = end {
+                break outcome(server, end);
             }
             if stop.is_requested() {
-                return Err(Failure::Stopped);
+                break Err(Failure::Stopped);
             }
-            if let Some(reason) = self.watch.stalled() {
-                let (server, code) = (self.server, CloseCode::TIMEOUT);
-                return Err(Failure::Closed { server, code, by_peer: false, reason });
+            if !validated && silence.look(clock::now()) > UDP_PATIENCE {
+                break Err(Failure::UdpBlocked { server });
             }
-            if state.validated.is_none() && self.silence.look(clock::now()) > UDP_PATIENCE {
-                return Err(Failure::UdpBlocked { server: self.server });
-            }
-        }
-    }
-
-    /// Whether the task is at its end, and how.
-    fn judge(&self, state: &State) -> Option<Result<(), Failure>> {
-        let server = self.server;
-        if self.is_done(state) {
-            return Some(Ok(()));
-        }
-        if let Some(refused) = &state.refused {
-            return Some(Err(Failure::Refused { server, reason: refused.reason.clone() }));
-        }
-        if let Some(reason) = &state.failed {
-            return Some(Err(Failure::Local(reason.clone())));
-        }
-        let closed = state.closed.as_ref()?;
-        let (code, by_peer) = (closed.code, closed.by_peer);
-        let reason = match closed.reason.as_str() {
-            "" => code.to_string(),
-            reason => reason.to_string(),
         };
-        Some(Err(Failure::Closed { server, code, by_peer, reason }))
+        let elapsed = clock::now() - self.started;
+        attendant.conclude();
+        self.finish(end, elapsed, progress)
     }
 
-    fn is_done(&self, state: &State) -> bool {
-        let side = self.task.side();
-        if side.done().is_none() {
-            return false;
-        }
-        if let Side::Sink(_) = side {
-            // RESULT is on its way; the source half-closes when it has read it.
-            self.hub.finish();
-        }
-        self.hub.may_close() || state.closed.is_some()
-    }
-
-    fn snapshot(&mut self) -> Snapshot {
-        let now = clock::now();
-        let backlog = self.mailboxes.iter().map(|mailbox| mailbox.backlog()).sum();
-        let so_far = self.task.so_far(backlog);
-        let moved = so_far.bytes_done.saturating_sub(so_far.resumed_bytes);
-        let sending = self.sending();
-        Snapshot {
-            rate: self.rates.update(now, moved),
-            rtt: sending.rtt,
-            packets_sent: sending.packets_sent,
-            packets_lost: sending.lost.total(),
-            bound: sending.bound,
-            elapsed: now - self.started,
-            ..so_far
-        }
-    }
-
-    /// How sending goes, as the side that sends says.
-    fn sending(&self) -> SourceReport {
-        match self.task.side() {
-            Side::Source(_) => self.watch.sending(&self.lanes),
-            Side::Sink(_) => self.task.source_report().unwrap_or_default(),
-        }
-    }
-
-    pub fn finish(
+    fn finish(
         mut self,
         end: Result<(), Failure>,
+        elapsed: Duration,
         progress: &Progress,
     ) -> Result<Finished<T>, Failure> {
         let (code, reason) = match &end {
@@ -194,41 +129,42 @@ impl<T: Task> Running<T> {
             }
             Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
-        let elapsed = clock::now() - self.started;
-        let side = self.task.side();
-        self.watch.look_last(&side, &self.lanes);
+        let stalled = matches!(self.shared.lock().end(), Some(End::Stalled(_)));
         progress.set(self.snapshot());
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
-        self.hub.finish();
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
         // A failure of the local storage leaves nothing to be made durable.
         if !matches!(end, Ok(()) | Err(Failure::Local(_))) {
-            side.wind_up();
+            self.shared.wind_up();
             progress.set(self.snapshot());
         }
-        side.stop();
+        self.shared.stop();
         self.lanes.join();
-        let hangs = self.watch.stalled().is_some() && !self.end_soon();
+        let hangs = stalled && !self.end_soon();
         if T::THREADS_END && !hangs || end.is_ok() {
-            join_all(&mut self.workers);
+            self.shared.join();
         }
         end.map(|()| self.report(elapsed, circuit.report))
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.meter.snapshot(&self.shared, &self.task, &self.lanes)
     }
 
     /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
     fn end_soon(&self) -> bool {
         let deadline = clock::now() + DISK_PATIENCE;
-        let ended = || self.workers.iter().all(JoinHandle::is_finished);
-        while !ended() && clock::now() < deadline {
+        while !self.shared.threads_ended() && clock::now() < deadline {
             std::thread::sleep(INTERVAL / 10);
         }
-        ended()
+        self.shared.threads_ended()
     }
 
     fn report(self, elapsed: Duration, circuit: Option<CircuitReport>) -> Finished<T> {
-        let sending = self.sending();
+        let half = self.shared.lock();
+        let sending = half.sending(self.lanes.totals().sending);
         let link = LinkReport {
             carrier: self.lanes.name(),
             profile: self.profile.into(),
@@ -239,22 +175,57 @@ impl<T: Task> Running<T> {
             lost: sending.lost,
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
-            cpu_remote: self.task.cpu_remote(),
+            cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
             circuit,
             notices: self.notices,
         };
-        Finished { task: self.task, elapsed, validated: self.hub.state().validated, link }
+        let validated = half.validated();
+        drop(half);
+        Finished { task: self.task, elapsed, validated, link }
     }
 }
 
-/// Goodput over about the last second.
-struct RateMeter {
+/// How a connection ended, for the user of `server`.
+fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
+    Err(match end {
+        End::Done => return Ok(()),
+        End::Refused(refused) => Failure::Refused { server, reason: shown(&refused.reason) },
+        End::Failed(reason) => Failure::Local(reason),
+        End::Stalled(reason) => {
+            Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason }
+        }
+        End::Closed(Closed { code, reason, by_peer }) => {
+            let reason = if reason.is_empty() { code.to_string() } else { reason };
+            Failure::Closed { server, code, by_peer, reason }
+        }
+    })
+}
+
+/// How far it is, with the goodput over about the last second.
+struct Meter {
+    started: Instant,
     points: VecDeque<(Instant, u64)>,
 }
 
-impl RateMeter {
-    fn new(now: Instant) -> Self {
-        Self { points: [(now, 0)].into() }
+impl Meter {
+    fn new(started: Instant) -> Self {
+        Self { started, points: [(started, 0)].into() }
+    }
+
+    fn snapshot(&mut self, shared: &Shared, task: &impl Task, lanes: &Lanes) -> Snapshot {
+        let now = clock::now();
+        let so_far = task.so_far(shared.mailboxes.waiting());
+        let moved = so_far.bytes_done.saturating_sub(so_far.resumed_bytes);
+        let sending = shared.lock().sending(lanes.totals().sending);
+        Snapshot {
+            rate: self.update(now, moved),
+            rtt: sending.rtt,
+            packets_sent: sending.packets_sent,
+            packets_lost: sending.lost.total(),
+            bound: sending.bound,
+            elapsed: now - self.started,
+            ..so_far
+        }
     }
 
     fn update(&mut self, now: Instant, bytes: u64) -> Rate {
@@ -267,8 +238,6 @@ impl RateMeter {
     }
 }
 
-/// How often the state is looked at when nothing happens.
-const INTERVAL: Duration = Duration::from_millis(100);
 /// How long a disk that got nothing done may take to let its threads go.
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long UDP may stay silent once the server let us in.

@@ -11,7 +11,7 @@ use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
 use super::*;
 use crate::api::CarrierChoice;
 use crate::carrier::Hub;
-use crate::hub::TransferHub;
+use crate::mailboxes::Mailboxes;
 
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);
@@ -67,12 +67,16 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
 }
 
 /// The client's side of the copy, to which a server speaks.
-fn client(options: &CopyOptions) -> Result<(TransferHub, Part), Failure> {
+fn client(options: &CopyOptions) -> Result<Part, Failure> {
     let job = Job::new(options).unwrap();
-    let part = Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), &[])?;
-    let hub = TransferHub::client(&Wish::Copy(job.request(options)), Vec::new());
-    hub.play(part.side());
-    Ok((hub, part))
+    let mailboxes = Mailboxes::new(Vec::new());
+    let shared = Shared::client(&Wish::Copy(job.request(options)), mailboxes);
+    Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), &shared)
+}
+
+fn sink(client: &Part) -> &SinkDriver {
+    let Driver::Sink(sink) = &client.driver else { unreachable!() };
+    sink
 }
 
 fn directory(path: &[u8]) -> Entry {
@@ -86,7 +90,7 @@ fn file(path: &[u8]) -> Entry {
 }
 
 /// Says that there are `entries` and no more, and does what is to be done then.
-fn send(client: &(TransferHub, Part), entries: Vec<Entry>) -> Result<(), String> {
+fn send(client: &Part, entries: Vec<Entry>) -> Result<(), String> {
     let count = entries.len() as u64;
     for message in [
         SourceMessage::Manifest { first_entry: 0, entries, objects: Vec::new() },
@@ -94,17 +98,17 @@ fn send(client: &(TransferHub, Part), entries: Vec<Entry>) -> Result<(), String>
     ] {
         let mut bytes = Vec::new();
         Message::Source(message).encode(&mut bytes).unwrap();
-        client.0.on_stream_bytes(&bytes)?;
+        client.shared.on_stream_bytes(&bytes)?;
     }
-    let Part::Sink(sink) = &client.1 else { unreachable!() };
+    let shared = &client.shared;
     std::thread::scope(|scope| {
-        let working = scope.spawn(|| sink.work());
-        while !working.is_finished() && !sink.is_done() {
+        let working = scope.spawn(|| sink(client).work(shared));
+        while !working.is_finished() && !shared.lock().is_done() {
             let mut out = Vec::new();
-            client.0.next_message(&mut out);
+            shared.next_message(&mut out);
             std::thread::yield_now();
         }
-        sink.stop();
+        shared.stop();
         working.join().unwrap()
     })
 }
@@ -158,13 +162,11 @@ fn the_null_device_takes_a_file_and_stays() {
     let before = device(std::fs::symlink_metadata(null).unwrap());
     let one = client(&options(&[b"data"], false, null)).ok().unwrap();
     send(&one, vec![file(b"data")]).unwrap();
-    let Part::Sink(sink) = &one.1 else { unreachable!() };
-    assert!(sink.discards() && sink.failures().is_empty());
+    assert!(one.discards() && one.shared.failures().is_empty());
     // A tree has no place there.
     let tree = client(&options(&[b"data"], false, null)).ok().unwrap();
     send(&tree, vec![directory(b"data"), file(b"data/x")]).unwrap();
-    let Part::Sink(sink) = &tree.1 else { unreachable!() };
-    assert!(!sink.failures().is_empty());
+    assert!(!tree.shared.failures().is_empty());
     assert_eq!(device(std::fs::symlink_metadata(null).unwrap()), before);
 }
 
@@ -199,14 +201,13 @@ fn contents_go_into_no_directory_that_holds_something() {
             };
             let mut bytes = Vec::new();
             Message::Source(half).encode(&mut bytes).unwrap();
-            begun.0.on_stream_bytes(&bytes).unwrap();
-            let Part::Sink(sink) = &begun.1 else { unreachable!() };
+            begun.shared.on_stream_bytes(&bytes).unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| sink.work());
+                scope.spawn(|| sink(&begun).work(&begun.shared));
                 while !to.join("sub").exists() {
                     std::thread::yield_now();
                 }
-                sink.stop();
+                begun.shared.stop();
             });
         }
         let whole = client(&options(&[b"data"], true, &to)).ok().unwrap();

@@ -1,22 +1,23 @@
 //! A client's end of a pipe.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
-use longhaul_connection::{Gate, Wish};
+use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Instant};
-use longhaul_wire::{PipeRequest, PipeRole, SourceReport};
+use longhaul_units::Instant;
+use longhaul_wire::{PipeRequest, PipeRole};
 
 use super::api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
-use super::drain::Drain;
-use super::feed::Feed;
+use super::drain::drain;
+use super::feed::feed;
 use crate::api::{Snapshot, Stop};
 use crate::budget::Budget;
-use crate::carrier::Mailbox;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
-use crate::hub::{Side, State};
 use crate::progress::Progress;
+use crate::shared::{Memory, Shared};
 
 /// Plays one end of a pipe. Blocks until the other end is there, and then until every byte is
 /// where it should be, or the pipe breaks.
@@ -51,71 +52,64 @@ pub fn pipe(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
-        stall_timeout: options.stall_timeout,
         circuit: options.circuit.as_ref(),
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
     // A second carrier is tried only while nothing was read: the other end was not there.
-    let make = |_, mailboxes: &[_]| End::new(options, mailboxes);
+    let make = |_, shared: &Arc<Shared>| End::new(options, shared);
     let Finished { task, elapsed, link, .. } = client.run(make, progress, stop)?;
     let setup = task.joined.map_or(elapsed, |at| at - started);
-    Ok(PipeReport { bytes: task.part.bytes(), elapsed, setup, link })
+    Ok(PipeReport { bytes: task.so_far().0, elapsed, setup, link })
 }
 
 /// The end that this host plays.
 struct End {
-    part: Part,
+    role: PipeRole,
+    file: File,
+    shared: Arc<Shared>,
     /// When both ends were there.
     joined: Option<Instant>,
     /// The user knows that the other end is waited for.
     told: bool,
 }
 
-enum Part {
-    Feed(Arc<Feed>),
-    Drain(Arc<Drain>),
-}
-
 impl End {
-    fn new(options: &PipeOptions, mailboxes: &[Arc<Mailbox>]) -> Result<Self, Failure> {
-        let (file, mailboxes) = (options.file.try_clone()?, mailboxes.to_vec());
-        let memory = Budget::new(options.memory);
-        let part = match options.role {
+    fn new(options: &PipeOptions, shared: &Arc<Shared>) -> Result<Self, Failure> {
+        let file = options.file.try_clone()?;
+        let (role, budget) = (options.role, Budget::new(options.memory));
+        let (transfer, memory) = match role {
             PipeRole::Send => {
-                Part::Feed(Arc::new(Feed::of_file(file, memory.of_source(), mailboxes)))
+                let pipe = OutgoingPipe::new(clock::now(), shared.mailboxes.count());
+                (Transfer::OutgoingPipe(Box::new(pipe)), Memory::OF_SOURCE)
             }
             PipeRole::Receive => {
-                Part::Drain(Arc::new(Drain::to_file(file, memory.of_sink(), mailboxes)))
+                let mut pipe = IncomingPipe::new(buffers(budget.of_sink()) as u64);
+                pipe.accept();
+                (Transfer::IncomingPipe(Box::new(pipe)), Memory::OF_DRAIN)
             }
         };
-        Ok(Self { part, joined: None, told: false })
+        shared.begin(transfer, memory, budget, options.stall_timeout);
+        Ok(Self { role, file, shared: shared.clone(), joined: None, told: false })
     }
-}
 
-impl Part {
-    /// Bytes that came through as far as known here.
-    fn bytes(&self) -> u64 {
-        match self {
-            Self::Feed(feed) => feed.confirmed(),
-            Self::Drain(drain) => drain.bytes(),
+    /// Bytes that came through as far as known here, and whether the other end is there.
+    fn so_far(&self) -> (u64, bool) {
+        match self.shared.lock().transfer() {
+            Some(Transfer::OutgoingPipe(pipe)) => (pipe.confirmed(), pipe.is_joined()),
+            // The server sends what it gets; of an empty pipe only its end.
+            Some(Transfer::IncomingPipe(pipe)) => {
+                (pipe.bytes(), pipe.bytes() > 0 || pipe.is_at_end())
+            }
+            _ => (0, false),
         }
     }
 
     /// What it is doing until the other end is there.
     fn waits_for(&self) -> &'static str {
-        match self {
-            Self::Feed(_) => "waiting for the receiver of the pipe",
-            Self::Drain(_) => "waiting for the sender of the pipe",
-        }
-    }
-
-    /// Whether the other end is there.
-    fn is_joined(&self) -> bool {
-        match self {
-            Self::Feed(feed) => feed.is_joined(),
-            // The server sends what it gets; of an empty pipe only its end.
-            Self::Drain(drain) => drain.bytes() > 0 || drain.is_at_end(),
+        match self.role {
+            PipeRole::Send => "waiting for the receiver of the pipe",
+            PipeRole::Receive => "waiting for the sender of the pipe",
         }
     }
 }
@@ -123,44 +117,31 @@ impl Part {
 impl Task for End {
     const THREADS_END: bool = false;
 
-    fn side(&self) -> Side {
-        match &self.part {
-            Part::Feed(feed) => Side::Source(feed.clone()),
-            Part::Drain(drain) => Side::Sink(drain.clone()),
+    fn start(&self) -> io::Result<()> {
+        let file = self.file.try_clone()?;
+        match self.role {
+            PipeRole::Send => self.shared.spawn("input", move |shared| feed(shared, &file)),
+            PipeRole::Receive => {
+                self.shared.spawn("output", move |shared| drain(shared, Some(&file)))
+            }
         }
     }
 
-    fn hold(&self) -> Option<Errand> {
-        let Part::Feed(feed) = &self.part else { return None };
-        feed.direct(Gate::hold);
-        Some(Errand::Pipe(feed.clone()))
+    fn errand(&self) -> Option<Errand> {
+        (self.role == PipeRole::Send).then(|| Errand::Pipe(self.shared.clone()))
     }
 
     fn so_far(&self, _backlog: u64) -> Snapshot {
-        Snapshot { bytes_done: self.part.bytes(), ..Snapshot::default() }
+        Snapshot { bytes_done: self.so_far().0, ..Snapshot::default() }
     }
 
-    fn source_report(&self) -> Option<SourceReport> {
-        match &self.part {
-            Part::Feed(_) => None,
-            Part::Drain(drain) => drain.source_report(),
-        }
-    }
-
-    fn cpu_remote(&self) -> Option<Duration> {
-        match &self.part {
-            Part::Feed(feed) => feed.result().map(|result| result.cpu_time),
-            Part::Drain(drain) => drain.source_report().map(|report| report.cpu_time),
-        }
-    }
-
-    fn on_look(&mut self, state: &State, progress: &Progress) {
-        if self.joined.is_none() && self.part.is_joined() {
+    fn on_look(&mut self, validated: bool, progress: &Progress) {
+        if self.joined.is_none() && self.so_far().1 {
             self.joined = Some(clock::now());
         }
-        if state.validated.is_some() && self.joined.is_none() && !self.told {
+        if validated && self.joined.is_none() && !self.told {
             self.told = true;
-            progress.tell(self.part.waits_for());
+            progress.tell(self.waits_for());
         }
     }
 }

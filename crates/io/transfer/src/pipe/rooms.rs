@@ -1,17 +1,18 @@
 //! Where the two ends of a pipe meet: at the server, by name.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, buffers};
+use longhaul_sys::clock;
+use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
-use super::drain::Drain;
-use super::feed::Feed;
+use super::drain::drain;
 use crate::budget::Budget;
 use crate::buffer::lock;
-use crate::carrier::Mailbox;
-use crate::hub::{Side, refuse};
-use crate::side::SourceSide;
+use crate::shared::{Memory, Shared, refuse};
 
 /// The pipes of a server.
 #[derive(Default)]
@@ -22,10 +23,10 @@ pub(crate) struct Pipes {
 /// A pipe.
 #[derive(Default)]
 struct Room {
-    /// The end that sends to here, and whether its client is still connected.
-    sender: Option<(Arc<Drain>, bool)>,
-    /// The end that receives from here, likewise.
-    receiver: Option<(Arc<Feed>, bool)>,
+    /// The connection to the client that sends, and whether that is still there.
+    sender: Option<(Arc<Shared>, bool)>,
+    /// To the one that receives, likewise.
+    receiver: Option<(Arc<Shared>, bool)>,
     /// Why the other end cannot go on.
     broken: Option<String>,
 }
@@ -41,31 +42,34 @@ pub(crate) struct Seat {
 impl Room {
     /// Whether its name is free for another pipe: all came through, or nothing will.
     fn is_over(&self) -> bool {
-        let done = self.receiver.as_ref().is_some_and(|(feed, _)| feed.done().is_some());
+        let done = self.receiver.as_ref().is_some_and(|(shared, _)| shared.lock().is_done());
         done || self.broken.is_some()
     }
 }
 
 impl Pipes {
-    /// Gives a client the end of a pipe that it asks for; whoever comes second joins both. The one
-    /// that sends brings the memory.
+    /// Gives the client of a connection the end of a pipe that it asks for, a seat at `place`; whoever
+    /// comes second joins both. The one that sends brings the memory. It may stand still for
+    /// `patience`.
     ///
     /// # Errors
     /// Another client has that end.
     pub fn enter(
         self: &Arc<Self>,
         request: &PipeRequest,
-        memory: Budget,
-        mailboxes: &[Arc<Mailbox>],
-    ) -> Result<(Seat, Side), Refused> {
+        place: &OnceLock<Seat>,
+        shared: &Arc<Shared>,
+        budget: Budget,
+        patience: Duration,
+    ) -> Result<(), Refused> {
         let PipeRequest { role, name } = request;
         let mut rooms = lock(&self.rooms);
-        let place = rooms.entry(name.clone()).or_default();
-        if lock(place).is_over() {
-            *place = Arc::default();
+        let named = rooms.entry(name.clone()).or_default();
+        if lock(named).is_over() {
+            *named = Arc::default();
         }
-        let place = place.clone();
-        let mut room = lock(&place);
+        let named = named.clone();
+        let mut room = lock(&named);
         let taken = match role {
             PipeRole::Send => room.sender.is_some(),
             PipeRole::Receive => room.receiver.is_some(),
@@ -76,25 +80,26 @@ impl Pipes {
                 format!("the pipe {name} has a {end} already; choose another name, or wait");
             return Err(refuse(CloseCode::REFUSED, reason));
         }
-        let side = match role {
+        let (pipes, name, role, named) = (self.clone(), name.clone(), *role, named.clone());
+        let _ = place.set(Seat { pipes, name, role, room: named });
+        match role {
             PipeRole::Send => {
-                let drain = Arc::new(Drain::to_client(memory.of_sink(), mailboxes.to_vec()));
-                room.sender = Some((drain.clone(), true));
-                Side::Sink(drain)
+                let pipe = IncomingPipe::new(buffers(budget.of_sink()) as u64);
+                let transfer = Transfer::IncomingPipe(Box::new(pipe));
+                shared.begin(transfer, Memory::OF_DRAIN, budget, patience);
+                room.sender = Some((shared.clone(), true));
             }
             PipeRole::Receive => {
-                let feed = Arc::new(Feed::of_pieces(mailboxes.to_vec()));
-                room.receiver = Some((feed.clone(), true));
-                Side::Source(feed)
+                let pipe = OutgoingPipe::new(clock::now(), shared.mailboxes.count());
+                let transfer = Transfer::OutgoingPipe(Box::new(pipe));
+                shared.begin(transfer, Memory::None, budget, patience);
+                room.receiver = Some((shared.clone(), true));
             }
-        };
-        if let (Some((drain, _)), Some((feed, _))) = (&room.sender, &room.receiver) {
-            feed.follow(drain);
-            drain.connect(feed);
         }
-        drop(room);
-        let seat = Seat { pipes: self.clone(), name: name.clone(), role: *role, room: place };
-        Ok((seat, side))
+        if let (Some((from, _)), Some((to, _))) = (&room.sender, &room.receiver) {
+            from.pass_on(to);
+        }
+        Ok(())
     }
 }
 
@@ -105,6 +110,17 @@ impl Seat {
         match self.role {
             PipeRole::Send => format!("sends into the pipe {name}"),
             PipeRole::Receive => format!("receives from the pipe {name}"),
+        }
+    }
+
+    /// Starts what passes on what the client sends.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        match self.role {
+            PipeRole::Send => shared.spawn("output", |shared| drain(shared, None)),
+            PipeRole::Receive => Ok(()),
         }
     }
 
@@ -119,13 +135,16 @@ impl Seat {
         let mut guard = lock(&self.room);
         let room = &mut *guard;
         let (bytes, complete) = match (self.role, &mut room.sender, &mut room.receiver) {
-            (PipeRole::Send, Some((drain, here)), _) => {
+            (PipeRole::Send, Some((shared, here)), _) => {
                 *here = false;
-                (drain.bytes(), drain.is_at_end())
+                let mut half = shared.lock();
+                half.incoming_pipe().map_or((0, false), |pipe| (pipe.bytes(), pipe.is_at_end()))
             }
-            (PipeRole::Receive, _, Some((feed, here))) => {
+            (PipeRole::Receive, _, Some((shared, here))) => {
                 *here = false;
-                (feed.confirmed(), feed.done().is_some())
+                let mut half = shared.lock();
+                let confirmed = half.outgoing_pipe().map_or(0, |pipe| pipe.confirmed());
+                (confirmed, half.is_done())
             }
             _ => return,
         };

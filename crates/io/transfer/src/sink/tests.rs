@@ -1,14 +1,20 @@
-use longhaul_connection::Repair;
+use longhaul_connection::{Begun, GroupPart, Repair, Unplaceable, Wish};
 use longhaul_objects::testing::file;
-use longhaul_objects::{Fsync, ResumeState};
+use longhaul_objects::{Fsync, ResumeState, SinkConfig};
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, ManifestObject, SinkMessage};
+use longhaul_wire::{
+    Direction, Entry, ManifestObject, Message, Request, SinkMessage, SourceMessage,
+};
 
 use super::*;
+use crate::budget::Budget;
+use crate::carrier::{Hub, Mailbox};
+use crate::copy::receive;
 use crate::files::{Destination, SinkOptions, SinkTree};
+use crate::mailboxes::Mailboxes;
 
-/// A sink of `entries` in a new directory, and the box of its only lane.
-fn sink(directory: &tempfile::TempDir) -> (SinkDriver, Arc<Mailbox>) {
+/// A client that gets a copy into a new directory, its driver, and the box of its only lane.
+fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>) {
     let options = SinkOptions {
         is_directory: true,
         transfer: [1; 16],
@@ -19,8 +25,28 @@ fn sink(directory: &tempfile::TempDir) -> (SinkDriver, Arc<Mailbox>) {
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
-    let config = SinkConfig { transfer: [1; 16], ..SinkConfig::default() };
-    (SinkDriver::new(tree, config, resume, true, vec![mailbox.clone()]), mailbox)
+    let wish = Wish::Copy(Request {
+        direction: Direction::Pull,
+        destination_is_directory: true,
+        sync_at_end: true,
+        copy_contents: false,
+        unhashed: false,
+        label: [0; 16],
+        paths: vec![b"a".to_vec()],
+    });
+    let shared = Shared::client(&wish, Mailboxes::new(vec![mailbox.clone()]));
+    assert!(matches!(said(&shared), Message::Request(_)));
+    let budget = Budget::new(None);
+    let capacity = budget.of_sink().get();
+    let config = SinkConfig { transfer: [1; 16], capacity, ..SinkConfig::default() };
+    receive(&shared, config, resume, budget, Duration::ZERO);
+    (shared, SinkDriver::new(tree, true), mailbox)
+}
+
+fn tell(shared: &Shared, message: SourceMessage) {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes).unwrap();
+    shared.on_stream_bytes(&bytes).unwrap();
 }
 
 fn manifest(entries: Vec<Entry>) -> SourceMessage {
@@ -35,63 +61,61 @@ fn manifest(entries: Vec<Entry>) -> SourceMessage {
 }
 
 /// What it says next.
-fn said(sink: &SinkDriver) -> SinkMessage {
+fn said(shared: &Shared) -> Message {
     let mut bytes = Vec::new();
-    while !sink.next_message(&mut bytes) {
-        std::thread::sleep(Duration::from_millis(1));
+    while !shared.next_message(&mut bytes) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let mut reader = longhaul_wire::MessageReader::new();
     reader.push(&bytes);
-    match reader.next_message().unwrap() {
-        Some(longhaul_wire::Message::Sink(message)) => message,
-        other => panic!("{other:?}"),
-    }
+    reader.next_message().unwrap().unwrap()
 }
 
 /// The lane that received it has to take it once more, or the repair is a repetition for ever.
 #[test]
 fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     let directory = tempfile::tempdir().unwrap();
-    let (sink, lane) = sink(&directory);
+    let (shared, sink, lane) = sink(&directory);
     let len = 100;
-    sink.handle(manifest(vec![file("a", len)])).unwrap();
+    tell(&shared, manifest(vec![file("a", len)]));
     let good = hash::group_chaining_value(&[7; 100], 0, true);
     std::thread::scope(|scope| {
-        scope.spawn(|| sink.work().unwrap());
-        assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
-        let Begun { buffer, len: whole } = sink.begin_group(&first_byte(0)).unwrap();
-        sink.on_group(WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer });
-        while sink.stats().received_bytes < len {
-            std::thread::sleep(Duration::from_millis(1));
+        scope.spawn(|| sink.work(&shared).unwrap());
+        assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
+        let Begun { buffer, len: whole } = shared.begin_group(&first_byte(0)).unwrap();
+        shared.on_group(WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer });
+        let received = || shared.lock().incoming_copy().unwrap().stats().received_bytes;
+        while received() < len {
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let values = vec![good];
-        sink.handle(SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values }).unwrap();
-        assert_eq!(said(&sink), SinkMessage::Repair { object: ObjectId(0), group: 0 });
+        tell(&shared, SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values });
+        assert_eq!(said(&shared), SinkMessage::Repair { object: ObjectId(0), group: 0 }.into());
         let mut anew = Vec::new();
         lane.take_repairs(|repair| anew.push(repair));
         assert_eq!(anew, [Repair::ReceiveAnew(ObjectId(0), 0)]);
-        sink.stop();
+        shared.stop();
     });
 }
 
 #[test]
 fn a_source_gets_memory_for_what_its_credit_covers() {
     let directory = tempfile::tempdir().unwrap();
-    let (sink, _lane) = sink(&directory);
-    sink.handle(manifest(vec![file("a", 100 << 20)])).unwrap();
+    let (shared, sink, _lane) = sink(&directory);
+    tell(&shared, manifest(vec![file("a", 300 << 20)]));
     std::thread::scope(|scope| {
-        scope.spawn(|| sink.work().unwrap());
-        assert_eq!(said(&sink), SinkMessage::Accept { objects: 1 });
-        let promised = (sink.credit() >> 20) as u32;
-        assert!(promised < 100);
-        let free = sink.pool.free();
-        let begin = |group| sink.begin_group(&first_byte(group));
+        scope.spawn(|| sink.work(&shared).unwrap());
+        assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
+        let promised = (shared.standing().credit >> 20) as u32;
+        assert!(promised < 300);
+        let free = shared.pool.free();
+        let begin = |group| shared.begin_group(&first_byte(group));
         let taken: Vec<_> = (0..promised).map(|group| begin(group).unwrap()).collect();
         assert_eq!(begin(promised).map(drop), Err(Unplaceable::BeyondCredit));
         // It comes again on another lane.
         assert_eq!(begin(0).map(drop), Ok(()));
-        assert_eq!(sink.pool.free(), free - taken.len());
-        sink.stop();
+        assert_eq!(shared.pool.free(), free - taken.len());
+        shared.stop();
     });
 }
 

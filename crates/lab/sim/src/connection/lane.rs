@@ -13,8 +13,8 @@ use longhaul_units::{Duration, Instant, StreamId};
 use longhaul_wire::ReceiverBounds;
 
 use super::udp::UdpLane;
+use crate::driver::{Driver, Half};
 use crate::records::Records;
-use crate::side::Side;
 use crate::sink::Env;
 use crate::staging::Staged;
 
@@ -219,20 +219,23 @@ impl longhaul_connection::Lanes for Lanes<'_> {
 
 /// Memory for groups: that of what this end does, while it is open.
 pub(crate) struct Memory<'m, 'e> {
-    pub side: Option<&'m mut Side>,
+    pub is_open: bool,
+    pub half: &'m mut Half,
+    pub driver: &'m mut Driver,
     pub env: &'m mut Env<'e>,
 }
 
 impl Groups<Staged> for Memory<'_, '_> {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
-        match &mut self.side {
-            Some(side) => side.begin_group(part, self.env),
-            None => Err(Unplaceable::NoMemory),
+        if !self.is_open {
+            return Err(Unplaceable::NoMemory);
         }
+        self.driver.refresh(self.half);
+        self.driver.begin_group(part, self.half, self.env)
     }
 
     fn taken_below(&self) -> u32 {
-        self.side.as_ref().map_or(0, |side| side.taken_below())
+        self.half.taken_below()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whether what happened is what should have happened.
 
+use longhaul_connection::Transfer;
 use longhaul_engine::LaneStats;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_pathsim::{DuplexConfig, Probability};
@@ -8,8 +9,8 @@ use longhaul_wire::{CloseCode, Protect};
 
 use super::{Broken, LaneCounts, REDIAL, Report, World};
 use crate::connection::{Closed, Connection};
+use crate::driver::Driver;
 use crate::scenario::{Accident, Choice, End};
-use crate::side::Side;
 
 impl World {
     /// Whether the client will not run again and the server has nothing to do.
@@ -31,39 +32,40 @@ impl World {
         self.checks.require(why.code != CloseCode::DONE || done, || {
             format!("{end:?} has closed as done and is not")
         });
-        match &connection.side {
-            Side::Source(source) => {
+        let done_well = why.code == CloseCode::DONE;
+        match (&connection.driver, connection.half.transfer()) {
+            (Driver::Source(source), Some(Transfer::OutgoingCopy(copy))) => {
                 let kept = Bytes::new(source.peak as u64 * GROUP_SIZE);
                 self.report.memory[0] = self.report.memory[0].max(kept);
                 self.report.groups_read = source.reads_done.len();
-                self.report.resumed_bytes = source.copy.stats().resumed_bytes;
-                if why.code == CloseCode::DONE {
-                    self.report.failed = u64::from(source.copy.stats().failed);
+                self.report.resumed_bytes = copy.stats().resumed_bytes;
+                if done_well {
+                    self.report.failed = u64::from(copy.stats().failed);
                 }
                 self.report.lanes = connection.stats().into_iter().map(counts).collect();
             }
-            Side::Sink(sink) => {
+            (Driver::Sink(sink), Some(Transfer::IncomingCopy(copy))) => {
                 self.report.memory[1] = self.report.memory[1].max(Bytes::new(sink.peak));
-                self.report.repairs += sink.copy.stats().repairs;
-                if why.code == CloseCode::DONE {
-                    self.report.failed = u64::from(sink.copy.stats().failed);
+                self.report.repairs += copy.stats().repairs;
+                if done_well {
+                    self.report.failed = u64::from(copy.stats().failed);
                 }
-                if why.code == CloseCode::DONE && sink.copy.stats().failed == 0 {
+                if done_well && copy.stats().failed == 0 {
                     self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
                     });
                 }
             }
-            Side::Feed(feed) => {
+            (Driver::Feed(feed), _) => {
                 let kept = Bytes::new(feed.peak as u64 * GROUP_SIZE);
                 self.report.memory[0] = self.report.memory[0].max(kept);
                 self.report.lanes = connection.stats().into_iter().map(counts).collect();
             }
-            Side::Drain(drain) => {
+            (Driver::Drain(drain), _) => {
                 self.report.memory[1] = self.report.memory[1].max(Bytes::new(drain.peak));
                 self.report.repairs += drain.damaged;
             }
-            Side::None => {}
+            _ => {}
         }
     }
 

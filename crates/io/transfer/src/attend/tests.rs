@@ -13,7 +13,7 @@ use longhaul_wire::{Bottleneck, Protect};
 use tempfile::TempDir;
 
 use crate::files::hindrance::SLOW;
-use crate::side::WORKERS;
+use crate::source::WORKERS;
 use crate::{
     CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeEvent,
     ServeOptions, Stop, copy, serve,

@@ -1,0 +1,336 @@
+//! What an end does in a transfer: one face for copies and pipes, sent and received.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::{Failure, PipeError, SinkError, SourceError};
+use longhaul_units::{Bytes, Duration, Instant};
+use longhaul_wire::{Bottleneck, Message, ReceiverBounds, SourceReport};
+
+use crate::{
+    Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, Heard, IncomingCopy, IncomingPipe,
+    Lanes, Misspoken, OutgoingCopy, OutgoingPipe, Part, Repair, Spent, Standing, Unplaceable,
+    Watch, WholeGroup,
+};
+
+/// What an end does in a transfer. Groups to be sent are in buffers of type `O`, received ones in
+/// buffers of type `I`.
+#[derive(Debug)]
+pub enum Transfer<O, I> {
+    /// It has the files.
+    OutgoingCopy(Box<OutgoingCopy>),
+    /// It gets the files.
+    IncomingCopy(Box<IncomingCopy<I>>),
+    /// It sends into a pipe.
+    OutgoingPipe(Box<OutgoingPipe<O>>),
+    /// It receives from a pipe.
+    IncomingPipe(Box<IncomingPipe<I>>),
+}
+
+/// The peer broke the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// By what it said when.
+    #[error(transparent)]
+    Misspoken(#[from] Misspoken),
+    /// By what it said of a copy that it gets.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// By what it said of a copy that it sends.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// By what it said of a pipe.
+    #[error(transparent)]
+    Pipe(#[from] PipeError),
+}
+
+/// What the threads of a transfer have done by some time, since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// What they have spent.
+    pub spent: Spent,
+    /// How long any of them had something to do.
+    pub busy: Duration,
+    /// Of a pipe that goes on elsewhere: whether something waits for whoever takes its output.
+    pub output_waits: bool,
+}
+
+use Transfer::{IncomingCopy as CopyIn, IncomingPipe as PipeIn};
+use Transfer::{OutgoingCopy as CopyOut, OutgoingPipe as PipeOut};
+
+impl<O: Clone, I> Transfer<O, I> {
+    /// Whether this end has the data.
+    pub fn part(&self) -> Part {
+        match self {
+            CopyOut(_) | PipeOut(_) => Part::Source,
+            CopyIn(_) | PipeIn(_) => Part::Sink,
+        }
+    }
+
+    // Messages.
+
+    /// Takes in what the other end says.
+    pub(crate) fn handle(&mut self, heard: Heard) -> Result<(), Violation> {
+        match (self, heard) {
+            (CopyOut(copy), Heard::Sink(message)) => copy.handle_message(message)?,
+            (PipeOut(pipe), Heard::Sink(message)) => pipe.handle_message(message)?,
+            (CopyIn(copy), Heard::Source(message)) => copy.handle_message(message)?,
+            (PipeIn(pipe), Heard::Source(message)) => pipe.handle_message(message)?,
+            _ => return Err(Misspoken::OutOfTurn.into()),
+        }
+        Ok(())
+    }
+
+    /// Whether more of what the other end says is wanted; changes to `true` by
+    /// [`Self::poll_message`] only.
+    pub(crate) fn wants_messages(&self) -> bool {
+        match self {
+            CopyIn(copy) => copy.wants_messages(),
+            CopyOut(_) | PipeOut(_) | PipeIn(_) => true,
+        }
+    }
+
+    /// What it says next.
+    pub(crate) fn poll_message(&mut self) -> Option<Message> {
+        match self {
+            CopyOut(copy) => copy.poll_message().map(Message::from),
+            PipeOut(pipe) => pipe.poll_message().map(Message::from),
+            CopyIn(copy) => copy.poll_message().map(Message::from),
+            PipeIn(pipe) => pipe.poll_message().map(Message::from),
+        }
+    }
+
+    // Lanes.
+
+    /// Of a source: what lets data out.
+    pub fn gate(&mut self) -> Option<&mut Gate> {
+        match self {
+            CopyOut(copy) => Some(&mut copy.gate),
+            PipeOut(pipe) => Some(&mut pipe.gate),
+            CopyIn(_) | PipeIn(_) => None,
+        }
+    }
+
+    /// What holds for the lanes.
+    pub(crate) fn standing(&self) -> Standing {
+        let sends = |drained| Standing { drained, ..Standing::default() };
+        let takes = |credit, capacity: u64, bounds| {
+            // Of little memory each group matters.
+            let credit_step = (capacity / 4).min(CREDIT_STEP);
+            Standing { credit, credit_step, bounds, drained: false }
+        };
+        match self {
+            CopyOut(copy) => sends(copy.is_drained()),
+            // Nobody knows when more comes: what was dealt is all there is.
+            PipeOut(_) => sends(true),
+            CopyIn(copy) => takes(copy.credit(), copy.capacity(), copy.bounds()),
+            PipeIn(pipe) => takes(pipe.credit(), pipe.capacity(), pipe.bounds()),
+        }
+    }
+
+    /// What every lane is to know next of a group that was found to be wrong.
+    pub(crate) fn poll_repair(&mut self) -> Option<Repair> {
+        match self {
+            CopyIn(copy) => copy.poll_repair(),
+            PipeIn(pipe) => pipe.poll_repair(),
+            CopyOut(_) | PipeOut(_) => None,
+        }
+    }
+
+    /// Groups below are of no use any more, whatever their object.
+    pub(crate) fn taken_below(&self) -> u32 {
+        match self {
+            PipeIn(pipe) => pipe.taken_below(),
+            CopyIn(_) | CopyOut(_) | PipeOut(_) => 0,
+        }
+    }
+
+    /// `memory` for a group of which the first authentic bytes have come, if it may come.
+    pub(crate) fn begin_group(
+        &mut self,
+        part: &GroupPart,
+        memory: impl FnOnce() -> Option<I>,
+    ) -> Result<Begun<I>, Unplaceable> {
+        match self {
+            CopyIn(copy) => copy.begin(part, memory),
+            PipeIn(pipe) => pipe.begin(part, memory),
+            CopyOut(_) | PipeOut(_) => Err(Unplaceable::Unasked),
+        }
+    }
+
+    /// A group came whole.
+    pub(crate) fn handle_arrived(&mut self, whole: WholeGroup<I>) {
+        match self {
+            CopyIn(copy) => copy.handle_arrived(whole),
+            PipeIn(pipe) => pipe.handle_piece(whole),
+            // No lane begins a group for a source.
+            CopyOut(_) | PipeOut(_) => {}
+        }
+    }
+
+    /// A lane gave memory up whose group came on another one.
+    pub(crate) fn handle_given_up(&mut self) {
+        if let PipeIn(pipe) = self {
+            pipe.handle_given_up();
+        }
+    }
+
+    // Looking.
+
+    /// Of a sink: what it may use for groups from now on.
+    pub(crate) fn grow_memory(&mut self, memory: Bytes) {
+        match self {
+            CopyIn(copy) => copy.grow_memory(memory),
+            PipeIn(pipe) => pipe.grow_memory(memory.get() / GROUP_SIZE),
+            CopyOut(_) | PipeOut(_) => {}
+        }
+    }
+
+    /// Looks at it; returns the memory that it may take.
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        watch: &mut Watch,
+        seen: &CarrierSeen,
+        work: Work,
+        lanes: &impl Lanes,
+    ) -> Bytes {
+        if let Some(gate) = self.gate() {
+            let stages = gate.stages(now, lanes);
+            return watch.look_at_source(now, seen, stages, work.spent);
+        }
+        let (memory, bounds) = watch.look_at_sink(now, seen, work.spent, work.busy);
+        if let Some(bounds) = bounds {
+            self.set_bounds(bounds, work.output_waits);
+        }
+        memory
+    }
+
+    fn set_bounds(&mut self, bounds: ReceiverBounds, output_waits: bool) {
+        match self {
+            CopyIn(copy) => copy.set_bounds(bounds),
+            PipeIn(pipe) => pipe.set_bounds(bounds, output_waits),
+            CopyOut(_) | PipeOut(_) => {}
+        }
+    }
+
+    /// Looks whether it goes on.
+    pub(crate) fn look_for_life(
+        &mut self,
+        now: Instant,
+        watch: &mut Watch,
+        seen: &CarrierSeen,
+        lanes: &impl Lanes,
+    ) {
+        let counts = self.counts();
+        let bound = watch.bound(self.awaits_circuit());
+        let there = self.source_report().map_or(Bottleneck::Unknown, |report| report.bound);
+        match self {
+            CopyOut(copy) => {
+                let idles = copy.idles(bound, lanes);
+                watch.look_for_life_of_source(now, seen, counts, bound, idles);
+            }
+            PipeOut(pipe) => {
+                let idles = pipe.idles(bound, lanes);
+                watch.look_for_life_of_source(now, seen, counts, bound, idles);
+            }
+            // A copy always has something to expect, of its disk if of nobody else.
+            CopyIn(copy) => {
+                let bounds = (copy.bounds().storage, there);
+                watch.look_for_life_of_sink(now, seen, counts, bounds, false);
+            }
+            PipeIn(pipe) => {
+                let bounds = (pipe.bounds().storage, there);
+                watch.look_for_life_of_sink(now, seen, counts, bounds, pipe.idles());
+            }
+        }
+    }
+
+    /// Tells the other end how sending goes.
+    pub(crate) fn report(&mut self, sending: SourceReport) {
+        match self {
+            CopyOut(copy) => copy.report(sending),
+            PipeOut(pipe) => pipe.report(sending),
+            CopyIn(_) | PipeIn(_) => {}
+        }
+    }
+
+    /// Whether nothing may leave before a circuit is booked or begins.
+    pub fn awaits_circuit(&mut self) -> bool {
+        self.gate().is_some_and(|gate| gate.awaits_circuit())
+    }
+
+    // How far it is.
+
+    /// What the other end said last of its sending.
+    pub fn source_report(&self) -> Option<&SourceReport> {
+        match self {
+            CopyIn(copy) => copy.source_report(),
+            PipeIn(pipe) => pipe.source_report(),
+            CopyOut(_) | PipeOut(_) => None,
+        }
+    }
+
+    /// CPU time of the other end's process, as it said last.
+    pub fn cpu_time_there(&self) -> Option<Duration> {
+        match self {
+            CopyOut(copy) => copy.result().map(|result| result.cpu_time),
+            PipeOut(pipe) => pipe.result().map(|result| result.cpu_time),
+            CopyIn(_) | PipeIn(_) => self.source_report().map(|report| report.cpu_time),
+        }
+    }
+
+    /// Bytes that were moved, once all is and this end knows, or has said it.
+    pub fn done(&self) -> Option<u64> {
+        match self {
+            CopyOut(copy) => copy.result().map(|result| result.bytes.get()),
+            PipeOut(pipe) => pipe.result().map(|result| result.bytes.get()),
+            CopyIn(copy) => copy.is_done().then(|| copy.stats().confirmed_bytes),
+            PipeIn(pipe) => pipe.is_done().then(|| pipe.bytes()),
+        }
+    }
+
+    /// How many entries could not be copied, and the first of them. A pipe comes whole, or not at all.
+    pub fn failures(&self) -> (u64, &[Failure]) {
+        match self {
+            CopyOut(copy) => (copy.stats().failed.into(), copy.failures()),
+            CopyIn(copy) => (copy.stats().failed.into(), copy.failures()),
+            PipeOut(_) | PipeIn(_) => (0, &[]),
+        }
+    }
+
+    /// Of a source: whether everything was given to the lanes, and these have sent it.
+    pub fn is_sent(&self, lanes: &impl Lanes) -> bool {
+        match self {
+            CopyOut(copy) => copy.is_sent(lanes),
+            PipeOut(pipe) => pipe.is_sent(lanes),
+            CopyIn(_) | PipeIn(_) => false,
+        }
+    }
+
+    /// What grows while it goes on.
+    fn counts(&self) -> Counts {
+        match self {
+            CopyOut(copy) => copy.counts(),
+            PipeOut(pipe) => pipe.counts(),
+            CopyIn(copy) => copy.counts(),
+            PipeIn(pipe) => pipe.counts(),
+        }
+    }
+}
+
+/// Why a transfer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything is done, and the other end knows.
+    Done,
+    /// The server did not grant the request.
+    Refused(longhaul_wire::Refused),
+    /// This host cannot go on, for that reason.
+    Failed(String),
+    /// A lane or the control connection closed.
+    Closed(longhaul_engine::Closed),
+    /// It stood still for too long.
+    Stalled(String),
+}

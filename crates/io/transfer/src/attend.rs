@@ -1,0 +1,97 @@
+//! Attending to a connection while it works: the same at both ends.
+
+use std::sync::Arc;
+
+use longhaul_connection::End;
+use longhaul_sys::clock;
+use longhaul_units::{Bytes, Duration, Instant};
+
+use crate::connection::Lanes;
+use crate::control::Control;
+use crate::lease::Lease;
+use crate::shared::{Milestones, Shared};
+
+/// Looks at a connection now and then: carries what its lanes have seen to its shared half, and what
+/// that says to its memory.
+pub(crate) struct Attendant<'a> {
+    shared: &'a Arc<Shared>,
+    lanes: &'a Lanes,
+    control: &'a Control,
+    /// At a server: what the memory comes from.
+    lease: Option<&'a Lease>,
+    known: Milestones,
+    /// What the lanes had received, to tell that the peer lives.
+    received: u64,
+    has_concluded: bool,
+}
+
+impl<'a> Attendant<'a> {
+    pub fn new(
+        shared: &'a Arc<Shared>,
+        lanes: &'a Lanes,
+        control: &'a Control,
+        lease: Option<&'a Lease>,
+    ) -> Self {
+        let known = Milestones::default();
+        Self { shared, lanes, control, lease, known, received: 0, has_concluded: false }
+    }
+
+    /// Waits for something to happen, or a moment, and looks. Why the connection may be closed, if it
+    /// may.
+    pub fn round(&mut self) -> Option<End> {
+        self.shared.await_news(&mut self.known, INTERVAL);
+        self.received = self.lanes.vouch(self.control, self.received);
+        let now = clock::now();
+        let (look, report) = {
+            let mut half = self.shared.lock();
+            (half.is_look_due(now), half.is_report_due(now))
+        };
+        if self.known.done {
+            self.conclude();
+        } else {
+            if look {
+                self.look(now);
+            }
+            if report {
+                self.shared.report(self.lanes.totals().sending);
+            }
+        }
+        self.shared.lock().end()
+    }
+
+    /// How far it was when the last round began to look.
+    pub fn known(&self) -> Milestones {
+        self.known
+    }
+
+    /// Looks for the last time: the last words are said, and the messages end behind them.
+    pub fn conclude(&mut self) {
+        if !std::mem::replace(&mut self.has_concluded, true) {
+            self.look(clock::now());
+            self.shared.report(self.lanes.totals().sending);
+            self.shared.change(|half| half.finish());
+        }
+    }
+
+    fn look(&self, now: Instant) {
+        let (seen, work) = (self.lanes.seen(), self.shared.work_done());
+        let mailboxes = &self.shared.mailboxes;
+        let look = self
+            .shared
+            .update(&mut self.shared.lock(), |half| half.look(now, &seen, work, mailboxes));
+        if let (Some(wanted), Some(spare)) = (look, self.shared.spare()) {
+            self.shared.grow_memory(self.leased(wanted, spare));
+        }
+    }
+
+    /// What there is of `wanted`, beside what is spared.
+    fn leased(&self, wanted: Bytes, spare: Bytes) -> Bytes {
+        self.lease.map_or(wanted, |lease| lease.grow(wanted + spare) - spare)
+    }
+}
+
+/// How often is looked when nothing happens.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

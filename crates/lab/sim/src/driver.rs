@@ -1,0 +1,172 @@
+//! What an end does beside its shared half: reads, hashes, writes, keeps memory, and takes time.
+
+use std::sync::Arc;
+
+use longhaul_connection::{
+    Begun, GroupPart, Heard, IncomingPipe, OutgoingCopy, OutgoingPipe, Part, Repair, SharedHalf,
+    Transfer, Unplaceable, buffers,
+};
+use longhaul_units::{Bytes, Extent, Instant};
+use longhaul_wire::Message;
+
+use crate::connection::LaneState;
+use crate::drain::DrainDriver;
+use crate::feed::FeedDriver;
+use crate::scenario::{End, Scenario};
+use crate::sink::{Env, SinkDriver};
+use crate::source::SourceDriver;
+use crate::staging::Staged;
+
+/// A shared half, of the simulation's buffers.
+pub(crate) type Half = SharedHalf<Arc<Vec<u8>>, Staged>;
+
+#[derive(Debug)]
+pub(crate) enum Driver {
+    /// That of a server that has granted nothing.
+    None,
+    Source(Box<SourceDriver>),
+    Sink(Box<SinkDriver>),
+    Feed(Box<FeedDriver>),
+    Drain(Box<DrainDriver>),
+}
+
+impl Driver {
+    /// That of an end which plays `part`, over so many lanes, and what it drives.
+    pub fn new(
+        scenario: &Scenario,
+        part: Part,
+        [now, local]: [Instant; 2],
+        lanes: usize,
+        env: &mut Env<'_>,
+    ) -> (Self, Transfer<Arc<Vec<u8>>, Staged>) {
+        let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
+        match part {
+            Part::Source if scenario.pipe => {
+                let pipe = OutgoingPipe::new(local, lanes);
+                let driver = Box::new(FeedDriver::new(scenario));
+                (Self::Feed(driver), Transfer::OutgoingPipe(Box::new(pipe)))
+            }
+            Part::Sink if scenario.pipe => {
+                let mut pipe = IncomingPipe::new(buffers(scenario.capacity) as u64);
+                if scenario.sink() == End::Client {
+                    pipe.accept();
+                }
+                let driver = Box::new(DrainDriver::new(scenario, now, env.draw));
+                (Self::Drain(driver), Transfer::IncomingPipe(Box::new(pipe)))
+            }
+            Part::Source => {
+                let copy = OutgoingCopy::new(local, lanes);
+                let (latency, hashing) = (scenario.disk_latency, scenario.hash_delay);
+                let driver = Box::new(SourceDriver::new(latency, hashing));
+                (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))
+            }
+            Part::Sink => {
+                let (driver, copy) = SinkDriver::new(scenario, env.disk);
+                (Self::Sink(Box::new(driver)), Transfer::IncomingCopy(Box::new(copy)))
+            }
+        }
+    }
+
+    /// The other end says something.
+    pub fn note_heard(&mut self, heard: &Heard) {
+        if let (Self::Sink(driver), Heard::Source(message)) = (self, heard) {
+            driver.note_message(message);
+        }
+    }
+
+    /// This end says something: it must be so.
+    pub fn check_said(&mut self, message: &Message, env: &mut Env<'_>) {
+        match (self, message) {
+            (Self::Sink(driver), Message::Sink(message)) => driver.check_message(message, env),
+            (Self::Drain(driver), Message::Sink(message)) => driver.check_message(message, env),
+            _ => {}
+        }
+    }
+
+    /// Tells the half what it cannot see: memory that was given back.
+    pub fn refresh(&self, half: &mut Half) {
+        if let (Self::Drain(driver), Some(pipe)) = (self, half.incoming_pipe()) {
+            pipe.set_given_back(driver.given_back());
+        }
+    }
+
+    /// Does what can be done now; returns whether it was anything.
+    pub fn pump(
+        &mut self,
+        times: [Instant; 2],
+        half: &mut Half,
+        lanes: &mut [LaneState],
+        env: &mut Env<'_>,
+    ) -> bool {
+        let (progress, failed) = match (self, half.transfer_mut()) {
+            (Self::Source(driver), Some(Transfer::OutgoingCopy(copy))) => {
+                (driver.pump(times, copy, lanes, env), None)
+            }
+            (Self::Feed(driver), Some(Transfer::OutgoingPipe(pipe))) => {
+                (driver.pump(times, pipe, lanes, env.draw), None)
+            }
+            (Self::Sink(driver), Some(Transfer::IncomingCopy(copy))) => {
+                (driver.pump(times[0], copy, env), driver.failed.clone())
+            }
+            (Self::Drain(driver), Some(Transfer::IncomingPipe(pipe))) => {
+                (driver.pump(times[0], pipe, env), driver.failed.clone())
+            }
+            _ => (false, None),
+        };
+        failed.into_iter().for_each(|reason| half.fail(reason));
+        progress
+    }
+
+    /// All lanes are told of a group that was found to be wrong.
+    pub fn note_repair(&mut self, repair: Repair) {
+        if let Self::Sink(driver) = self {
+            driver.note_repair(repair);
+        }
+    }
+
+    /// It may use so much memory from now on.
+    pub fn set_memory(&mut self, memory: Bytes, half: &mut Half) {
+        match self {
+            Self::None => {}
+            Self::Source(driver) => driver.set_memory(memory),
+            Self::Feed(driver) => driver.set_memory(memory),
+            Self::Sink(driver) => driver.set_memory(memory),
+            Self::Drain(driver) => driver.set_memory(memory),
+        }
+        half.grow_memory(memory);
+    }
+
+    /// The peer has every byte of `extent`. Whether it was offered.
+    pub fn delivered(&mut self, extent: &Extent) -> bool {
+        match self {
+            Self::Source(driver) => driver.delivered(extent),
+            Self::Feed(driver) => driver.delivered(extent),
+            Self::None | Self::Sink(_) | Self::Drain(_) => false,
+        }
+    }
+
+    /// Memory for a group of which a lane has the first bytes.
+    pub fn begin_group(
+        &mut self,
+        part: &GroupPart,
+        half: &mut Half,
+        env: &mut Env<'_>,
+    ) -> Result<Begun<Staged>, Unplaceable> {
+        match self {
+            Self::Sink(driver) => driver.begin(part, half, env),
+            Self::Drain(driver) => driver.begin(part, half),
+            Self::None | Self::Source(_) | Self::Feed(_) => half.begin_group(part, || None),
+        }
+    }
+
+    /// When [`Self::pump`] has something to do next.
+    pub fn next_timeout(&self, half: &Half) -> Option<Instant> {
+        match (self, half.transfer()) {
+            (Self::Source(driver), _) => driver.next_timeout(),
+            (Self::Feed(driver), _) => driver.next_timeout(),
+            (Self::Sink(driver), Some(Transfer::IncomingCopy(copy))) => driver.next_timeout(copy),
+            (Self::Drain(driver), _) => driver.next_timeout(),
+            _ => None,
+        }
+    }
+}
