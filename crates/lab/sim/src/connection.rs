@@ -117,6 +117,7 @@ impl Connection {
             config.object_tag = Sealer::object_tag(&seal);
             config.datagram_max = scenario.datagram_max;
             config.socket_buffer = Some(scenario.socket_buffer);
+            config.stream_buffer = scenario.stream_buffer;
             let half = LaneHalf::new(local, config);
             Carrying::Udp(Box::new(UdpLane::new(half, lane, [seal, open], now)))
         };
@@ -454,9 +455,8 @@ impl Connection {
         if self.is_done() {
             self.conversation.finish();
         }
-        let (said_all, lane) = (self.conversation.has_said_all(), self.lanes[0].messages());
-        if said_all && self.out.is_empty() && lane.wants_messages() {
-            lane.finish_messages();
+        if self.conversation.has_said_all() {
+            self.lanes[0].messages().finish_messages();
         }
     }
 
