@@ -6,14 +6,14 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a repair that the lanes never hear of",
         file: "crates/core/connection/src/incoming.rs",
-        what: "Repair::ReceiveAnew(object, group) => self.forget(object, group),",
-        with: "Repair::ReceiveAnew(..) => {}",
+        what: "                self.forget(object, group);\n",
+        with: "",
     },
     Mutant {
         name: "what came on another lane is not given up",
         file: "crates/core/connection/src/incoming.rs",
         what: "Repair::Taken(object, group) => self.give_up(object, group),",
-        with: "Repair::Taken(..) => {}",
+        with: "Repair::Taken(..) => None,",
     },
     Mutant {
         name: "a late repetition begins its group again",
@@ -132,14 +132,14 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "the end overtakes the last message",
         file: "crates/core/connection/src/messages.rs",
-        what: "        if self.own == Half::Ending\n            && self.unwritten.is_empty()\n",
-        with: "        if self.own == Half::Ending\n",
+        what: "let ends = self.wants_more() && lane.stream_finish(STREAM).is_ok();",
+        with: "let ends = self.own == Half::Open && lane.stream_finish(STREAM).is_ok();",
     },
     Mutant {
         name: "what the stream did not take of a message is lost",
         file: "crates/core/connection/src/messages.rs",
-        what: "            self.unwritten.drain(..written);",
-        with: "            self.unwritten.clear();",
+        what: "        self.unwritten.drain(..written);",
+        with: "        self.unwritten.clear();",
     },
     Mutant {
         name: "a client closes before its result was read",

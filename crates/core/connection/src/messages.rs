@@ -24,7 +24,7 @@ pub trait MessageLane {
     /// Goes on with what was pushed. Returns whether any bytes went on their way.
     fn write_messages(&mut self) -> bool;
 
-    /// Ends this end's messages behind what was pushed. Returns whether that is news.
+    /// Ends this end's messages, once more may be pushed and nothing is. Returns whether that was done.
     fn finish_messages(&mut self) -> bool;
 }
 
@@ -60,30 +60,23 @@ impl Messages {
         self.write(lane)
     }
 
-    /// Nothing follows what was pushed.
+    /// Nothing follows what was pushed, if the stream took all of that. Returns whether it ends.
     pub fn finish(&mut self, lane: &mut Lane) -> bool {
-        if self.own == Half::Open {
-            self.own = Half::Ending;
+        let ends = self.wants_more() && lane.stream_finish(STREAM).is_ok();
+        if ends {
+            self.own = Half::Ended;
         }
-        self.write(lane)
+        ends
     }
 
     /// Writes what the stream takes. Returns whether it took anything.
     pub fn write(&mut self, lane: &mut Lane) -> bool {
-        let mut any = false;
-        if !self.unwritten.is_empty() && is_open(lane) {
-            let written = lane.stream_write(STREAM, &self.unwritten).unwrap_or(0);
-            self.unwritten.drain(..written);
-            any = written > 0;
+        if self.unwritten.is_empty() || !is_open(lane) {
+            return false;
         }
-        if self.own == Half::Ending
-            && self.unwritten.is_empty()
-            && lane.stream_finish(STREAM).is_ok()
-        {
-            self.own = Half::Ended;
-            any = true;
-        }
-        any
+        let written = lane.stream_write(STREAM, &self.unwritten).unwrap_or(0);
+        self.unwritten.drain(..written);
+        written > 0
     }
 
     /// Reads what came, in order; how many bytes.

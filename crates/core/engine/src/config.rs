@@ -32,6 +32,8 @@ pub struct LaneConfig {
     pub idle_timeout: Duration,
     /// Socket buffer to announce to the peer.
     pub socket_buffer: Option<Bytes>,
+    /// Bytes of a stream that are kept until they are acknowledged: a write takes no more.
+    pub stream_buffer: usize,
     /// Seed of everything random in the lane (challenges).
     pub seed: u64,
 }
@@ -51,6 +53,7 @@ impl LaneConfig {
             reordering: Duration::from_micros(250),
             idle_timeout: Duration::from_secs(30),
             socket_buffer: None,
+            stream_buffer: 1 << 20,
             seed,
         }
     }

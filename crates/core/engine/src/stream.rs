@@ -9,8 +9,6 @@ use longhaul_units::RangeSet;
 pub(crate) const INITIAL_LIMIT: u64 = 256 << 10;
 /// Bytes a receiver buffers: enough for 10 MB/s of metadata at 100 ms.
 pub(crate) const RECEIVE_WINDOW: u64 = 1 << 20;
-/// Bytes written but not yet acknowledged that a sender holds.
-pub(crate) const SEND_BUFFER: usize = 1 << 20;
 
 /// What the peer did that the protocol forbids on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +64,12 @@ impl Default for SendHalf {
 }
 
 impl SendHalf {
-    /// Takes as much of `data` as the buffer holds; returns how much.
-    pub fn write(&mut self, data: &[u8]) -> usize {
+    /// Takes as much of `data` as a buffer of `most` bytes holds; returns how much.
+    pub fn write(&mut self, data: &[u8], most: usize) -> usize {
         if self.end.is_some() {
             return 0;
         }
-        let taken = data.len().min(SEND_BUFFER.saturating_sub(self.buffer.len()));
+        let taken = data.len().min(most.saturating_sub(self.buffer.len()));
         self.buffer.extend(&data[..taken]);
         taken
     }
@@ -294,7 +292,7 @@ mod tests {
     #[test]
     fn a_late_original_behind_its_copy_changes_nothing() {
         let mut send = SendHalf::default();
-        send.write(b"abcdef");
+        send.write(b"abcdef", 6);
         let original = send.take(4).unwrap();
         send.on_lost(&original);
         let copy = send.take(4).unwrap();
@@ -310,7 +308,8 @@ mod tests {
     #[test]
     fn limits_hold_back_the_writer() {
         let mut send = SendHalf::default();
-        assert_eq!(send.write(&vec![1; SEND_BUFFER + 5]), SEND_BUFFER);
+        let most = 2 * INITIAL_LIMIT as usize;
+        assert_eq!(send.write(&vec![1; most + 5], most), most);
         assert_eq!(send.take(u64::MAX / 2).unwrap().range, 0..INITIAL_LIMIT);
         assert_eq!(send.take(100), None);
         send.raise_limit(INITIAL_LIMIT + 10);
@@ -347,7 +346,7 @@ mod tests {
             };
             for (what, n) in steps {
                 match what {
-                    0 => written += send.write(&data[written..(written + n as usize).min(data.len())]),
+                    0 => written += send.write(&data[written..(written + n as usize).min(data.len())], data.len()),
                     1 => flight.extend(send.take(n)),
                     2 | 3 if !flight.is_empty() => {
                         let piece = flight.remove(n as usize % flight.len());
@@ -365,7 +364,7 @@ mod tests {
                     }
                 }
             }
-            send.write(&data[written..]);
+            send.write(&data[written..], data.len());
             send.finish();
             for piece in flight.drain(..) {
                 send.on_lost(&piece);

@@ -97,7 +97,7 @@ pub(crate) fn write_messages(
         any |= half.push_messages(message);
         message.clear();
     }
-    if half.wants_messages() && hub.is_finished() {
+    if hub.is_finished() {
         any |= half.finish_messages();
     }
     any

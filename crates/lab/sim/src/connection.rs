@@ -111,6 +111,7 @@ impl Connection {
             config.object_tag = Sealer::object_tag(&seal);
             config.datagram_max = scenario.datagram_max;
             config.socket_buffer = Some(scenario.socket_buffer);
+            config.stream_buffer = scenario.stream_buffer;
             let half = LaneHalf::new(local, config);
             Carrying::Udp(Box::new(UdpLane::new(half, lane, [seal, open], now)))
         };
@@ -464,9 +465,8 @@ impl Connection {
             self.half.finish();
             return true;
         }
-        let (said_all, lane) = (self.half.has_said_all(), self.lanes[0].messages());
-        if said_all && lane.wants_messages() {
-            progress |= lane.finish_messages();
+        if self.half.has_said_all() {
+            progress |= self.lanes[0].messages().finish_messages();
         }
         progress
     }

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub batch: u16,
     /// Socket buffer of a lane.
     pub socket_buffer: Bytes,
+    /// Bytes of messages that an end keeps until they are acknowledged.
+    pub stream_buffer: usize,
     /// Longest time that a write, read or sync takes.
     pub disk_latency: Duration,
     /// What hashing a group at the source takes beyond that, while its packets are on their way.
@@ -164,6 +166,7 @@ impl Scenario {
             interface_max: 1472,
             batch: 44,
             socket_buffer: Bytes::from_mib(4),
+            stream_buffer: 1 << 20,
             disk_latency: Duration::from_micros(500),
             hash_delay: Duration::ZERO,
             clocks: [Duration::from_secs(1000), Duration::from_secs(4294)],

@@ -283,10 +283,11 @@ fn messages_come_in_order_and_their_end_is_said_once() {
     assert!(pair.ends[0].half.wants_messages() && !pair.ends[1].half.poll_messages_end());
     pair.ends[0].half.push_messages(&text);
     assert!(!pair.ends[0].half.wants_messages(), "the stream has no room for all of it");
-    pair.ends[0].half.finish_messages();
+    assert!(!pair.ends[0].half.finish_messages(), "it would overtake the last of it");
     let (mut got, mut buffer, mut ends) = (Vec::new(), [0; 4096], 0);
     for _ in 0..1_000 {
         pair.ends[0].half.write_messages();
+        pair.ends[0].half.finish_messages();
         pair.run(1, || false);
         while let count @ 1.. = pair.ends[1].half.read_messages(&mut buffer) {
             got.extend_from_slice(&buffer[..count]);

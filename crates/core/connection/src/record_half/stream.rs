@@ -49,13 +49,13 @@ impl Stream {
         self.unsent.extend_from_slice(bytes);
     }
 
-    /// Nothing follows what was pushed. Whether that is news.
+    /// Nothing follows what was pushed, if more might be. Whether that is so.
     pub fn finish(&mut self) -> bool {
-        let news = self.own == Half::Open;
-        if news {
+        let ends = self.wants_more();
+        if ends {
             self.own = Half::Ending;
         }
-        news
+        ends
     }
 
     pub fn has_unread(&self) -> bool {

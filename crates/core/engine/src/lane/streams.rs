@@ -66,7 +66,7 @@ impl Lane {
     /// [`Event::StreamWritable`] tells when to go on.
     pub fn stream_write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
-        let written = stream.send.write(data);
+        let written = stream.send.write(data, self.config.stream_buffer);
         stream.writer_waits = written < data.len();
         Ok(written)
     }

@@ -62,6 +62,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         ..Scenario::new(seed)
     };
     many_names(&mut scenario);
+    short_buffer(&mut scenario);
     if draw.one_in(2) {
         let horizon = horizon(&scenario, &lines);
         for _ in 0..draw.between(1, 3) {
@@ -85,6 +86,16 @@ fn many_names(scenario: &mut Scenario) {
     if draw.one_in(200) && !scenario.pipe {
         (scenario.entries, scenario.name_len) = (draw.between(1_000, 2_000), 240);
         scenario.bytes = scenario.bytes.min(1_000_000);
+    }
+}
+
+/// A stream that takes messages in pieces, so that the last one may be said and not be on its way.
+fn short_buffer(scenario: &mut Scenario) {
+    let draw = &mut Draw::new(scenario.seed, BUFFER_STREAM);
+    if draw.one_in(2) {
+        // All names go within some sixty round trips: an entry takes some fifty bytes beside its name.
+        let least = (scenario.entries * (scenario.name_len as u64 + 50) / 64).max(16);
+        scenario.stream_buffer = draw.scaled(least, 32 * least) as usize;
     }
 }
 
@@ -251,5 +262,7 @@ const PIPE_STREAM: u64 = 29;
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.
 const CARRIER_STREAM: u64 = 31;
+/// That of what a stream buffers, likewise.
+const BUFFER_STREAM: u64 = 42;
 /// That of the memory that a sink has to spare, likewise.
 const SPARE_STREAM: u64 = 41;
