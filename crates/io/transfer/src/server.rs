@@ -410,6 +410,7 @@ impl Server<'_> {
                     || !begun && hub.side().is_some()
                     || !finished && bytes_when_done(hub).is_some()
             });
+            lanes.hold_limits();
             received = lanes.vouch(control, received);
             let side = hub.side();
             if let Some(side) = side

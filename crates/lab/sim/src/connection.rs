@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    CarrierSeen, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch, RecordHalf,
-    Sealer, Times, Watch, Wish,
+    CarrierSeen, ConnectionLimits, Conversation, Heard, LaneHalf, News, NotSent, Order, ReadBatch,
+    RecordHalf, Sealer, Times, Watch, Wish,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
@@ -60,6 +60,7 @@ pub(crate) struct Connection {
     memory: Bytes,
     /// Since this end knows what it does.
     watch: Option<Watch>,
+    limits: ConnectionLimits,
 }
 
 /// How a connection ended, as this end sees it.
@@ -123,7 +124,8 @@ impl Connection {
         let lanes = (0..session.lanes).map(|number| LaneState::new(local, carrying(number)));
         let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
-        let mut path = Path::new(local, controller, Governor::new(local), round_trip, seed);
+        let governor = Governor::new(local, profile.heeds_receiver);
+        let mut path = Path::new(local, controller, governor, round_trip, seed);
         if let Some(limit) = scenario.limit {
             path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
         }
@@ -154,6 +156,7 @@ impl Connection {
             is_validated: false,
             memory,
             watch: None,
+            limits: ConnectionLimits::default(),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -417,6 +420,7 @@ impl Connection {
         let local = now + self.clock;
         let Some(watch) = &mut self.watch else { return };
         if watch.is_due(local) {
+            self.limits.look(local, &[PathCell(&self.path)]);
             let seen = seen(&self.lanes, &self.path.borrow());
             self.side.look(local, watch, &seen, &self.lanes);
             env.checks.require(watch.stalled().is_none(), || {

@@ -105,6 +105,7 @@ impl<T: Task> Running<T> {
             self.task.on_look(&state, progress);
             self.watch.look(&self.task.side(), &self.lanes);
             progress.set(self.snapshot());
+            self.lanes.hold_limits();
             received = self.lanes.vouch(&self.control, received);
             if let Some(end) = self.judge(&state) {
                 return end;
