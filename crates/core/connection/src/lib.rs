@@ -11,7 +11,8 @@
 //! The shared half ([`SharedHalf`]) joins what is said on stream 0 ([`Conversation`]); the [`Transfer`],
 //! what is dealt to lanes and what becomes of what arrives, for copies ([`OutgoingCopy`],
 //! [`IncomingCopy`]) and pipes ([`OutgoingPipe`], [`IncomingPipe`]); and what looks at it now and then
-//! ([`Watch`]): how much memory it may take, what holds it up, and whether it goes on.
+//! ([`Watch`]): how much memory it may take, what holds it up, and whether it goes on. What holds for
+//! all paths together is divided among them ([`ConnectionLimits`]).
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -40,6 +41,7 @@ mod incoming;
 mod incoming_copy;
 mod incoming_pipe;
 mod lane_half;
+mod limits;
 mod memory;
 mod messages;
 mod outgoing_copy;
@@ -67,6 +69,7 @@ pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeG
 pub use incoming_copy::{ArrivedGroup, IncomingCopy};
 pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
+pub use limits::ConnectionLimits;
 /// Why a datagram was not sent.
 pub use longhaul_engine::NotSent;
 pub use memory::{SinkMemory, buffers};

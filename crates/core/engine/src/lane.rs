@@ -251,7 +251,7 @@ impl Lane {
         }
     }
 
-    /// Asks the peer to send no new object bytes, on any lane of the path, for `duration`; zero
+    /// Asks the peer to send no new object bytes, on any lane of the connection, for `duration`; zero
     /// resumes.
     pub fn suspend_peer(&mut self, duration: Duration) {
         self.suspend_order += 1;

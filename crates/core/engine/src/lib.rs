@@ -12,9 +12,11 @@
 //!
 //! let now = Instant::from_nanos(0);
 //! let start = Start { now, packet: 1500, rate: None };
-//! let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+//! let profile = Profile::by_name("auto").unwrap();
+//! let controller = profile.controller(&start).unwrap();
+//! let governor = Governor::new(now, profile.heeds_receiver);
 //! let rtt = Duration::from_millis(100);
-//! let mut path = Path::new(now, controller, Governor::new(now), rtt, 1);
+//! let mut path = Path::new(now, controller, governor, rtt, 1);
 //! let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), Role::Client, 1);
 //! config.remote = Some(([127, 0, 0, 1], 7420).into());
 //! let mut lane = Lane::new(now, config);
@@ -47,6 +49,6 @@ pub use config::LaneConfig;
 pub use event::{Closed, Event};
 pub use lane::{Lane, NotSent, Plan, StreamError, Transmit, What};
 pub use outbox::Run;
-pub use path::Path;
+pub use path::{Path, Suspension};
 pub use reception::Arrival;
 pub use stats::LaneStats;

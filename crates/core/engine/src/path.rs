@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use longhaul_rate_control::{
     Context, Controller, Delivery, Estimates, Feedback, Governor, Metrics, Pacer, Pacing,
-    RttEstimator, SenderBound, Sent,
+    ReceiverState, RttEstimator, Sent,
 };
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -20,7 +20,6 @@ pub struct Path {
     controller: Box<dyn Controller>,
     estimates: Estimates,
     governor: Governor,
-    sender: SenderBound,
     pacer: Pacer,
     rtt: RttEstimator,
     rng: Xoshiro256PlusPlus,
@@ -34,7 +33,9 @@ pub struct Path {
     /// What the governor allows now.
     allowed: Pacing,
     bound: Bottleneck,
-    suspended: Option<Suspended>,
+    suspension: Option<Suspension>,
+    /// IP-layer bytes known to have arrived, over all lanes.
+    delivered: u64,
     /// What each lane delivered last.
     deliveries: Vec<LaneDelivery>,
 }
@@ -60,11 +61,14 @@ impl Lateness {
     }
 }
 
-/// SUSPEND in force (protocol.md 5.11): the receiving host is the same for all lanes.
-#[derive(Clone, Copy, Debug)]
-struct Suspended {
-    order: u64,
-    until: Instant,
+/// SUSPEND (protocol.md 5.11): the receiving host is the same for all lanes of a connection. A later
+/// order is greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Suspension {
+    /// A higher one replaces a lower one.
+    pub order: u64,
+    /// No new object bytes before.
+    pub until: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,14 +96,14 @@ impl Path {
             estimates: Estimates::new(now, FULL_PACKET),
             controller,
             governor,
-            sender: SenderBound::default(),
             in_flight: 0,
             held: false,
             opened: now,
             lateness: Lateness::default(),
             allowed,
             bound,
-            suspended: None,
+            suspension: None,
+            delivered: 0,
             deliveries: Vec::new(),
         }
     }
@@ -117,6 +121,17 @@ impl Path {
     /// IP-layer bytes sent and not settled, over all lanes.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// The rate that is reserved for it now, under a controller that follows a booking.
+    pub fn reserved(&self) -> Option<Rate> {
+        let is_booked = self.controller.metrics().bound == Bottleneck::Reservation;
+        is_booked.then(|| self.controller.pacing().rate)
+    }
+
+    /// IP-layer bytes known to have arrived, over all lanes.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
     }
 
     /// The controller's state, for logs and plots.
@@ -158,10 +173,6 @@ impl Path {
     }
 
     fn renew(&mut self, now: Instant) {
-        match self.sender.limit() {
-            Some(rate) => self.governor.set(Bottleneck::SenderBuffer, rate),
-            None => self.governor.clear(Bottleneck::SenderBuffer),
-        }
         self.governor.set_controller_bound(self.controller.metrics().bound);
         let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
         if self.lateness.is_bound() {
@@ -173,16 +184,22 @@ impl Path {
         self.bound = bound;
     }
 
-    /// The peer wants no new object bytes until then, whichever lane has brought its wish.
-    pub(crate) fn suspend(&mut self, order: u64, until: Instant) {
-        if self.suspended.is_none_or(|suspended| order > suspended.order) {
-            self.suspended = Some(Suspended { order, until });
+    /// The peer wants no new object bytes for a while, whichever lane of whichever path has brought
+    /// its wish.
+    pub fn suspend(&mut self, suspension: Suspension) {
+        if self.suspension.is_none_or(|before| suspension.order > before.order) {
+            self.suspension = Some(suspension);
         }
+    }
+
+    /// What the peer wished last.
+    pub fn suspension(&self) -> Option<Suspension> {
+        self.suspension
     }
 
     /// Until when no new object bytes may go, if not now.
     pub(crate) fn suspended_until(&self, now: Instant) -> Option<Instant> {
-        self.suspended.map(|suspended| suspended.until).filter(|until| *until > now)
+        self.suspension.map(|suspension| suspension.until).filter(|until| *until > now)
     }
 
     /// Bytes that make one batch at the allowed rate: the pacing quantum. The other half of the
@@ -227,6 +244,7 @@ impl Path {
         self.in_flight += bytes;
         self.lateness.add(late_by, self.allowed.rate.time_for(bytes));
         self.pacer.on_sent(now, bytes);
+        self.governor.on_sent(self.in_flight);
         let sent = Sent { bytes, in_flight: self.in_flight, application_limited };
         let (controller, mut cx) = self.controlled(now);
         controller.on_sent(&mut cx, &sent);
@@ -253,8 +271,7 @@ impl Path {
 
     /// And the stack is to be offered less.
     pub(crate) fn slow_sender(&mut self, now: Instant) {
-        let least = Rate::from_bytes_over(2 * FULL_PACKET, self.rtt.smoothed());
-        self.sender.on_refused(now, self.rtt.smoothed(), self.allowed.rate.max(least));
+        self.governor.on_refused(now, self.rtt.smoothed(), self.allowed.rate);
         self.renew(now);
     }
 
@@ -280,11 +297,19 @@ impl Path {
         Delivery { rate: sample.rate + others, interval, sent_over, ..sample }
     }
 
-    pub(crate) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) {
+    pub(crate) fn on_feedback(
+        &mut self,
+        now: Instant,
+        feedback: &Feedback,
+        receiver: &ReceiverState,
+    ) {
+        self.delivered += feedback.acked_bytes;
         let told = self.estimates.on_feedback(now, &self.rtt, feedback);
         let (controller, mut cx) = self.controlled(now);
         controller.on_feedback(&mut cx, &told);
-        self.sender.on_feedback(now, self.rtt.smoothed(), self.controller.pacing().rate);
+        let wanted = self.controller.pacing().rate;
+        let Self { governor, estimates, rtt, .. } = self;
+        governor.on_feedback(now, rtt, estimates, (&told, receiver), wanted);
         if core::mem::take(&mut self.held) {
             self.opened = now;
         }
@@ -329,7 +354,7 @@ mod tests {
         let start = Start { now: at(0), packet: 1500, rate: None };
         let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
         let rtt = Duration::from_millis(80);
-        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         let interval = Duration::from_millis(10);
         let sample = |mbps| Delivery {
             rate: Rate::from_mbps(mbps),
@@ -352,16 +377,16 @@ mod tests {
         let start = Start { now: at(0), packet: 1500, rate: None };
         let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
         let mut path =
-            Path::new(at(0), controller, Governor::new(at(0)), Duration::from_millis(80), 1);
+            Path::new(at(0), controller, Governor::new(at(0), false), Duration::from_millis(80), 1);
         assert_eq!(path.suspended_until(at(0)), None);
-        path.suspend(2, at(300));
+        path.suspend(Suspension { order: 2, until: at(300) });
         // Said again on another lane, or older and late.
-        path.suspend(2, at(310));
-        path.suspend(1, at(900));
+        path.suspend(Suspension { order: 2, until: at(310) });
+        path.suspend(Suspension { order: 1, until: at(900) });
         assert_eq!(path.suspended_until(at(299)), Some(at(300)));
         assert_eq!(path.suspended_until(at(300)), None);
-        path.suspend(3, at(500));
-        path.suspend(4, at(350));
+        path.suspend(Suspension { order: 3, until: at(500) });
+        path.suspend(Suspension { order: 4, until: at(350) });
         assert_eq!(path.suspended_until(at(350)), None, "lifted");
     }
 
@@ -371,7 +396,7 @@ mod tests {
         let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_gbps(1)) };
         let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
         let rtt = Duration::from_millis(10);
-        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         let burst = path.quantum() * 2;
         path.on_sent(at(0), burst, false, Duration::ZERO);
         let full = path.pacer.full_since();
@@ -380,7 +405,7 @@ mod tests {
         path.hold();
         assert_eq!(path.sender_late_by(full + LATE * 2), Duration::ZERO);
         let feedback = full + LATE * 4;
-        path.on_feedback(feedback, &Feedback::default());
+        path.on_feedback(feedback, &Feedback::default(), &ReceiverState::default());
         assert_eq!(path.sender_late_by(feedback + LATE), Duration::ZERO);
         assert_eq!(path.sender_late_by(feedback + LATE * 2), LATE * 2);
     }
@@ -391,13 +416,13 @@ mod tests {
         let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_mbps(12)) };
         let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
         let rtt = Duration::from_millis(10);
-        let mut path = Path::new(at(0), controller, Governor::new(at(0)), rtt, 1);
+        let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         // A packet takes a millisecond of 12 Mb/s.
         let mut bound_after = |late_by| {
             for _ in 0..100 {
                 path.on_sent(at(0), 1500, false, Duration::from_micros(late_by));
             }
-            path.on_feedback(at(1), &Feedback::default());
+            path.on_feedback(at(1), &Feedback::default(), &ReceiverState::default());
             path.allowed().1
         };
         assert_eq!(bound_after(0), Bottleneck::UserLimit);

@@ -1,8 +1,8 @@
 use alloc::boxed::Box;
 
-use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::estimates::{Completed, Round};
+use crate::estimates::Completed;
 use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
 
 mod compete;
@@ -15,7 +15,7 @@ use cruise::{Cruise, Verdict};
 use insist::{Insist, Outcome};
 use startup::Startup;
 
-/// Finds the rate that path and receiver can take, and shares the path.
+/// Finds the rate that the path can take, and shares the path.
 ///
 /// The model is described in docs/rate-control.md.
 #[derive(Clone, Debug)]
@@ -28,7 +28,6 @@ pub struct Auto {
     silence: u32,
     /// When feedback last came.
     heard: Instant,
-    receiver: Receiver,
     rivals: Rivals,
 }
 
@@ -91,28 +90,12 @@ impl Rivals {
     }
 }
 
-/// What the receiving host can take.
-#[derive(Clone, Debug)]
-struct Receiver {
-    buffer: Option<u64>,
-    /// Share of the buffer that may be in use, in 1/1024.
-    share: u64,
-    capacity: Option<Rate>,
-    /// Most bytes in flight in this round, and in the last.
-    flight: u64,
-    last_flight: u64,
-    /// After losses in the host: what it managed, rising slowly.
-    cap: Option<Rate>,
-    cut: Instant,
-}
-
 impl Controller for Auto {
     fn name(&self) -> &'static str {
         "auto"
     }
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
-        self.receiver.flight = self.receiver.flight.max(sent.in_flight);
         if let State::Startup(startup) = &mut self.state {
             startup.on_sent(cx.now, sent);
         }
@@ -121,7 +104,6 @@ impl Controller for Auto {
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.heard = cx.now;
         let Completed { slice, round } = cx.estimates.completed;
-        self.on_receiver(cx, feedback, round.as_ref());
         let round_trip = cx.rtt.smoothed();
         let model = &mut *cx.estimates;
         match &mut self.state {
@@ -238,44 +220,13 @@ impl Auto {
             bound: Bottleneck::StartUp,
             silence: 0,
             heard: start.now,
-            receiver: Receiver {
-                buffer: None,
-                share: 384,
-                capacity: None,
-                flight: 0,
-                last_flight: 0,
-                cap: None,
-                cut: start.now,
-            },
-        }
-    }
-
-    fn on_receiver(&mut self, cx: &Context<'_>, feedback: &Feedback, round: Option<&Round>) {
-        let (receiver, model) = (&mut self.receiver, &*cx.estimates);
-        receiver.buffer = feedback.receiver.socket_buffer.map(Bytes::get).or(receiver.buffer);
-        receiver.capacity = feedback.receiver.capacity.or(receiver.capacity);
-        if round.is_some() {
-            receiver.last_flight = core::mem::take(&mut receiver.flight);
-        }
-        if feedback.lost.socket + feedback.lost.host > 0
-            && cx.now - receiver.cut > model.round_time(cx.rtt)
-        {
-            receiver.cut = cx.now;
-            receiver.share = (receiver.share * 3 / 4).max(32);
-            receiver.cap = Some(model.recent().scale(9, 10));
-        } else if round.is_some() {
-            receiver.share = (receiver.share + 1).min(384);
-            receiver.cap = receiver.cap.map(|cap| cap.scale(103, 100));
-            if receiver.cap.is_some_and(|cap| cap > model.recent().scale(3, 2)) {
-                receiver.cap = None;
-            }
         }
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
         let (now, rtt, model) = (cx.now, cx.rtt, &*cx.estimates);
         let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + WINDOW_SLACK;
-        let (mut rate, mut window, mut bound) = match &self.state {
+        let (rate, window, bound) = match &self.state {
             State::Startup(startup) => (startup.rate, startup.window, Bottleneck::StartUp),
             State::Cruise(cruise) => {
                 let rate = cruise.rate(now, model);
@@ -290,22 +241,8 @@ impl Auto {
                 (rate, window, Bottleneck::Network)
             }
         };
-        if let Some(buffer) = self.receiver.buffer {
-            let limit = model.product(model.recent()) * 2 + buffer * self.receiver.share / 1024;
-            if limit < window && !matches!(self.state, State::Startup(_)) {
-                window = limit;
-                if self.receiver.flight.max(self.receiver.last_flight) >= limit / 4 * 3 {
-                    bound = Bottleneck::ReceiverBuffer;
-                }
-            }
-        }
-        let limits = [self.receiver.capacity, self.receiver.cap];
-        if let Some(limit) = limits.into_iter().flatten().min().filter(|limit| *limit < rate) {
-            rate = limit;
-            bound = Bottleneck::ReceiverCpu;
-        }
         let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
-        rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
+        let rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
         let burst_of = |time| rate.bytes_in(time).min(MAX_BURST);
         let burst = match &self.state {
             State::Cruise(cruise) => burst_of(model.burst_time_alone(now)) / cruise.burst_divisor(),

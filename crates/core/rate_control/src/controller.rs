@@ -104,8 +104,6 @@ pub struct Feedback {
     pub one_way_delta: Option<i64>,
     /// A new sample of the rate at which the receiver received.
     pub delivery: Option<Delivery>,
-    /// What the receiver says of itself.
-    pub receiver: ReceiverState,
 }
 
 /// A sample of the rate at which the receiver received.
@@ -154,7 +152,7 @@ pub struct Pacing {
 pub struct Metrics {
     /// The state that the algorithm is in.
     pub state: &'static str,
-    /// What limits the rate in the controller's eyes: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
-    /// [`Bottleneck::ReceiverBuffer`] or [`Bottleneck::ReceiverCpu`].
+    /// What its own rate stands for: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
+    /// [`Bottleneck::UserLimit`] or [`Bottleneck::Reservation`].
     pub bound: Bottleneck,
 }

@@ -1,12 +1,21 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::Pacing;
+use crate::receiver::ReceiverBound;
+use crate::sender::SenderBound;
+use crate::{Estimates, Feedback, Pacing, ReceiverState, RttEstimator};
 
 /// Takes the minimum of the controller's rate and all other bounds, and keeps account of which one
 /// it was.
+///
+/// The others are the limits of the whole connection, of which a path has a share, what this host's
+/// own stack takes, and, where the profile heeds it, what the receiving host takes.
 #[derive(Clone, Debug)]
 pub struct Governor {
     limits: [Option<Rate>; Bottleneck::COUNT],
+    /// Of those limits, parts per million.
+    share: u32,
+    sender: SenderBound,
+    receiver: Option<ReceiverBound>,
     controller: Bottleneck,
     active: Bottleneck,
     since: Instant,
@@ -14,10 +23,14 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// No bounds but the controller's, which starts up.
-    pub fn new(now: Instant) -> Self {
+    /// No bounds but the controller's, which starts up. It heeds what the receiving host takes if
+    /// `heeds_receiver`, see [`crate::Profile::heeds_receiver`].
+    pub fn new(now: Instant, heeds_receiver: bool) -> Self {
         Self {
             limits: [None; Bottleneck::COUNT],
+            share: WHOLE,
+            sender: SenderBound::default(),
+            receiver: heeds_receiver.then(|| ReceiverBound::new(now)),
             controller: Bottleneck::StartUp,
             active: Bottleneck::StartUp,
             since: now,
@@ -25,7 +38,14 @@ impl Governor {
         }
     }
 
-    /// Limits the rate, in the name of `bound`.
+    /// That of another path of the same connection, which begins now: the connection's limits hold
+    /// there, too.
+    #[must_use]
+    pub fn beside(&self, now: Instant, heeds_receiver: bool) -> Self {
+        Self { limits: self.limits, ..Self::new(now, heeds_receiver) }
+    }
+
+    /// Limits the rate of the connection, in the name of `bound`.
     pub fn set(&mut self, bound: Bottleneck, rate: Rate) {
         self.limits[bound as usize] = Some(rate);
     }
@@ -35,27 +55,94 @@ impl Governor {
         self.limits[bound as usize] = None;
     }
 
+    /// This path may use so much of the connection's limits, in parts per million; all of them unless
+    /// told.
+    pub fn set_share(&mut self, ppm: u32) {
+        self.share = ppm.clamp(1, WHOLE);
+    }
+
+    /// The least limit of the whole connection, where there is one.
+    pub fn connection_limit(&self) -> Option<Rate> {
+        let capacity = self.receiver.as_ref().and_then(ReceiverBound::capacity);
+        self.limits.iter().copied().chain([capacity]).flatten().min()
+    }
+
+    /// A batch left; `in_flight` bytes are on their way.
+    pub fn on_sent(&mut self, in_flight: u64) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.on_sent(in_flight);
+        }
+    }
+
+    /// This host's own stack refused packets, sent at `rate`.
+    pub fn on_refused(&mut self, now: Instant, round_trip: Duration, rate: Rate) {
+        self.sender.on_refused(now, round_trip, rate);
+    }
+
+    /// Takes in feedback, which `estimates` have taken in before, and what the receiver says of
+    /// itself; the controller would send at `wanted`.
+    pub fn on_feedback(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        estimates: &Estimates,
+        (feedback, receiver): (&Feedback, &ReceiverState),
+        wanted: Rate,
+    ) {
+        self.sender.on_feedback(now, rtt.smoothed(), wanted);
+        if let Some(bound) = &mut self.receiver {
+            bound.on_feedback(now, rtt, estimates, feedback, receiver);
+        }
+    }
+
     /// Says what the controller's own rate stands for: `metrics().bound`.
     pub fn set_controller_bound(&mut self, bound: Bottleneck) {
         self.controller = bound;
     }
 
-    /// What may be sent, and which bound says so. At equal rates a limit that was set wins over the
+    /// What may be sent, and which bound says so. At equal rates another bound wins over the
     /// controller. No more may leave back to back than any limit's own rate makes in half a
     /// millisecond, even where the controller's rate is lower: its burst is made for a path that can
     /// carry more.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bottleneck) {
         let mut least = (controller.rate, self.controller);
         let mut burst = controller.burst;
-        for (bound, limit) in Bottleneck::ALL.iter().zip(&self.limits) {
-            let Some(rate) = limit else { continue };
+        for (bound, rate) in self.rates() {
             burst = burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST));
-            if *rate < least.0 || *rate == least.0 && least.1 == self.controller {
-                least = (*rate, *bound);
+            if rate < least.0 || rate == least.0 && least.1 == self.controller {
+                least = (rate, bound);
             }
         }
-        let (rate, bound) = least;
-        (Pacing { rate, burst, ..controller }, bound)
+        let (rate, mut bound) = least;
+        let mut window = controller.window;
+        if let Some((limit, is_full)) = self.receiver_window()
+            && window.is_none_or(|window| limit < window)
+        {
+            window = Some(limit);
+            if is_full && bound == self.controller {
+                bound = Bottleneck::ReceiverBuffer;
+            }
+        }
+        (Pacing { rate, burst, window }, bound)
+    }
+
+    /// The rates that bound this path beside the controller.
+    fn rates(&self) -> impl Iterator<Item = (Bottleneck, Rate)> {
+        let limits = Bottleneck::ALL.into_iter().zip(self.limits);
+        let limits = limits.filter_map(|(bound, limit)| {
+            limit.map(|rate| (bound, rate.scale(self.share, WHOLE).max(LEAST)))
+        });
+        let sender = self.sender.limit().map(|rate| (Bottleneck::SenderBuffer, rate));
+        let receiver = self.receiver.as_ref().and_then(|receiver| receiver.rate(self.share));
+        let receiver = receiver.map(|rate| (Bottleneck::ReceiverCpu, rate));
+        limits.chain(sender).chain(receiver)
+    }
+
+    /// While the controller starts up, its own window is small, and what is delivered says little yet
+    /// of what the path itself holds.
+    fn receiver_window(&self) -> Option<(u64, bool)> {
+        let receiver = self.receiver.as_ref()?;
+        (self.controller != Bottleneck::StartUp).then(|| receiver.window()).flatten()
     }
 
     /// Books the time since the last call to the bound that was active, and makes `bound` the
@@ -75,6 +162,10 @@ impl Governor {
     }
 }
 
+/// Parts per million.
+const WHOLE: u32 = 1_000_000;
+/// A share of a limit still lets packets go.
+const LEAST: Rate = Rate::from_bps(1);
 /// A timer of the operating system fires up to half a millisecond late; the burst makes up for it.
 const BURST_TIME: Duration = Duration::from_micros(500);
 /// Two packets of the usual size.
@@ -83,13 +174,15 @@ const MIN_BURST: u64 = 3_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Delivery;
+    use longhaul_units::{Bytes, Losses};
 
     const CONTROLLER: Pacing =
         Pacing { rate: Rate::from_gbps(5), burst: 64_000, window: Some(1_000_000) };
 
     #[test]
     fn the_least_bound_is_named() {
-        let mut governor = Governor::new(Instant::ZERO);
+        let mut governor = Governor::new(Instant::ZERO, false);
         assert_eq!(governor.allow(CONTROLLER), (CONTROLLER, Bottleneck::StartUp));
         governor.set_controller_bound(Bottleneck::Network);
         governor.set(Bottleneck::UserLimit, Rate::from_gbps(2));
@@ -108,7 +201,7 @@ mod tests {
     #[test]
     fn the_burst_under_a_limit_fits_its_rate() {
         let controller = Pacing { burst: 512 << 10, ..CONTROLLER };
-        let mut governor = Governor::new(Instant::ZERO);
+        let mut governor = Governor::new(Instant::ZERO, false);
         for (limit, burst) in [
             (Rate::from_mbps(1), 3_000),
             (Rate::from_mbps(100), 6_250),
@@ -134,7 +227,7 @@ mod tests {
     #[test]
     fn time_is_booked_to_the_bound_that_was_active() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let mut governor = Governor::new(at(0));
+        let mut governor = Governor::new(at(0), false);
         governor.account(at(10), Bottleneck::Network);
         governor.account(at(40), Bottleneck::ReceiverDisk);
         governor.account(at(100), Bottleneck::Network);
@@ -143,5 +236,67 @@ mod tests {
         assert_eq!(governor.time_limited_by(Bottleneck::Network), Duration::from_millis(50));
         assert_eq!(governor.time_limited_by(Bottleneck::ReceiverDisk), Duration::from_millis(60));
         assert_eq!(governor.time_limited_by(Bottleneck::SenderCpu), Duration::ZERO, "until booked");
+    }
+
+    #[test]
+    fn a_path_has_its_share_of_the_connections_limits() {
+        let mut governor = Governor::new(Instant::ZERO, false);
+        assert_eq!(governor.connection_limit(), None);
+        governor.set(Bottleneck::UserLimit, Rate::from_gbps(2));
+        governor.set_share(250_000);
+        let (pacing, bound) = governor.allow(CONTROLLER);
+        assert_eq!((pacing.rate, bound), (Rate::from_mbps(500), Bottleneck::UserLimit));
+        assert_eq!(governor.connection_limit(), Some(Rate::from_gbps(2)), "of all paths");
+        let beside = governor.beside(Instant::ZERO, false).allow(CONTROLLER);
+        assert_eq!((beside.0.rate, beside.1), (Rate::from_gbps(2), Bottleneck::UserLimit));
+    }
+
+    #[test]
+    fn what_the_receiver_takes_bounds_who_heeds_it() {
+        let at = |ms| Instant::from_nanos(1) + Duration::from_millis(ms);
+        let rtt = RttEstimator::new(Duration::from_millis(10));
+        let rate = Rate::from_gbps(1);
+        let interval = Duration::from_millis(5);
+        let feedback = |lost| Feedback {
+            acked_packets: 400,
+            acked_bytes: 600_000,
+            lost: Losses { socket: lost, ..Losses::default() },
+            rtt: Some(Duration::from_millis(10)),
+            delivery: Some(Delivery {
+                rate,
+                interval,
+                sent_over: interval,
+                application_limited: false,
+            }),
+            ..Feedback::default()
+        };
+        let allowed = |heeds, lost, capacity| {
+            let mut governor = Governor::new(at(0), heeds);
+            let mut estimates = Estimates::new(at(0), 1500);
+            for tick in 1..=8 {
+                governor.on_sent(4 << 20);
+                let told = estimates.on_feedback(at(tick * 5), &rtt, &feedback(lost));
+                let receiver = ReceiverState { socket_buffer: Some(Bytes::from_mib(1)), capacity };
+                let told = (&told, &receiver);
+                governor.on_feedback(at(tick * 5), &rtt, &estimates, told, CONTROLLER.rate);
+            }
+            let started = governor.allow(CONTROLLER);
+            governor.set_controller_bound(Bottleneck::Network);
+            let (pacing, bound) = governor.allow(Pacing { window: None, ..CONTROLLER });
+            assert_eq!(started.0.rate, pacing.rate);
+            assert_eq!(started.0.window, CONTROLLER.window, "not while the controller starts up");
+            (pacing.rate, pacing.window, bound)
+        };
+        let unbound = (CONTROLLER.rate, None, Bottleneck::Network);
+        assert_eq!(allowed(false, 5, Some(rate)), unbound);
+        // Two round trips of what arrives, and three eighths of the buffer.
+        let window = Some(2 * 1_250_000 + (3 << 17));
+        assert_eq!(allowed(true, 0, None), (CONTROLLER.rate, window, Bottleneck::ReceiverBuffer));
+        let told = Rate::from_mbps(700);
+        assert_eq!(allowed(true, 0, Some(told)), (told, window, Bottleneck::ReceiverCpu));
+        let (managed, window_then, bound) = allowed(true, 5, None);
+        assert_eq!(bound, Bottleneck::ReceiverCpu);
+        assert!(managed >= rate.scale(9, 10) && managed < rate, "{managed}");
+        assert!(window_then < window, "a smaller share of the buffer");
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! A [`Controller`] turns what the receiver reports into a [`Pacing`]: a rate, a burst and an
 //! optional cap on bytes in flight. A [`Governor`] takes the minimum of that and of every other
-//! bound (user, reservation, hosts, disks) and names the one that is active. A [`Pacer`] turns the
+//! bound (user, both hosts) and names the one that is active. A [`Pacer`] turns the
 //! result into departure times. [`RttEstimator`], [`DeliveryMeter`] and [`Estimates`] make the figures
 //! that controllers read. A [`Profile`] names a whole protocol: a way to repair, a schedule of
 //! feedback and a controller. The
 //! models behind the controllers, and where they come from, are in docs/rate-control.md.
 //!
 //! The crate never sees a packet, a number or a clock, keeps no ledger, and knows nothing of
-//! policy: controllers do not hear of reservations, disks or user limits.
+//! policy: controllers do not hear of hosts, disks or user limits.
 //!
 //! Contract: one controller serves all lanes of a path and is used by one thread at a time. The
 //! caller reports every batch sent, every feedback frame that brought news (docs/protocol.md 5.4; to the
-//! estimates first) and every probe timeout, calls [`Controller::on_timeout`] when [`Controller::next_timeout`] has
+//! estimates first, then to the controller, then to the governor) and every probe timeout, calls [`Controller::on_timeout`] when [`Controller::next_timeout`] has
 //! come, and reads [`Controller::pacing`] after any of these. All sizes are bytes at the IP layer,
 //! headers included.
 //!
@@ -25,7 +25,7 @@
 //! let now = Instant::from_nanos(1);
 //! let controller = profile.controller(&Start { now, packet: 1500, rate: None }).unwrap();
 //!
-//! let mut governor = Governor::new(now);
+//! let mut governor = Governor::new(now, profile.heeds_receiver);
 //! governor.set(Bottleneck::UserLimit, Rate::from_mbps(1));
 //! let (pacing, bound) = governor.allow(controller.pacing());
 //! assert_eq!((pacing.rate, bound), (Rate::from_mbps(1), Bottleneck::UserLimit));
@@ -43,6 +43,7 @@ extern crate alloc;
 mod auto;
 mod controller;
 mod delivery;
+mod division;
 mod estimates;
 mod filter;
 mod fixed;
@@ -51,6 +52,7 @@ mod losses;
 mod memory;
 mod pacer;
 mod profile;
+mod receiver;
 mod rtt;
 mod sender;
 mod trc;
@@ -61,6 +63,7 @@ pub use controller::{
     Sent, Start,
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
+pub use division::Division;
 pub use estimates::Estimates;
 pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
 pub use governor::Governor;
@@ -68,5 +71,4 @@ pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use profile::{FeedbackSchedule, Profile, Repair, Unplayable};
 pub use rtt::RttEstimator;
-pub use sender::SenderBound;
 pub use trc::{TimeRange, Trc, TrcConfig, Vector, VectorError};

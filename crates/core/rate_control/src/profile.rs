@@ -22,6 +22,9 @@ pub struct Profile {
     pub feedback: FeedbackSchedule,
     /// What sets the rate.
     pub controller: &'static (dyn ControllerConfig + Sync),
+    /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
+    /// whatever happens, it does not.
+    pub heeds_receiver: bool,
     /// Its one parameter: whether the user has to choose a rate.
     pub needs_rate: bool,
 }
@@ -61,6 +64,9 @@ impl FeedbackSchedule {
 }
 
 impl Profile {
+    /// That of lanes on a booked circuit.
+    pub const CIRCUIT: &'static Self = &TRC;
+
     /// The profile of that name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         PROFILES.iter().find(|profile| profile.name == name)
@@ -135,6 +141,17 @@ impl fmt::Display for Unplayable {
 
 impl core::error::Error for Unplayable {}
 
+const TRC: Profile = Profile {
+    name: "trc",
+    description: "VBTP: follows the rates of a booked circuit in small bursts; without a \
+                  booking, a circuit of your rate",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &TrcConfig::DEFAULT,
+    heeds_receiver: false,
+    needs_rate: true,
+};
+
 static PROFILES: [Profile; 5] = [
     Profile {
         name: "auto",
@@ -142,14 +159,16 @@ static PROFILES: [Profile; 5] = [
         repair: Repair::Continuous,
         feedback: FeedbackSchedule::USUAL,
         controller: &AutoConfig {},
+        heeds_receiver: true,
         needs_rate: false,
     },
     Profile {
         name: "fixed",
-        description: "sends at your rate and repairs continuously; for dedicated capacity",
+        description: "sends at your rate, or what the receiver takes; for dedicated capacity",
         repair: Repair::Continuous,
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
+        heeds_receiver: true,
         needs_rate: true,
     },
     Profile {
@@ -158,23 +177,17 @@ static PROFILES: [Profile; 5] = [
         repair: Repair::Rounds,
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
+        heeds_receiver: false,
         needs_rate: true,
     },
-    Profile {
-        name: "trc",
-        description: "VBTP: follows the rates of a booked circuit in small bursts; without a \
-                      booking, a circuit of your rate",
-        repair: Repair::Continuous,
-        feedback: FeedbackSchedule::USUAL,
-        controller: &TrcConfig::DEFAULT,
-        needs_rate: true,
-    },
+    TRC,
     Profile {
         name: "unlimited",
         description: "no rate control at all; for tests on paths that belong to you",
         repair: Repair::Continuous,
         feedback: FeedbackSchedule::USUAL,
         controller: &UnlimitedConfig,
+        heeds_receiver: false,
         needs_rate: false,
     },
 ];

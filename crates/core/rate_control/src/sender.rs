@@ -5,7 +5,7 @@ use longhaul_units::{Duration, Instant, Rate};
 /// The path was offered none of them, so that is the governor's business and no controller's: the
 /// rate falls by a quarter, at most once a round trip, and rises again by an eighth.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct SenderBound {
+pub(crate) struct SenderBound {
     limit: Option<Rate>,
     /// When it last changed.
     since: Instant,
@@ -15,7 +15,8 @@ impl SenderBound {
     /// Packets were refused at `rate`.
     pub fn on_refused(&mut self, now: Instant, round_trip: Duration, rate: Rate) {
         if self.limit.is_none() || now - self.since >= round_trip {
-            self.limit = Some(rate.min(MOST).scale(3, 4));
+            let least = Rate::from_bytes_over(LEAST_BYTES, round_trip);
+            self.limit = Some(rate.min(MOST).scale(3, 4).max(least));
             self.since = now;
         }
     }
@@ -35,6 +36,8 @@ impl SenderBound {
     }
 }
 
+/// What may go each round trip whatever was refused: two packets of the usual size.
+const LEAST_BYTES: u64 = 3_000;
 /// More than any host sends.
 const MOST: Rate = Rate::from_gbps(400);
 

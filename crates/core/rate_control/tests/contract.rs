@@ -1,8 +1,8 @@
-//! What every registered controller must keep to, whatever it is told.
+//! What every registered controller, and the governor beside it, must keep to, whatever they are told.
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Profile, ReceiverState, RttEstimator, Sent,
-    Start,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Profile, ReceiverState,
+    RttEstimator, Sent, Start,
 };
 use longhaul_units::{Bytes, Duration, Instant, Losses, Rate};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ const PACKET: u64 = 1_500;
 #[derive(Clone, Debug)]
 enum Step {
     Sent(Sent),
-    Feedback(Feedback, Option<Duration>),
+    Feedback(Feedback, ReceiverState, Option<Duration>),
     Silence(u64),
     Timer,
 }
@@ -38,6 +38,15 @@ fn delivery() -> impl Strategy<Value = Delivery> {
     )
 }
 
+fn receiver() -> impl Strategy<Value = ReceiverState> {
+    (prop::option::of(any::<u64>()), prop::option::of(any::<u64>())).prop_map(
+        |(buffer, capacity)| ReceiverState {
+            socket_buffer: buffer.map(Bytes::new),
+            capacity: capacity.map(Rate::from_bps),
+        },
+    )
+}
+
 fn feedback() -> impl Strategy<Value = Feedback> {
     let lost = (count(), count(), count());
     let lost = lost.prop_map(|(unknown, socket, host)| Losses {
@@ -46,14 +55,13 @@ fn feedback() -> impl Strategy<Value = Feedback> {
         host,
         ..Losses::default()
     });
-    let receiver = (prop::option::of(any::<u64>()), prop::option::of(rate()));
     let path = (
         prop::option::of(0u64..20_000_000),
         prop::option::of(prop_oneof![any::<i64>(), 0i64..1_000_000]),
         prop::option::of(delivery()),
     );
-    (count(), lost, count(), count(), count(), path, receiver).prop_map(
-        |(acked, lost, spurious_packets, marked_packets, in_flight, path, receiver)| Feedback {
+    (count(), lost, count(), count(), count(), path).prop_map(
+        |(acked, lost, spurious_packets, marked_packets, in_flight, path)| Feedback {
             acked_bytes: acked.saturating_mul(PACKET),
             acked_packets: acked,
             lost,
@@ -64,10 +72,6 @@ fn feedback() -> impl Strategy<Value = Feedback> {
             rtt: path.0.map(Duration::from_micros),
             one_way_delta: path.1,
             delivery: path.2,
-            receiver: ReceiverState {
-                socket_buffer: receiver.0.map(Bytes::new),
-                capacity: receiver.1,
-            },
         },
     )
 }
@@ -78,19 +82,27 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (count(), count(), any::<bool>()).prop_map(|(bytes, in_flight, limited)| {
             Step::Sent(Sent { bytes, in_flight, application_limited: limited })
         }),
-        10 => (feedback(), rtt).prop_map(|(feedback, rtt)| Step::Feedback(feedback, rtt)),
+        10 => (feedback(), receiver(), rtt)
+            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback, receiver, rtt)),
         1 => count().prop_map(Step::Silence),
         1 => Just(Step::Timer),
     ]
 }
 
-fn check(profile: &Profile, controller: &dyn Controller, estimates: &Estimates) {
-    let (pacing, metrics) = (controller.pacing(), controller.metrics());
-    assert!(pacing.rate > Rate::ZERO, "{}: a rate of zero never ends", profile.name);
-    assert!(pacing.burst >= PACKET, "{}: a packet must fit the burst", profile.name);
-    assert!(pacing.burst <= 1 << 20, "{}: a burst of {}", profile.name, pacing.burst);
-    if let Some(window) = pacing.window {
-        assert!(window >= 2 * PACKET, "{}: a window of {window}", profile.name);
+fn check(
+    profile: &Profile,
+    controller: &dyn Controller,
+    governor: &Governor,
+    estimates: &Estimates,
+) {
+    let metrics = controller.metrics();
+    for pacing in [controller.pacing(), governor.allow(controller.pacing()).0] {
+        assert!(pacing.rate > Rate::ZERO, "{}: a rate of zero never ends", profile.name);
+        assert!(pacing.burst >= PACKET, "{}: a packet must fit the burst", profile.name);
+        assert!(pacing.burst <= 1 << 20, "{}: a burst of {}", profile.name, pacing.burst);
+        if let Some(window) = pacing.window {
+            assert!(window >= 2 * PACKET, "{}: a window of {window}", profile.name);
+        }
     }
     assert!(estimates.chance_ppm().is_none_or(|ppm| ppm <= 1_000_000));
     assert!(!metrics.state.is_empty());
@@ -119,15 +131,17 @@ proptest! {
             let mut estimates = Estimates::new(now, PACKET);
             let mut rtt = RttEstimator::new(Duration::from_micros(first_rtt));
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(first_rtt);
-            check(profile, &*controller, &estimates);
+            let mut governor = Governor::new(now, true);
+            governor.set_share(first_rtt as u32);
+            check(profile, &*controller, &governor, &estimates);
             for (step, wait) in &steps {
                 now += Duration::from_nanos(*wait);
-                if let Step::Feedback(feedback, sample) = step {
+                if let Step::Feedback(feedback, _, sample) = step {
                     let sample = sample.or(feedback.rtt);
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
                 }
                 let told = match step {
-                    Step::Feedback(feedback, _) => estimates.on_feedback(now, &rtt, feedback),
+                    Step::Feedback(feedback, ..) => estimates.on_feedback(now, &rtt, feedback),
                     _ => Feedback::default(),
                 };
                 let mut cx =
@@ -138,7 +152,17 @@ proptest! {
                     Step::Silence(in_flight) => controller.on_probe_timeout(&mut cx, *in_flight),
                     Step::Timer => controller.on_timeout(&mut cx),
                 }
-                check(profile, &*controller, &estimates);
+                governor.set_controller_bound(controller.metrics().bound);
+                match step {
+                    Step::Sent(sent) => governor.on_sent(sent.in_flight),
+                    Step::Feedback(_, receiver, _) => {
+                        let wanted = controller.pacing().rate;
+                        governor.on_feedback(now, &rtt, &estimates, (&told, receiver), wanted);
+                    }
+                    Step::Silence(_) => governor.on_refused(now, rtt.smoothed(), Rate::ZERO),
+                    Step::Timer => {}
+                }
+                check(profile, &*controller, &governor, &estimates);
             }
         }
     }

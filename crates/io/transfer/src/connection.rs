@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{CarrierSeen, Spent, Times};
+use longhaul_connection::{CarrierSeen, ConnectionLimits, Spent, Times};
 use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
@@ -18,7 +18,7 @@ use crate::buffer::lock;
 use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
+use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, PathLock};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -106,6 +106,14 @@ impl Lanes {
         received
     }
 
+    /// Sees to it that the connection's limits hold over all of its paths together. The kernel does
+    /// that for TCP.
+    pub fn hold_limits(&self) {
+        if let Self::Udp(lanes) = self {
+            lanes.hold_limits();
+        }
+    }
+
     /// "udp" or "tcp".
     pub fn name(&self) -> &'static str {
         match self {
@@ -128,6 +136,7 @@ pub(crate) struct UdpLanes {
     circuit: Arc<OnceLock<UdpLanes>>,
     /// Of lanes on a circuit: the path that they went on over, and its times before.
     onward: OnceLock<(Arc<Mutex<Path>>, Times)>,
+    limits: Mutex<ConnectionLimits>,
 }
 
 /// A lane to be started: its number, its socket, and where the peer is, if known.
@@ -168,6 +177,7 @@ impl UdpLanes {
             rtt_min: Mutex::default(),
             circuit: Arc::default(),
             onward: OnceLock::new(),
+            limits: Mutex::default(),
         };
         let drops = Arc::new(HostDrops::new());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
@@ -247,6 +257,13 @@ impl UdpLanes {
             let way = Way { path: path.clone(), remote, socket: socket() };
             mailbox.post(Command::Move(Box::new(way)));
         }
+    }
+
+    fn hold_limits(&self) {
+        let circuit = self.circuit.get().filter(|circuit| circuit.onward.get().is_none());
+        let paths = [Some(&*self.path), circuit.map(|circuit| &*circuit.path)];
+        let paths: Vec<PathLock<'_>> = paths.into_iter().flatten().map(PathLock).collect();
+        lock(&self.limits).look(clock::now(), &paths);
     }
 
     /// Packets that the lanes received.

@@ -103,8 +103,8 @@ struct LaneThread {
     flooded: bool,
 }
 
-/// The path of a lane, for the time of a batch.
-struct PathLock<'p>(&'p Mutex<Path>);
+/// A path, for the time of a batch or a look.
+pub(crate) struct PathLock<'p>(pub &'p Mutex<Path>);
 
 impl SharedPath for PathLock<'_> {
     fn lock(&self) -> impl DerefMut<Target = Path> {

@@ -181,7 +181,8 @@ fn run(
         .profile
         .controller(&start)
         .map_err(|e: Unplayable| io::Error::other(e.to_string()))?;
-    let path = Path::new(now, controller, Governor::new(now), Duration::from_millis(1), 1);
+    let governor = Governor::new(now, options.profile.heeds_receiver);
+    let path = Path::new(now, controller, governor, Duration::from_millis(1), 1);
     let mut table = ObjectTable::default();
     table.push(options.bytes);
     let hub = Arc::new(MemoryHub {

@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    CarrierSeen, End as Ending, Heard, LaneHalf, News, NotSent, Order, Part, ReadBatch, RecordHalf,
-    Sealer, Times, Violation, Watch, Wish, Work,
+    CarrierSeen, ConnectionLimits, End as Ending, Heard, LaneHalf, News, NotSent, Order, Part,
+    ReadBatch, RecordHalf, Sealer, Times, Violation, Watch, Wish, Work,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
@@ -54,6 +54,7 @@ pub(crate) struct Connection {
     interface_max: u16,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
+    limits: ConnectionLimits,
 }
 
 /// How a connection ended, as this end sees it.
@@ -118,7 +119,8 @@ impl Connection {
         let lanes = (0..session.lanes).map(|number| LaneState::new(local, carrying(number)));
         let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
-        let mut path = Path::new(local, controller, Governor::new(local), round_trip, seed);
+        let governor = Governor::new(local, profile.heeds_receiver);
+        let mut path = Path::new(local, controller, governor, round_trip, seed);
         if let Some(limit) = scenario.limit {
             path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
         }
@@ -146,6 +148,7 @@ impl Connection {
             meter: fixed.or(limited),
             closed: None,
             memory,
+            limits: ConnectionLimits::default(),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -425,6 +428,7 @@ impl Connection {
     fn look(&mut self, now: Instant, env: &mut Env<'_>) {
         let local = now + self.clock;
         if self.half.is_look_due(local) {
+            self.limits.look(local, &[PathCell(&self.path)]);
             let seen = seen(&self.lanes, &self.path.borrow());
             let lanes = &Lanes::at(local, &self.lanes);
             let memory = self.half.look(local, &seen, Work::default(), lanes);

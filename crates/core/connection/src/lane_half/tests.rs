@@ -103,7 +103,8 @@ impl End {
         config.remote = (role == Role::Client).then(|| ADDRESSES[1].parse().unwrap());
         let start = Start { now, packet: 1500, rate: None };
         let controller = Profile::by_name("unlimited").unwrap().controller(&start).unwrap();
-        let path = Path::new(now, controller, Governor::new(now), Duration::from_millis(1), 1);
+        let governor = Governor::new(now, false);
+        let path = Path::new(now, controller, governor, Duration::from_millis(1), 1);
         Self {
             half: Half::new(now, config),
             path: OnePath(RefCell::new(path)),

@@ -68,7 +68,6 @@ impl Lane {
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;
         sample.in_flight = path.in_flight();
-        sample.receiver = self.receiver;
         if sample.acked_packets + sample.spurious_packets > 0 {
             self.probe_timeouts = 0;
         }
@@ -77,7 +76,7 @@ impl Lane {
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
-        path.on_feedback(now, &sample);
+        path.on_feedback(now, &sample, &self.receiver);
         Ok(())
     }
 

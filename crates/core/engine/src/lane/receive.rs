@@ -8,7 +8,7 @@ use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
 
 use super::{Lane, State};
 use crate::stream::Violation;
-use crate::{Arrival, Event, Path};
+use crate::{Arrival, Event, Path, Suspension};
 
 impl Lane {
     /// Whether a packet with this number may be opened: no replay, and of a current key epoch
@@ -104,7 +104,9 @@ impl Lane {
                 self.reception.request_report();
             }
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
-            Frame::Suspend { order, duration } => path.suspend(order, now + duration),
+            Frame::Suspend { order, duration } => {
+                path.suspend(Suspension { order, until: now + duration });
+            }
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ fn side(now: Instant, role: Role, options: &Options) -> Side {
     config.remote = (role == Role::Client).then(|| address(7420));
     Side {
         lane: Lane::new(now, config),
-        path: Path::new(now, controller, Governor::new(now), rtt, seed),
+        path: Path::new(now, controller, Governor::new(now, profile.heeds_receiver), rtt, seed),
         address: address(if role == Role::Client { 1000 } else { 7420 }),
         plan: Plan::default(),
         events: vec![],
@@ -481,7 +481,7 @@ fn a_window_below_a_packet_neither_stops_streams_nor_wakes_for_nothing() {
     let mut options = gigabit(20);
     options.datagram_max = 8972;
     let mut pair = Pair::new(&options);
-    let governor = Governor::new(pair.now);
+    let governor = Governor::new(pair.now, false);
     pair.client.path =
         Path::new(pair.now, Box::new(Narrow), governor, Duration::from_millis(20), 1);
     let id = StreamId(0);
@@ -714,7 +714,7 @@ fn lumps_do_not_look_like_capacity() {
     let fastest = Arc::new(AtomicU64::new(0));
     let recorder = Box::new(Recorder { fastest: fastest.clone(), acked: 0 });
     let (now, rtt) = (pair.now, Duration::from_millis(40));
-    pair.client.path = Path::new(now, recorder, Governor::new(now), rtt, 1);
+    pair.client.path = Path::new(now, recorder, Governor::new(now, false), rtt, 1);
     pair.offer(1, 50_000_000);
     pair.run_until(10, |pair| pair.client.delivered() == 50_000_000);
     let fastest = Rate::from_bps(fastest.load(Ordering::Relaxed));
@@ -792,7 +792,7 @@ fn a_lane_takes_its_load_to_another_path() {
     let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(30)) };
     let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
     let rtt = Duration::from_millis(60);
-    let mut path = Path::new(now, controller, Governor::new(now), rtt, 3);
+    let mut path = Path::new(now, controller, Governor::new(now, false), rtt, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
     pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
     assert_eq!(path.in_flight(), 0);
@@ -813,7 +813,7 @@ fn what_an_earlier_path_lost_is_repaired_at_once() {
     let now = pair.now;
     let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(100)) };
     let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
-    let mut path = Path::new(now, controller, Governor::new(now), round, 3);
+    let mut path = Path::new(now, controller, Governor::new(now, false), round, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
     pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
     let lost = |pair: &Pair| pair.client.lane.stats().lost;

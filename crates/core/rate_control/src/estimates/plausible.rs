@@ -1,6 +1,6 @@
-use longhaul_units::{Bytes, Duration, Losses, Rate};
+use longhaul_units::{Duration, Losses, Rate};
 
-use crate::{Delivery, Feedback, ReceiverState};
+use crate::{Delivery, Feedback};
 
 /// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer
 /// claims.
@@ -26,13 +26,6 @@ pub(super) fn plausible(feedback: Feedback) -> Feedback {
             sent_over: delivery.sent_over.min(MOST_TIME),
             ..delivery
         }),
-        receiver: ReceiverState {
-            socket_buffer: feedback
-                .receiver
-                .socket_buffer
-                .map(|size| size.min(Bytes::new(MOST_BYTES))),
-            capacity: feedback.receiver.capacity.map(rate),
-        },
         ..feedback
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use longhaul_pathsim::{Ecn, Path};
 use longhaul_rate_control::{
-    Context, Controller, DeliveryMeter, DeliveryReport, Estimates, Feedback, Metrics, Pacer,
-    ReceiverState, RttEstimator, Sent,
+    Context, Controller, DeliveryMeter, DeliveryReport, Estimates, Feedback, Governor, Metrics,
+    Pacer, ReceiverState, RttEstimator, Sent,
 };
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -77,6 +77,7 @@ struct Frame {
 pub struct Longhaul {
     controller: Box<dyn Controller>,
     estimates: Estimates,
+    governor: Governor,
     rng: Xoshiro256PlusPlus,
     offer: Offer,
     host: Option<Host>,
@@ -137,6 +138,7 @@ impl Longhaul {
         Self {
             controller,
             estimates,
+            governor: Governor::new(Instant::ZERO + Duration::from_secs(1), true),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             offer,
             host: None,
@@ -206,7 +208,8 @@ impl Longhaul {
             }
         }
         loop {
-            let pacing = self.controller.pacing();
+            self.governor.set_controller_bound(self.controller.metrics().bound);
+            let (pacing, _) = self.governor.allow(self.controller.pacing());
             assert!(pacing.burst >= PACKET, "a packet must fit the burst: {pacing:?}");
             let mut pacer = self.pacer.unwrap_or_else(|| Pacer::new(now, pacing));
             pacer.set(now, pacing);
@@ -239,6 +242,7 @@ impl Longhaul {
             let mut cx =
                 Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
             self.controller.on_sent(&mut cx, &sent);
+            self.governor.on_sent(self.in_flight);
         }
     }
 
@@ -422,16 +426,17 @@ impl Longhaul {
         feedback.marked_packets = frame.marked - self.marked_told;
         self.marked_told = frame.marked;
         feedback.in_flight = self.in_flight;
-        if let Some(host) = self.host.filter(|host| host.tells) {
-            feedback.receiver =
-                ReceiverState { socket_buffer: Some(Bytes::new(host.buffer)), capacity: None };
-        }
+        let told = self.host.filter(|host| host.tells).map(|host| Bytes::new(host.buffer));
+        let receiver = ReceiverState { socket_buffer: told, capacity: None };
         let news = feedback.lost.total() + feedback.acked_packets;
         if news + feedback.spurious_packets > 0 {
             let told = self.estimates.on_feedback(now, &self.rtt, &feedback);
             let mut cx =
                 Context { now, rtt: &self.rtt, estimates: &mut self.estimates, rng: &mut self.rng };
             self.controller.on_feedback(&mut cx, &told);
+            let wanted = self.controller.pacing().rate;
+            let Self { governor, estimates, rtt, .. } = self;
+            governor.on_feedback(now, rtt, estimates, (&told, &receiver), wanted);
             if let Some(trace) = &mut self.trace {
                 trace(now, &*self.controller, &self.estimates, &feedback);
             }

@@ -249,6 +249,27 @@ fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
     assert!(loss <= 50, "{loss} permille lost");
 }
 
+/// The limits of the receiving host are the governor's: they bound whoever heeds them.
+#[test]
+fn a_fixed_rate_above_what_the_receiver_takes_is_lowered_to_that() {
+    let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
+    for tells in [false, true] {
+        let host =
+            Host { rate: Rate::from_gbps(2), buffer: 4 << 20, tells, stalls: None, gro: true };
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
+        let fixed = controller("fixed", world.now, Some(Rate::from_gbps(8)));
+        let index =
+            world.add(Duration::ZERO, Longhaul::new(fixed, rtt, Offer::Endless, 3).host(host));
+        world.run(3 * SECOND);
+        let (sent, lost) = world.flow(index).sent_and_lost();
+        let used = world.utilisation(3 * SECOND);
+        let now = world.flow(index).sent_and_lost();
+        let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
+        assert!(used >= 850, "{used} permille");
+        assert!(loss <= 50, "{loss} permille lost");
+    }
+}
+
 #[test]
 fn marks_are_obeyed_before_anything_is_lost() {
     let (rate, rtt) = (Rate::from_mbps(200), MS * 40);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{Silence, Wanted};
 use longhaul_engine::Path;
-use longhaul_rate_control::{FeedbackSchedule, Governor, Repair, Trc, Vector};
+use longhaul_rate_control::{Profile, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
@@ -221,10 +221,13 @@ impl Follower {
             return;
         }
         let opened = clock::now();
-        let rtt = lock(&self.ip).rtt().smoothed();
+        let Profile { repair, feedback, heeds_receiver, .. } = *Profile::CIRCUIT;
+        let (rtt, governor) = {
+            let ip = lock(&self.ip);
+            (ip.rtt().smoothed(), ip.governor().beside(opened, heeds_receiver))
+        };
         let trc = Box::new(Trc::new(opened, vector.clone(), PACKET));
-        let path = Path::new(opened, trc, Governor::new(opened), rtt, opened.as_nanos());
-        let (repair, feedback) = (Repair::Continuous, FeedbackSchedule::USUAL);
+        let path = Path::new(opened, trc, governor, rtt, opened.as_nanos());
         let idle_timeout = self.idle_timeout;
         let rules = LaneRules { repair, feedback, idle_timeout, punctual: true };
         let (hub, boxes) = (self.connection.clone(), self.mailboxes.clone());

@@ -134,9 +134,10 @@ pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile
 /// Rate control for a connection of this host.
 pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Result<Path, String> {
     let now = clock::now();
-    let start = Start { now, packet: 1500, rate };
+    // A limit is the governor's business; a controller hears of a rate only where it needs one.
+    let start = Start { now, packet: 1500, rate: rate.filter(|_| profile.needs_rate) };
     let controller = profile.controller(&start).map_err(|error| error.to_string())?;
-    let mut governor = Governor::new(now);
+    let mut governor = Governor::new(now, profile.heeds_receiver);
     if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
         governor.set(Bottleneck::UserLimit, rate);
     }

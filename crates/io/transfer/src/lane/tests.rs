@@ -83,7 +83,7 @@ impl Receiver {
             path: Mutex::new(Path::new(
                 now,
                 controller,
-                Governor::new(now),
+                Governor::new(now, false),
                 Duration::from_millis(1),
                 1,
             )),

@@ -1,0 +1,151 @@
+use alloc::vec::Vec;
+
+use longhaul_engine::Suspension;
+use longhaul_rate_control::Division;
+use longhaul_units::{Duration, Instant, Rate};
+
+use crate::SharedPath;
+
+/// What holds for all paths of a connection together: limits of its rate, and SUSPEND, which holds
+/// every path, whichever brought it.
+///
+/// A path with a reservation has what is reserved; the others have the rest of the limits, divided by
+/// what they deliver ([`Division`]), and a hundredth at least. Whoever drives the connection calls
+/// [`ConnectionLimits::look`] ten times a second, with every path that lanes use. Each path's governor
+/// knows the limits of the connection; it is told the share of them that is its own. No two paths are
+/// locked at once.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionLimits {
+    division: Division,
+    suspension: Option<Suspension>,
+}
+
+impl ConnectionLimits {
+    /// Looks at the paths, and tells them.
+    pub fn look<P: SharedPath>(&mut self, now: Instant, paths: &[P]) {
+        let (mut limit, mut reserved, mut round_trip) = (None, Rate::ZERO, Duration::ZERO);
+        let (mut delivered, mut divided) = (Vec::new(), Vec::new());
+        for path in paths {
+            let path = path.lock();
+            limit = limit.into_iter().chain(path.governor().connection_limit()).min();
+            self.suspension = self.suspension.max(path.suspension());
+            match path.reserved() {
+                Some(rate) => reserved = reserved + rate,
+                None => {
+                    delivered.push(path.delivered());
+                    round_trip = round_trip.max(path.rtt().smoothed());
+                }
+            }
+            divided.push(path.reserved().is_none());
+        }
+        let limit: Option<Rate> = limit;
+        let shares = limit.map(|limit| {
+            let rest = (limit - reserved).max(limit.scale(1, 100));
+            let shares = self.division.update(now, rest, &delivered, round_trip);
+            shares.into_iter().map(move |share| part(rest.scale(share, WHOLE), limit))
+        });
+        let mut shares = shares.into_iter().flatten();
+        for (path, is_divided) in paths.iter().zip(divided) {
+            let mut path = path.lock();
+            if is_divided && let Some(share) = shares.next() {
+                path.govern(now, |governor| governor.set_share(share));
+            }
+            self.suspension.into_iter().for_each(|suspension| path.suspend(suspension));
+        }
+    }
+}
+
+/// How much of `limit` a rate is, in parts per million.
+fn part(rate: Rate, limit: Rate) -> u32 {
+    let ppm = u128::from(rate.as_bps()) * u128::from(WHOLE);
+    ppm.checked_div(u128::from(limit.as_bps())).map_or(WHOLE, |ppm| ppm.min(1_000_000) as u32)
+}
+
+/// All, in parts per million.
+const WHOLE: u32 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::{RefCell, RefMut};
+    use core::ops::DerefMut;
+    use longhaul_engine::Path;
+    use longhaul_rate_control::{Governor, Profile, Start};
+    use longhaul_units::Bottleneck;
+
+    struct Shared(RefCell<Path>);
+
+    impl SharedPath for Shared {
+        fn lock(&self) -> impl DerefMut<Target = Path> {
+            let path: RefMut<'_, Path> = self.0.borrow_mut();
+            path
+        }
+    }
+
+    fn paths(limits: [Option<Rate>; 2]) -> [Shared; 2] {
+        let now = Instant::ZERO;
+        limits.map(|limit| {
+            let start = Start { now, packet: 1500, rate: Some(Rate::from_gbps(1)) };
+            let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+            let mut governor = Governor::new(now, true);
+            limit.into_iter().for_each(|limit| governor.set(Bottleneck::UserLimit, limit));
+            let round_trip = Duration::from_millis(20);
+            Shared(RefCell::new(Path::new(now, controller, governor, round_trip, 1)))
+        })
+    }
+
+    #[test]
+    fn one_limit_of_the_user_holds_over_two_paths() {
+        let limit = Rate::from_mbps(300);
+        let paths = paths([Some(limit); 2]);
+        let mut limits = ConnectionLimits::default();
+        for look in 0..10 {
+            limits.look(Instant::ZERO + Duration::from_millis(100) * look, &paths);
+            let allowed = paths.each_ref().map(|path| path.0.borrow().allowed());
+            assert_eq!(allowed.map(|(_, bound)| bound), [Bottleneck::UserLimit; 2]);
+            let sum = allowed[0].0 + allowed[1].0;
+            assert!(sum <= limit && sum > limit.scale(99, 100), "{sum}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_is_kept_and_the_others_have_the_rest() {
+        let limit = Rate::from_mbps(300);
+        for (booked, rest) in [(200, 100), (300, 3)] {
+            let paths = paths([Some(limit); 2]);
+            let start =
+                Start { now: Instant::ZERO, packet: 1500, rate: Some(Rate::from_mbps(booked)) };
+            let circuit = Profile::CIRCUIT.controller(&start).unwrap();
+            paths[1].0.borrow_mut().set_controller(Instant::ZERO, circuit);
+            ConnectionLimits::default().look(Instant::ZERO, &paths);
+            let [(ip, why), (circuit, _)] = paths.map(|path| path.0.borrow().allowed());
+            assert_eq!(why, Bottleneck::UserLimit);
+            assert_eq!(circuit, Rate::from_mbps(booked).scale(995, 1000));
+            let rest = Rate::from_mbps(rest);
+            assert!(ip >= rest && ip < rest + limit.scale(1, 100), "{ip}");
+        }
+    }
+
+    #[test]
+    fn without_a_limit_each_path_goes_at_its_own_rate() {
+        let paths = paths([None; 2]);
+        ConnectionLimits::default().look(Instant::ZERO, &paths);
+        for path in paths {
+            assert_eq!(path.0.borrow().allowed().0, Rate::from_gbps(1));
+        }
+    }
+
+    #[test]
+    fn a_suspend_that_one_path_brought_holds_the_other_until_a_newer_one() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let paths = paths([None; 2]);
+        let mut limits = ConnectionLimits::default();
+        let until = |path: &Shared| path.0.borrow().suspension().map(|told| told.until);
+        paths[1].0.borrow_mut().suspend(Suspension { order: 4, until: at(500) });
+        limits.look(at(100), &paths);
+        assert_eq!(until(&paths[0]), Some(at(500)));
+        paths[0].0.borrow_mut().suspend(Suspension { order: 5, until: at(150) });
+        limits.look(at(150), &paths);
+        assert_eq!(paths.each_ref().map(until), [Some(at(150)); 2], "lifted");
+    }
+}
