@@ -303,6 +303,7 @@ impl Connection {
                     }
                     News::Arrived(whole) => self.side.complete(now, whole, env),
                     News::GivenUp(buffer) => self.side.handle_given_up(buffer),
+                    News::MoveAsked(_) => {}
                     News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
                         let EngineClosed { code, reason, by_peer } = closed;

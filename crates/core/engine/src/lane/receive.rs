@@ -8,7 +8,7 @@ use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
 
 use super::{Lane, State};
 use crate::stream::Violation;
-use crate::{Arrival, Event, Path};
+use crate::{Arrival, Event, Path, Role};
 
 impl Lane {
     /// Whether a packet with this number may be opened: no replay, and of a current key epoch
@@ -105,6 +105,12 @@ impl Lane {
             }
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
             Frame::Suspend { order, duration } => path.suspend(order, now + duration),
+            Frame::Move { order, lane, beside } => {
+                if self.config.role == Role::Server {
+                    return Err(Fault::MoveAskedOfServer);
+                }
+                self.events.push_back(Event::MoveAsked { order, lane, beside });
+            }
         }
         Ok(())
     }
@@ -117,6 +123,8 @@ pub(super) enum Fault {
     Stream(Violation),
     /// It reports packets that were never sent.
     UnsentReported,
+    /// A client asks the server to move a lane.
+    MoveAskedOfServer,
 }
 
 impl Fault {
@@ -126,6 +134,7 @@ impl Fault {
             Self::Stream(Violation::BeyondLimit) => "stream bytes or streams beyond the limit",
             Self::Stream(Violation::BeyondFinal) => "stream bytes behind the end",
             Self::Stream(Violation::FinalMoved) => "the end of a stream moved",
+            Self::MoveAskedOfServer => "MOVE from a client",
             Self::UnsentReported => "feedback about packets that were never sent",
         };
         text.to_string()
