@@ -32,6 +32,7 @@
 
 extern crate alloc;
 
+mod carrying;
 mod conversation;
 mod dealing;
 mod diagnosis;
@@ -58,6 +59,7 @@ mod values;
 mod watch;
 mod watchdog;
 
+pub use carrying::Carrying;
 pub use conversation::{Conversation, Heard, Misspoken, Part, Wish};
 pub use dealing::Dealing;
 pub use diagnosis::{Stage, Stages, Times};

@@ -96,13 +96,17 @@ impl Paths {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.paths.len()
     }
 
-    /// Whether there is none: never.
-    pub fn is_empty(&self) -> bool {
-        self.paths.is_empty()
+    /// How many lanes are on each.
+    pub fn counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.paths.len()];
+        for path in &self.lanes {
+            counts[usize::from(path.0)] += 1;
+        }
+        counts
     }
 
     /// Changes what is wanted of `path`. One that opens is believed to live.

@@ -47,7 +47,7 @@ fn ip_alone_keeps_all_lanes_dead_or_alive() {
 fn lanes_go_to_a_circuit_and_back_any_number_of_times() {
     let mut paths = on_ip(4);
     let circuit = paths.add(at(0), Offer::Closed);
-    assert_eq!((circuit, paths.len()), (CIRCUIT, 2));
+    assert_eq!((circuit, paths.count()), (CIRCUIT, 2));
     for ms in 0..3 {
         assert_eq!(settle(&mut paths), [0, 0, 0, 0]);
         paths.offer(at(ms), CIRCUIT, Offer::Share(1));
@@ -201,8 +201,8 @@ proptest! {
             let settled = settle(&mut paths);
             let open = |path: usize| paths.paths[path].offer != Offer::Closed;
             let lives = |path: usize| open(path) && paths.paths[path].pulse.beats();
-            let any_open = (0..paths.len()).any(open);
-            let any_lives = (0..paths.len()).any(lives);
+            let any_open = (0..paths.count()).any(open);
+            let any_lives = (0..paths.count()).any(lives);
             let wrong = settled.iter().map(|path| usize::from(*path)).filter(|path| {
                 any_lives && !lives(*path) || any_open && !open(*path)
             });
