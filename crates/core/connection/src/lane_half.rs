@@ -1,15 +1,16 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 use core::ops::{Deref, DerefMut};
 
-use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Path, Transmit};
+use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
 use longhaul_units::{Duration, Extent, Instant, LaneId};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
 use crate::send::{Outgoing, Sending};
-use crate::{Datagrams, Groups, News, Opener, Order, ReadBatch, Repair, Sealer, Standing};
+use crate::{
+    Datagrams, Groups, MoveAsked, News, Opener, Order, ReadBatch, Repair, Sealer, Standing,
+};
 
 /// A path that other lanes use too: locked for a batch or a report, never longer.
 pub trait SharedPath {
@@ -84,6 +85,9 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         match order {
             Order::Offer { extent, bytes } => self.offer(extent, bytes),
             Order::Close(code, reason) => self.lane.close(now, code, &reason),
+            Order::AskToMove(MoveAsked { order, lane, beside }) => {
+                self.lane.ask_to_move(order, lane, beside);
+            }
         }
     }
 
@@ -145,6 +149,9 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                     self.offer(extent, bytes);
                 }
             }
+            Event::MoveAsked { order, lane, beside } => {
+                self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
+            }
             Event::Closed(closed) => {
                 self.outgoing.clear();
                 self.news.push_back(News::Closed(closed));
@@ -196,15 +203,9 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
 
     // Other.
 
-    /// Goes on over another path, to the peer at `remote`. See [`Lane::leave_path`].
-    pub fn leave_path(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        remote: SocketAddr,
-        datagram_max: u16,
-    ) {
-        self.lane.leave_path(now, path, remote, datagram_max);
+    /// Leaves `path` and goes on over another one. See [`Lane::leave_path`].
+    pub fn leave_path(&mut self, now: Instant, path: &mut Path, onward: Onward) {
+        self.lane.leave_path(now, path, onward);
     }
 
     /// Asks the peer to send no new object bytes for `duration`. See [`Lane::suspend_peer`].

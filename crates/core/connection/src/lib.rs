@@ -33,6 +33,7 @@
 
 extern crate alloc;
 
+mod carrying;
 mod conversation;
 mod dealing;
 mod diagnosis;
@@ -46,12 +47,16 @@ mod memory;
 mod messages;
 mod outgoing_copy;
 mod outgoing_pipe;
+mod pairs;
+mod paths;
 mod protect;
+mod pulse;
 mod receive;
 mod record_half;
 mod run;
 mod send;
 mod shared_half;
+mod shares;
 mod silence;
 mod spent;
 mod transfer;
@@ -59,6 +64,7 @@ mod values;
 mod watch;
 mod watchdog;
 
+pub use carrying::Carrying;
 pub use conversation::{Conversation, Heard, Misspoken, Part, Wish};
 pub use dealing::Dealing;
 pub use diagnosis::{Stage, Stages, Times};
@@ -76,6 +82,7 @@ pub use memory::{SinkMemory, buffers};
 pub use messages::MessageLane;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
+pub use paths::{Move, MoveAsked, Offer, PathSeen, Paths};
 pub use protect::{Forged, Opener, Sealer};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use record_half::{Place, RecordHalf, RecordSeals};

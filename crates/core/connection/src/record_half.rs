@@ -124,6 +124,8 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         match order {
             Order::Offer { extent, bytes } => self.outgoing.push_back((extent, bytes)),
             Order::Close(code, reason) => self.close(Closed { code, reason, by_peer: false }),
+            // A TCP connection stays where it is.
+            Order::AskToMove(_) => {}
         }
     }
 

@@ -214,8 +214,8 @@ impl<O: Clone, I> SharedHalf<O, I> {
                 }
                 drop(buffer);
             }
-            // Whoever keeps the bytes forgets them.
-            News::Delivered(_) => {}
+            // Whoever keeps the bytes forgets them, and whoever has the paths moves lanes.
+            News::Delivered(_) | News::MoveAsked(_) => {}
         }
     }
 

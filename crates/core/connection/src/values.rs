@@ -8,7 +8,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Extent, ObjectId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::WholeGroup;
+use crate::{MoveAsked, WholeGroup};
 
 /// What the shared half tells a lane, once.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub enum Order<O> {
         /// They are at the start of this buffer.
         bytes: O,
     },
+    /// At a server: ask the client to move a lane, which may be another one.
+    AskToMove(MoveAsked),
     /// Say goodbye and end.
     Close(CloseCode, String),
 }
@@ -65,6 +67,8 @@ pub enum News<I> {
     Arrived(WholeGroup<I>),
     /// Memory of a group that came on another lane: it is of no use here, and still counts as taken.
     GivenUp(I),
+    /// The server asks that a lane moves.
+    MoveAsked(MoveAsked),
     /// The lane is closed.
     Closed(Closed),
 }

@@ -1,5 +1,6 @@
 //! Which address the peer of a lane has, and how far it is proven (protocol.md 4.5).
 
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
@@ -24,6 +25,8 @@ const AMPLIFICATION: u64 = 3;
 /// First interval between two CHALLENGEs without RESPONSE; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(4);
+/// Addresses of a server that a client remembers.
+const PROVEN_MAX: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Addresses {
@@ -32,6 +35,8 @@ pub(crate) struct Addresses {
     current: Option<Peer>,
     /// Where authentic packets came from lately, being validated to replace `current`.
     candidate: Option<Peer>,
+    /// At a client: where the server has answered on this lane, the latest last.
+    proven: Vec<SocketAddr>,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl Peer {
 impl Addresses {
     pub fn new(role: Role, remote: Option<SocketAddr>, challenge: [u8; 8], now: Instant) -> Self {
         let current = remote.map(|address| Peer::new(address, challenge, now));
-        Self { role, current, candidate: None }
+        Self { role, current, candidate: None, proven: Vec::new() }
     }
 
     pub fn current(&self) -> Option<SocketAddr> {
@@ -81,12 +86,14 @@ impl Addresses {
         self.current.as_ref().is_some_and(|peer| peer.validated)
     }
 
-    /// Goes on at `address`, which is proven already.
-    pub fn move_to(&mut self, now: Instant, address: SocketAddr) {
-        let proven =
-            Peer { validated: true, next_challenge: None, ..Peer::new(address, [0; 8], now) };
-        self.current = Some(proven);
-        self.candidate = None;
+    /// At a client: goes on to the server at `address`, which has to prove itself unless it has.
+    pub fn go_to(&mut self, now: Instant, address: SocketAddr, challenge: [u8; 8]) {
+        let mut peer = Peer::new(address, challenge, now);
+        if self.proven.contains(&address) {
+            peer.validated = true;
+            peer.next_challenge = None;
+        }
+        self.current = Some(peer);
     }
 
     /// Bytes that may still be sent to the current address, besides CHALLENGEs.
@@ -100,7 +107,8 @@ impl Addresses {
     }
 
     /// Notes authentic bytes from `from`. `newest`: with a number above all before. Returns whether
-    /// the packet may be used: a client does not follow a server that moves.
+    /// the packet may be used: a client does not follow a server that moves, and takes what comes from
+    /// where it was itself.
     pub fn on_received(
         &mut self,
         now: Instant,
@@ -120,7 +128,7 @@ impl Addresses {
             return true;
         }
         if self.role == Role::Client {
-            return false;
+            return self.proven.contains(&from);
         }
         match &mut self.candidate {
             Some(candidate) if candidate.address == from => candidate.received += bytes,
@@ -146,6 +154,13 @@ impl Addresses {
         if let Some(peer) = &mut self.current {
             peer.validated = true;
             peer.next_challenge = None;
+        }
+        if self.role == Role::Client {
+            self.proven.retain(|address| *address != from);
+            if self.proven.len() == PROVEN_MAX {
+                self.proven.remove(0);
+            }
+            self.proven.push(from);
         }
         true
     }
@@ -225,6 +240,25 @@ mod tests {
         let mut a = Addresses::new(Role::Client, Some(address(1)), [0; 8], Instant::ZERO);
         assert_eq!(a.allowance(), CLIENT_FIRST_FLIGHT - CHALLENGES);
         assert!(!a.on_received(Instant::ZERO, address(2), 10, true, || [1; 8]));
+    }
+
+    #[test]
+    fn a_client_that_goes_elsewhere_has_that_address_proven_once() {
+        let mut a = Addresses::new(Role::Client, Some(address(1)), [1; 8], Instant::ZERO);
+        a.poll_challenge(Instant::ZERO, 60);
+        assert!(a.on_response(address(1), [1; 8]));
+        a.go_to(Instant::ZERO, address(2), [2; 8]);
+        assert!(!a.is_validated());
+        // What is under way still comes.
+        assert!(a.on_received(Instant::ZERO, address(1), 10, true, || [9; 8]));
+        assert_eq!(a.poll_challenge(Instant::ZERO, 60), Some((address(2), [2; 8])));
+        assert!(!a.on_response(address(1), [2; 8]), "from elsewhere");
+        assert!(a.on_response(address(2), [2; 8]));
+        for there in [1, 2, 1] {
+            a.go_to(Instant::ZERO, address(there), [3; 8]);
+            assert_eq!((a.current(), a.is_validated()), (Some(address(there)), true));
+            assert_eq!(a.poll_challenge(Instant::ZERO, 60), None);
+        }
     }
 
     #[test]

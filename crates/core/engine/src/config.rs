@@ -2,18 +2,20 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use longhaul_rate_control::{FeedbackSchedule, Repair};
-use longhaul_units::{Bytes, LaneId};
+use longhaul_units::{Bytes, LaneId, PathId};
 use longhaul_wire::ConnectionId;
 
 use crate::Role;
 
-/// How a lane is set up. All fields are fixed for its life.
+/// How a lane is set up.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
     /// From WELCOME.
     pub connection: ConnectionId,
     /// 0 carries the streams.
     pub lane: LaneId,
+    /// The path that it begins on.
+    pub path: PathId,
     /// Client or server.
     pub role: Role,
     /// The server's address; `None` at the server, which learns the client's.
@@ -44,6 +46,7 @@ impl LaneConfig {
         Self {
             connection,
             lane,
+            path: PathId(0),
             role,
             remote: None,
             repair: Repair::Continuous,

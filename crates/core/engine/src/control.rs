@@ -1,6 +1,6 @@
 //! What CONTROL packets carried, so that it can be repeated when one is lost.
 
-use longhaul_units::StreamId;
+use longhaul_units::{LaneId, StreamId};
 
 use crate::stream::Piece;
 
@@ -24,4 +24,9 @@ pub(crate) enum SentFrame {
     Challenge,
     /// Repeated by the policy of repair, if at all.
     Repair,
+    /// Repeated until the client has heard it, or is asked something else.
+    Move {
+        order: u64,
+        lane: LaneId,
+    },
 }

@@ -2,7 +2,7 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-use longhaul_units::{Extent, StreamId};
+use longhaul_units::{Extent, LaneId, StreamId};
 use longhaul_wire::CloseCode;
 
 /// Something the driver should know of.
@@ -21,6 +21,16 @@ pub enum Event {
     StreamWritable(StreamId),
     /// The peer gave the stream up.
     StreamReset(StreamId, CloseCode),
+    /// The server asks that `lane` goes on over the path that `beside` is on, unless it has asked
+    /// something else of that lane by a higher order.
+    MoveAsked {
+        /// Which of several holds.
+        order: u64,
+        /// The lane that is to move.
+        lane: LaneId,
+        /// Another one, which is where it is to go.
+        beside: LaneId,
+    },
     /// The lane is closed; nothing else will happen on it.
     Closed(Closed),
 }

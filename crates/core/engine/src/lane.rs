@@ -1,4 +1,5 @@
 mod feedback;
+mod moves;
 mod receive;
 mod refused;
 mod streams;
@@ -11,7 +12,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use longhaul_rate_control::{DeliveryMeter, ReceiverState};
-use longhaul_units::{Extent, Instant, Losses, PacketNumber, Rate, StreamId};
+use longhaul_units::{Extent, Instant, Losses, PacketNumber, PathId, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
 };
@@ -24,7 +25,9 @@ use crate::mtu::MtuSearch;
 use crate::outbox::Outbox;
 use crate::reception::Reception;
 use crate::repair::{self, Policy};
+use crate::ways::{Carried, Ways};
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
+use moves::Asks;
 use streams::Stream;
 
 pub use refused::NotSent;
@@ -64,8 +67,7 @@ pub struct Lane {
     ledger: Ledger,
     outbox: Outbox,
     repair: Box<dyn Policy>,
-    reordering: Duration,
-    newest_acked_sent_at: Instant,
+    ways: Ways,
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
     probe_timeouts: u32,
@@ -75,12 +77,6 @@ pub struct Lane {
     state_due: Option<Instant>,
     /// Packets below were sent before the application last ran out of bytes.
     limited_below: u64,
-    /// Packets below were sent over another path.
-    path_since: u64,
-    /// Smoothed RTT of that path.
-    earlier_round: Duration,
-    /// When the last of those that arrived was sent.
-    earlier_acked_sent_at: Instant,
     starved: bool,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
@@ -103,7 +99,19 @@ pub struct Lane {
     last_heard: Instant,
 
     streams: BTreeMap<StreamId, Stream>,
+    asks: Asks,
     stats: LaneStats,
+}
+
+/// Where a lane goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Onward {
+    /// The path.
+    pub path: PathId,
+    /// At a client: the server's address there. A server has followed its client already.
+    pub remote: Option<SocketAddr>,
+    /// UDP payload that the local interface can send there, 1200 or more.
+    pub datagram_max: u16,
 }
 
 #[derive(Debug)]
@@ -154,17 +162,13 @@ impl Lane {
             ledger: Ledger::default(),
             outbox: Outbox::default(),
             repair: repair::policy(config.repair),
-            reordering: config.reordering,
-            newest_acked_sent_at: Instant::ZERO,
+            ways: Ways::new(config.path, config.reordering),
             reported_largest: None,
             probe_timeouts: 0,
             waiting_since: None,
             ping_wanted: false,
             state_due: None,
             limited_below: 0,
-            path_since: 0,
-            earlier_round: Duration::ZERO,
-            earlier_acked_sent_at: Instant::ZERO,
             // Until the first object byte everything is limited by the application.
             starved: true,
             meter: DeliveryMeter::default(),
@@ -184,6 +188,7 @@ impl Lane {
             report_until: None,
             last_heard: now,
             streams: BTreeMap::new(),
+            asks: Asks::new(),
             stats: LaneStats::default(),
             config,
             rng,
@@ -280,32 +285,42 @@ impl Lane {
         self.state = State::Closed;
     }
 
-    /// Leaves `path` and goes on to the peer at `remote`, under the rate control of another path.
-    /// From here on every method is given that one.
+    /// Leaves `path` and goes on over another one, or over one where it has been before. From here on
+    /// every method is given that one.
     ///
-    /// The peer's address is taken as proven: another lane of the connection has proven it. What is
-    /// under way keeps its numbers, so its fate is still learnt and repaired, but it teaches the new
-    /// path nothing. The path MTU, up to `datagram_max` bytes of UDP payload, is searched anew.
-    pub fn leave_path(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        remote: SocketAddr,
-        datagram_max: u16,
-    ) {
-        path.on_settled(self.ledger.unsettled_bytes());
-        self.path_since = self.next_number;
-        self.earlier_round = path.rtt().smoothed();
-        self.earlier_acked_sent_at = self.newest_acked_sent_at;
+    /// What is under way keeps its numbers, so its fate is still learnt and repaired, but it teaches the
+    /// other path nothing. What a path's MTU is, is known again when the lane comes back.
+    pub fn leave_path(&mut self, now: Instant, path: &mut Path, onward: Onward) {
+        let Onward { path: other, remote, datagram_max } = onward;
+        path.on_left(self.config.lane, self.ledger.unsettled_bytes(self.ways.since()));
+        let search = MtuSearch::new(now, datagram_max);
+        let left = core::mem::replace(&mut self.mtu, search);
+        let known = self.ways.go(self.next_number, path.rtt().smoothed(), left, other);
+        if let Some(known) = known.filter(|known| known.is_within(datagram_max)) {
+            self.mtu = known;
+        }
+        if let Some(remote) = remote {
+            self.addresses.go_to(now, remote, self.rng.next_u64().to_be_bytes());
+        }
         self.limited_below = self.next_number;
-        self.addresses.move_to(now, remote);
         self.config.datagram_max = datagram_max;
-        self.mtu = MtuSearch::new(now, datagram_max);
         self.meter = DeliveryMeter::default();
         self.one_way = OneWayMinimum::default();
         self.probe_timeouts = 0;
+        // Whoever was silent there is given his time here.
+        self.waiting_since = self.waiting_since.map(|_| now);
         // The peer learns of the new way by something that comes over it.
         self.ping_wanted = true;
+    }
+
+    /// The path that it is on.
+    pub fn path(&self) -> PathId {
+        self.ways.path()
+    }
+
+    /// What it has sent over `path`.
+    pub fn carried(&self, path: PathId) -> Carried {
+        self.ways.carried(path)
     }
 
     /// One past the highest packet number received.

@@ -217,9 +217,11 @@ impl Ledger {
         }
     }
 
-    /// IP-layer bytes of packets that are neither acked nor lost, probes left out.
-    pub fn unsettled_bytes(&self) -> u64 {
-        let counted = self.entries.iter().filter(|e| !matches!(e.content, Content::Probe(_)));
+    /// IP-layer bytes of packets from number `from` on that are neither acked nor lost, probes left
+    /// out.
+    pub fn unsettled_bytes(&self, from: u64) -> u64 {
+        let counted = self.entries.iter().rev().take_while(|entry| entry.first >= from);
+        let counted = counted.filter(|entry| !matches!(entry.content, Content::Probe(_)));
         counted.map(|entry| entry.bytes_of(entry.all() & !entry.acked & !entry.lost)).sum()
     }
 
@@ -351,7 +353,7 @@ mod tests {
         let extent = |offset, len| Extent { object: ObjectId(7), offset, len };
         assert_eq!(extents, [extent(20_000, 4_500), extent(13_000, 6_500)]);
         assert_eq!(bytes, 4 * 1_100 + 600 + 6 * 1_100 + 600);
-        assert_eq!((ledger.len(), ledger.unsettled_bytes()), (2, 9 * 1_100 + 600 + 3 * 1_100));
+        assert_eq!((ledger.len(), ledger.unsettled_bytes(0)), (2, 9 * 1_100 + 600 + 3 * 1_100));
         // Numbers go on behind those that never left, which nothing is known of.
         ledger.push(object_entry(25, 5, 0));
         let (acked, _, lost) = apply(&mut ledger, 0..30, vec![0..30], 1);

@@ -1,7 +1,8 @@
 //! The transport engine: what to send, what is lost, when to speak.
 //!
-//! Sans-IO: no socket, clock, thread, key or payload. A [`Lane`] is one UDP path of a connection;
-//! a [`Path`] is the rate control that the lanes of one network path share. See [`Lane`] for the
+//! Sans-IO: no socket, clock, thread, key or payload. A [`Lane`] is a sequence of packets of a connection,
+//! which goes over one network path at a time, to another and back; a [`Path`] is the rate control that
+//! the lanes of one network path share. See [`Lane`] for the
 //! contract between engine and driver, and docs/protocol.md for the bytes.
 //!
 //! ```
@@ -43,12 +44,14 @@ mod reception;
 mod repair;
 mod stats;
 mod stream;
+mod ways;
 
 pub use address::Role;
 pub use config::LaneConfig;
 pub use event::{Closed, Event};
-pub use lane::{Lane, NotSent, Plan, StreamError, Transmit, What};
+pub use lane::{Lane, NotSent, Onward, Plan, StreamError, Transmit, What};
 pub use outbox::Run;
 pub use path::{Path, Suspension};
 pub use reception::Arrival;
 pub use stats::LaneStats;
+pub use ways::Carried;

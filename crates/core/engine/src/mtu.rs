@@ -43,6 +43,11 @@ impl MtuSearch {
         }
     }
 
+    /// Whether it holds where the local interface sends up to `local_max` bytes.
+    pub fn is_within(&self, local_max: u16) -> bool {
+        self.confirmed <= local_max && self.local_max <= local_max
+    }
+
     /// UDP payload bytes that are known to pass.
     pub fn datagram(&self) -> u16 {
         self.confirmed

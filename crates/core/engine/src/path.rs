@@ -262,6 +262,12 @@ impl Path {
         self.in_flight = self.in_flight.saturating_sub(bytes);
     }
 
+    /// A lane goes elsewhere; what it has under way, so many bytes, counts no more.
+    pub(crate) fn on_left(&mut self, lane: LaneId, bytes: u64) {
+        self.on_settled(bytes);
+        self.deliveries.retain(|other| other.lane != lane);
+    }
+
     /// The local stack did not take these packets: that says nothing of the path, so no controller
     /// hears of it.
     pub(crate) fn on_refused(&mut self, packets: u64, bytes: u64) {

@@ -33,7 +33,7 @@ pub use bottleneck::Bottleneck;
 pub use bytes::Bytes;
 pub use core::time::Duration;
 pub use losses::Losses;
-pub use number::{Extent, LaneId, ObjectId, PacketNumber, StreamId};
+pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};
 pub use quantity::ParseQuantityError;
 pub use range_set::RangeSet;
 pub use rate::Rate;

@@ -53,8 +53,13 @@ macro_rules! identifier {
 }
 
 identifier! {
-    /// One UDP path between the two hosts of a connection.
+    /// A sequence of packets between the two hosts of a connection, with numbers of its own, that goes
+    /// over one path at a time.
     LaneId(u16), "lane"
+}
+identifier! {
+    /// A path between the two hosts, as one of them counts those of a connection.
+    PathId(u16), "path"
 }
 identifier! {
     /// A sequence of bytes placed out of order: one large file, or a bundle of small ones

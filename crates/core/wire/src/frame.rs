@@ -5,7 +5,7 @@
 mod feedback;
 mod ranges;
 
-use longhaul_units::{Duration, PacketNumber, StreamId};
+use longhaul_units::{Duration, LaneId, PacketNumber, StreamId};
 
 pub use self::feedback::{Feedback, ReceiverBounds};
 pub use self::ranges::{Ranges, ReceivedRanges};
@@ -76,6 +76,15 @@ pub enum Frame<'a> {
         /// For how long from arrival, in whole microseconds, at most [`MAX_SUSPEND`].
         duration: Duration,
     },
+    /// The server asks the client to take a lane to another path (5.12).
+    Move {
+        /// A higher order replaces a lower one for the same lane.
+        order: u64,
+        /// The lane that is to move.
+        lane: LaneId,
+        /// Another lane, which is on that path.
+        beside: LaneId,
+    },
 }
 
 /// What a sender of packets says of itself (docs/protocol.md section 5.3).
@@ -98,6 +107,7 @@ impl<'a> Frame<'a> {
                 | Self::StreamReset { .. }
                 | Self::Challenge(_)
                 | Self::RoundEnd { .. }
+                | Self::Move { .. }
         )
     }
 
@@ -142,6 +152,7 @@ impl<'a> Frame<'a> {
             Self::RoundEnd { .. } => ROUND_END,
             Self::Close { .. } => CLOSE,
             Self::Suspend { .. } => SUSPEND,
+            Self::Move { .. } => MOVE,
         }
     }
 
@@ -164,6 +175,9 @@ impl<'a> Frame<'a> {
             Self::Close { reason, .. } => 2 + cut_reason(reason).len(),
             Self::Suspend { order, duration } => {
                 varint::len(*order) + varint::len(wire_suspend(*duration))
+            }
+            Self::Move { order, lane, beside } => {
+                varint::len(*order) + varint::len(lane.0.into()) + varint::len(beside.0.into())
             }
         }
     }
@@ -202,6 +216,11 @@ impl<'a> Frame<'a> {
             Self::Suspend { order, duration } => {
                 w.varint(*order)?;
                 w.varint(wire_suspend(*duration))
+            }
+            Self::Move { order, lane, beside } => {
+                w.varint(*order)?;
+                w.varint(lane.0.into())?;
+                w.varint(beside.0.into())
             }
         }
     }
@@ -242,6 +261,13 @@ impl<'a> Frame<'a> {
                     return Err(r.invalid());
                 }
                 Self::Suspend { order, duration }
+            }
+            MOVE => {
+                let (order, lane, beside) = (r.varint()?, lane_id(&mut r)?, lane_id(&mut r)?);
+                if lane == beside {
+                    return Err(r.invalid());
+                }
+                Self::Move { order, lane, beside }
             }
             PADDING => return Err(r.invalid()),
             _ if kind.is_multiple_of(2) => return Ok(None),
@@ -312,6 +338,10 @@ fn stream_id(r: &mut Reader<'_>) -> Result<StreamId, DecodeError> {
     u32::try_from(r.varint()?).map(StreamId).map_err(|_| r.invalid())
 }
 
+fn lane_id(r: &mut Reader<'_>) -> Result<LaneId, DecodeError> {
+    u16::try_from(r.varint()?).map(LaneId).map_err(|_| r.invalid())
+}
+
 const fn stream_header_len(stream: StreamId, offset: u64) -> usize {
     varint::len(stream.0 as u64) + varint::len(offset) + 1
 }
@@ -334,6 +364,7 @@ const fn name(kind: u64) -> &'static str {
         ROUND_END => "ROUND_END frame",
         CLOSE => "CLOSE frame",
         SUSPEND => "SUSPEND frame",
+        MOVE => "MOVE frame",
         _ => "frame",
     }
 }
@@ -352,6 +383,7 @@ const RESPONSE: u64 = 15;
 const ROUND_END: u64 = 17;
 const CLOSE: u64 = 19;
 const SUSPEND: u64 = 21;
+const MOVE: u64 = 23;
 
 #[cfg(test)]
 mod tests;

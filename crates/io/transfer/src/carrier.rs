@@ -117,6 +117,8 @@ pub(crate) fn pass_news(
             News::Arrived(whole) => hub.on_group(whole),
             News::GivenUp(buffer) => hub.on_given_up(buffer),
             News::Closed(closed) => hub.on_closed(&closed),
+            // There is one path.
+            News::MoveAsked(_) => {}
         }
     }
     any

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{LaneHalf, NotSent, Order, ReadBatch, SharedPath};
-use longhaul_engine::{LaneConfig, LaneStats, Path};
+use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::host;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
-use longhaul_units::{Duration, Instant};
+use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
@@ -242,7 +242,9 @@ impl LaneThread {
         }
         self.left = Some(self.half.engine().stats());
         let left = std::mem::replace(&mut self.path, path);
-        self.half.leave_path(now, &mut lock(&left), remote, self.socket.datagram_max());
+        let datagram_max = self.socket.datagram_max();
+        let onward = Onward { path: PathId(0), remote: Some(remote), datagram_max };
+        self.half.leave_path(now, &mut lock(&left), onward);
         self.publish(now);
     }
 

@@ -2,28 +2,28 @@
 //! This is what a driver does, without sockets and threads.
 
 mod lane;
+mod lines;
 mod pace;
 mod udp;
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    CarrierSeen, ConnectionLimits, End as Ending, Heard, LaneHalf, News, NotSent, Order, Part,
-    ReadBatch, RecordHalf, Sealer, Times, Violation, Watch, Wish, Work,
+    End as Ending, Heard, LaneHalf, News, NotSent, Order, Part, ReadBatch, RecordHalf, Sealer,
+    Violation, Watch, Wish, Work,
 };
-use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Path, Role, What};
+use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Governor, MemoryBudget, Profile, Start};
+use longhaul_rate_control::{MemoryBudget, Profile};
 use longhaul_session::Session;
-use longhaul_units::{Bottleneck, Bytes, Duration, Instant, LaneId};
+use longhaul_units::{Bytes, Duration, Instant, LaneId, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, ReceiverBounds,
-    Refused, Request, SourceReport,
+    Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
+    SourceReport,
 };
 
 use crate::driver::{Driver, Half};
-use crate::network::Arrived;
+use crate::network::{Arrived, server};
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::records::Records;
@@ -33,9 +33,9 @@ use crate::source::MEMORY;
 use crate::trace::Kind;
 use crate::wires::Wire;
 use lane::{Carrying, Memory, PathCell};
+use lines::Lines;
 
 pub(crate) use lane::{LaneState, Lanes};
-use pace::Meter;
 use udp::UdpLane;
 
 #[derive(Debug)]
@@ -45,16 +45,14 @@ pub(crate) struct Connection {
     /// How far this host's clock is ahead of the world's.
     clock: Duration,
     lanes: Vec<LaneState>,
-    path: RefCell<Path>,
+    lines: Lines,
     pub half: Half,
     pub driver: Driver,
-    meter: Option<Meter>,
     pub closed: Option<Closed>,
     batch: u16,
     interface_max: u16,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
-    limits: ConnectionLimits,
 }
 
 /// How a connection ended, as this end sees it.
@@ -73,6 +71,8 @@ pub(crate) type Left = (u64, usize);
 pub(crate) struct Outgoing {
     pub to: SocketAddr,
     pub lane: LaneId,
+    /// The path that a client sends it over.
+    pub route: u16,
     pub bytes: Vec<u8>,
 }
 
@@ -82,16 +82,13 @@ impl Connection {
         scenario: &Scenario,
         session: &Session,
         end: End,
-        server: SocketAddr,
-        now: Instant,
+        [now, start]: [Instant; 2],
         round_trip: Option<Duration>,
         seed: u64,
     ) -> Self {
         let clock = scenario.clocks[usize::from(end == End::Server)];
         let local = now + clock;
         let profile = Profile::by_name(scenario.profile).expect("scenarios name profiles");
-        let start = Start { now: local, packet: 1500, rate: scenario.rate };
-        let controller = profile.controller(&start).expect("scenarios have the rates needed");
         let role = if end == End::Client { Role::Client } else { Role::Server };
         let rate = scenario.rate.or(scenario.limit);
         let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
@@ -104,7 +101,10 @@ impl Connection {
             }
             let seed = seed ^ u64::from(number) << 32;
             let mut config = LaneConfig::new(session.connection, lane, role, seed);
-            config.remote = (end == End::Client).then_some(server);
+            if end == End::Client {
+                let home = scenario.homes[usize::from(number)];
+                (config.path, config.remote) = (PathId(home), Some(server(scenario, home)));
+            }
             config.repair = profile.repair;
             config.feedback = profile.feedback;
             let seal = Protection::new(session.send_keys(lane), session.protect);
@@ -119,19 +119,8 @@ impl Connection {
         let lanes = (0..session.lanes).map(|number| LaneState::new(local, carrying(number)));
         let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
-        let governor = Governor::new(local, profile.heeds_receiver);
-        let mut path = Path::new(local, controller, governor, round_trip, seed);
-        if let Some(limit) = scenario.limit {
-            path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
-        }
-        let fixed = scenario.rate.map(|rate| {
-            let is_circuit = scenario.profile == "trc";
-            let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };
-            Meter::new(now, rate, burst, burst)
-        });
-        let limited = scenario
-            .limit
-            .map(|rate| Meter::new(now, rate, pace::under_limit(rate), pace::LEAST_BURST));
+        let times = [now, local, start];
+        let lines = Lines::new(scenario, end, session.lanes, times, (round_trip, seed));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let half = match end {
             End::Client => Half::client(&wish(scenario)),
@@ -142,13 +131,11 @@ impl Connection {
             end,
             clock,
             lanes,
-            path: RefCell::new(path),
+            lines,
             half,
             driver: Driver::None,
-            meter: fixed.or(limited),
             closed: None,
             memory,
-            limits: ConnectionLimits::default(),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -173,9 +160,14 @@ impl Connection {
         out: &mut Vec<Outgoing>,
     ) -> bool {
         let mut anything = false;
-        for lane in self.lanes.iter_mut().filter_map(LaneState::udp) {
-            lane.half.handle_timeout(now + self.clock, self.path.get_mut());
+        let times = [now, now + self.clock];
+        for lane in &mut self.lanes {
+            let path = self.lines.of(lane);
+            if let Some(lane) = lane.udp() {
+                lane.half.handle_timeout(times[1], &mut path.borrow_mut());
+            }
         }
+        anything |= self.closed.is_none() && self.lines.look(scenario, times, &mut self.lanes);
         for round in 0.. {
             let mut progress = self.drain_sockets(now, env);
             progress |= self.drain_wires(now, wires, env);
@@ -273,11 +265,12 @@ impl Connection {
         env: &mut Env<'_>,
     ) {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
+        let path = self.lines.of(&self.lanes[number]);
         let Some(state) = self.lanes[number].udp() else { return };
         let before = state.half.engine().stats().packets_received;
         let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
         let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
-        let path = &PathCell(&self.path);
+        let path = &PathCell(path);
         let local = now + self.clock;
         state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
         let accepted = state.half.engine().stats().packets_received - before;
@@ -295,6 +288,9 @@ impl Connection {
                         env.checks.require(held, || {
                             format!("{extent:?} is delivered and was not offered")
                         });
+                    }
+                    News::MoveAsked(asked) => {
+                        self.lines.handle_move_asked(now + self.clock, *asked);
                     }
                     News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
@@ -428,8 +424,7 @@ impl Connection {
     fn look(&mut self, now: Instant, env: &mut Env<'_>) {
         let local = now + self.clock;
         if self.half.is_look_due(local) {
-            self.limits.look(local, &[PathCell(&self.path)]);
-            let seen = seen(&self.lanes, &self.path.borrow());
+            let seen = self.lines.seen(&self.lanes);
             let lanes = &Lanes::at(local, &self.lanes);
             let memory = self.half.look(local, &seen, Work::default(), lanes);
             if let Some(memory) = memory {
@@ -447,7 +442,7 @@ impl Connection {
     /// When this end looks at what it does though nothing happens.
     pub fn next_look(&self) -> Option<Instant> {
         let next = self.half.next_look().filter(|_| self.closed.is_none())?;
-        Some(next.before(self.clock))
+        Some(next.min(self.lines.next_look(self.clock)).before(self.clock))
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
@@ -492,7 +487,7 @@ impl Connection {
 
     /// Whether nothing is under way or waits for an answer.
     pub fn is_at_rest(&self) -> bool {
-        self.path.borrow().in_flight() == 0
+        self.lines.are_empty()
             && self.lanes.iter().all(|state| state.undelivered() == 0)
             && self.lanes[0].has_said_all()
     }
@@ -517,8 +512,10 @@ impl Connection {
     fn transmit(&mut self, now: Instant, env: &mut Env<'_>, out: &mut Vec<Outgoing>) -> bool {
         let local = now + self.clock;
         let mut progress = false;
-        for state in self.lanes.iter_mut().filter_map(LaneState::udp) {
-            let planned = state.half.poll_transmit(local, self.path.get_mut(), self.batch);
+        for lane in &mut self.lanes {
+            let (path, route) = (self.lines.of(lane), self.lines.route(lane));
+            let Some(state) = lane.udp() else { continue };
+            let planned = state.half.poll_transmit(local, &mut path.borrow_mut(), self.batch);
             let Some(transmit) = planned else { continue };
             progress = true;
             let before = out.len();
@@ -527,24 +524,23 @@ impl Connection {
             let to = datagrams.to;
             let made = datagrams.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);
             let lane = state.lane_id;
-            out.extend(made.map(|bytes| Outgoing { to, lane, bytes }));
+            out.extend(made.map(|bytes| Outgoing { to, lane, route, bytes }));
             let sent = &out[before..];
             env.checks.require(sent.len() == usize::from(transmit.packets), || {
                 format!("{} packets were planned, {} made", transmit.packets, sent.len())
             });
             let bytes: u64 = sent.iter().map(|one| wire_bytes(to, one.bytes.len())).sum();
             state.sent_bytes += bytes;
-            // Reports and probes are few and not held back.
-            if let Some(meter) = &mut self.meter
-                && matches!(transmit.what, What::Objects { .. })
-            {
-                meter.sent(now, transmit.packets, bytes, env.checks);
-            }
             // The kernel refuses what the interface cannot send.
             if segment > usize::from(self.interface_max) {
-                let path = self.path.get_mut();
+                let path = &mut path.borrow_mut();
                 state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
+            }
+            // Reports and probes are few and not held back.
+            if matches!(transmit.what, What::Objects { .. }) {
+                let path = state.half.engine().path();
+                self.lines.check(path, now, (transmit.packets, bytes), env.checks);
             }
         }
         progress
@@ -581,8 +577,8 @@ impl Connection {
     /// When [`Connection::run`] has something to do next. Not after `now` means again.
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let local = now + self.clock;
-        let path = &self.path.borrow();
-        let lanes = self.lanes.iter().filter_map(|s| s.next_timeout(local, path));
+        let lanes = self.lanes.iter();
+        let lanes = lanes.filter_map(|s| s.next_timeout(local, &self.lines.of(s).borrow()));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
         let driver = self.driver.next_timeout(&self.half).filter(|_| self.closed.is_none());
         lanes.map(|at| at.before(self.clock)).into_iter().chain(driver).min()
@@ -591,12 +587,15 @@ impl Connection {
     /// What [`Connection::next_timeout`] is made of, for people: time from now.
     pub fn timers(&self, now: Instant) -> impl Iterator<Item = String> + '_ {
         let local = now + self.clock;
-        let path = self.path.borrow().next_timeout().map(|at| format!("path {:?}", at - local));
-        let lanes = self.lanes.iter().filter_map(move |s| {
-            let at = s.next_timeout(local, &self.path.borrow())?;
-            Some(format!("a lane in {:?}", at - local))
-        });
-        path.into_iter().chain(lanes)
+        self.lanes.iter().filter_map(move |s| {
+            let path = self.lines.of(s).borrow();
+            let (at, of_path) = (s.next_timeout(local, &path)?, path.next_timeout());
+            Some(format!(
+                "a lane in {:?}, its path in {:?}",
+                at - local,
+                of_path.map(|at| at - local)
+            ))
+        })
     }
 
     /// Asks the peer for silence on all lanes.
@@ -608,36 +607,18 @@ impl Connection {
 
     /// What the controller thinks, for people.
     pub fn controller(&self) -> String {
-        let path = self.path.borrow();
-        let (allowed, in_flight) = (path.allowed(), path.in_flight());
-        format!("{allowed:?}, {in_flight} in flight, {:?}, {:?}", path.metrics(), path.rtt())
+        self.lines.controllers()
+    }
+
+    /// How often a lane has gone to another path.
+    pub fn moves(&self) -> u64 {
+        self.lines.moves()
     }
 
     /// Counts of each lane.
     pub fn stats(&self) -> Vec<LaneStats> {
         self.lanes.iter().map(LaneState::stats).collect()
     }
-}
-
-/// What the lanes have seen by now.
-fn seen(lanes: &[LaneState], path: &Path) -> CarrierSeen {
-    let rtt = path.rtt();
-    let mut seen = CarrierSeen {
-        round_trip: if rtt.has_sample() { rtt.min() } else { Duration::ZERO },
-        times: Times::of_path(path),
-        ..CarrierSeen::default()
-    };
-    for lane in lanes {
-        let stats = lane.stats();
-        seen.delivered += stats.bytes_delivered;
-        seen.received += stats.bytes_received;
-        seen.moved += stats.fresh_bytes_delivered + lane.placed();
-        // Any lane is told the same, sooner or later.
-        if seen.peer == ReceiverBounds::NONE {
-            seen.peer = lane.peer_bounds();
-        }
-    }
-    seen
 }
 
 /// What the client asks for.

@@ -41,5 +41,5 @@ mod trace;
 mod wires;
 mod world;
 
-pub use scenario::{Accident, Choice, End, Fault, Scenario};
+pub use scenario::{Accident, Choice, Circuit, End, Fault, Scenario, Silence, Ways};
 pub use world::{Broken, LaneCounts, Report, World};

@@ -1,6 +1,12 @@
+mod circuits;
 mod drawn;
+mod paths;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
+
+pub use circuits::Circuit;
+pub use paths::{Silence, Ways};
+
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
@@ -44,6 +50,12 @@ pub struct Scenario {
     pub bytes: u64,
     /// Path of each lane, client to server and back.
     pub paths: Vec<DuplexConfig>,
+    /// The path that each lane begins on: those with the same number are one, with one controller.
+    pub homes: Vec<u16>,
+    /// A circuit beside these paths.
+    pub circuit: Option<Circuit>,
+    /// When a path swallows what is sent over it.
+    pub silences: Vec<Silence>,
     /// Addresses are those of IPv6.
     pub ipv6: bool,
     /// One-way delay of the control connection.
@@ -160,6 +172,9 @@ impl Scenario {
             name_len: 1,
             bytes: 2_000_000,
             paths: vec![DuplexConfig::symmetric(path)],
+            homes: vec![0],
+            circuit: None,
+            silences: Vec::new(),
             ipv6: false,
             pipe_delay: Duration::from_millis(10),
             datagram_max: 1472,
@@ -188,6 +203,7 @@ impl Scenario {
     #[must_use]
     pub fn over(mut self, path: &DuplexConfig) -> Self {
         self.paths = vec![path.clone(); usize::from(self.lanes)];
+        self.homes = vec![0; usize::from(self.lanes)];
         self
     }
 
@@ -196,6 +212,7 @@ impl Scenario {
     pub fn with_lanes(mut self, lanes: u16) -> Self {
         self.lanes = lanes;
         self.paths = vec![self.paths[0].clone(); usize::from(lanes)];
+        self.homes = vec![0; usize::from(lanes)];
         self
     }
 
@@ -212,7 +229,8 @@ impl Scenario {
             Accident::Reroute(_, path) => Some(&**path),
             _ => None,
         });
-        self.paths.iter().chain(rerouted)
+        let circuit = self.circuit.iter().map(|circuit| &circuit.line);
+        self.paths.iter().chain(rerouted).chain(circuit)
     }
 
     /// The end that has the files.

@@ -70,6 +70,8 @@ pub struct Report {
     pub memory: [Bytes; 2],
     /// Virtual time it took.
     pub took: Duration,
+    /// How often the client has taken a lane to another path, in all runs.
+    pub moves: u64,
     /// Counts of the source's lanes in the last run.
     pub lanes: Vec<LaneCounts>,
     /// Depends on everything that happened.
@@ -206,7 +208,7 @@ impl World {
         let moving = rate.map_or(Duration::ZERO, |rate| {
             rate.time_for(self.files.bytes().max(self.scenario.bytes))
         });
-        BOUND + moving * 10
+        BOUND + moving * 10 + self.scenario.paths_settled()
     }
 
     fn step(&mut self) {
@@ -410,9 +412,9 @@ impl World {
                 self.host(end).handshake = None;
                 self.host(end).said.clone_from(&session.rest);
                 self.connections += u32::from(end == End::Server);
-                let (server, seed) = (self.network.server(), self.draw.word());
+                let (times, seed) = ([now, self.start], self.draw.word());
                 let mut connection =
-                    Connection::new(&self.scenario, &session, end, server, now, round_trip, seed);
+                    Connection::new(&self.scenario, &session, end, times, round_trip, seed);
                 if end == End::Client {
                     self.carrier.1 = now;
                     let mut env = Env {

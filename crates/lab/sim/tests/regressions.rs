@@ -99,6 +99,9 @@ const SEEDS: &[(u64, &str)] = &[
         "a connection over TCP that was closed waited in the simulation for nothing, and said no goodbye",
     ),
     (795456080457, "the same at three lanes"),
+    (30372419, "one controller for lanes over unlike lines: the slowest of all set the pace"),
+    (33031242, "the same"),
+    (33047924, "the same"),
 ];
 
 #[test]

@@ -101,6 +101,7 @@ fn arrived(half: &mut Half) -> Vec<Vec<u8>> {
             News::Arrived(whole) => groups.push(whole.buffer),
             News::Validated | News::Delivered(_) | News::GivenUp(_) => {}
             News::Closed(closed) => panic!("{closed:?}"),
+            News::MoveAsked(asked) => panic!("{asked:?}"),
         }
     }
     groups

@@ -4,6 +4,7 @@ use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample, R
 use longhaul_units::{Duration, Instant, Losses, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
+use super::moves::{Asks, on_ask};
 use super::receive::Fault;
 use super::streams::Stream;
 use super::{Lane, Path};
@@ -11,6 +12,7 @@ use crate::Event;
 use crate::control::SentFrame;
 use crate::ledger::{Content, Outcome, Report};
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 impl Lane {
     pub(super) fn on_feedback(
@@ -36,7 +38,7 @@ impl Lane {
         self.peer_bounds = feedback.bounds;
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);
         // Of packets that went another way the fate matters, not the time.
-        let news = newest && largest >= self.path_since;
+        let news = newest && largest >= self.ways.since();
         if newest && !news {
             self.reported_largest = Some(largest);
         }
@@ -50,7 +52,21 @@ impl Lane {
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let (mut sample, late, earlier) = self.settle(path, feedback);
         // Nothing estimates a path that was left.
-        path.book(&self.attribute(feedback, earlier));
+        let earlier_lost = earlier.iter().map(|elsewhere| elsewhere.lost).sum();
+        path.book(&self.attribute(feedback, earlier_lost));
+        for Elsewhere { number, arrived, lost } in earlier {
+            self.ways.on_acked(number, arrived);
+            self.ways.on_lost(number, lost);
+        }
+        let (since, arrived) = (self.ways.since(), sample.acked_packets + sample.spurious_packets);
+        self.ways.on_acked(since, arrived);
+        self.ways.on_lost(since, sample.lost.unknown);
+        // What still arrives from another way would count as delivered by this one.
+        let mixed = self.ledger.floor().is_some_and(|floor| floor < self.ways.since())
+            && self.ledger.has_unsettled_objects_below(self.ways.since());
+        if mixed {
+            self.meter = DeliveryMeter::default();
+        }
         let report = DeliveryReport {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
@@ -58,7 +74,7 @@ impl Lane {
             application_limited: largest < self.limited_below,
             late,
         };
-        let delivery = news
+        let delivery = (news && !mixed)
             .then(|| self.meter.on_feedback(report))
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
@@ -76,6 +92,7 @@ impl Lane {
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
+        self.ways.forget(self.floor().get());
         path.on_feedback(now, &sample, &self.receiver);
         Ok(())
     }
@@ -107,46 +124,36 @@ impl Lane {
     }
 
     /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and
-    /// how many packets are lost that went over an earlier path. Losses have no cause yet.
-    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> (Sample, bool, u64) {
+    /// what became of packets that went another way. Losses have no cause yet.
+    fn settle(
+        &mut self,
+        path: &mut Path,
+        feedback: &Feedback<'_>,
+    ) -> (Sample, bool, Vec<Elsewhere>) {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
-        if let Some(sent_at) = self.ledger.sent_by(largest) {
-            self.newest_acked_sent_at = self.newest_acked_sent_at.max(sent_at);
-        }
-        if self.ledger.floor().is_some_and(|floor| floor < self.path_since) {
-            let earlier = ranges.iter().filter(|range| range.start < self.path_since);
-            let last = earlier.map(|range| range.end.min(self.path_since) - 1).max();
-            if let Some(sent_at) = last.and_then(|last| self.ledger.sent_by(last)) {
-                self.earlier_acked_sent_at = self.earlier_acked_sent_at.max(sent_at);
-            }
-        }
-        let newest = self.newest_acked_sent_at;
-        let reordering = self.reordering.max(path.rtt().smoothed() / 16);
+        let smoothed = path.rtt().smoothed();
         let lost_below = self.repair.lost_below(largest);
-        let (mut sample, mut late, mut earlier) = (Sample::default(), false, 0);
-        let earlier_newest = self.earlier_acked_sent_at;
-        let earlier_extent = reordering.max(self.earlier_round);
-        let Self { ledger, outbox, streams, mtu, events, path_since, .. } = self;
+        let (mut sample, mut late, mut earlier) = (Sample::default(), false, Vec::new());
+        let Self { ledger, outbox, streams, asks, mtu, events, ways, .. } = self;
+        ways.on_arrived(ledger, largest, ranges.iter());
+        let since = ways.since();
         ledger.apply(
             Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
             |entry| match entry.content {
                 Content::Object { .. } if let Some(end) = lost_below => entry.end() <= end,
-                // What is sent now may overtake what went another way; there, order was kept as here.
-                _ if entry.first < *path_since => {
-                    entry.sent_at + reordering <= earlier_newest
-                        || entry.sent_at + earlier_extent <= newest
-                }
-                _ => entry.sent_at + reordering <= newest,
+                _ => ways.is_lost(entry, smoothed),
             },
             |outcome| {
                 let settled = outcome.entry.bytes_of(outcome.acked);
                 let lost = outcome.entry.bytes_of(outcome.lost);
                 if matches!(outcome.entry.content, Content::Probe(_)) {
-                    on_probe(mtu, &outcome);
+                    if outcome.entry.first >= since {
+                        on_probe(mtu, &outcome);
+                    }
                     return;
                 }
-                if outcome.entry.first >= *path_since {
+                if outcome.entry.first >= since {
                     path.on_settled(settled + lost);
                     late |= outcome.entry.late && outcome.acked & 1 != 0;
                     sample.acked_bytes += settled;
@@ -155,7 +162,11 @@ impl Lane {
                     sample.lost.unknown += u64::from(outcome.lost.count_ones());
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
                 } else {
-                    earlier += u64::from(outcome.lost.count_ones());
+                    earlier.push(Elsewhere {
+                        number: outcome.entry.first,
+                        arrived: (outcome.acked | outcome.spurious).count_ones().into(),
+                        lost: outcome.lost.count_ones().into(),
+                    });
                 }
                 match &outcome.entry.content {
                     Content::Object { .. } => {
@@ -170,7 +181,7 @@ impl Lane {
                     Content::Control(frames) => {
                         let arrived = outcome.acked | outcome.spurious != 0;
                         for frame in frames {
-                            on_control(streams, events, frame, arrived);
+                            on_control(streams, asks, events, frame, arrived);
                         }
                     }
                     Content::Probe(_) => {}
@@ -179,8 +190,7 @@ impl Lane {
         );
         self.stats.spurious += sample.spurious_packets;
         if sample.spurious_packets > 0 {
-            let most = (path.rtt().smoothed() / 2).max(self.config.reordering);
-            self.reordering = (reordering * 2).min(most);
+            ways.on_spurious(smoothed);
         }
         (sample, late, earlier)
     }
@@ -212,6 +222,13 @@ impl Lane {
     }
 }
 
+/// What became of packets that had gone over another path, `number` among them.
+struct Elsewhere {
+    number: u64,
+    arrived: u64,
+    lost: u64,
+}
+
 fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
     if let Content::Probe(size) = outcome.entry.content
         && outcome.acked | outcome.spurious != 0
@@ -222,6 +239,7 @@ fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
 
 pub(super) fn on_control(
     streams: &mut BTreeMap<StreamId, Stream>,
+    asks: &mut Asks,
     events: &mut alloc::collections::VecDeque<Event>,
     frame: &SentFrame,
     arrived: bool,
@@ -230,6 +248,7 @@ pub(super) fn on_control(
         SentFrame::Stream { stream, .. }
         | SentFrame::StreamLimit { stream }
         | SentFrame::StreamReset { stream } => *stream,
+        SentFrame::Move { order, lane } => return on_ask(asks, *order, *lane, arrived),
         SentFrame::Ping | SentFrame::Challenge | SentFrame::Repair => return,
     };
     let Some(stream) = streams.get_mut(&id) else { return };

@@ -8,7 +8,7 @@ use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
 
 use super::{Lane, State};
 use crate::stream::Violation;
-use crate::{Arrival, Event, Path, Suspension};
+use crate::{Arrival, Event, Path, Role, Suspension};
 
 impl Lane {
     /// Whether a packet with this number may be opened: no replay, and of a current key epoch
@@ -107,6 +107,12 @@ impl Lane {
             Frame::Suspend { order, duration } => {
                 path.suspend(Suspension { order, until: now + duration });
             }
+            Frame::Move { order, lane, beside } => {
+                if self.config.role == Role::Server {
+                    return Err(Fault::MoveAskedOfServer);
+                }
+                self.events.push_back(Event::MoveAsked { order, lane, beside });
+            }
         }
         Ok(())
     }
@@ -119,6 +125,8 @@ pub(super) enum Fault {
     Stream(Violation),
     /// It reports packets that were never sent.
     UnsentReported,
+    /// A client asks the server to move a lane.
+    MoveAskedOfServer,
 }
 
 impl Fault {
@@ -128,6 +136,7 @@ impl Fault {
             Self::Stream(Violation::BeyondLimit) => "stream bytes or streams beyond the limit",
             Self::Stream(Violation::BeyondFinal) => "stream bytes behind the end",
             Self::Stream(Violation::FinalMoved) => "the end of a stream moved",
+            Self::MoveAskedOfServer => "MOVE from a client",
             Self::UnsentReported => "feedback about packets that were never sent",
         };
         text.to_string()

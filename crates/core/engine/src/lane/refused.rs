@@ -31,7 +31,7 @@ impl Lane {
         let from = transmit.first.get() + u64::from(taken);
         let too_large = why == NotSent::TooLarge;
         let mut bytes = 0;
-        let Self { ledger, outbox, streams, events, .. } = self;
+        let Self { ledger, outbox, streams, asks, events, .. } = self;
         ledger.take_back(from, |entry, packets| match &entry.content {
             // It is answered by that, and not lost.
             Content::Probe(_) => refused -= u64::from(too_large),
@@ -41,10 +41,11 @@ impl Lane {
             }
             Content::Control(frames) => {
                 bytes += entry.bytes_of(packets);
-                frames.iter().for_each(|frame| on_control(streams, events, frame, false));
+                frames.iter().for_each(|frame| on_control(streams, asks, events, frame, false));
             }
         });
         self.stats.lost += refused;
+        self.ways.on_lost(transmit.first.get(), refused);
         path.on_refused(refused, bytes);
         if too_large {
             self.mtu.on_too_big(size);

@@ -16,13 +16,14 @@ use longhaul_rate_control::{
     Trc, Vector,
 };
 use longhaul_units::{
-    Bottleneck, Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, RangeSet, Rate, StreamId,
+    Bottleneck, Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, PathId, RangeSet, Rate,
+    StreamId,
 };
 use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::{Arrival, Event, Lane, LaneConfig, Path, Plan, Role, What};
+use crate::{Arrival, Event, Lane, LaneConfig, Onward, Path, Plan, Role, What};
 
 #[derive(Clone, Debug)]
 struct Packet {
@@ -59,6 +60,8 @@ struct Pair {
     server: Side,
     up: Link<Packet>,
     down: Link<Packet>,
+    /// The way to the server by another path, and its rate control.
+    other: Option<(Link<Packet>, Path)>,
     sizes_seen: Vec<u64>,
     /// Steps since time moved by more than a microsecond: a driver must not be made to spin.
     spins: u32,
@@ -211,6 +214,7 @@ impl Pair {
             server: side(now, Role::Server, options),
             up: Link::new(&options.up, 11, now).unwrap(),
             down: Link::new(&options.down, 12, now).unwrap(),
+            other: None,
             sizes_seen: vec![],
             spins: 0,
             stalls: None,
@@ -236,6 +240,11 @@ impl Pair {
         while let Some(delivery) = self.up.poll(now) {
             self.server.receive(now, &delivery.item);
         }
+        if let Some((link, _)) = &mut self.other {
+            while let Some(delivery) = link.poll(now) {
+                self.server.receive(now, &delivery.item);
+            }
+        }
         let stalled = self.stalled_until(now);
         let runs = stalled.is_none();
         while runs && let Some(delivery) = self.down.poll(now) {
@@ -257,6 +266,7 @@ impl Pair {
         let client = self.client.lane.next_timeout(now, &self.client.path);
         let client = client.into_iter().chain(self.down.next_timeout()).min();
         let next = [
+            self.other.as_ref().and_then(|(link, _)| link.next_timeout()),
             self.up.next_timeout(),
             client.map(|at| at.max(stalled.unwrap_or(at))),
             self.server.lane.next_timeout(now, &self.server.path),
@@ -286,6 +296,15 @@ impl Pair {
         self.next = end;
     }
 
+    /// The client's lane goes to the other path, of that number.
+    fn go(&mut self, path: u16) {
+        let (link, other) = self.other.as_mut().unwrap();
+        core::mem::swap(other, &mut self.client.path);
+        core::mem::swap(link, &mut self.up);
+        self.client.lane.leave_path(self.now, other, onward(path));
+        assert_eq!(other.in_flight(), 0);
+    }
+
     fn offer(&mut self, object: u32, len: u64) {
         let mut at = 0;
         while at < len {
@@ -294,6 +313,17 @@ impl Pair {
             at += part;
         }
     }
+}
+
+fn onward(path: u16) -> Onward {
+    Onward { path: PathId(path), remote: Some(address(7420)), datagram_max: 1472 }
+}
+
+/// A path with a controller of its own.
+fn fixed_path(now: Instant, rtt_ms: u64, rate: Rate) -> Path {
+    let start = Start { now, packet: 1500, rate: Some(rate) };
+    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    Path::new(now, controller, Governor::new(now, true), Duration::from_millis(rtt_ms), 3)
 }
 
 fn gigabit(rtt_ms: u64) -> Options {
@@ -794,7 +824,7 @@ fn a_lane_takes_its_load_to_another_path() {
     let rtt = Duration::from_millis(60);
     let mut path = Path::new(now, controller, Governor::new(now, false), rtt, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
-    pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
+    pair.client.lane.leave_path(now, &mut path, onward(1));
     assert_eq!(path.in_flight(), 0);
     pair.run_until(60, |pair| pair.client.delivered() == 30_000_000);
     assert_eq!(pair.server.objects[&ObjectId(1)].total(), 30_000_000);
@@ -815,7 +845,7 @@ fn what_an_earlier_path_lost_is_repaired_at_once() {
     let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
     let mut path = Path::new(now, controller, Governor::new(now, false), round, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
-    pair.client.lane.leave_path(now, &mut path, address(7420), 1472);
+    pair.client.lane.leave_path(now, &mut path, onward(1));
     let lost = |pair: &Pair| pair.client.lane.stats().lost;
     let before = lost(&pair);
     pair.run_for(round * 5 / 4);
@@ -824,4 +854,73 @@ fn what_an_earlier_path_lost_is_repaired_at_once() {
     // The rest are packets that were sent since.
     let all = lost(&pair) - before;
     assert!(soon > 10 && soon * 4 >= all * 3, "{soon} of {all} after a round trip");
+}
+
+#[test]
+fn a_lane_goes_there_and_back_any_number_of_times() {
+    let mut pair = Pair::new(&gigabit(60).loss(1).fixed("fixed", Rate::from_mbps(200)));
+    let short = gigabit(10);
+    let link = Link::new(&short.up, 13, pair.now).unwrap();
+    pair.other = Some((link, fixed_path(pair.now, 10, Rate::from_mbps(100))));
+    pair.offer(1, 40_000_000);
+    for stay in [150, 3, 1, 200, 0, 70, 90, 2, 400] {
+        pair.run_for(Duration::from_millis(stay));
+        let path = 1 - pair.client.lane.path().0;
+        pair.go(path);
+    }
+    assert_eq!(pair.client.lane.stats().datagram, 1472, "known from before");
+    pair.run_until(30, |pair| pair.client.delivered() == 40_000_000);
+    assert_eq!(pair.server.objects[&ObjectId(1)].total(), 40_000_000);
+    assert_eq!(pair.client.path.in_flight(), 0);
+    let lane = &pair.client.lane;
+    let (stats, ways) = (lane.stats(), [PathId(0), PathId(1)].map(|path| lane.carried(path)));
+    assert_eq!(stats.packets_sent, ways[0].packets_sent + ways[1].packets_sent);
+    assert_eq!(stats.bytes_sent, ways[0].bytes_sent + ways[1].bytes_sent);
+    assert_eq!(stats.lost, ways[0].lost + ways[1].lost);
+    assert!(ways[0].lost > ways[1].lost && ways[1].lost < 10, "{ways:?}");
+    assert!(stats.spurious * 10 < stats.lost, "{stats:?}");
+}
+
+#[test]
+fn what_a_dead_path_swallowed_goes_over_the_other_one() {
+    let mut pair = Pair::new(&gigabit(60).fixed("fixed", Rate::from_mbps(200)));
+    let link = Link::new(&gigabit(10).up, 13, pair.now).unwrap();
+    let rate = Rate::from_mbps(100);
+    pair.other = Some((link, fixed_path(pair.now, 10, rate)));
+    pair.offer(1, 10_000_000);
+    pair.run_for(Duration::from_millis(300));
+    let dead = gigabit(60).loss(100);
+    pair.up = Link::new(&dead.up, 14, pair.now).unwrap();
+    pair.run_for(Duration::from_secs(3));
+    assert!(pair.client.delivered() < 10_000_000);
+    pair.go(1);
+    let took = pair.run_until(5, |pair| pair.client.delivered() == 10_000_000);
+    assert!(took < rate.time_for(10_000_000) + Duration::from_millis(500), "{took:?}");
+    // The other path has done nothing wrong.
+    assert_eq!(pair.client.lane.carried(PathId(1)).lost, 0);
+}
+
+#[test]
+fn the_server_asks_until_it_is_heard_and_the_last_it_said_holds() {
+    let mut pair = Pair::new(&gigabit(20).loss(50));
+    pair.run_until(5, |pair| pair.server.lane.is_validated());
+    let [first, second] = [LaneId(1), LaneId(2)];
+    pair.server.lane.ask_to_move(4, first, LaneId(0));
+    pair.server.lane.ask_to_move(3, first, second);
+    pair.server.lane.ask_to_move(4, second, LaneId(0));
+    let asked = |pair: &Pair, wanted: LaneId| {
+        let moves = pair.client.events.iter().filter_map(|event| match *event {
+            Event::MoveAsked { order, lane, beside } if lane == wanted => Some((order, beside)),
+            _ => None,
+        });
+        moves.collect::<Vec<_>>()
+    };
+    pair.run_until(20, |pair| !asked(pair, first).is_empty() && !asked(pair, second).is_empty());
+    assert!(asked(&pair, first).iter().all(|ask| *ask == (4, LaneId(0))), "never the older");
+    pair.run_for(Duration::from_secs(20));
+    let before = asked(&pair, first).len();
+    pair.run_for(Duration::from_secs(5));
+    assert_eq!(asked(&pair, first).len(), before, "it was heard");
+    pair.client.lane.ask_to_move(1, first, second);
+    pair.run_until(20, |pair| pair.server.closed() == Some(CloseCode::PROTOCOL_VIOLATION));
 }

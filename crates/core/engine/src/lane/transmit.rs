@@ -129,6 +129,7 @@ impl Lane {
         self.addresses.on_sent(to, wire);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += wire;
+        self.ways.on_sent(1, wire);
         if let Some(content) = content {
             if !matches!(content, Content::Probe(_)) {
                 path.on_control_sent(now, wire);
@@ -244,6 +245,7 @@ impl Lane {
             push(&mut plan.frames, &frame);
             sent.push(SentFrame::Repair);
         }
+        self.push_asks(room, &mut plan.frames, &mut sent);
         self.push_stream_control(room, &mut plan.frames, &mut sent);
         if self.streams_due(now, path).is_some_and(|due| due <= now) {
             self.push_stream_data(room, &mut plan.frames, &mut sent);
@@ -415,7 +417,8 @@ impl Lane {
 
     /// When [`Self::batch_now`] or streams will allow something, as far as pacing decides it.
     pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
-        if self.ping_wanted || !self.responses.is_empty() || self.our_suspend.is_some() {
+        let asks = self.ping_wanted || self.our_suspend.is_some() || self.asks_due();
+        if asks || !self.responses.is_empty() {
             return Some(now);
         }
         let streams = self.streams_pending().then(|| self.streams_due(now, path)).flatten();
@@ -490,6 +493,7 @@ impl Lane {
         }
         self.stats.packets_sent += u64::from(packets);
         self.stats.bytes_sent += total;
+        self.ways.on_sent(packets.into(), total);
         self.waiting_since.get_or_insert(now);
         let state_interval = path.rtt().smoothed() / 4;
         self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
@@ -525,7 +529,7 @@ impl Lane {
     }
 }
 
-fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
+pub(super) fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
     // Appending to a vector always has room.
     let _ = frame.encode(&mut Writer::append(frames));
 }

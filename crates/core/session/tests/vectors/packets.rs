@@ -116,6 +116,7 @@ fn frames(page: &mut Page) {
         ("ROUND_END", Frame::RoundEnd { round: 2, end: PacketNumber::new(70_000) }),
         ("CLOSE", Frame::Close { code: CloseCode::STORAGE, reason: "disk full" }),
         ("SUSPEND", Frame::Suspend { order: 3, duration: Duration::from_millis(20) }),
+        ("MOVE", Frame::Move { order: 2, lane: LaneId(1), beside: LaneId(0) }),
     ] {
         page.bytes(name, encoded(&[frame]));
     }

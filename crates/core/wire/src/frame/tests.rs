@@ -46,6 +46,8 @@ fn literal_bytes() {
     check(&[17, 2, 1, 9], Frame::RoundEnd { round: 1, end: PacketNumber::new(9) });
     check(b"\x13\x06\x00\x0bstop", Frame::Close { code: CloseCode::SHUTDOWN, reason: "stop" });
     check(&[21, 3, 2, 0x43, 0xe8], Frame::Suspend { order: 2, duration: Duration::from_millis(1) });
+    let (lane, beside) = (LaneId(3), LaneId(0x101));
+    check(&[23, 4, 2, 3, 0x41, 1], Frame::Move { order: 2, lane, beside });
 }
 
 #[test]
@@ -91,9 +93,9 @@ fn literal_feedback() {
 fn unknown_frames() {
     assert_eq!(decode(&[2, 1, 9, 1, 0]), Ok(vec![Frame::Ping]), "even: skipped");
     let unsupported = DecodeError::Unsupported { what: "frame type" };
-    assert_eq!(decode(&[23, 0]), Err(unsupported), "odd: an error");
+    assert_eq!(decode(&[25, 0]), Err(unsupported), "odd: an error");
     assert_eq!(decode(&[0x40, 0, 0]), Err(DecodeError::Invalid { what: "PADDING frame" }));
-    let mut frames = Frames::new(&[23, 0, 1, 0]);
+    let mut frames = Frames::new(&[25, 0, 1, 0]);
     assert_eq!(frames.next(), Some(Err(unsupported)));
     assert_eq!(frames.next(), None, "nothing behind an error");
 }
@@ -112,6 +114,9 @@ fn forbidden_values() {
         &[19, 1, 0],
         &[19, 3, 0, 0, 0xff],                // not UTF-8
         &[21, 5, 1, 0x80, 0x98, 0x96, 0x81], // 10 s and 1 us
+        &[23, 3, 1, 2, 2],                   // beside itself
+        &[23, 6, 1, 0x80, 1, 0, 0, 2],       // no lane has such a number
+        &[23, 2, 1, 2],
         &[1],
         &[1, 0x40],
         &[7, 9, 1],
@@ -223,6 +228,10 @@ fn any_frame() -> impl Strategy<Value = Owned> {
         (any_varint(), number()).prop_map(|(round, end)| Frame::RoundEnd { round, end }),
         (any_varint(), micros(10_000_000))
             .prop_map(|(order, duration)| Frame::Suspend { order, duration }),
+        (any_varint(), any::<u16>(), 1..=u16::MAX).prop_map(|(order, lane, apart)| {
+            let beside = LaneId(lane.wrapping_add(apart));
+            Frame::Move { order, lane: LaneId(lane), beside }
+        }),
     ];
     let small = || prop::option::of(any_varint());
     prop_oneof![

@@ -9,7 +9,7 @@ use longhaul_connection::{
     SharedPath, Standing, Unplaceable,
 };
 use longhaul_engine::{LaneStats, Path};
-use longhaul_units::{Duration, Instant, StreamId};
+use longhaul_units::{Duration, Instant, PathId, StreamId};
 use longhaul_wire::ReceiverBounds;
 
 use super::udp::UdpLane;
@@ -41,6 +41,14 @@ impl LaneState {
     pub fn udp(&mut self) -> Option<&mut UdpLane> {
         match &mut self.carrier {
             Udp(lane) => Some(lane),
+            Tcp(_) => None,
+        }
+    }
+
+    /// The path that it is on, over UDP.
+    pub fn path(&self) -> Option<PathId> {
+        match &self.carrier {
+            Udp(lane) => Some(lane.half.engine().path()),
             Tcp(_) => None,
         }
     }
@@ -239,7 +247,7 @@ impl Groups<Staged> for Memory<'_, '_> {
     }
 }
 
-/// The path that the lanes of an end share.
+/// A path that lanes of an end share.
 pub(crate) struct PathCell<'p>(pub &'p RefCell<Path>);
 
 impl SharedPath for PathCell<'_> {

@@ -4,7 +4,7 @@ use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathCon
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
-use super::{Accident, Choice, End, Fault, Scenario};
+use super::{Accident, Choice, End, Fault, Scenario, circuits, paths};
 use crate::draw::Draw;
 
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -44,6 +44,8 @@ pub(super) fn scenario(seed: u64) -> Scenario {
             draw.scaled(1_000, 4_000_000)
         },
         paths,
+        // A rate that somebody named is that of one controller.
+        homes: (0..lanes).map(|lane| if alike || profile != "auto" { 0 } else { lane }).collect(),
         ipv6: draw.one_in(4),
         pipe_delay: base.delay,
         datagram_max,
@@ -77,6 +79,9 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         scenario.faults.sort_by_key(|fault| fault.at);
     }
     carry(&mut scenario);
+    let horizon = horizon(&scenario, &lines);
+    circuits::draw(&mut scenario, horizon);
+    paths::draw(&mut scenario, horizon);
     scenario
 }
 
@@ -171,14 +176,14 @@ fn clock(draw: &mut Draw) -> Duration {
 
 /// What both directions of a path have in common.
 #[derive(Clone, Debug)]
-struct Line {
+pub(super) struct Line {
     delay: Duration,
     rate: Rate,
     hostile: bool,
 }
 
 impl Line {
-    fn drawn(draw: &mut Draw) -> Self {
+    pub(super) fn drawn(draw: &mut Draw) -> Self {
         Self {
             delay: draw.micros(50, 150_000),
             rate: Rate::from_kbps(draw.scaled(4_000, 4_000_000)),
@@ -187,7 +192,7 @@ impl Line {
     }
 }
 
-fn duplex(draw: &mut Draw, line: &Line) -> DuplexConfig {
+pub(super) fn duplex(draw: &mut Draw, line: &Line) -> DuplexConfig {
     let back = if draw.one_in(3) { draw.between(10, 100) as u32 } else { 100 };
     let slower = Line { rate: line.rate.scale(back, 100), ..line.clone() };
     let (mut forward, mut backward) = (path(draw, line), path(draw, &slower));

@@ -29,6 +29,9 @@ impl World {
             format!("{end:?} has closed: {}", why.reason)
         });
         let done = connection.is_done();
+        if end == End::Client {
+            self.report.moves += connection.moves();
+        }
         self.checks.require(why.code != CloseCode::DONE || done, || {
             format!("{end:?} has closed as done and is not")
         });

@@ -1,0 +1,256 @@
+//! The paths of a connection: which of them live, and which lanes belong to which.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use longhaul_units::{Duration, Instant, LaneId, PathId};
+
+use crate::pairs::pairs;
+use crate::pulse::Pulse;
+use crate::shares::shares;
+
+/// What whoever opened a path wants of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Nothing goes there: a circuit that has not begun, or is over.
+    Closed,
+    /// What is said beside the data, and the data too where no other path carries it.
+    Standby,
+    /// Lanes by this weight among those that carry data; not zero.
+    Share(u64),
+}
+
+/// What was seen of a path by now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathSeen {
+    /// Packets sent over it, by any lane, that are known to have arrived.
+    pub arrived: u64,
+    /// Bytes under way over it.
+    pub in_flight: u64,
+    /// Its smoothed round trip.
+    pub round_trip: Duration,
+}
+
+/// A lane is to go on over another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The lane.
+    pub lane: LaneId,
+    /// Where to.
+    pub path: PathId,
+}
+
+/// A server asks its client to move a lane (protocol.md 5.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveAsked {
+    /// Of two for one lane the one with the higher order holds.
+    pub order: u64,
+    /// The lane.
+    pub lane: LaneId,
+    /// Another one, on the path that it is to go to.
+    pub beside: LaneId,
+}
+
+/// The set of paths of a connection, at one of its ends.
+///
+/// Its driver looks at each path now and then ([`look`](Self::look)). A client moves lanes as
+/// [`poll_move`](Self::poll_move) says; a server, whose lanes are where the client has taken them
+/// ([`note_place`](Self::note_place)), asks for what [`poll_ask`](Self::poll_ask) says. What others say
+/// may come late, twice, or out of turn.
+#[derive(Debug)]
+pub struct Paths {
+    paths: Vec<Known>,
+    /// Where each lane is.
+    lanes: Vec<PathId>,
+    /// The highest order of the server for each lane.
+    heard: Vec<Option<u64>>,
+    /// What a server is to ask, and its last order.
+    asks: VecDeque<MoveAsked>,
+    order: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    offer: Offer,
+    pulse: Pulse,
+}
+
+impl Paths {
+    /// Lanes that begin on these paths, each of which carries data alike.
+    ///
+    /// # Panics
+    /// If there is no lane.
+    pub fn new(now: Instant, lanes: Vec<PathId>) -> Self {
+        let count = lanes.iter().map(|path| path.0).max().expect("a connection has a lane") + 1;
+        let known = || Known { offer: Offer::Share(1), pulse: Pulse::new(now) };
+        let heard = vec![None; lanes.len()];
+        let paths = (0..count).map(|_| known()).collect();
+        Self { paths, lanes, heard, asks: VecDeque::new(), order: 0 }
+    }
+
+    /// One more path.
+    pub fn add(&mut self, now: Instant, offer: Offer) -> PathId {
+        self.paths.push(Known { offer, pulse: Pulse::new(now) });
+        PathId(u16::try_from(self.paths.len() - 1).unwrap_or(u16::MAX))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// How many lanes are on each.
+    pub fn counts(&self) -> Vec<u32> {
+        let mut counts = vec![0; self.paths.len()];
+        for path in &self.lanes {
+            counts[usize::from(path.0)] += 1;
+        }
+        counts
+    }
+
+    /// Changes what is wanted of `path`. One that opens is believed to live.
+    pub fn offer(&mut self, now: Instant, path: PathId, offer: Offer) {
+        let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
+        if known.offer == Offer::Closed && offer != Offer::Closed {
+            known.pulse = Pulse::new(now);
+        }
+        known.offer = offer;
+    }
+
+    /// Looks whether `path` lives.
+    pub fn look(&mut self, now: Instant, path: PathId, seen: &PathSeen) {
+        let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
+        let before = known.pulse.clone();
+        known.pulse.look(now, seen);
+        let (lived, lives) = (before.beats() || before.is_tried(), known.pulse.beats());
+        if lived && !lives && !known.pulse.is_tried() {
+            self.ask_off(path);
+        }
+    }
+
+    /// Whether `path` is believed to live.
+    pub fn lives(&self, path: PathId) -> bool {
+        self.paths.get(usize::from(path.0)).is_some_and(|known| known.pulse.beats())
+    }
+
+    /// Where `lane` is.
+    pub fn place(&self, lane: LaneId) -> PathId {
+        self.lanes.get(usize::from(lane.0)).copied().unwrap_or_default()
+    }
+
+    /// A client has taken `lane` to `path`, as its server sees.
+    pub fn note_place(&mut self, lane: LaneId, path: PathId) {
+        if let Some(place) = self.lanes.get_mut(usize::from(lane.0)) {
+            *place = path;
+        }
+    }
+
+    /// The server asks for a move: over the path where that lane is nothing comes through to it.
+    pub fn handle_move_asked(&mut self, now: Instant, asked: MoveAsked) {
+        let MoveAsked { order, lane, beside } = asked;
+        let Some(heard) = self.heard.get_mut(usize::from(lane.0)) else { return };
+        if heard.is_some_and(|heard| order <= heard) {
+            return;
+        }
+        *heard = Some(order);
+        let (from, to) = (self.place(lane), self.place(beside));
+        if from != to && self.lives(to) {
+            self.paths[usize::from(from.0)].pulse.fall_silent(now);
+        }
+    }
+
+    /// The next lane that is to move; it counts as moved.
+    pub fn poll_move(&mut self) -> Option<Move> {
+        let then = self.belonging();
+        let lane = then.iter().zip(&self.lanes).position(|(then, now)| then != now)?;
+        self.lanes[lane] = then[lane];
+        Some(Move { lane: LaneId(u16::try_from(lane).ok()?), path: then[lane] })
+    }
+
+    /// What the client is to be asked next, over the lane that the other is to go beside.
+    pub fn poll_ask(&mut self) -> Option<MoveAsked> {
+        self.asks.pop_front()
+    }
+
+    fn ask_off(&mut self, silent: PathId) {
+        let Some(beside) = self.lanes.iter().position(|path| self.lives(*path)) else { return };
+        for lane in (0..self.lanes.len()).filter(|lane| self.lanes[*lane] == silent) {
+            self.order += 1;
+            let [lane, beside] = [lane, beside].map(|lane| LaneId(lane as u16));
+            self.asks.push_back(MoveAsked { order: self.order, lane, beside });
+        }
+    }
+
+    /// Where each lane belongs.
+    fn belonging(&self) -> Vec<PathId> {
+        let is = |known: &Known, offer: fn(&Offer) -> bool| offer(&known.offer);
+        let shared = |known: &Known| match known.offer {
+            Offer::Share(weight) if known.pulse.beats() => weight.max(1),
+            _ => 0,
+        };
+        let standby = |known: &Known| {
+            u64::from(is(known, |offer| *offer == Offer::Standby) && known.pulse.beats())
+        };
+        // Where none lives one is as good as another, but for those that are closed.
+        let any = |known: &Known| u64::from(!is(known, |offer| *offer == Offer::Closed));
+        let rules: [&dyn Fn(&Known) -> u64; 3] = [&shared, &standby, &any];
+        let weights = rules.into_iter().map(|rule| self.paths.iter().map(rule).collect::<Vec<_>>());
+        let Some(weights) = weights.into_iter().find(|all| all.iter().any(|weight| *weight > 0))
+        else {
+            return self.lanes.clone();
+        };
+        if !self.paths.iter().any(|known| known.pulse.beats() && any(known) > 0) {
+            return self.stranded(&weights);
+        }
+        let first = self.first(&weights);
+        let lanes = self.lanes.len() as u16;
+        let mut all = shares(lanes, &weights);
+        if weights[usize::from(first.0)] == 0 || all[usize::from(first.0)] == 0 {
+            // The first lane is there, whatever the others weigh.
+            all = shares(lanes - 1, &weights);
+            all[usize::from(first.0)] += 1;
+        }
+        for (path, known) in self.paths.iter().enumerate() {
+            // One lane finds out whether a silent path lives again.
+            let most = (0..all.len()).max_by_key(|path| all[*path]).unwrap_or(0);
+            let wanted = is(known, |offer| matches!(offer, Offer::Share(_)));
+            if wanted && known.pulse.is_tried() && all[most] > 1 {
+                all[most] -= 1;
+                all[path] += 1;
+            }
+        }
+        pairs(&self.lanes, first, &all)
+    }
+
+    /// None lives: lanes are where one is tried, or stay, unless their path is closed.
+    fn stranded(&self, weights: &[u64]) -> Vec<PathId> {
+        let tried = |path: &usize| weights[*path] > 0 && self.paths[*path].pulse.is_tried();
+        let open = |path: &usize| weights[*path] > 0;
+        let other = (0..weights.len()).find(tried).or_else(|| (0..weights.len()).find(open));
+        let place = |now: &PathId| {
+            let path = usize::from(now.0);
+            if tried(&path) || open(&path) && !other.is_some_and(|other| tried(&other)) {
+                return *now;
+            }
+            other.map_or(*now, |path| PathId(path as u16))
+        };
+        self.lanes.iter().map(place).collect()
+    }
+
+    /// Where the first lane belongs, which carries messages: where it is while that lives, a single
+    /// one where data goes. It goes back to the first path as soon as that lives.
+    fn first(&self, weights: &[u64]) -> PathId {
+        let may = |path: &usize| {
+            let known = &self.paths[*path];
+            known.pulse.beats()
+                && known.offer != Offer::Closed
+                && (self.lanes.len() > 1 || weights[*path] > 0)
+        };
+        let first = (0..self.paths.len()).find(may);
+        first.map_or(self.lanes[0], |path| PathId(path as u16))
+    }
+}
+
+#[cfg(test)]
+mod tests;

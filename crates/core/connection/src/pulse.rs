@@ -1,0 +1,150 @@
+//! Whether a path lives: what it carries arrives, or nothing is under way.
+
+use longhaul_units::{Duration, Instant};
+
+use crate::{PathSeen, Silence};
+
+/// The life of one path, by what is known to have arrived over it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulse {
+    state: State,
+    arrived: u64,
+    /// How long the path is left alone when it falls silent next.
+    rest: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Something arrived; since then nothing has, for so long, while something was under way.
+    Beats(Silence, Instant),
+    /// Nothing came through: it is not used before that time.
+    Rests(Instant),
+    /// It is used a little again; nothing has come through yet.
+    Tried(Silence),
+}
+
+impl Pulse {
+    /// Of a path that is believed to live.
+    pub fn new(now: Instant) -> Self {
+        Self { state: State::Beats(Silence::since(now), now), arrived: 0, rest: REST_FIRST }
+    }
+
+    /// Looks at what the path has carried by now.
+    pub fn look(&mut self, now: Instant, seen: &PathSeen) {
+        let news = seen.arrived > self.arrived;
+        self.arrived = self.arrived.max(seen.arrived);
+        // Where nothing is under way nothing arrives: between the ranges of a booking, or when the
+        // sink has no room.
+        let idle = seen.in_flight == 0;
+        let patience = SILENCE.max(seen.round_trip * 4);
+        match &mut self.state {
+            State::Beats(silence, since) => {
+                if news && now - *since > HEALTHY {
+                    self.rest = REST_FIRST;
+                }
+                if news || idle {
+                    *silence = Silence::since(now);
+                } else if silence.look(now) > patience {
+                    self.fall_silent(now);
+                }
+            }
+            // What was under way when it was given up says nothing of now.
+            State::Rests(until) if *until > now => {}
+            State::Rests(_) => self.state = State::Tried(Silence::since(now)),
+            State::Tried(_) if news => self.state = State::Beats(Silence::since(now), now),
+            State::Tried(silence) => {
+                if idle {
+                    *silence = Silence::since(now);
+                } else if silence.look(now) > patience {
+                    self.fall_silent(now);
+                }
+            }
+        }
+    }
+
+    /// Nothing comes through, as is known here or as the peer says.
+    pub fn fall_silent(&mut self, now: Instant) {
+        self.state = State::Rests(now + self.rest);
+        self.rest = (self.rest * 2).min(REST_MAX);
+    }
+
+    /// Whether it is believed to live.
+    pub fn beats(&self) -> bool {
+        matches!(self.state, State::Beats(..))
+    }
+
+    /// Whether it is to be found out if it lives again.
+    pub fn is_tried(&self) -> bool {
+        matches!(self.state, State::Tried(_))
+    }
+}
+
+/// A path over which nothing arrives for so long, while something is under way, carries nothing.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How long it is left alone then, doubled each time.
+const REST_FIRST: Duration = Duration::from_secs(5);
+const REST_MAX: Duration = Duration::from_secs(60);
+/// What lived for so long is trusted as at first.
+const HEALTHY: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    fn seen(arrived: u64, in_flight: u64) -> PathSeen {
+        PathSeen { arrived, in_flight, round_trip: Duration::from_millis(20) }
+    }
+
+    /// Looks every 100 ms until its state is another one; when that was.
+    fn look_until(pulse: &mut Pulse, from: u64, seen: &PathSeen, until: fn(&Pulse) -> bool) -> u64 {
+        let mut ms = from;
+        while !until(pulse) {
+            ms += 100;
+            assert!(ms < from + 200_000);
+            pulse.look(at(ms), seen);
+        }
+        ms - from
+    }
+
+    #[test]
+    fn a_path_is_silent_only_while_something_is_under_way() {
+        let mut pulse = Pulse::new(at(0));
+        for ms in (0..60_000).step_by(100) {
+            pulse.look(at(ms), &seen(0, 0));
+        }
+        assert!(pulse.beats());
+        assert_eq!(look_until(&mut pulse, 60_000, &seen(0, 1), |pulse| !pulse.beats()), 3_000);
+    }
+
+    #[test]
+    fn a_silent_path_is_tried_later_and_later_until_something_arrives() {
+        let mut pulse = Pulse::new(at(0));
+        let (mut now, mut arrived) = (0, 5);
+        pulse.look(at(0), &seen(arrived, 1));
+        for rest in [5, 10, 20, 40, 60, 60] {
+            now += look_until(&mut pulse, now, &seen(arrived, 1), |pulse| {
+                !pulse.beats() && !pulse.is_tried()
+            });
+            // Late packets change nothing.
+            arrived += 1;
+            now += 100;
+            pulse.look(at(now), &seen(arrived, 1));
+            let rested = look_until(&mut pulse, now, &seen(arrived, 1), Pulse::is_tried);
+            assert_eq!(rested, rest * 1000 - 100);
+            now += rested;
+        }
+        pulse.look(at(now + 100), &seen(arrived + 1, 1));
+        assert!(pulse.beats());
+    }
+
+    #[test]
+    fn a_long_path_is_given_its_time() {
+        let mut pulse = Pulse::new(at(0));
+        let long = PathSeen { round_trip: Duration::from_secs(2), ..seen(0, 1) };
+        assert_eq!(look_until(&mut pulse, 0, &long, |pulse| !pulse.beats()), 8_100);
+    }
+}

@@ -1,0 +1,361 @@
+//! The paths of an end: their rate control, and which lane is on which.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+
+use longhaul_connection::{
+    CarrierSeen, Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths, Times,
+};
+use longhaul_engine::{Onward, Path};
+use longhaul_rate_control::{Controller, Governor, Profile, Start, TimeRange, Trc, Vector};
+use longhaul_units::{Bottleneck, Duration, Instant, PathId};
+use longhaul_wire::ReceiverBounds;
+
+use super::lane::{LaneState, PathCell};
+use super::pace::{self, Meter};
+use crate::network::server;
+use crate::scenario::{End, Scenario};
+use crate::trace::Checks;
+
+#[derive(Debug)]
+pub(super) struct Lines {
+    end: End,
+    set: Paths,
+    lines: Vec<Line>,
+    looked: Instant,
+    carrying: Carrying,
+    /// When the circuit opens, changes or closes next, in the world's time.
+    change: Option<Instant>,
+    start: Instant,
+    seed: u64,
+    round_trip: Duration,
+    /// How often a lane has gone to another path.
+    moves: u64,
+    limits: ConnectionLimits,
+    /// The user's limit, over all paths that are not booked.
+    limit: Option<Meter>,
+}
+
+#[derive(Debug)]
+struct Line {
+    path: RefCell<Path>,
+    /// Its number in the network, as a client knows.
+    route: u16,
+    /// The client there, as a server knows once a lane has proven it.
+    client: Option<IpAddr>,
+    meter: Option<Meter>,
+    is_booked: bool,
+}
+
+impl Lines {
+    /// Those over IP, with so many lanes. `now` is the world's time, and `start` its beginning.
+    pub fn new(
+        scenario: &Scenario,
+        end: End,
+        lanes: u16,
+        [now, local, start]: [Instant; 3],
+        (round_trip, seed): (Duration, u64),
+    ) -> Self {
+        let homes = scenario.homes.iter().take(usize::from(lanes)).copied();
+        let homes = homes.map(|home| PathId(if end == End::Client { home } else { 0 }));
+        let set = Paths::new(local, homes.collect());
+        let count = set.count();
+        let mut lines = Self {
+            end,
+            set,
+            lines: Vec::new(),
+            looked: local,
+            carrying: Carrying::default(),
+            change: None,
+            start,
+            seed,
+            round_trip,
+            moves: 0,
+            limits: ConnectionLimits::default(),
+            limit: None,
+        };
+        for route in 0..count {
+            lines.open(scenario, [now, local], route as u16, None);
+        }
+        if end == End::Client
+            && let Some(circuit) = &scenario.circuit
+        {
+            let vector = Vector::new(
+                circuit
+                    .booked
+                    .iter()
+                    .map(|(from, until, rate)| {
+                        let [from, until] = [*from, *until].map(|at| start + at + (local - now));
+                        TimeRange { start: from, end: until, rate: *rate }
+                    })
+                    .collect(),
+            );
+            let trc = Trc::new(local, vector.expect("circuits are booked in order"), 1500);
+            lines.set.add(local, Offer::Closed);
+            lines.open(scenario, [now, local], scenario.ip_paths(), Some(Box::new(trc)));
+            lines.change = Some(now);
+        }
+        lines.share(local);
+        lines
+    }
+
+    fn open(
+        &mut self,
+        scenario: &Scenario,
+        [now, local]: [Instant; 2],
+        route: u16,
+        booked: Option<Box<dyn Controller>>,
+    ) {
+        let profile = Profile::by_name(scenario.profile).expect("scenarios name profiles");
+        let seed = self.seed.wrapping_add(self.lines.len() as u64);
+        let is_booked = booked.is_some();
+        let profile_there = if is_booked { Profile::CIRCUIT } else { profile };
+        let mut governor = Governor::new(local, profile_there.heeds_receiver);
+        let controller = booked.unwrap_or_else(|| {
+            let start = Start { now: local, packet: 1500, rate: scenario.rate };
+            profile.controller(&start).expect("scenarios have the rates needed")
+        });
+        if let Some(limit) = scenario.limit.filter(|_| !is_booked) {
+            governor.set(Bottleneck::UserLimit, limit);
+        }
+        let path = Path::new(local, controller, governor, self.round_trip, seed);
+        let meter = scenario.rate.map(|rate| {
+            let is_circuit = scenario.profile == "trc";
+            let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };
+            Meter::new(now, rate, burst, burst)
+        });
+        self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
+        // Each path may have its burst.
+        let bursts = self.lines.iter().filter(|line| !line.is_booked).count() as u64;
+        self.limit = scenario.limit.map(|limit| {
+            Meter::new(now, limit, bursts * pace::under_limit(limit), pace::LEAST_BURST)
+        });
+    }
+
+    /// The path that `lane` is on.
+    pub fn of(&self, lane: &LaneState) -> &RefCell<Path> {
+        &self.lines[self.index(lane)].path
+    }
+
+    fn index(&self, lane: &LaneState) -> usize {
+        lane.path().map_or(0, |path| usize::from(path.0))
+    }
+
+    /// Its number in the network, if this is the client.
+    pub fn route(&self, lane: &LaneState) -> u16 {
+        self.lines[self.index(lane)].route
+    }
+
+    /// What was sent over the path of `lane` is no more than it allows.
+    pub fn check(
+        &mut self,
+        path: PathId,
+        now: Instant,
+        (packets, bytes): (u16, u64),
+        checks: &mut Checks,
+    ) {
+        let line = &mut self.lines[usize::from(path.0)];
+        let limit = self.limit.as_mut().filter(|_| !line.is_booked);
+        for meter in line.meter.as_mut().into_iter().chain(limit) {
+            meter.sent(now, packets, bytes, checks);
+        }
+    }
+
+    /// What the server asks for.
+    pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
+        self.set.handle_move_asked(local, asked);
+    }
+
+    /// Looks which paths live, and makes the moves that follow. Whether anything moved.
+    pub fn look(
+        &mut self,
+        scenario: &Scenario,
+        [now, local]: [Instant; 2],
+        lanes: &mut [LaneState],
+    ) -> bool {
+        let mut moved = self.follow_booking(scenario, [now, local]);
+        if self.end == End::Server {
+            moved |= self.follow_client(scenario, [now, local], lanes);
+        }
+        if local >= self.looked + LOOK {
+            self.looked = local;
+            self.hold_limits(local);
+            for (path, line) in (0..).map(PathId).zip(&self.lines) {
+                let carried = lanes.iter_mut().filter_map(LaneState::udp);
+                let carried = carried.map(|lane| lane.half.engine().carried(path).packets_arrived);
+                let path_now = line.path.borrow();
+                let round_trip = path_now.rtt().smoothed();
+                let in_flight = path_now.in_flight();
+                self.set.look(
+                    local,
+                    path,
+                    &PathSeen { arrived: carried.sum(), in_flight, round_trip },
+                );
+            }
+        }
+        while self.end == End::Client
+            && let Some(one) = self.set.poll_move()
+        {
+            let remote = server(scenario, self.lines[usize::from(one.path.0)].route);
+            self.go(local, &mut lanes[usize::from(one.lane.0)], one.path, Some(remote), scenario);
+            moved = true;
+        }
+        while self.end == End::Server
+            && let Some(asked) = self.set.poll_ask()
+        {
+            lanes[usize::from(asked.beside.0)].handle_order(local, Order::AskToMove(asked));
+            moved = true;
+        }
+        if moved {
+            self.share(local);
+        }
+        moved
+    }
+
+    /// Opens and closes the circuit as it is booked.
+    fn follow_booking(&mut self, scenario: &Scenario, [now, local]: [Instant; 2]) -> bool {
+        let Some(circuit) =
+            scenario.circuit.as_ref().filter(|_| self.change.is_some_and(|at| at <= now))
+        else {
+            return false;
+        };
+        let since = now - self.start;
+        self.change = circuit.next_change(since).map(|at| self.start + at);
+        let (data, ip) = match circuit.is_booked(since) {
+            true if circuit.beside_ip => (Offer::Share(1), Offer::Share(1)),
+            true => (Offer::Share(1), Offer::Standby),
+            false => (Offer::Closed, Offer::Share(1)),
+        };
+        let last = self.lines.len() - 1;
+        for path in 0..last {
+            self.set.offer(local, PathId(path as u16), ip);
+        }
+        self.set.offer(local, PathId(last as u16), data);
+        true
+    }
+
+    /// A server's lanes are where the client has taken them.
+    fn follow_client(
+        &mut self,
+        scenario: &Scenario,
+        times: [Instant; 2],
+        lanes: &mut [LaneState],
+    ) -> bool {
+        let mut moved = false;
+        for lane in lanes {
+            let Some(udp) = lane.udp() else { continue };
+            let engine = udp.half.engine();
+            let Some(remote) = engine.remote().filter(|_| engine.is_validated()) else { continue };
+            let (number, before) = (udp.lane_id, engine.path());
+            let known = self.lines.iter().position(|line| line.client == Some(remote.ip()));
+            let path = match known {
+                Some(path) => path,
+                None if self.lines[0].client.is_none() => 0,
+                None => {
+                    self.set.add(times[1], Offer::Share(1));
+                    self.open(scenario, times, 0, None);
+                    self.lines.len() - 1
+                }
+            };
+            self.lines[path].client = Some(remote.ip());
+            let path = PathId(path as u16);
+            if path != before {
+                self.set.note_place(number, path);
+                self.go(times[1], lane, path, None, scenario);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn go(
+        &mut self,
+        local: Instant,
+        lane: &mut LaneState,
+        path: PathId,
+        remote: Option<std::net::SocketAddr>,
+        scenario: &Scenario,
+    ) {
+        let left = self.index(lane);
+        self.moves += 1;
+        let Some(udp) = lane.udp() else { return };
+        let onward = Onward { path, remote, datagram_max: scenario.datagram_max };
+        udp.half.leave_path(local, self.lines[left].path.get_mut(), onward);
+    }
+
+    /// Divides what holds for all paths, and sees which of them carries data: what most lanes are on.
+    fn share(&mut self, local: Instant) {
+        self.hold_limits(local);
+        let counts = self.set.counts();
+        let most = (0..counts.len()).rev().max_by_key(|path| counts[*path]).unwrap_or(0);
+        let path = PathId(most as u16);
+        if path != self.carrying.path() {
+            self.times();
+            self.carrying.go(path, Times::of_path(&self.lines[most].path.borrow()));
+        }
+    }
+
+    fn hold_limits(&mut self, local: Instant) {
+        let paths: Vec<_> = self.lines.iter().map(|line| PathCell(&line.path)).collect();
+        self.limits.look(local, &paths);
+    }
+
+    /// Time by what held the pace of those who carry data.
+    fn times(&mut self) -> Times {
+        let path = &self.lines[usize::from(self.carrying.path().0)].path;
+        self.carrying.look(Times::of_path(&path.borrow()))
+    }
+
+    /// What the lanes have seen by now.
+    pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
+        let trips = self.lines.iter().map(|line| {
+            let path = line.path.borrow();
+            if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
+        });
+        let mut seen = CarrierSeen {
+            round_trip: trips.max().unwrap_or_default(),
+            times: self.times(),
+            ..CarrierSeen::default()
+        };
+        for lane in lanes {
+            let stats = lane.stats();
+            seen.delivered += stats.bytes_delivered;
+            seen.received += stats.bytes_received;
+            seen.moved += stats.fresh_bytes_delivered + lane.placed();
+            // Any lane is told the same, sooner or later.
+            if seen.peer == ReceiverBounds::NONE {
+                seen.peer = lane.peer_bounds();
+            }
+        }
+        seen
+    }
+
+    /// How often a lane has gone to another path.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// Whether nothing is under way.
+    pub fn are_empty(&self) -> bool {
+        self.lines.iter().all(|line| line.path.borrow().in_flight() == 0)
+    }
+
+    /// When it is to be looked at next, in the host's time.
+    pub fn next_look(&self, clock: Duration) -> Instant {
+        let look = self.looked + LOOK;
+        self.change.map_or(look, |change| look.min(change + clock))
+    }
+
+    /// What the controllers think, for people.
+    pub fn controllers(&self) -> String {
+        let told = self.lines.iter().map(|line| {
+            let path = line.path.borrow();
+            let (allowed, in_flight) = (path.allowed(), path.in_flight());
+            format!("{allowed:?}, {in_flight} in flight, {:?}, {:?}", path.metrics(), path.rtt())
+        });
+        told.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// How often it is looked whether paths live.
+const LOOK: Duration = Duration::from_millis(100);
