@@ -139,6 +139,11 @@ impl Path {
         self.controller.metrics()
     }
 
+    /// What is known of it, for logs and plots.
+    pub fn estimates(&self) -> &Estimates {
+        &self.estimates
+    }
+
     /// Losses of what was sent over it, by cause.
     pub fn losses(&self) -> Losses {
         self.estimates.losses()

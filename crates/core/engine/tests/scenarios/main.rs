@@ -1,19 +1,19 @@
 //! What `auto` makes of emulated paths: plans as data, figures as bounds.
 //!
-//! Everything is deterministic; `cargo run --release -p longhaul-rate-control --example table`
+//! Everything is deterministic; `cargo run --release -p longhaul-engine --example table`
 //! prints the figures themselves.
 
 mod world;
 
 use longhaul_pathsim::{EcnMarking, Jitter, PathConfig, Probability, RateSchedule};
 use longhaul_units::{Bytes, Duration, Rate};
-use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, controller, path};
+use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn auto(world: &World, rtt: Duration, offer: Offer, seed: u64) -> Longhaul {
-    Longhaul::new(controller("auto", world.now, None), rtt, offer, seed)
+fn auto(rtt: Duration, offer: Offer, seed: u64) -> Longhaul {
+    Longhaul::new(played("auto", None), rtt, offer, seed)
 }
 
 /// A flow alone on a path, after start-up.
@@ -58,7 +58,7 @@ fn fills_the_path_with_a_short_queue_and_little_loss() {
         let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
         let queue = rate.bytes_in(rtt) * queue / 100;
         let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
-        let flow = auto(&world, rtt, Offer::Endless, 3);
+        let flow = auto(rtt, Offer::Endless, 3);
         let index = world.add(Duration::ZERO, flow);
         world.run((rtt * 15).max(3 * SECOND));
         let (sent, lost) = world.flow(index).sent_and_lost();
@@ -84,7 +84,7 @@ fn a_gigabyte_takes_few_round_trips_more_than_it_must() {
             let queue = rate.bytes_in(rtt) * queue / 100;
             let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
             let wire = 1_000_000_000u64.div_ceil(1_424) * PACKET;
-            let flow = auto(&world, rtt, Offer::Bytes(wire), 3);
+            let flow = auto(rtt, Offer::Bytes(1_000_000_000), 3);
             let (start, index) = (world.now, world.add(Duration::ZERO, flow));
             world.run_until(start + 60 * SECOND, |world| world.flow(index).done());
             let ideal = rate.time_for(wire * 1_000_000 / (1_000_000 - u64::from(loss_ppm)));
@@ -109,8 +109,8 @@ fn super_packets_on_a_long_path_are_no_slow_start() {
             gro: true,
         };
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-        let wire = rate.bytes_in(5 * SECOND);
-        let flow = auto(&world, rtt, Offer::Bytes(wire), 3).host(host);
+        let bytes = rate.bytes_in(5 * SECOND) * 1_424 / PACKET;
+        let flow = auto(rtt, Offer::Bytes(bytes), 3).host(host);
         let (start, index) = (world.now, world.add(Duration::ZERO, flow));
         world.run_until(start + 60 * SECOND, |world| world.flow(index).done());
         let (took, limit) = (world.now - start, 5 * SECOND * 100 / 97 + rtt * 5);
@@ -126,7 +126,7 @@ fn follows_a_change_of_the_path() {
     let schedule = schedule.then(15 * SECOND, slow);
     let config = PathConfig::default().delay(rtt / 2).rate(schedule, Bytes::new(1_560_000));
     let mut world = World::new(&config, slow, 7);
-    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let flow = auto(rtt, Offer::Endless, 3);
     let index = world.add(Duration::ZERO, flow);
     world.run(3 * SECOND);
     assert!(world.utilisation(2 * SECOND) >= 970);
@@ -145,7 +145,7 @@ fn follows_a_change_of_the_path() {
 fn pauses_of_the_application_do_not_spoil_the_estimate() {
     let (rate, rtt) = (Rate::from_mbps(500), MS * 60);
     let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-    let flow = auto(&world, rtt, Offer::OnOff(SECOND, SECOND), 3);
+    let flow = auto(rtt, Offer::OnOff(SECOND, SECOND), 3);
     world.add(Duration::ZERO, flow);
     world.run(4 * SECOND);
     let used = world.utilisation(20 * SECOND);
@@ -164,7 +164,7 @@ fn a_receiver_slower_than_the_network_loses_nothing() {
             gro: true,
         };
         let mut world = World::new(&PathConfig::default().delay(rtt / 2), host.rate, 7);
-        let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+        let flow = auto(rtt, Offer::Endless, 3).host(host);
         let index = world.add(Duration::ZERO, flow);
         world.run(200 * MS);
         let (_, lost) = world.flow(index).sent_and_lost();
@@ -185,7 +185,7 @@ fn a_receiver_that_is_busy_now_and_then_is_no_slow_path() {
             let (rate_of_host, buffer) = (Rate::from_gbps(4), 512 << 20);
             let host = Host { rate: rate_of_host, buffer, tells: true, stalls, gro: false };
             let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-            let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+            let flow = auto(rtt, Offer::Endless, 3).host(host);
             world.add(MS * late, flow);
             world.run(2 * SECOND);
             let used = world.utilisation(4 * SECOND);
@@ -202,7 +202,7 @@ fn a_sender_that_has_few_turns_starts_all_the_same() {
         for (every, length) in [(1_000, 300), (10_000, 5_000), (43_000, 20_000)] {
             let stutters = (Duration::from_micros(every), Duration::from_micros(length));
             let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-            let mut flow = auto(&world, rtt, Offer::Endless, 3);
+            let mut flow = auto(rtt, Offer::Endless, 3);
             flow.stutters = Some(stutters);
             world.add(Duration::ZERO, flow);
             world.run(rtt * 12);
@@ -221,7 +221,7 @@ fn a_stall_that_overflows_the_socket_is_soon_made_up_for() {
         let (of_host, buffer) = (rate.scale(4, 1), rate.bytes_in(50 * MS));
         let host = Host { rate: of_host, buffer, tells: true, stalls, gro: true };
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-        let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+        let flow = auto(rtt, Offer::Endless, 3).host(host);
         let index = world.add(Duration::ZERO, flow);
         world.run(5 * SECOND);
         let before = world.flow(index).sent_and_lost().1;
@@ -238,7 +238,7 @@ fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
     let host =
         Host { rate: Rate::from_gbps(2), buffer: 2 << 20, tells: false, stalls: None, gro: true };
     let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
-    let flow = auto(&world, rtt, Offer::Endless, 3).host(host);
+    let flow = auto(rtt, Offer::Endless, 3).host(host);
     let index = world.add(Duration::ZERO, flow);
     world.run(3 * SECOND);
     let (sent, lost) = world.flow(index).sent_and_lost();
@@ -257,7 +257,7 @@ fn a_fixed_rate_above_what_the_receiver_takes_is_lowered_to_that() {
         let host =
             Host { rate: Rate::from_gbps(2), buffer: 4 << 20, tells, stalls: None, gro: true };
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
-        let fixed = controller("fixed", world.now, Some(Rate::from_gbps(8)));
+        let fixed = played("fixed", Some(Rate::from_gbps(8)));
         let index =
             world.add(Duration::ZERO, Longhaul::new(fixed, rtt, Offer::Endless, 3).host(host));
         world.run(3 * SECOND);
@@ -277,7 +277,7 @@ fn marks_are_obeyed_before_anything_is_lost() {
     let marking = EcnMarking::step(Bytes::new(queue / 10));
     let config = path(rate, rtt, queue, 0).ecn(marking).expect("a rate is set");
     let mut world = World::new(&config, rate, 7);
-    let mut flow = auto(&world, rtt, Offer::Endless, 3);
+    let mut flow = auto(rtt, Offer::Endless, 3);
     flow.ecn = true;
     let index = world.add(Duration::ZERO, flow);
     world.run(3 * SECOND);
@@ -291,7 +291,7 @@ fn a_policer_is_no_queue() {
     let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
     let config = PathConfig::default().delay(rtt / 2).policer(rate, Bytes::new(250_000));
     let mut world = World::new(&config, rate, 7);
-    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let flow = auto(rtt, Offer::Endless, 3);
     let index = world.add(Duration::ZERO, flow);
     world.run(5 * SECOND);
     let (sent, lost) = world.flow(index).sent_and_lost();
@@ -308,7 +308,7 @@ fn jitter_and_drifting_clocks_do_not_starve_it() {
     for drift_ppm in [-100, 100] {
         let config = path(rate, rtt, rate.bytes_in(rtt), 0).jitter(Jitter::uniform(2 * MS));
         let mut world = World::new(&config, rate, 7);
-        let mut flow = auto(&world, rtt, Offer::Endless, 3);
+        let mut flow = auto(rtt, Offer::Endless, 3);
         flow.drift_ppm = drift_ppm;
         world.add(Duration::ZERO, flow);
         world.run(20 * SECOND);
@@ -322,7 +322,7 @@ fn silence_backs_off_and_the_rate_comes_back() {
     let (rate, rtt) = (Rate::from_mbps(500), MS * 40);
     let config = path(rate, rtt, rate.bytes_in(rtt), 0).outage(4 * SECOND, 2 * SECOND);
     let mut world = World::new(&config, rate, 7);
-    let flow = auto(&world, rtt, Offer::Endless, 3);
+    let flow = auto(rtt, Offer::Endless, 3);
     let index = world.add(Duration::ZERO, flow);
     world.run(5 * SECOND);
     let (sent, _) = world.flow(index).sent_and_lost();
@@ -337,7 +337,7 @@ fn silence_backs_off_and_the_rate_comes_back() {
 fn a_deaf_sender_stops_within_its_window() {
     let (rate, rtt) = (Rate::from_mbps(500), MS * 40);
     let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-    let mut flow = auto(&world, rtt, Offer::Endless, 3);
+    let mut flow = auto(rtt, Offer::Endless, 3);
     flow.deaf = Some((world.now + 4 * SECOND, world.now + 5 * SECOND));
     let index = world.add(Duration::ZERO, flow);
     world.run(4 * SECOND);
@@ -375,7 +375,7 @@ fn shares_the_path() {
         let rtt = MS * rtt_ms;
         let queue_bytes = rate.bytes_in(rtt) * queue / 100;
         let mut world = World::new(&path(rate, rtt, queue_bytes, 0), rate, 11);
-        let flow = auto(&world, rtt, Offer::Endless, 3);
+        let flow = auto(rtt, Offer::Endless, 3);
         world.add(Duration::ZERO, flow);
         for (i, kind) in neighbours.iter().enumerate() {
             let (after, seed) = (10 * SECOND + 300 * MS * i as u32, 100 + i as u64);
@@ -384,7 +384,7 @@ fn shares_the_path() {
                     world.add(after, Tcp::new(*kind, rtt, seed));
                 }
                 None => {
-                    let flow = auto(&world, rtt, Offer::Endless, seed);
+                    let flow = auto(rtt, Offer::Endless, seed);
                     world.add(after, flow);
                 }
             }
@@ -406,7 +406,7 @@ fn takes_no_more_from_many() {
     let (rate, rtt) = (Rate::from_mbps(500), 40 * MS);
     for queue in [50, 100] {
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, 0), rate, 7);
-        let flow = auto(&world, rtt, Offer::Endless, 3);
+        let flow = auto(rtt, Offer::Endless, 3);
         world.add(3 * SECOND, flow);
         for i in 0..9 {
             world.add(10 * MS * i, Tcp::new(TcpKind::Cubic, rtt, 100 + u64::from(i)));
@@ -427,7 +427,7 @@ fn a_sender_without_a_turn_now_and_then_keeps_the_path_filled() {
         for (every_ms, length_us) in [(20, 1_000), (40, 2_000), (100, 4_000)] {
             let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
             let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
-            let mut flow = auto(&world, rtt, Offer::Endless, 3);
+            let mut flow = auto(rtt, Offer::Endless, 3);
             flow.stutters = Some((MS * every_ms, Duration::from_micros(length_us)));
             let index = world.add(Duration::ZERO, flow);
             world.run(3 * SECOND);
@@ -447,7 +447,7 @@ fn comes_up_where_all_was_lost_at_first() {
     for (rtt_ms, seed) in [(50, 11), (100, 11), (50, 101)] {
         let rtt = MS * rtt_ms;
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt) * 4, 0), rate, seed);
-        let flow = auto(&world, rtt, Offer::Endless, 3);
+        let flow = auto(rtt, Offer::Endless, 3);
         world.add(10 * SECOND, flow);
         for i in 0..3 {
             world.add(300 * MS * i, Tcp::new(TcpKind::Cubic, rtt, seed + 100 + u64::from(i)));
@@ -468,7 +468,7 @@ fn a_run_repeats_itself() {
         let config = config.loss(Probability::from_ppm(3_000));
         let mut world = World::new(&config, rate, 5);
         for seed in 0..2 {
-            let flow = auto(&world, rtt, Offer::Endless, seed);
+            let flow = auto(rtt, Offer::Endless, seed);
             world.add(SECOND * seed as u32, flow);
         }
         world.run(10 * SECOND);

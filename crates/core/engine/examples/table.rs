@@ -4,7 +4,7 @@
 mod world;
 
 use longhaul_units::{Duration, Instant, Rate};
-use world::{Longhaul, Offer, PACKET, Tcp, TcpKind, World, controller, path};
+use world::{Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,7 +37,7 @@ fn completion() {
             let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
             let wire = 1_000_000_000u64.div_ceil(1424) * PACKET;
             let start = world.now;
-            let flow = Longhaul::new(controller("auto", start, None), rtt, Offer::Bytes(wire), 3);
+            let flow = Longhaul::new(played("auto", None), rtt, Offer::Bytes(1_000_000_000), 3);
             let index = world.add(Duration::ZERO, flow);
             world.run_until(start + Duration::from_secs(60), |world| world.flow(index).done());
             let took = (world.now - start).as_secs_f64();
@@ -73,10 +73,9 @@ fn steady() {
                     let rtt = Duration::from_millis(rtt_ms);
                     let queue = rate.bytes_in(rtt) * queue_pct / 100;
                     let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 7);
-                    let now = world.now;
                     let index = world.add(
                         Duration::ZERO,
-                        Longhaul::new(controller("auto", now, None), rtt, Offer::Endless, 3),
+                        Longhaul::new(played("auto", None), rtt, Offer::Endless, 3),
                     );
                     world.run(Duration::from_secs(3).max(rtt * 15));
                     let (sent, lost) = world.flow(index).sent_and_lost();
@@ -121,10 +120,9 @@ fn fairness(seed: u64, rate: Rate) {
                 let mut shares = Vec::new();
                 for first in [0, 10] {
                     let mut world = World::new(&path(rate, rtt, queue, 0), rate, seed);
-                    let now = world.now;
                     world.add(
                         Duration::from_secs(first),
-                        Longhaul::new(controller("auto", now, None), rtt, Offer::Endless, 3),
+                        Longhaul::new(played("auto", None), rtt, Offer::Endless, 3),
                     );
                     for (i, kind) in kinds.iter().enumerate() {
                         let after =
@@ -136,7 +134,7 @@ fn fairness(seed: u64, rate: Rate) {
                             None => world.add(
                                 after,
                                 Longhaul::new(
-                                    controller("auto", now, None),
+                                    played("auto", None),
                                     rtt,
                                     Offer::Endless,
                                     seed + 5 + i as u64,
@@ -179,31 +177,25 @@ fn trace(args: &[String]) {
     let queue = rate.bytes_in(rtt) * number(2) / 100;
     let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, 11);
     let start = world.now;
-    let mut flow = Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 3);
-    let mut last = Instant::ZERO;
-    let (mut acked, mut lost) = (0, 0);
+    let mut flow = Longhaul::new(played("auto", None), rtt, Offer::Endless, 3);
+    let (mut last, mut arrived) = (Instant::ZERO, 0);
     let every = Duration::from_millis(args.get(6).map_or(100, |ms| ms.parse().expect("ms")));
-    flow.trace = Some(Box::new(move |now, controller, estimates, feedback| {
-        acked += feedback.acked_bytes;
-        lost += feedback.lost.network();
+    flow.trace = Some(Box::new(move |now, path| {
         if now - last >= every {
-            let (metrics, pacing) = (controller.metrics(), controller.pacing());
+            let estimates = path.estimates();
             println!(
-                "{:8.4} {:9} rate {:9} bw {:9} got {:9} queue {:7.2} ms owd {:6} flight {:9} window {:?} lost {lost} random {}",
+                "{:8.4} {:9} rate {:9} bw {:9} got {:9} queue {:7.2} ms flight {:9} lost {} random {}",
                 (now - start).as_secs_f64(),
-                metrics.state,
-                pacing.rate.to_string(),
+                path.metrics().state,
+                path.allowed().0.to_string(),
                 estimates.bandwidth().unwrap_or_default().to_string(),
-                Rate::from_bytes_over(acked, now - last).to_string(),
+                Rate::from_bytes_over(path.delivered() - arrived, now - last).to_string(),
                 estimates.queue().as_secs_f64() * 1e3,
-                feedback.one_way_delta.unwrap_or(0),
-                feedback.in_flight,
-                pacing.window,
+                path.in_flight(),
+                path.losses().network(),
                 estimates.chance_ppm().unwrap_or(0)
             );
-            last = now;
-            acked = 0;
-            lost = 0;
+            (last, arrived) = (now, path.delivered());
         }
     }));
     let late = args.iter().any(|arg| arg == "late");
@@ -234,16 +226,13 @@ fn trace(args: &[String]) {
         Some("autos") => {
             for i in 0..3 {
                 let after = Duration::from_secs(10) + Duration::from_millis(i * 300);
-                world.add(
-                    after,
-                    Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 100 + i),
-                );
+                world.add(after, Longhaul::new(played("auto", None), rtt, Offer::Endless, 100 + i));
             }
         }
         Some("auto") => {
             world.add(
                 Duration::from_secs(5),
-                Longhaul::new(controller("auto", start, None), rtt, Offer::Endless, 5),
+                Longhaul::new(played("auto", None), rtt, Offer::Endless, 5),
             );
         }
         _ => {}

@@ -1,8 +1,7 @@
 //! A deterministic world for controllers: flows over one bottleneck, packet by packet.
 //!
 //! All flows share the forward path, a [`longhaul_pathsim::Path`]; their way back is a delay. A
-//! Longhaul flow paces, keeps a ledger and gets feedback as docs/protocol.md 5.4 describes; a TCP
-//! flow stands for the neighbours.
+//! Longhaul flow is two lanes of the engine; a TCP flow stands for the neighbours.
 #![allow(
     dead_code,
     unused_imports,
@@ -13,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use longhaul_pathsim::{Path, PathConfig};
-use longhaul_rate_control::{Controller, Estimates, Metrics};
+use longhaul_rate_control::{Metrics, Profile};
 use longhaul_units::{Duration, Instant, Rate};
 
 #[path = "longhaul.rs"]
@@ -21,7 +20,7 @@ mod longhaul;
 #[path = "tcp.rs"]
 mod tcp;
 
-pub use longhaul::{Host, Longhaul, Offer};
+pub use longhaul::{Host, Longhaul, Offer, Played};
 pub use tcp::{Tcp, TcpKind};
 
 /// IP-layer bytes of a full packet.
@@ -144,14 +143,7 @@ pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig 
         .loss(longhaul_pathsim::Probability::from_ppm(loss_ppm))
 }
 
-/// A controller by its profile's name, and the estimates beside it.
-pub fn controller(
-    name: &str,
-    now: Instant,
-    rate: Option<Rate>,
-) -> (Box<dyn Controller>, Estimates) {
-    let profile = longhaul_rate_control::Profile::by_name(name).expect("a known profile");
-    let start = longhaul_rate_control::Start { now, packet: PACKET, rate };
-    let controller = profile.controller(&start).expect("a rate where one is needed");
-    (controller, Estimates::new(now, PACKET))
+/// A profile by its name.
+pub fn played(name: &str, rate: Option<Rate>) -> Played {
+    Played { profile: Profile::by_name(name).expect("a known profile"), rate }
 }

@@ -1,0 +1,439 @@
+//! A Longhaul sender and receiver: two lanes of the engine, joined by the world's path.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
+use longhaul_pathsim::{Ecn, Path};
+use longhaul_rate_control::{Governor, Metrics, Profile, Start};
+use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
+use longhaul_wire::ConnectionId;
+
+use super::{Flow, PACKET};
+
+/// What the application has to send.
+#[derive(Clone, Copy, Debug)]
+pub enum Offer {
+    /// Always more.
+    Endless,
+    /// So many object bytes.
+    Bytes(u64),
+    /// Endless for the first time, nothing for the second, and again.
+    OnOff(Duration, Duration),
+}
+
+/// The receiving host behind the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// What it reads from its socket.
+    pub rate: Rate,
+    /// Socket buffer.
+    pub buffer: u64,
+    /// Whether it tells its size.
+    pub tells: bool,
+    /// It reads nothing for the second time, once in the first.
+    pub stalls: Option<(Duration, Duration)>,
+    /// A batch arrives as one super-packet with one stamp.
+    pub gro: bool,
+}
+
+/// What a flow plays: a profile by its name, and the user's rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Played {
+    pub profile: &'static Profile,
+    pub rate: Option<Rate>,
+}
+
+/// On its way, or in the receiver's socket.
+struct Packet {
+    number: u64,
+    send_time: u32,
+    wire: u64,
+    /// When the receiver's kernel took it.
+    stamp: Instant,
+    marked: bool,
+    /// The socket dropped packets before this one.
+    overflowed: bool,
+    /// Frames of a CONTROL packet.
+    frames: Option<Vec<u8>>,
+}
+
+/// One lane and what it sends by.
+struct End {
+    lane: Lane,
+    rated: Rated,
+}
+
+/// A flow under a profile's controller and governor.
+pub struct Longhaul {
+    played: Played,
+    offer: Offer,
+    host: Option<Host>,
+    rtt: Duration,
+    seed: u64,
+    /// The receiver's clock runs fast by so many parts per million.
+    pub drift_ppm: i64,
+    /// Packets are ECN-capable.
+    pub ecn: bool,
+    /// The sender has no turn for the second time, once in the first.
+    pub stutters: Option<(Duration, Duration)>,
+    /// No feedback arrives between these times.
+    pub deaf: Option<(Instant, Instant)>,
+    /// Called with time and rate control at each feedback.
+    pub trace: Option<Trace>,
+
+    started: Option<Instant>,
+    ends: Option<(End, End)>,
+    plan: Plan,
+    /// Object bytes offered, and acknowledged.
+    offered: u64,
+    delivered: u64,
+    /// By when the receiver reads them, and the order in which they were sent.
+    arriving: BTreeMap<(Instant, u64), Packet>,
+    returning: VecDeque<(Instant, Packet)>,
+    order: u64,
+    /// What is in the receiver's socket is read by then.
+    busy_until: Instant,
+    overflowed: bool,
+    received: u64,
+    sent_packets: u64,
+    lost_packets: u64,
+}
+
+/// Observes a flow.
+pub type Trace = Box<dyn FnMut(Instant, &Rated)>;
+
+impl Longhaul {
+    /// A flow whose feedback takes half of `rtt`, and whose addresses are proven before it starts.
+    pub fn new(played: Played, rtt: Duration, offer: Offer, seed: u64) -> Self {
+        Self {
+            played,
+            offer,
+            host: None,
+            rtt,
+            seed,
+            drift_ppm: 0,
+            ecn: false,
+            stutters: None,
+            deaf: None,
+            trace: None,
+            started: None,
+            ends: None,
+            plan: Plan::default(),
+            offered: 0,
+            delivered: 0,
+            arriving: BTreeMap::new(),
+            returning: VecDeque::new(),
+            order: 0,
+            busy_until: Instant::ZERO,
+            overflowed: false,
+            received: 0,
+            sent_packets: 0,
+            lost_packets: 0,
+        }
+    }
+
+    /// Puts a receiving host behind the path.
+    #[must_use]
+    pub fn host(mut self, host: Host) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// Both lanes, a few round trips before `now`: what they say to each other first does not go over
+    /// the world's path.
+    fn open(&mut self, now: Instant) {
+        let begin = now.before(self.rtt * 3);
+        let end = |role, profile: &Profile, rate| {
+            let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, self.seed);
+            config.repair = profile.repair;
+            config.feedback = profile.feedback;
+            config.remote = (role == Role::Client).then(|| address(Role::Server));
+            config.idle_timeout = Duration::from_secs(3_600);
+            let told = self.host.filter(|host| host.tells && role == Role::Server);
+            config.socket_buffer = told.map(|host| Bytes::new(host.buffer));
+            let start = Start { now: begin, packet: PACKET, rate };
+            let controller = profile.controller(&start).expect("a rate where one is needed");
+            let governor = Governor::new(begin, profile.heeds_receiver);
+            let rated = Rated::new(begin, controller, governor, self.rtt, self.seed);
+            End { lane: Lane::new(begin, config), rated }
+        };
+        let Played { profile, rate } = self.played;
+        let receiving = Profile::by_name("unlimited").expect("a known profile");
+        self.ends = Some((end(Role::Client, profile, rate), end(Role::Server, receiving, None)));
+        let mut at = begin;
+        while at < now {
+            at = self.turn(at, None).unwrap_or(now);
+        }
+    }
+
+    /// Both ends do what they can; says when they can do more.
+    fn turn(&mut self, now: Instant, path: Option<&mut Path>) -> Option<Instant> {
+        let (mut sender, mut receiver) = self.ends.take()?;
+        let there = self.receive(now, &mut receiver);
+        let until = self.stutter(now);
+        let here = match until {
+            Some(until) => Some(until),
+            None => self.send(now, &mut sender, path),
+        };
+        self.ends = Some((sender, receiver));
+        let arrival = self.arriving.first_key_value().map(|((at, _), _)| *at + READ_TIME);
+        let news = self.returning.front().map(|(at, _)| until.unwrap_or(*at).max(*at));
+        let next = [here, there, arrival, news].into_iter().flatten().min();
+        next.map(|at| at.max(now + Duration::from_nanos(1)))
+    }
+
+    /// Until when the sender has no turn.
+    fn stutter(&self, now: Instant) -> Option<Instant> {
+        let (every, length) = self.stutters?;
+        let phase = Duration::from_nanos(now.as_nanos() % every.as_nanos() as u64);
+        (phase < length).then(|| now + (length - phase))
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        end: &mut End,
+        mut path: Option<&mut Path>,
+    ) -> Option<Instant> {
+        while self.returning.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, packet)) = self.returning.pop_front() else { break };
+            if self.deaf.is_none_or(|(from, to)| at < from || at >= to) {
+                let arrival = packet.arrival();
+                let frames = packet.frames.unwrap_or_default();
+                let from = address(Role::Server);
+                end.lane.handle_control(now, &mut end.rated, from, &arrival, &frames);
+                if let Some(trace) = &mut self.trace {
+                    trace(now, &end.rated);
+                }
+            }
+        }
+        end.lane.handle_timeout(now, &mut end.rated);
+        while let Some(event) = end.lane.poll_event() {
+            if let Event::Delivered(extent) = event {
+                self.delivered += extent.len;
+            }
+        }
+        let offered_until = self.refill(now, &mut end.lane);
+        while let Some(batch) = end.lane.poll_transmit(now, &mut end.rated, 44, &mut self.plan) {
+            self.leave(now, &batch, path.as_deref_mut());
+            self.refill(now, &mut end.lane);
+        }
+        end.lane.next_timeout(now, &end.rated).into_iter().chain(offered_until).min()
+    }
+
+    /// Keeps the lane fed; says when that changes by itself.
+    fn refill(&mut self, now: Instant, lane: &mut Lane) -> Option<Instant> {
+        let started = self.started?;
+        let (most, changes) = match self.offer {
+            Offer::Endless => (u64::MAX, None),
+            Offer::Bytes(total) => (total - self.offered, None),
+            Offer::OnOff(on, off) => {
+                let at = (now - started).as_nanos() % (on + off).as_nanos();
+                let at = Duration::from_nanos(at as u64);
+                if at < on {
+                    (u64::MAX, Some(now + (on - at)))
+                } else {
+                    (0, Some(now + (on + off - at)))
+                }
+            }
+        };
+        let mut left = most;
+        while lane.backlog() < BACKLOG && left > 0 {
+            let len = left.min(GROUP);
+            lane.offer(Extent { object: ObjectId(0), offset: self.offered, len });
+            self.offered += len;
+            left -= len;
+        }
+        changes
+    }
+
+    /// A batch goes over the path, or, before the flow starts, straight to the receiver.
+    fn leave(
+        &mut self,
+        now: Instant,
+        batch: &longhaul_engine::Transmit,
+        mut path: Option<&mut Path>,
+    ) {
+        let ecn = if self.ecn { Ecn::Ect0 } else { Ecn::NotEct };
+        let mut packets = Vec::new();
+        for (number, (wire, frames)) in (batch.first.get()..).zip(contents(batch, &self.plan)) {
+            let arrival = match path.as_deref_mut() {
+                Some(path) => {
+                    let arrival = path.offer(now, wire as u32, ecn).arrival();
+                    self.sent_packets += 1;
+                    self.lost_packets += u64::from(arrival.is_none());
+                    arrival.map(|arrival| (arrival.at, arrival.marked))
+                }
+                None => Some((now + self.rtt / 2, false)),
+            };
+            let Some((stamp, marked)) = arrival else { continue };
+            let send_time = batch.send_time;
+            let overflowed = false;
+            packets.push(Packet { number, send_time, wire, stamp, marked, overflowed, frames });
+        }
+        match self.host {
+            Some(host) => self.through_host(host, packets),
+            None => packets.into_iter().for_each(|packet| self.arrive(packet.stamp, packet)),
+        }
+    }
+
+    fn arrive(&mut self, read: Instant, packet: Packet) {
+        self.arriving.insert((read, self.order), packet);
+        self.order += 1;
+    }
+
+    /// The socket of the receiving host: a queue in bytes, read at the host's rate.
+    fn through_host(&mut self, host: Host, packets: Vec<Packet>) {
+        let last = packets.iter().map(|packet| packet.stamp).max();
+        for mut packet in packets {
+            if host.gro {
+                packet.stamp = last.unwrap_or(packet.stamp);
+            }
+            let bytes = packet.wire;
+            let charge = if host.gro { bytes } else { bytes * 8 / 5 };
+            let waiting = host.rate.bytes_in(self.busy_until - packet.stamp) * charge / bytes;
+            if waiting + charge > host.buffer {
+                self.lost_packets += 1;
+                self.overflowed = true;
+                continue;
+            }
+            let mut begins = self.busy_until.max(packet.stamp);
+            if let Some((every, length)) = host.stalls {
+                let phase = Duration::from_nanos(begins.as_nanos() % every.as_nanos() as u64);
+                if phase < length {
+                    begins += length - phase;
+                }
+            }
+            self.busy_until = begins + host.rate.time_for(bytes);
+            packet.overflowed = core::mem::take(&mut self.overflowed);
+            self.arrive(self.busy_until, packet);
+        }
+    }
+
+    fn receive(&mut self, now: Instant, end: &mut End) -> Option<Instant> {
+        let local = self.local(now);
+        let mut train: Option<Arrival> = None;
+        while self.arriving.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
+            let Some((_, mut packet)) = self.arriving.pop_first() else { break };
+            self.received += packet.wire;
+            packet.stamp = self.local(packet.stamp);
+            let arrival = packet.arrival();
+            if let Some(frames) = packet.frames {
+                place(local, end, train.take());
+                let from = address(Role::Client);
+                end.lane.handle_control(local, &mut end.rated, from, &arrival, &frames);
+                continue;
+            }
+            match &mut train {
+                Some(train) if train.numbers.end == packet.number && !packet.overflowed => {
+                    train.numbers.end += 1;
+                    (train.at, train.send_time) = (arrival.at, arrival.send_time);
+                    train.wire_bytes += arrival.wire_bytes;
+                    train.marked += arrival.marked;
+                }
+                _ => {
+                    place(local, end, train.replace(arrival));
+                }
+            }
+        }
+        place(local, end, train);
+        end.lane.handle_timeout(local, &mut end.rated);
+        while end.lane.poll_event().is_some() {}
+        while let Some(batch) = end.lane.poll_transmit(local, &mut end.rated, 44, &mut self.plan) {
+            let at = now + self.rtt / 2;
+            let packets = (batch.first.get()..).zip(contents(&batch, &self.plan));
+            for (number, (wire, frames)) in packets {
+                let (send_time, stamp) = (batch.send_time, at);
+                let (marked, overflowed) = (false, false);
+                let packet = Packet { number, send_time, wire, stamp, marked, overflowed, frames };
+                self.returning.push_back((at, packet));
+            }
+        }
+        end.lane.next_timeout(local, &end.rated).map(|at| self.world(at))
+    }
+
+    /// The receiver's clock.
+    fn local(&self, now: Instant) -> Instant {
+        let drift = now.as_nanos() as i64 / 1_000_000 * self.drift_ppm;
+        Instant::from_nanos((now.as_nanos() as i64 + drift) as u64)
+    }
+
+    /// The world's, of a time by the receiver's; rather late than early.
+    fn world(&self, local: Instant) -> Instant {
+        if self.drift_ppm == 0 || local >= Instant::FAR_FUTURE {
+            return local;
+        }
+        let drift = local.as_nanos() as i64 / 1_000_000 * self.drift_ppm;
+        Instant::from_nanos((local.as_nanos() as i64 - drift) as u64) + Duration::from_micros(1)
+    }
+}
+
+impl Packet {
+    fn arrival(&self) -> Arrival {
+        Arrival {
+            numbers: self.number..self.number + 1,
+            at: self.stamp,
+            send_time: self.send_time,
+            wire_bytes: self.wire,
+            marked: u32::from(self.marked),
+            overflowed: self.overflowed,
+        }
+    }
+}
+
+/// IP-layer bytes, and frames, of each packet of a batch.
+fn contents(batch: &longhaul_engine::Transmit, plan: &Plan) -> Vec<(u64, Option<Vec<u8>>)> {
+    let What::Objects { payload } = batch.what else {
+        return vec![(28 + 20 + 16 + plan.frames.len() as u64, Some(plan.frames.clone()))];
+    };
+    let payload = u64::from(payload);
+    let of_run =
+        |len: u64| (0..len.div_ceil(payload)).map(move |i| (len - i * payload).min(payload));
+    let lengths = plan.runs.iter().flat_map(|run| of_run(run.extent.len));
+    lengths.map(|len| (28 + 32 + 16 + len, None)).collect()
+}
+
+/// Objects arrive.
+fn place(now: Instant, end: &mut End, train: Option<Arrival>) {
+    if let Some(train) = train {
+        end.lane.handle_objects(now, address(Role::Client), &train);
+    }
+}
+
+fn address(role: Role) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 1], if role == Role::Client { 1000 } else { 7420 }))
+}
+
+impl Flow for Longhaul {
+    fn wake(&mut self, now: Instant, path: &mut Path) -> Option<Instant> {
+        if self.started.is_none() {
+            self.open(now);
+            self.started = Some(now);
+        }
+        let next = self.turn(now, Some(path));
+        if self.done() { None } else { next }
+    }
+
+    fn received(&self) -> u64 {
+        self.received
+    }
+
+    fn sent_and_lost(&self) -> (u64, u64) {
+        (self.sent_packets, self.lost_packets)
+    }
+
+    fn done(&self) -> bool {
+        matches!(self.offer, Offer::Bytes(total) if self.delivered >= total)
+    }
+
+    fn metrics(&self) -> Option<Metrics> {
+        self.ends.as_ref().map(|(sender, _)| sender.rated.metrics())
+    }
+}
+
+/// What came within that time the receiver reads at once.
+const READ_TIME: Duration = Duration::from_micros(50);
+/// Object bytes that the lane is given ahead.
+const BACKLOG: u64 = 4 << 20;
+const GROUP: u64 = 1 << 20;
