@@ -270,3 +270,6 @@ impl<I> IncomingCopy<I> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
