@@ -12,6 +12,7 @@ mod datagrams;
 mod fallback;
 mod forgeries;
 mod lab;
+mod owners;
 mod pipe;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -115,6 +115,7 @@ pub fn serve(
         direct: options.direct,
         memory,
         patience: options.stall_timeout,
+        owner: None,
     };
     let config = ServerConfig {
         udp_port: Some(address.port()),
@@ -316,12 +317,14 @@ impl Server<'_> {
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));
         let hello = client.client().hello();
+        // Each token's pushes are its own; a server that has but one serves one party.
+        let owner = (self.options.tokens.len() > 1).then_some(hello.key_id);
         let lanes = if hello.carrier == Carrier::Tcp { hello.lanes } else { 0 };
         let coming = self.door.expect(from.ip(), lanes.into());
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let granted = Arc::new(Granted::default());
-        let share = Share { memory: lease.budget(), ..self.share.clone() };
+        let share = Share { memory: lease.budget(), owner, ..self.share.clone() };
         let (pipes, place) = (self.pipes.clone(), granted.clone());
         let protect = session.protect;
         let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
@@ -536,6 +539,9 @@ struct Share {
     memory: Budget,
     /// How long a transfer may stand still; zero is for ever.
     patience: Duration,
+    /// Whose pushes these are, where that is to be told: they are gone on with under the same token
+    /// only.
+    owner: Option<[u8; 8]>,
 }
 
 impl Share {
@@ -560,7 +566,8 @@ impl Share {
             }
             Direction::Push => {
                 let path = request.paths.first().map_or(&[][..], Vec::as_slice);
-                let transfer = transfer_id(&[&request.label], path, verify);
+                let owner = self.owner.as_ref().map_or(&[][..], |id| id);
+                let transfer = transfer_id(&[&request.label, owner], path, verify);
                 let fsync = fsync(request.sync_at_end);
                 let is_directory = request.destination_is_directory;
                 let direct = self.direct;
