@@ -409,21 +409,26 @@ impl<'t> Between<'t> {
     }
 }
 
-/// Says nothing more but that it lives: answers PING, and confirms packets where it is `hearing`.
+/// Says nothing more but that it lives: answers PING, and confirms packets where it is `hearing`. Is
+/// told the end then, so whoever ended was not waiting for it to fall silent.
 fn lives_on(peer: &mut Peer, hearing: bool) {
     if !hearing {
         peer.falls_silent(true);
         return;
     }
     let deadline = Instant::now() + BOUND;
-    while peer.hear(deadline).is_some_and(|heard| !matches!(heard, Heard::Close(..))) {}
+    while let Some(heard) = peer.hear(deadline) {
+        if matches!(heard, Heard::Close(..)) {
+            return;
+        }
+    }
+    panic!("the end was not told");
 }
 
-/// It ended for the reason that nothing moved, long before it would have by default.
-fn assert_gave_up(what: &str, ended: &Ended, begun: Instant) {
+/// It ended for the reason that nothing moved, for as long as it was told to bear.
+fn assert_gave_up(what: &str, ended: &Ended) {
     assert_eq!(ended.status, Some(1), "{what}: {ended:?}");
     assert!(ended.stderr.contains("nothing has moved for 2 s"), "{what}: {ended:?}");
-    assert!(begun.elapsed() < BOUND / 2, "{what}: {:?}", begun.elapsed());
 }
 
 #[test]
@@ -448,12 +453,11 @@ fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() 
                         other => vec![other],
                     }));
                     feed(&mut peer, Duration::from_secs(1));
-                    let begun = Instant::now();
                     let ended = thread::scope(|scope| {
                         scope.spawn(|| lives_on(&mut peer, hearing));
                         end(receiving)
                     });
-                    assert_gave_up(&format!("receiving: {receiving_what}"), &ended, begun);
+                    assert_gave_up(&format!("receiving: {receiving_what}"), &ended);
                     assert_beginning(test, &out, &ended);
                     between.assert_serves();
                 });
@@ -465,12 +469,11 @@ fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() 
                     peer.message(Bytes::new().varint(6).varint(1 << 32));
                     peer.carrier.credit(2 << 20);
                     assert!(peer.hear(Instant::now() + BOUND).is_some(), "{what}: never an end");
-                    let begun = Instant::now();
                     let ended = thread::scope(|scope| {
                         scope.spawn(|| lives_on(&mut peer, hearing));
                         end(sending)
                     });
-                    assert_gave_up(&format!("sending: {what}"), &ended, begun);
+                    assert_gave_up(&format!("sending: {what}"), &ended);
                     between.assert_serves();
                 });
             }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeGroup};
-use longhaul_engine::{Closed, LaneConfig, LaneStats, Path, Role};
+use longhaul_engine::{Closed, LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{Governor, Profile, Start, Unplayable};
+use longhaul_rate_control::Profile;
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -19,6 +19,7 @@ use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
 use crate::carrier::{Command, Hub, Mailbox};
+use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::protection::{Protection, object_tag_len};
 
@@ -176,13 +177,8 @@ fn run(
         let headers = if to.is_ipv4() { 28 } else { 48 };
         config.datagram_max = (socket.device_mtu()?.min(65_535) as u16).saturating_sub(headers);
     }
-    let start = Start { now, packet: 1500, rate: options.rate };
-    let controller = options
-        .profile
-        .controller(&start)
-        .map_err(|e: Unplayable| io::Error::other(e.to_string()))?;
-    let governor = Governor::new(now, options.profile.heeds_receiver);
-    let path = Path::new(now, controller, governor, Duration::from_millis(1), 1);
+    let rtt = Duration::from_millis(1);
+    let path = client::path(options.profile, options.rate, rtt).map_err(io::Error::other)?;
     let mut table = ObjectTable::default();
     table.push(options.bytes);
     let hub = Arc::new(MemoryHub {

@@ -97,6 +97,129 @@ fn heads_and_bodies_that_do_not_come_end_and_a_head_is_bounded() {
     assert!(after.ready);
 }
 
+/// What the service answers to bytes before it closes their connection.
+fn answer(site: &Site, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(site.address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // It may be closed before all of it was written.
+    let _ = stream.write_all(bytes);
+    rest(&mut stream)
+}
+
+fn with_body(body: &[u8]) -> Vec<u8> {
+    let head = head("POST", "/v1/bookings", ASTRO);
+    let kind = "content-type: application/json\r\nconnection: close\r\n";
+    let head = format!("{head}{kind}content-length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+#[test]
+fn bodies_that_are_no_booking_are_refused_and_nothing_of_them_is_kept() {
+    let (_folder, config) = config();
+    let site = Site::start(config);
+    let before = site.service.view().seq;
+    let nested = |open: &str, close: &str| {
+        format!("{}{}", open.repeat(5_000), close.repeat(5_000)).into_bytes()
+    };
+    let long = format!("{{\"note\":\"{}\"}}", "x".repeat(32 << 20)).into_bytes();
+    let chunked = format!(
+        "{}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n",
+        head("POST", "/v1/bookings", ASTRO)
+    );
+    let chunks = format!("10000\r\n{}\r\n", "[".repeat(1 << 16)).repeat(512);
+    let cases = [
+        ("nothing", with_body(b""), "422"),
+        ("half of one", with_body(b"{\"file\":{\"bytes\":1"), "400"),
+        ("no text", with_body(&[0xff; 64]), "400"),
+        ("lists in lists", with_body(&nested("[", "]")), "400"),
+        ("objects in objects", with_body(&nested("{\"file\":", "}")), "400"),
+        ("a number beyond all", with_body(b"{\"file\":{\"bytes\":1e999}}"), "400"),
+        ("less than nothing", with_body(b"{\"file\":{\"bytes\":-1}}"), "400"),
+        ("the same twice", with_body(b"{\"links\":[\"a-b\"],\"links\":[\"a-b\"]}"), "400"),
+        ("32 MiB", with_body(&long), "413"),
+        ("32 MiB in chunks", [chunked.as_bytes(), chunks.as_bytes()].concat(), "413"),
+    ];
+    let answers = cases.each_ref().map(|(what, bytes, _)| {
+        let answer = answer(&site, bytes);
+        (*what, answer.get(9..12).unwrap_or("none").to_owned())
+    });
+    assert_eq!(answers, cases.map(|(what, _, status)| (what, status.to_owned())));
+    assert_eq!(site.service.view().seq, before);
+    assert!(site.client(VIEWER).health().unwrap().ready);
+}
+
+#[test]
+fn who_shows_no_token_that_there_is_is_refused_and_told_nothing_of_those_there_are() {
+    let (_folder, config) = config();
+    let site = Site::start(config);
+    let known = site::token(ASTRO).to_string();
+    let ask = |authorization: &str| {
+        let text = format!(
+            "GET /v1/bookings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{authorization}\r\n"
+        );
+        answer(&site, text.as_bytes())
+    };
+    assert!(ask(&format!("authorization: Bearer {known}\r\n")).starts_with("HTTP/1.1 200"));
+    let cut = &known[..known.len() - 1];
+    let refusal = |token: &str| {
+        let answer = ask(&format!("authorization: Bearer {token}\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        answer.split("\r\n\r\n").nth(1).unwrap().to_owned()
+    };
+    // However near to one it is.
+    let unknown = refusal(&"A".repeat(cut.len() + 1));
+    for near in [cut.to_owned(), format!("{known}{known}"), "A".repeat(20_000)] {
+        assert_eq!(refusal(&near), unknown);
+    }
+    for line in [
+        String::new(),
+        "authorization:\r\n".into(),
+        "authorization: Bearer\r\n".into(),
+        format!("authorization: Basic {known}\r\n"),
+        format!("authorization: Bearer {cut}\u{e9}\r\n"),
+        format!("x-authorization: Bearer {known}\r\n"),
+    ] {
+        let answer = ask(&line);
+        assert!(answer.starts_with("HTTP/1.1 401"), "{line}: {answer}");
+        assert!(!answer.contains(cut), "{line}: {answer}");
+    }
+}
+
+#[test]
+fn heads_that_say_two_things_are_refused_and_no_second_request_hides_behind_them() {
+    let (_folder, config) = config();
+    let site = Site::start(config);
+    let hidden = format!("{}connection: close\r\n\r\n", head("GET", "/v1/bookings", ASTRO));
+    let post = head("POST", "/v1/bookings", VIEWER);
+    for (what, text) in [
+        ("two lengths", format!("{post}content-length: 0\r\ncontent-length: 9\r\n\r\n{hidden}")),
+        ("a length that is none", format!("{post}content-length: +1\r\n\r\n{hidden}")),
+        ("a length beyond all", format!("{post}content-length: 99999999999999999999\r\n\r\n")),
+        (
+            "a chunk that is none",
+            format!("{post}transfer-encoding: chunked\r\n\r\nxyz\r\n{hidden}"),
+        ),
+        ("a name with a space", format!("{post}content-length : 0\r\n\r\n{hidden}")),
+        ("a folded line", format!("{post}x: y\r\n z: 0\r\n\r\n{hidden}")),
+        ("a zero", format!("{post}x: \0\r\n\r\n{hidden}")),
+        ("another protocol", format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{hidden}")),
+        ("no protocol", format!("\u{16}\u{3}\u{1}\0\u{5}{hidden}")),
+        (
+            "many lines",
+            format!("{}{}\r\n", head("GET", "/v1/health", ASTRO), "x: y\r\n".repeat(1000)),
+        ),
+    ] {
+        let answer = answer(&site, text.as_bytes());
+        let status = answer.get(9..10);
+        assert!(
+            answer.is_empty() || status == Some("4") || status == Some("5"),
+            "{what}: {answer}"
+        );
+        assert!(!answer.contains("HTTP/1.1 200"), "{what}: {answer}");
+    }
+    assert!(site.client(VIEWER).health().unwrap().ready);
+}
+
 fn problem<T: std::fmt::Debug>(result: Result<T, ClientError>) -> Problem {
     match result {
         Err(ClientError::Problem(problem)) => *problem,
