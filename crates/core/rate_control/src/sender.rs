@@ -3,31 +3,47 @@ use longhaul_units::{Duration, Instant, Rate};
 /// What this host's own stack takes: it refuses packets where its buffers are full.
 ///
 /// The path was offered none of them, so that is the governor's business and no controller's: the
-/// rate falls by a quarter, at most once a round trip, and rises again by an eighth.
+/// rate falls when packets are refused, and after each round trip that saw more refused; after any
+/// other it rises, in steps that double. The steps were measured, against a kernel whose socket
+/// refuses (docs/rate-control.md, hosts).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct SenderBound {
     limit: Option<Rate>,
     /// When it last changed.
     since: Instant,
+    /// Packets were refused since, once what had been on its way through the stack was gone.
+    refusing: bool,
+    /// Eighths that the next step adds.
+    rise: u32,
 }
 
 impl SenderBound {
     /// Packets were refused at `rate`.
     pub fn on_refused(&mut self, now: Instant, round_trip: Duration, rate: Rate) {
-        if self.limit.is_none() || now - self.since >= round_trip {
-            let least = Rate::from_bytes_over(LEAST_BYTES, round_trip);
-            self.limit = Some(rate.min(MOST).scale(3, 4).max(least));
-            self.since = now;
+        let passed = now - self.since;
+        if self.limit.is_none() || passed >= round_trip {
+            self.fall(now, round_trip, rate);
+        } else {
+            self.refusing |= passed >= round_trip / 2;
         }
     }
 
     /// Packets arrive, and the controller would send them at `wanted`.
     pub fn on_feedback(&mut self, now: Instant, round_trip: Duration, wanted: Rate) {
-        if now - self.since >= round_trip {
-            self.since = now;
-            let raised = self.limit.map(|rate| rate.scale(9, 8));
-            self.limit = raised.filter(|rate| *rate < wanted.min(MOST));
+        let Some(limit) = self.limit.filter(|_| now - self.since >= round_trip) else { return };
+        if self.refusing {
+            return self.fall(now, round_trip, limit);
         }
+        self.since = now;
+        let raised = limit.scale(8 + self.rise, 8);
+        self.limit = Some(raised).filter(|rate| *rate < wanted.min(MOST));
+        self.rise = (self.rise * 2).min(MOST_RISE);
+    }
+
+    fn fall(&mut self, now: Instant, round_trip: Duration, rate: Rate) {
+        let least = Rate::from_bytes_over(LEAST_BYTES, round_trip);
+        let limit = Some(rate.min(MOST).scale(3, 4).max(least));
+        *self = Self { limit, since: now, refusing: false, rise: FIRST_RISE };
     }
 
     /// The rate, while there is such a limit.
@@ -36,6 +52,9 @@ impl SenderBound {
     }
 }
 
+/// Eighths. The first step, and what doubling ends at: twice the rate.
+const FIRST_RISE: u32 = 1;
+const MOST_RISE: u32 = 8;
 /// What may go each round trip whatever was refused: two packets of the usual size.
 const LEAST_BYTES: u64 = 3_000;
 /// More than any host sends.
@@ -47,25 +66,56 @@ mod tests {
 
     const ROUND: Duration = Duration::from_millis(20);
 
+    fn at(rounds: u32) -> Instant {
+        Instant::ZERO + ROUND * rounds
+    }
+
     #[test]
-    fn a_quarter_less_each_round_of_refusals_and_back() {
-        let at = |rounds: u32| Instant::ZERO + ROUND * rounds;
+    fn a_quarter_less_each_round_of_refusals_and_back_in_steps_that_double() {
         let rate = Rate::from_mbps(800);
         let mut bound = SenderBound::default();
         bound.on_feedback(at(1), ROUND, rate);
         assert_eq!(bound.limit(), None);
         bound.on_refused(at(1), ROUND, rate);
-        bound.on_refused(at(1) + ROUND / 2, ROUND, rate.scale(3, 4));
+        bound.on_refused(at(1) + ROUND / 4, ROUND, rate.scale(3, 4));
         assert_eq!(bound.limit(), Some(Rate::from_mbps(600)), "of one round");
         bound.on_refused(at(2), ROUND, Rate::from_mbps(600));
         assert_eq!(bound.limit(), Some(Rate::from_mbps(450)));
         bound.on_feedback(at(2) + ROUND / 2, ROUND, rate);
         assert_eq!(bound.limit(), Some(Rate::from_mbps(450)), "too soon");
-        let rounds = (3..20).take_while(|round| {
+        for (round, limit) in [(3, Some(506_250_000)), (4, Some(632_812_500)), (5, None)] {
+            bound.on_feedback(at(round), ROUND, rate);
+            assert_eq!(bound.limit().map(Rate::as_bps), limit, "an eighth, a quarter, a half");
+        }
+    }
+
+    /// Feedback comes more often than packets are refused: who looks only at the moment rises.
+    #[test]
+    fn a_round_in_which_packets_were_refused_is_none_to_rise_after() {
+        let rate = Rate::from_mbps(800);
+        let mut bound = SenderBound::default();
+        bound.on_refused(at(1), ROUND, rate);
+        bound.on_refused(at(1) + ROUND * 3 / 4, ROUND, rate);
+        bound.on_feedback(at(2), ROUND, rate);
+        assert_eq!(bound.limit(), Some(Rate::from_mbps(450)));
+        bound.on_feedback(at(3), ROUND, rate);
+        assert_eq!(bound.limit(), Some(Rate::from_bps(506_250_000)));
+    }
+
+    #[test]
+    fn after_a_long_refusal_the_rate_is_soon_back() {
+        let rate = Rate::from_gbps(10);
+        let mut bound = SenderBound::default();
+        for round in 0..100 {
+            let refused = bound.limit().unwrap_or(rate);
+            bound.on_refused(at(round), ROUND, refused);
+        }
+        assert_eq!(bound.limit(), Some(Rate::from_bytes_over(LEAST_BYTES, ROUND)));
+        let back = (100..).take_while(|round| {
             bound.on_feedback(at(*round), ROUND, rate);
             bound.limit().is_some()
         });
-        assert_eq!(rounds.count(), 4, "450 Mb/s by an eighth, until it holds nothing back");
+        assert_eq!(back.count(), 14);
     }
 
     #[test]
