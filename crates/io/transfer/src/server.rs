@@ -31,7 +31,7 @@ use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray, join_all};
 use crate::client::{path, socket_notices, tcp_options};
-use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{UNCHECKED, sink_config};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
@@ -42,6 +42,7 @@ use crate::hub::{Side, TransferHub, refuse};
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
+use crate::lines::{Opening, Owner};
 use crate::pipe::{Pipes, Seat};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -353,11 +354,17 @@ impl Server<'_> {
             }
             let shared = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(shared).collect();
-            let path = path(profile, rate, INITIAL_RTT);
-            let path = path.map_err(|reason| (CloseCode::INTERNAL, reason))?;
-            let Profile { repair, feedback, .. } = *profile;
-            let rules = LaneRules { repair, feedback, idle_timeout: idle, punctual: false };
-            let lanes = UdpLanes::start(&session, sockets, path, rules, hub.clone(), boxes);
+            let first = path(profile, rate, INITIAL_RTT);
+            let first = first.map_err(|reason| (CloseCode::INTERNAL, reason))?;
+            let Profile { repair, feedback, needs_rate, .. } = *profile;
+            let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
+            // The rate that a profile needs is that of one controller.
+            let open =
+                move || if needs_rate { None } else { path(profile, rate, INITIAL_RTT).ok() };
+            let limit = rate.filter(|_| !needs_rate);
+            let owner = Owner::Server(Opening { path: Box::new(open), limit });
+            let hub = hub.clone();
+            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, hub, boxes);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
@@ -410,6 +417,7 @@ impl Server<'_> {
                     || !begun && hub.side().is_some()
                     || !finished && bytes_when_done(hub).is_some()
             });
+            lanes.look();
             received = lanes.vouch(control, received);
             let side = hub.side();
             if let Some(side) = side

@@ -68,13 +68,13 @@ impl<T: Task> Running<T> {
             rate,
             idle_timeout,
         };
-        let of_ip = if client.circuit.is_some() { 1 } else { session.lanes };
-        let lanes = link.start(of_ip, &hub, &mailboxes, &mut notices, stop)?;
+        let booked = client.circuit.is_some();
+        let lanes = link.start(booked, &hub, &mailboxes, &mut notices, stop)?;
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.hold()
         {
-            let follower = link.follower(options, errand, &hub, &mailboxes, lanes, started);
+            let follower = link.follower(options, errand, &hub, lanes, started);
             circuit = Some(Circuit::start(follower)?);
         }
         let workers = task.side().start(&hub)?;
@@ -105,6 +105,7 @@ impl<T: Task> Running<T> {
             self.task.on_look(&state, progress);
             self.watch.look(&self.task.side(), &self.lanes);
             progress.set(self.snapshot());
+            self.lanes.look();
             received = self.lanes.vouch(&self.control, received);
             if let Some(end) = self.judge(&state) {
                 return end;
