@@ -8,9 +8,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 /// asked for at every decision; it may be out of date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dealing {
-    all: u16,
     carrying: Range<u16>,
-    held: bool,
 }
 
 impl Dealing {
@@ -20,26 +18,14 @@ impl Dealing {
     /// If there is none.
     pub fn to_all(lanes: u16) -> Self {
         assert!(lanes > 0, "a connection has a lane");
-        Self { all: lanes, carrying: 0..lanes, held: false }
+        Self { carrying: 0..lanes }
     }
 
-    /// Nothing is to be dealt before [`Self::deal_to`].
-    pub fn hold(&mut self) {
-        self.held = true;
-    }
-
-    /// Whether nothing is dealt yet.
-    pub fn is_held(&self) -> bool {
-        self.held
-    }
-
-    /// These lanes carry data from now on, and no others.
-    ///
-    /// # Panics
-    /// If there is none, or one of them does not exist: what is dealt there would be lost.
-    pub fn deal_to(&mut self, lanes: Range<u16>) {
-        assert!(!lanes.is_empty() && lanes.end <= self.all, "{lanes:?} of {}", self.all);
-        (self.carrying, self.held) = (lanes, false);
+    /// The first of them is for messages only, if there are others.
+    #[must_use]
+    pub fn but_first(self) -> Self {
+        let lanes = self.carrying.end;
+        Self { carrying: u16::from(lanes > 1)..lanes }
     }
 
     /// Those that carry data.
@@ -52,8 +38,7 @@ impl Dealing {
         self.lanes().min_by_key(|lane| backlog(*lane)).unwrap_or(0)
     }
 
-    /// Bytes that wait in them. What lanes still have that carried data before keeps nobody from
-    /// dealing.
+    /// Bytes that wait in them.
     pub fn waiting(&self, backlog: impl Fn(usize) -> u64) -> u64 {
         self.lanes().map(backlog).sum()
     }
@@ -79,41 +64,21 @@ mod tests {
 
     #[test]
     fn the_lane_with_least_to_send_gets_the_next_group() {
-        let mut dealing = Dealing::to_all(4);
-        let backlog = [3, 1, 2, 0];
-        assert_eq!(dealing.next(|lane| backlog[lane]), 3);
-        // From a circuit back to IP, any number of times.
-        for _ in 0..2 {
-            dealing.deal_to(1..3);
-            assert_eq!(dealing.next(|lane| backlog[lane]), 1);
-            dealing.deal_to(0..1);
-            assert_eq!(dealing.next(|lane| backlog[lane]), 0);
-        }
+        let dealing = Dealing::to_all(4);
+        let backlog = [1, 3, 2, 4];
+        assert_eq!(dealing.next(|lane| backlog[lane]), 0);
+        assert_eq!(dealing.but_first().next(|lane| backlog[lane]), 2);
+        assert_eq!(Dealing::to_all(1).but_first().lanes(), 0..1, "there is no other");
     }
 
     #[test]
-    fn lanes_that_no_longer_carry_data_hold_nobody_up() {
-        let mut dealing = Dealing::to_all(2);
+    fn a_lane_that_carries_no_data_holds_nobody_up() {
+        let dealing = Dealing::to_all(2);
         let backlog = |lane| if lane == 0 { 100 * GROUP_SIZE } else { 0 };
         assert!(dealing.is_full(backlog));
-        dealing.deal_to(1..2);
+        let dealing = dealing.but_first();
         assert!(!dealing.is_full(backlog) && dealing.has_room(backlog));
         let half = |_| 2 * GROUP_SIZE;
         assert!(!dealing.is_full(half) && !dealing.has_room(half));
-    }
-
-    #[test]
-    fn nothing_is_dealt_while_it_is_held() {
-        let mut dealing = Dealing::to_all(2);
-        dealing.hold();
-        assert!(dealing.is_held());
-        dealing.deal_to(0..1);
-        assert!(!dealing.is_held());
-    }
-
-    #[test]
-    #[should_panic(expected = "1..3 of 2")]
-    fn a_lane_that_does_not_exist_gets_nothing() {
-        Dealing::to_all(2).deal_to(1..3);
     }
 }

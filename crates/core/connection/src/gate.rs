@@ -1,7 +1,5 @@
 //! What lets data out to the lanes, and how long what held it up.
 
-use core::ops::Range;
-
 use longhaul_units::{Duration, Instant};
 
 use crate::{Dealing, Stage, Stages};
@@ -39,14 +37,24 @@ impl Hunger {
     }
 }
 
+/// What becomes of data that may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// Nothing is dealt: nobody knows yet where it goes.
+    Held,
+    /// It waits in the lanes for a circuit to begin.
+    Awaited,
+    /// It leaves.
+    Open,
+}
+
 /// What lets data out: the lanes that carry it, and the sink's credit.
 #[derive(Debug)]
 pub struct Gate {
     dealing: Dealing,
     /// Bytes that the sink takes in all.
     credit: u64,
-    /// A circuit is to begin before anything leaves the lanes.
-    awaits_circuit: bool,
+    outlook: Outlook,
     /// Whoever looked last found the lanes full, or all memory under way.
     wants_room: bool,
     stages: Stages,
@@ -58,7 +66,7 @@ impl Gate {
         Self {
             dealing: Dealing::to_all(lanes),
             credit: 0,
-            awaits_circuit: false,
+            outlook: Outlook::Open,
             wants_room: false,
             stages: Stages::new(now),
         }
@@ -71,29 +79,26 @@ impl Gate {
         more
     }
 
-    /// Nothing is to be dealt before [`Self::deal_to`].
+    /// A circuit is to be found: nothing is dealt before, and then to all lanes but the first, which
+    /// stays with the messages. Before anything was dealt.
     pub fn hold(&mut self) {
-        self.dealing.hold();
+        self.dealing = self.dealing.clone().but_first();
+        self.outlook = Outlook::Held;
     }
 
     /// Whether nothing is dealt yet.
     pub fn is_held(&self) -> bool {
-        self.dealing.is_held()
+        self.outlook == Outlook::Held
     }
 
-    /// These lanes carry data from now on. See [`Dealing::deal_to`].
-    pub fn deal_to(&mut self, lanes: Range<u16>) {
-        self.dealing.deal_to(lanes);
-    }
-
-    /// Whether what is dealt waits for the begin of a circuit.
-    pub fn set_awaits_circuit(&mut self, awaits: bool) {
-        self.awaits_circuit = awaits;
+    /// What becomes of data from now on.
+    pub fn set_outlook(&mut self, outlook: Outlook) {
+        self.outlook = outlook;
     }
 
     /// Whether nothing may leave before a circuit is booked or begins.
     pub fn awaits_circuit(&self) -> bool {
-        self.is_held() || self.awaits_circuit
+        self.outlook != Outlook::Open
     }
 
     /// Bytes that the lanes which carry data have not sent yet.

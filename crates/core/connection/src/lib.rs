@@ -70,7 +70,7 @@ pub use dealing::Dealing;
 pub use diagnosis::{Stage, Stages, Times};
 
 pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
-pub use gate::{Gate, Hunger, Lanes};
+pub use gate::{Gate, Hunger, Lanes, Outlook};
 pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
 pub use incoming_copy::{ArrivedGroup, IncomingCopy};
 pub use incoming_pipe::{IncomingPipe, PipeStep};
@@ -84,6 +84,7 @@ pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
 pub use paths::{Move, MoveAsked, Offer, PathSeen, Paths};
 pub use protect::{Forged, Opener, Sealer};
+pub use pulse::SILENCE;
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use record_half::{Place, RecordHalf, RecordSeals};
 pub use run::Run;

@@ -79,8 +79,9 @@ impl Pulse {
     }
 }
 
-/// A path over which nothing arrives for so long, while something is under way, carries nothing.
-const SILENCE: Duration = Duration::from_secs(3);
+/// A path over which nothing arrives for so long, while something is under way, carries nothing; a
+/// long one has four round trips.
+pub const SILENCE: Duration = Duration::from_secs(3);
 /// How long it is left alone then, doubled each time.
 const REST_FIRST: Duration = Duration::from_secs(5);
 const REST_MAX: Duration = Duration::from_secs(60);

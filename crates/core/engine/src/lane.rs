@@ -318,6 +318,11 @@ impl Lane {
         self.ways.path()
     }
 
+    /// Each path that it was ever on, and what it has sent over it.
+    pub fn all_carried(&self) -> impl Iterator<Item = (PathId, Carried)> + '_ {
+        self.ways.all_carried()
+    }
+
     /// What it has sent over `path`.
     pub fn carried(&self, path: PathId) -> Carried {
         self.ways.carried(path)

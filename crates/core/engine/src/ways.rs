@@ -195,6 +195,11 @@ impl Ways {
         self.ways[way].carried.packets_arrived += packets;
     }
 
+    /// Each path that it was ever on, and what went over it.
+    pub fn all_carried(&self) -> impl Iterator<Item = (PathId, Carried)> + '_ {
+        self.ways.iter().map(|way| (way.path, way.carried))
+    }
+
     /// What went over `path`.
     pub fn carried(&self, path: PathId) -> Carried {
         let way = self.ways.iter().find(|way| way.path == path);

@@ -40,7 +40,7 @@ impl<'a> Attendant<'a> {
     /// may.
     pub fn round(&mut self) -> Option<End> {
         self.shared.await_news(&mut self.known, INTERVAL);
-        self.lanes.hold_limits();
+        self.lanes.look();
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();
         let (look, report) = {

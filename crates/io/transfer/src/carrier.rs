@@ -12,7 +12,7 @@ use longhaul_connection::{
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Extent, Instant};
+use longhaul_units::{Duration, Extent, Instant, PathId};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::{Buffer, lock};
@@ -117,7 +117,7 @@ pub(crate) fn pass_news(
             News::Arrived(whole) => hub.on_group(whole),
             News::GivenUp(buffer) => hub.on_given_up(buffer),
             News::Closed(closed) => hub.on_closed(&closed),
-            // There is one path.
+            // A lane that can move has taken it.
             News::MoveAsked(_) => {}
         }
     }
@@ -161,9 +161,11 @@ pub struct Stray {
 /// A path that a lane goes on over.
 #[derive(Debug)]
 pub struct Way {
+    /// Its number.
+    pub number: PathId,
     /// Its rate control.
     pub path: Arc<Mutex<Path>>,
-    /// The peer's address there, proven by another lane.
+    /// The peer's address there.
     pub remote: std::net::SocketAddr,
     /// The socket to use from now on; without it the lane's own.
     pub socket: Option<longhaul_sys::udp::UdpSocket>,

@@ -1,7 +1,8 @@
 //! A copy or a pipe over a booked circuit, with the path over IP beside it (docs/circuits.md section 5).
 //!
-//! Lane 0 stays on IP and carries messages; the other lanes begin on the circuit, under the booking's
-//! vector, and go on over IP when it ends. The circuit is released the moment everything is sent.
+//! The circuit is one more path of the connection. Lane 0 stays on IP and carries messages; the other
+//! lanes go there, under the booking's vector, and back to IP when it ends. The circuit is released the
+//! moment everything is sent.
 
 mod follow;
 
@@ -162,8 +163,8 @@ impl Shared {
         lock(&self.outcome).notices.push(notice);
     }
 
-    pub fn report(&self, change: impl FnOnce(&mut Option<CircuitReport>)) {
-        change(&mut lock(&self.outcome).report);
+    pub fn report(&self, report: CircuitReport) {
+        lock(&self.outcome).report = Some(report);
     }
 }
 

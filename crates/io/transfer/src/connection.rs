@@ -2,23 +2,23 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{CarrierSeen, ConnectionLimits, Spent, Times};
-use longhaul_engine::{LaneConfig, LaneStats, Path, Role};
+use longhaul_connection::CarrierSeen;
+use longhaul_engine::{LaneConfig, Path, Role};
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::buffer::lock;
-use crate::carrier::{Command, Hub, Mailbox, Way, close_all, join_all};
+use crate::carrier::{Hub, Mailbox, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, PathLock};
+use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
+use crate::lines::{Account, FIRST, Lines, Owner};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -75,9 +75,9 @@ impl Lanes {
                     delivered,
                     received,
                     moved: lanes.moved(),
-                    round_trip: lanes.round_trip(),
-                    times: lanes.times(),
-                    spent: lanes.spent(),
+                    round_trip: lanes.lines.round_trip(),
+                    times: lanes.lines.times(),
+                    spent: lanes.crew.spent(),
                     peer: lanes.peer(),
                 }
             }
@@ -96,6 +96,14 @@ impl Lanes {
         }
     }
 
+    /// Looks which paths live, and sees to it that the connection's limits hold over all of them, if it
+    /// is time. The kernel does that for TCP.
+    pub fn look(&self) {
+        if let Self::Udp(lanes) = self {
+            lanes.look();
+        }
+    }
+
     /// Tells the control connection that the peer lives, if the carrier brought anything since
     /// `before`; returns what to pass next time.
     pub fn vouch(&self, control: &Control, before: u64) -> u64 {
@@ -104,14 +112,6 @@ impl Lanes {
             control.heard(clock::now());
         }
         received
-    }
-
-    /// Sees to it that the connection's limits hold over all of its paths together. The kernel does
-    /// that for TCP.
-    pub fn hold_limits(&self) {
-        if let Self::Udp(lanes) = self {
-            lanes.hold_limits();
-        }
     }
 
     /// "udp" or "tcp".
@@ -126,30 +126,37 @@ impl Lanes {
 /// The UDP lanes of a connection.
 pub(crate) struct UdpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
-    path: Arc<Mutex<Path>>,
+    lines: Arc<Lines>,
     views: Vec<Arc<Mutex<LaneView>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Those that carry data.
     crew: Arc<Crew>,
     /// The least round trip that was seen.
     rtt_min: Mutex<Option<Duration>>,
-    /// The connection's lanes on a circuit, once there are any.
-    circuit: Arc<OnceLock<UdpLanes>>,
-    /// Of lanes on a circuit: the path that they went on over, and its times before.
-    onward: OnceLock<(Arc<Mutex<Path>>, Times)>,
-    limits: Mutex<ConnectionLimits>,
 }
 
 /// A lane to be started: its number, its socket, and where the peer is, if known.
 pub(crate) type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
 
-/// What holds for all lanes of a path.
+/// What holds for a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneRules {
     pub repair: Repair,
     pub feedback: FeedbackSchedule,
     pub idle_timeout: Duration,
-    /// Their threads run before others where they may: what they do not send in time is lost.
-    pub punctual: bool,
+    pub duty: Duty,
+}
+
+/// What a lane is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// Data and, on the first lane, messages.
+    Any,
+    /// Messages, beside a circuit that carries the data.
+    Messages,
+    /// Data, on a circuit for a while: what its thread does not send in time is lost, so it runs
+    /// before others where it may.
+    Booked,
 }
 
 /// Mailboxes for `count` lanes.
@@ -158,39 +165,33 @@ pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket; a mailbox for each, in their order.
+    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
-        path: Path,
-        rules: LaneRules,
+        (owner, path): (Owner, Path),
+        rules: impl Fn(LaneId) -> LaneRules,
         hub: Arc<dyn Hub>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
-        let path = Arc::new(Mutex::new(path));
-        let mut lanes = Self {
-            mailboxes,
-            path,
-            views: Vec::new(),
-            threads: Mutex::default(),
-            crew: Arc::default(),
-            rtt_min: Mutex::default(),
-            circuit: Arc::default(),
-            onward: OnceLock::new(),
-            limits: Mutex::default(),
-        };
+        let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
+        let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
+        let mut lanes = Self { mailboxes, lines, views, threads, crew, rtt_min: Mutex::default() };
         let drops = Arc::new(HostDrops::new());
+        let beside = Arc::new(Crew::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
             let role = match session.role {
                 longhaul_session::Role::Client => Role::Client,
                 longhaul_session::Role::Server => Role::Server,
             };
+            let LaneRules { repair, feedback, idle_timeout, duty } = rules(lane);
             let mut config = LaneConfig::new(session.connection, lane, role, random_seed());
+            config.path = FIRST;
             config.remote = remote;
-            config.repair = rules.repair;
-            config.feedback = rules.feedback;
+            config.repair = repair;
+            config.feedback = feedback;
             config.object_tag = object_tag_len(session.protect);
-            config.idle_timeout = rules.idle_timeout;
+            config.idle_timeout = idle_timeout;
             let receiving = match &socket {
                 LaneSocket::Own(socket, _) => socket,
                 LaneSocket::Shared(socket, _) => socket,
@@ -202,18 +203,18 @@ impl UdpLanes {
             lanes.views.push(view.clone());
             let thread = lane::spawn(LaneSetup {
                 config,
-                path: lanes.path.clone(),
+                lines: lanes.lines.clone(),
                 socket,
                 seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
                 open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
                 hub: hub.clone(),
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
-                crew: lanes.crew.clone(),
+                crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
                 drops: drops.clone(),
-                punctual: rules.punctual,
+                punctual: duty == Duty::Booked,
             })?;
-            lock(&lanes.threads).push(thread);
+            lanes.threads.push(thread);
         }
         Ok(lanes)
     }
@@ -221,89 +222,30 @@ impl UdpLanes {
     /// Says goodbye on all lanes.
     pub fn close(&self, code: CloseCode, reason: &str) {
         close_all(&self.mailboxes, code, reason);
-        if let Some(circuit) = self.circuit.get() {
-            circuit.close(code, reason);
-        }
     }
 
     /// Waits for the lanes to end; they do once closed.
-    pub fn join(&self) {
-        join_all(&mut lock(&self.threads));
-        if let Some(circuit) = self.circuit.get() {
-            circuit.join();
-        }
+    pub fn join(&mut self) {
+        join_all(&mut self.threads);
     }
 
-    /// Their path.
-    pub fn path(&self) -> &Arc<Mutex<Path>> {
-        &self.path
+    /// Their paths.
+    pub fn lines(&self) -> &Arc<Lines> {
+        &self.lines
     }
 
-    /// Where lanes on a circuit are put, to be counted and closed with these.
-    pub fn circuit(&self) -> &Arc<OnceLock<UdpLanes>> {
-        &self.circuit
+    /// Where each lane leaves what it has done.
+    pub fn views(&self) -> &[Arc<Mutex<LaneView>>] {
+        &self.views
     }
 
-    /// Makes all lanes go on over `path`, to `remote`; by sockets of `socket`, where it gives any.
-    pub fn go(
-        &self,
-        path: &Arc<Mutex<Path>>,
-        remote: SocketAddr,
-        socket: impl Fn() -> Option<UdpSocket>,
-    ) {
-        let times = Times::of_path(&lock(path));
-        let _ = self.onward.set((path.clone(), times));
-        for mailbox in &self.mailboxes {
-            let way = Way { path: path.clone(), remote, socket: socket() };
-            mailbox.post(Command::Move(Box::new(way)));
-        }
-    }
-
-    fn hold_limits(&self) {
-        let circuit = self.circuit.get().filter(|circuit| circuit.onward.get().is_none());
-        let paths = [Some(&*self.path), circuit.map(|circuit| &*circuit.path)];
-        let paths: Vec<PathLock<'_>> = paths.into_iter().flatten().map(PathLock).collect();
-        lock(&self.limits).look(clock::now(), &paths);
-    }
-
-    /// Packets that the lanes received.
-    pub fn received(&self) -> u64 {
-        self.views.iter().map(|view| lock(view).stats.packets_received).sum()
-    }
-
-    /// What the lanes did on their first path, and since.
-    pub fn split(&self) -> (LaneStats, LaneStats) {
-        let (mut first, mut all) = (LaneStats::default(), LaneStats::default());
-        for view in &self.views {
-            let view = lock(view).clone();
-            for (sum, stats) in
-                [(&mut first, view.left.unwrap_or(view.stats)), (&mut all, view.stats)]
-            {
-                sum.bytes_sent += stats.bytes_sent;
-                sum.packets_sent += stats.packets_sent;
-                sum.packets_resent += stats.packets_resent;
-                sum.packets_received += stats.packets_received;
-                sum.lost += stats.lost;
-            }
-        }
-        all.bytes_sent -= first.bytes_sent;
-        all.packets_sent -= first.packets_sent;
-        (first, all)
+    /// Looks which paths live.
+    fn look(&self) {
+        self.lines.look(|| accounts(&self.views));
     }
 
     /// Counters of all lanes together.
     pub fn totals(&self) -> Totals {
-        let own = self.own_totals();
-        let Some(circuit) = self.circuit.get() else { return own };
-        let beside = circuit.own_totals();
-        let (mut sending, other) = (own.sending, beside.sending);
-        sending.packets_sent += other.packets_sent;
-        sending.packets_resent += other.packets_resent;
-        sending.lost = sending.lost.plus(&other.lost);
-        Totals { sending, received: own.received + beside.received }
-    }
-
-    fn own_totals(&self) -> Totals {
         let mut totals = Totals::default();
         for view in &self.views {
             let stats = lock(view).stats;
@@ -311,8 +253,10 @@ impl UdpLanes {
             totals.sending.packets_sent += stats.packets_sent;
             totals.sending.packets_resent += stats.packets_resent;
         }
-        let path = lock(&self.path);
-        totals.sending.lost = path.losses();
+        totals.sending.lost = self.lines.losses();
+        // That over IP.
+        let path = self.lines.path(FIRST);
+        let path = lock(&path);
         if path.rtt().has_sample() {
             let mut least = lock(&self.rtt_min);
             let min = path.rtt().min();
@@ -324,28 +268,9 @@ impl UdpLanes {
         totals
     }
 
-    /// Time by what held the pace of those who carry groups: those on the circuit, once there are
-    /// any.
-    fn times(&self) -> Times {
-        if let Some(circuit) = self.circuit.get() {
-            return circuit.times();
-        }
-        let first = Times::of_path(&lock(&self.path));
-        match self.onward.get() {
-            Some((path, before)) => first.plus(&Times::of_path(&lock(path)).since(before)),
-            None => first,
-        }
-    }
-
-    /// What the threads have spent that carry groups.
-    fn spent(&self) -> Spent {
-        self.circuit.get().map_or_else(|| self.crew.spent(), |circuit| circuit.crew.spent())
-    }
-
-    /// Bytes that arrived at the peer, and here, also over a circuit.
+    /// Bytes that arrived at the peer, and here.
     fn passed(&self) -> (u64, u64) {
-        let beside = self.circuit.get().map_or((0, 0), Self::passed);
-        self.views.iter().fold(beside, |(there, here), view| {
+        self.views.iter().fold((0, 0), |(there, here), view| {
             let stats = lock(view).stats;
             (there + stats.bytes_delivered, here + stats.bytes_received)
         })
@@ -353,18 +278,11 @@ impl UdpLanes {
 
     /// See [`CarrierSeen::moved`].
     fn moved(&self) -> u64 {
-        let beside = self.circuit.get().map_or(0, Self::moved);
-        self.views.iter().fold(beside, |sum, view| {
+        let moved = self.views.iter().map(|view| {
             let view = lock(view);
-            sum + view.stats.fresh_bytes_delivered + view.placed
-        })
-    }
-
-    /// The least of late, that of the circuit if it is longer.
-    fn round_trip(&self) -> Duration {
-        let beside = self.circuit.get().map_or(Duration::ZERO, Self::round_trip);
-        let path = lock(&self.path);
-        if path.rtt().has_sample() { path.rtt().min().max(beside) } else { beside }
+            view.stats.fresh_bytes_delivered + view.placed
+        });
+        moved.sum()
     }
 
     /// Any lane is told the same, sooner or later.
@@ -372,6 +290,11 @@ impl UdpLanes {
         let mut views = self.views.iter().map(|view| lock(view).peer);
         views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
     }
+}
+
+/// What each lane has sent over which path.
+pub(crate) fn accounts(views: &[Arc<Mutex<LaneView>>]) -> Vec<Account> {
+    views.iter().map(|view| lock(view).carried.clone()).collect()
 }
 
 /// Sums over the lanes of a connection, and the state of their path.

@@ -7,21 +7,23 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, NotSent, Order, ReadBatch, SharedPath};
+use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::host;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
-use longhaul_units::{Duration, Instant, PathId};
+use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Hub, Mailbox, Stray, Way};
 use crate::crew::Crew;
+use crate::lines::{Account, Lines};
 use crate::protection::Protection;
 use reading::Reading;
 
@@ -31,7 +33,7 @@ pub(crate) use socket::LaneSocket;
 /// What a lane thread is made of.
 pub(crate) struct LaneSetup {
     pub config: LaneConfig,
-    pub path: Arc<Mutex<Path>>,
+    pub lines: Arc<Lines>,
     pub socket: LaneSocket,
     pub seal: Protection,
     pub open: Protection,
@@ -56,8 +58,8 @@ pub(crate) struct LaneView {
     pub placed: u64,
     /// What the peer says holds it up in receiving.
     pub peer: ReceiverBounds,
-    /// As it was when the lane left its first path.
-    pub left: Option<LaneStats>,
+    /// What it has sent over each path.
+    pub carried: Account,
 }
 
 /// Starts the thread; it ends when the lane is closed.
@@ -79,8 +81,13 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
 
 struct LaneThread {
     half: LaneHalf<Arc<Buffer>, Buffer>,
+    number: LaneId,
+    lines: Arc<Lines>,
+    /// The one that it is on.
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
+    /// Where the peer was proven to be last.
+    peer: Option<SocketAddr>,
     /// At a server: the socket of all lanes.
     common: Option<Arc<UdpSocket>>,
     seal: Protection,
@@ -97,8 +104,6 @@ struct LaneThread {
     view_due: Instant,
     drops: Arc<HostDrops>,
     drops_due: Instant,
-    /// Counters when the lane left its first path.
-    left: Option<LaneStats>,
     /// Much arrived since the thread last slept.
     flooded: bool,
 }
@@ -124,11 +129,15 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, path, socket, seal, open, hub, mailbox, shared, drops, .. } = setup;
+        let LaneSetup { config, lines, socket, seal, open, hub, mailbox, shared, drops, .. } =
+            setup;
         let now = clock::now();
         Self {
+            number: config.lane,
+            path: lines.path(config.path),
             half: LaneHalf::new(now, config),
-            path,
+            lines,
+            peer: None,
             common: match &socket {
                 LaneSocket::Shared(common, _) => Some(common.clone()),
                 LaneSocket::Own(..) => None,
@@ -146,7 +155,6 @@ impl LaneThread {
             view_due: now,
             drops,
             drops_due: now,
-            left: None,
             flooded: false,
         }
     }
@@ -233,17 +241,26 @@ impl LaneThread {
     }
 
     fn go(&mut self, way: Way) {
-        let Way { path, remote, socket } = way;
+        let Way { number, path, remote, socket } = way;
         let now = clock::now();
         if let Err(error) = self.socket.go_to(remote, socket) {
             let reason = format!("cannot send to {remote}: {error}");
             self.half.handle_order(now, Order::Close(CloseCode::INTERNAL, reason));
             return;
         }
-        self.left = Some(self.half.engine().stats());
+        self.leave_path(now, number, path, Some(remote));
+    }
+
+    fn leave_path(
+        &mut self,
+        now: Instant,
+        number: PathId,
+        path: Arc<Mutex<Path>>,
+        remote: Option<SocketAddr>,
+    ) {
         let left = std::mem::replace(&mut self.path, path);
         let datagram_max = self.socket.datagram_max();
-        let onward = Onward { path: PathId(0), remote: Some(remote), datagram_max };
+        let onward = Onward { path: number, remote, datagram_max };
         self.half.leave_path(now, &mut lock(&left), onward);
         self.publish(now);
     }
@@ -268,7 +285,15 @@ impl LaneThread {
     }
 
     fn pass_news(&mut self) -> bool {
-        carrier::pass_news(&*self.hub, || self.half.poll_news())
+        let Self { half, lines, hub, .. } = self;
+        carrier::pass_news(&**hub, || {
+            let mut news = half.poll_news();
+            while let Some(News::MoveAsked(asked)) = news {
+                lines.handle_move_asked(asked);
+                news = half.poll_news();
+            }
+            news
+        })
     }
 
     /// The peer's address was learnt, or changed: what it sends is to come to this socket.
@@ -278,6 +303,12 @@ impl LaneThread {
         {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
             let _ = self.socket.follow(remote);
+            let on = self.half.engine().path();
+            if self.peer.replace(remote) != Some(remote)
+                && let Some((number, path)) = self.lines.follow(self.number, remote.ip(), on)
+            {
+                self.leave_path(clock::now(), number, path, None);
+            }
         }
     }
 
@@ -346,7 +377,7 @@ impl LaneThread {
             cpu: clock::thread_cpu_time(),
             placed: self.half.placed(),
             peer: self.half.engine().peer_bounds(),
-            left: self.left,
+            carried: self.half.engine().all_carried().collect(),
         };
     }
 }

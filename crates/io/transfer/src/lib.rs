@@ -21,6 +21,7 @@ pub mod files;
 mod ids;
 mod lane;
 mod lease;
+mod lines;
 mod mailboxes;
 pub mod memory;
 mod pipe;

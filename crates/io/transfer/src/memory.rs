@@ -21,6 +21,7 @@ use crate::buffer::{Buffer, Pool, lock};
 use crate::carrier::{Command, Hub, Mailbox};
 use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
+use crate::lines::{Lines, Opening, Owner};
 use crate::protection::{Protection, object_tag_len};
 
 /// What both ends agree on.
@@ -193,9 +194,10 @@ fn run(
         ended: Condvar::new(),
     });
     let shared = Arc::new(Mutex::new(LaneView::default()));
+    let one_path = Owner::Server(Opening(Box::new(|| None)));
     let thread = lane::spawn(LaneSetup {
         config,
-        path: Arc::new(Mutex::new(path)),
+        lines: Arc::new(Lines::new(one_path, path, vec![hub.mailbox.clone()])),
         socket: match to {
             Some(to) => LaneSocket::Own(socket, to),
             None => LaneSocket::Own(socket, SocketAddr::from(([0, 0, 0, 0], 0))),

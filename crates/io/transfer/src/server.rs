@@ -32,7 +32,7 @@ use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
 use crate::carrier::{Hub, Mailbox, Stray};
 use crate::client::{path, socket_notices, tcp_options};
-use crate::connection::{LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{Driver, UNCHECKED, receive, send, sink_config};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
@@ -42,6 +42,7 @@ use crate::files::{
 use crate::ids::{ConnectionIds, random_number};
 use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
+use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
 use crate::pipe::{Pipes, Seat};
 use crate::shared::{Milestones, Shared, refuse};
@@ -353,11 +354,16 @@ impl Server<'_> {
             }
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
-            let path = path(profile, rate, INITIAL_RTT);
-            let path = path.map_err(|reason| (CloseCode::INTERNAL, reason))?;
-            let Profile { repair, feedback, .. } = *profile;
-            let rules = LaneRules { repair, feedback, idle_timeout: idle, punctual: false };
-            let lanes = UdpLanes::start(&session, sockets, path, rules, shared.clone(), boxes);
+            let first = path(profile, rate, INITIAL_RTT);
+            let first = first.map_err(|reason| (CloseCode::INTERNAL, reason))?;
+            let Profile { repair, feedback, needs_rate, .. } = *profile;
+            let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
+            // The rate that a profile needs is that of one controller.
+            let open =
+                move || if needs_rate { None } else { path(profile, rate, INITIAL_RTT).ok() };
+            let owner = Owner::Server(Opening(Box::new(open)));
+            let hub = shared.clone();
+            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, hub, boxes);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {

@@ -4,6 +4,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::testing::file;
 
 use super::*;
+use crate::Outlook;
 use crate::gate::tests::Backlogs;
 
 const NOW: Instant = Instant::ZERO;
@@ -49,7 +50,8 @@ fn nothing_is_read_before_it_may_be_dealt() {
     copy.gate.hold();
     assert_eq!(next(&mut copy, &idle()), None);
     assert!(copy.gate.awaits_circuit() && copy.idles(Bottleneck::Unknown, &idle()));
-    copy.gate.deal_to(1..2);
+    copy.gate.set_outlook(Outlook::Awaited);
+    assert!(copy.gate.awaits_circuit());
     assert_eq!(next(&mut copy, &idle()), Some(0));
     assert_eq!(copy.deal(&idle()), 1);
 }

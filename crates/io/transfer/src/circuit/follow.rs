@@ -1,24 +1,21 @@
 //! From the wish to the tail: books, opens, follows, leaves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{Silence, Wanted};
+use longhaul_connection::{Offer, Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_units::{Duration, Instant, LaneId};
+use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
 use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Shared};
 use crate::buffer::lock;
-use crate::carrier::Mailbox;
-use crate::client::on_link_of;
-use crate::connection::{LaneEnd, LaneRules, UdpLanes};
-use crate::lane::LaneSocket;
+use crate::connection::accounts;
+use crate::lane::{LaneSocket, LaneView};
+use crate::lines::{Ends, FIRST, Lines, sum};
 use crate::protection::object_tag_len;
 use crate::shared::Shared as Connection;
 use crate::source::SourceDriver;
@@ -29,16 +26,11 @@ pub(crate) struct Follower {
     pub session: Arc<Session>,
     pub connection: Arc<Connection>,
     pub errand: Errand,
-    /// Of the lanes that begin on the circuit.
-    pub mailboxes: Vec<Arc<Mailbox>>,
+    /// Where the lanes are, and what they have done.
+    pub lines: Arc<Lines>,
+    pub views: Vec<Arc<Mutex<LaneView>>>,
     /// The path over IP.
-    pub ip: Arc<Mutex<Path>>,
-    /// Where the lanes on the circuit are put.
-    pub place: Arc<OnceLock<UdpLanes>>,
-    /// The server's lanes over IP, and this host's address towards it.
-    pub server: SocketAddr,
-    pub local: IpAddr,
-    pub idle_timeout: Duration,
+    pub ip: Ends,
     /// When the copy or pipe began.
     pub started: Instant,
     pub shared: Arc<Shared>,
@@ -59,14 +51,9 @@ impl Errand {
         }
     }
 
-    /// Data goes over these lanes only; before the first call over none.
-    fn deal_to(&self, lanes: Range<u16>) {
-        self.connection().direct(|gate| gate.deal_to(lanes));
-    }
-
-    /// Whether nothing leaves before the circuit begins.
-    fn set_awaits_circuit(&self, awaits: bool) {
-        self.connection().direct(|gate| gate.set_awaits_circuit(awaits));
+    /// What becomes of data from now on.
+    fn set_outlook(&self, outlook: Outlook) {
+        self.connection().direct(|gate| gate.set_outlook(outlook));
     }
 
     /// Whether everything was given to the lanes, and these have sent it.
@@ -95,13 +82,13 @@ impl Follower {
     pub fn run(self) {
         let Some(want) = self.await_want() else { return };
         if want == CircuitWant::Bytes(0) {
-            return self.errand.deal_to(0..1);
+            return self.errand.set_outlook(Outlook::Open);
         }
         match self.prepare(want) {
-            Ok((sockets, booking)) => self.follow(sockets, &booking),
+            Ok((ends, booking)) => self.follow(ends, &booking),
             Err(why) if self.options.or_ip => {
                 self.shared.note(format!("no circuit: {why}; data goes over IP"));
-                self.errand.deal_to(0..1);
+                self.errand.set_outlook(Outlook::Open);
             }
             Err(why) => self.connection.fail(format!("no circuit: {why}")),
         }
@@ -153,27 +140,23 @@ impl Follower {
         }
     }
 
-    /// Sockets for the lanes, and the booking.
-    fn prepare(&self, want: CircuitWant) -> Result<(Vec<LaneEnd>, CircuitBooking), String> {
+    /// The addresses of the circuit, and the booking.
+    fn prepare(&self, want: CircuitWant) -> Result<(Ends, CircuitBooking), String> {
         if self.session.lanes < 2 {
             return Err("the server grants no lane beside the one over IP".into());
         }
-        let mut remote = self.server;
+        let mut remote = self.ip.remote;
         self.options.remote.inspect(|ip| remote.set_ip(*ip));
-        let local = self.options.local.unwrap_or_else(|| match (remote, self.local) {
+        let local = self.options.local.unwrap_or_else(|| match (remote, self.ip.local) {
             (SocketAddr::V4(_), IpAddr::V6(_)) => Ipv4Addr::UNSPECIFIED.into(),
             (SocketAddr::V6(_), IpAddr::V4(_)) => Ipv6Addr::UNSPECIFIED.into(),
             (_, local) => local,
         });
-        let sockets = (1..self.session.lanes).map(|lane| {
-            let socket = UdpSocket::bind(on_link_of(local, remote), &UdpOptions::default())?;
-            socket.connect(remote)?;
-            Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
-        });
-        let sockets: Vec<LaneEnd> = sockets
-            .collect::<std::io::Result<_>>()
-            .map_err(|error| format!("cannot send from {local} to {remote}: {error}"))?;
-        let datagram = sockets.first().map_or(DATAGRAM_MAX, |(_, socket, _)| socket.datagram_max());
+        let ends = Ends { local, remote };
+        let socket = ends.socket();
+        let socket =
+            socket.map_err(|error| format!("cannot send from {local} to {remote}: {error}"))?;
+        let datagram = LaneSocket::Own(socket, remote).datagram_max();
         let want = match want {
             CircuitWant::Bytes(bytes) => {
                 let wire = self.wire_bytes(bytes, datagram.min(DATAGRAM_MAX), remote);
@@ -181,14 +164,19 @@ impl Follower {
             }
             other => other,
         };
-        let rtt = lock(&self.ip).rtt().smoothed();
+        let rtt = self.rtt();
         let wish = CircuitWish { want, remote: remote.ip(), rtt };
         let booking = self.options.circuits.book(&wish)?;
         if booking.vector.ranges().is_empty() {
             let _ = self.options.circuits.release(booking.id);
             return Err("what was booked is shorter than the clocks can be told apart".into());
         }
-        Ok((sockets, booking))
+        Ok((ends, booking))
+    }
+
+    /// Round trip over IP.
+    fn rtt(&self) -> Duration {
+        lock(&self.lines.path(FIRST)).rtt().smoothed()
     }
 
     /// IP-layer bytes of so many object bytes in datagrams of up to `datagram` bytes.
@@ -200,89 +188,89 @@ impl Follower {
         bytes.saturating_add(packets.saturating_mul(overhead as u64 + ip))
     }
 
-    fn follow(&self, sockets: Vec<LaneEnd>, booking: &CircuitBooking) {
+    fn follow(&self, ends: Ends, booking: &CircuitBooking) {
         let mut vector = booking.vector.clone();
         // Of a booking that was made before, what is over allows nothing any more.
         let found = clock::now();
         let mut renewed = found;
-        if self.options.and_ip && vector.start().is_some_and(|start| start > renewed + LEAD) {
-            self.errand.deal_to(0..1);
-            if !self.await_start(LEAD, booking, &mut vector, &mut renewed) {
-                if self.errand.is_sent() {
-                    self.shared.note("everything went over IP before the circuit began".into());
-                }
-                return;
-            }
+        // Over IP data goes on until the circuit begins. Without it, groups are read and hashed by then,
+        // and wait in lanes that are there already.
+        let lead = if self.options.and_ip { Duration::ZERO } else { LEAD };
+        if self.options.and_ip {
+            self.errand.set_outlook(Outlook::Open);
         }
-        // Groups are read and hashed by the time that the circuit opens.
-        self.errand.set_awaits_circuit(true);
-        self.errand.deal_to(1..self.session.lanes);
-        if !self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed) {
+        if !self.await_start(lead, booking, &mut vector, &mut renewed) {
+            if self.options.and_ip && self.errand.is_sent() {
+                self.shared.note("everything went over IP before the circuit began".into());
+            }
             return;
         }
+        let begin = clock::now();
+        let trc = Box::new(Trc::new(begin, vector.clone(), PACKET));
+        let governor = {
+            let ip = self.lines.path(FIRST);
+            let ip = lock(&ip);
+            ip.governor().beside(begin, Profile::CIRCUIT.heeds_receiver)
+        };
+        let path = Path::new(begin, trc, governor, self.rtt(), begin.as_nanos());
+        let circuit = self.lines.add(path, ends);
+        let open = [(circuit, Offer::Share(1)), (FIRST, Offer::Standby)];
+        if let Err(error) = self.lines.offer(&open) {
+            self.release(booking);
+            return self.connection.fail(error.to_string());
+        }
+        if !self.options.and_ip {
+            self.errand.set_outlook(Outlook::Awaited);
+        }
+        let waited = self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed);
         let opened = clock::now();
-        let Profile { repair, feedback, heeds_receiver, .. } = *Profile::CIRCUIT;
-        let (rtt, governor) = {
-            let ip = lock(&self.ip);
-            (ip.rtt().smoothed(), ip.governor().beside(opened, heeds_receiver))
+        self.errand.set_outlook(Outlook::Open);
+        let left = match waited {
+            true => self.watch(circuit, booking, &mut vector, renewed),
+            false => Left::Stopped,
         };
-        let trc = Box::new(Trc::new(opened, vector.clone(), PACKET));
-        let path = Path::new(opened, trc, governor, rtt, opened.as_nanos());
-        let idle_timeout = self.idle_timeout;
-        let rules = LaneRules { repair, feedback, idle_timeout, punctual: true };
-        let (hub, boxes) = (self.connection.clone(), self.mailboxes.clone());
-        let lanes = UdpLanes::start(&self.session, sockets, path, rules, hub, boxes);
-        let lanes = match lanes {
-            Ok(lanes) => {
-                self.errand.set_awaits_circuit(false);
-                self.place.get_or_init(|| lanes)
-            }
-            Err(error) => {
-                self.release(booking);
-                return self.connection.fail(error.to_string());
-            }
-        };
-        let left = self.watch(lanes, booking, &mut vector, renewed);
         let end = clock::now();
-        lanes.go(&self.ip, self.server, || self.way_back());
+        let before = self.sent_over_ip();
+        // The way back is as it was, whether or not anything is heard there now.
+        let close = [(circuit, Offer::Closed), (FIRST, Offer::Share(1))];
+        if let Err(error) = self.lines.offer(&close) {
+            self.connection.fail(error.to_string());
+        }
         if matches!(left, Left::Dead) {
             self.shared.note(format!(
                 "nothing came through the circuit for {} s: data went on over IP",
-                DEAD.as_secs()
+                SILENCE.as_secs()
             ));
         }
         let released = match left {
             Left::Over => None,
+            // Already given back.
+            Left::Stopped if !waited => return,
             Left::Sent | Left::Dead | Left::Stopped => {
                 self.release(booking).then(|| clock::now() - self.started)
             }
         };
-        self.shared.report(|report| {
-            *report = Some(CircuitReport {
-                booking: booking.id,
-                booked_bytes: booking.bytes,
-                allowed_bytes: vector.bytes_within(found, end),
-                sent_bytes: 0,
-                packets_sent: 0,
-                packets_lost: 0,
-                ip_bytes: 0,
-                opened: opened - self.started,
-                left: end - self.started,
-                released,
-                planned: booking.finish - self.started,
-            });
-        });
-        // What came late is counted, too.
+        // What comes late is counted, too.
         while !self.shared.pause(RENEWAL) {}
-        let (on_circuit, over_ip) = lanes.split();
-        self.shared.report(|report| {
-            if let Some(report) = report {
-                report.sent_bytes = on_circuit.bytes_sent;
-                report.packets_sent = on_circuit.packets_sent;
-                report.packets_lost = on_circuit.lost;
-                report.ip_bytes = over_ip.bytes_sent;
-            }
+        let carried = sum(&accounts(&self.views), circuit);
+        self.shared.report(CircuitReport {
+            booking: booking.id,
+            booked_bytes: booking.bytes,
+            allowed_bytes: vector.bytes_within(found, end),
+            sent_bytes: carried.bytes_sent,
+            packets_sent: carried.packets_sent,
+            packets_lost: carried.lost,
+            ip_bytes: self.sent_over_ip().saturating_sub(before),
+            opened: opened - self.started,
+            left: end - self.started,
+            released,
+            planned: booking.finish - self.started,
         });
+    }
+
+    /// IP-layer bytes that the lanes of the circuit have sent over IP.
+    fn sent_over_ip(&self) -> u64 {
+        sum(&accounts(&self.views[1..]), FIRST).bytes_sent
     }
 
     /// Until so long before the vector begins; `false` if the copy or pipe ended before, and the
@@ -313,12 +301,11 @@ impl Follower {
     /// Until the circuit is of no more use.
     fn watch(
         &self,
-        lanes: &UdpLanes,
+        circuit: PathId,
         booking: &CircuitBooking,
         vector: &mut Vector,
         mut renewed: Instant,
     ) -> Left {
-        let (mut heard, mut silence) = (0, Silence::since(clock::now()));
         let mut sent_before = false;
         loop {
             if self.shared.pause(GLANCE) {
@@ -334,12 +321,7 @@ impl Follower {
             if vector.end().is_none_or(|end| end <= now) {
                 return Left::Over;
             }
-            // Nothing is answered where nothing is under way: between ranges, or when the sink has no
-            // room.
-            let (received, idle) = (lanes.received(), lock(lanes.path()).in_flight() == 0);
-            if received != heard || idle {
-                (heard, silence) = (received, Silence::since(now));
-            } else if silence.look(now) > DEAD {
+            if !self.lines.lives(circuit) {
                 return Left::Dead;
             }
             if now - renewed > RENEWAL {
@@ -350,23 +332,11 @@ impl Follower {
                 {
                     let now = clock::now();
                     let trc = Box::new(Trc::new(now, newer.clone(), PACKET));
-                    lock(lanes.path()).set_controller(now, trc);
+                    lock(&self.lines.path(circuit)).set_controller(now, trc);
                     *vector = newer;
                 }
             }
         }
-    }
-
-    /// A socket on the path over IP, where that of the circuit cannot be used there.
-    fn way_back(&self) -> Option<UdpSocket> {
-        let remote = self.options.remote.unwrap_or(self.server.ip());
-        if self.options.local.is_none() && remote.is_ipv4() == self.server.is_ipv4() {
-            return None;
-        }
-        let socket =
-            UdpSocket::bind(on_link_of(self.local, self.server), &UdpOptions::default()).ok()?;
-        socket.connect(self.server).ok()?;
-        Some(socket)
     }
 
     fn release(&self, booking: &CircuitBooking) -> bool {
@@ -387,11 +357,10 @@ const SIZE_PATIENCE: Duration = Duration::from_millis(500);
 /// How often the service is asked whether the plan is still the same, and what time it is there:
 /// clocks drift apart by a millisecond or two in that time.
 const RENEWAL: Duration = Duration::from_secs(20);
-/// A circuit that brings no answer for so long carries nothing: set up late, or not at all.
-const DEAD: Duration = Duration::from_secs(3);
-/// So long before the circuit begins groups are no longer dealt to the lane over IP: reading and
-/// hashing the first of the circuit takes less.
-const LEAD: Duration = Duration::from_millis(200);
+/// So long before the circuit begins lanes go there: reading and hashing its first groups takes less.
+/// What proves the server's address there is asked for then, and again a quarter of a second later
+/// (protocol.md 4.5), just behind the beginning, where the circuit has not been set up before.
+const LEAD: Duration = Duration::from_millis(240);
 /// Largest packet on most circuits, for bursts.
 const PACKET: u64 = 1500;
 /// The largest size that the search for the path MTU tries.

@@ -7,7 +7,7 @@ use longhaul_engine::Path;
 use longhaul_rate_control::{Governor, Profile, Start};
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
 use longhaul_wire::Carrier;
 
@@ -15,9 +15,10 @@ use super::Failure;
 use crate::api::Stop;
 use crate::carrier::{Hub, Mailbox};
 use crate::circuit::{CircuitOptions, Errand, Follower};
-use crate::connection::{LaneEnd, LaneRules, Lanes, UdpLanes};
+use crate::connection::{Duty, LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::ServerIdentity;
 use crate::lane::LaneSocket;
+use crate::lines::{Ends, Owner};
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
@@ -43,13 +44,17 @@ impl Link<'_> {
         address
     }
 
+    /// The path over IP.
+    fn ends(&self) -> Ends {
+        Ends { local: self.local, remote: self.udp_address() }
+    }
+
     /// What books a circuit for `errand`, and takes all lanes but the first to it.
     pub fn follower(
         &self,
         options: &CircuitOptions,
         errand: Errand,
         shared: &Arc<Shared>,
-        mailboxes: &[Arc<Mailbox>],
         lanes: &UdpLanes,
         started: Instant,
     ) -> Follower {
@@ -58,21 +63,18 @@ impl Link<'_> {
             session: self.session.clone(),
             connection: shared.clone(),
             errand,
-            mailboxes: mailboxes[1..].to_vec(),
-            ip: lanes.path().clone(),
-            place: lanes.circuit().clone(),
-            server: self.udp_address(),
-            local: self.local,
-            idle_timeout: self.idle_timeout,
+            lines: lanes.lines().clone(),
+            views: lanes.views().to_vec(),
+            ip: self.ends(),
             started,
             shared: Arc::default(),
         }
     }
 
-    /// Starts the carrier that was agreed on: of UDP lanes the first `count`.
+    /// Starts the carrier that was agreed on; `booked` says that a circuit is to carry the data.
     pub fn start(
         &self,
-        count: u16,
+        booked: bool,
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         notices: &mut Vec<String>,
@@ -87,15 +89,24 @@ impl Link<'_> {
                 TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &hub, mailboxes.to_vec());
             return Ok(Lanes::Tcp(lanes?));
         }
-        let sockets = sockets(self.local, self.udp_address(), count)?;
+        let sockets = sockets(self.ends(), session.lanes)?;
         if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
             notices.extend(socket_notices(socket));
         }
         let path = path(profile, rate, rtt).map_err(Failure::Usage)?;
         let Profile { repair, feedback, .. } = *profile;
-        let rules = LaneRules { repair, feedback, idle_timeout, punctual: false };
-        let mailboxes = mailboxes[..count.into()].to_vec();
-        let lanes = UdpLanes::start(session, sockets, path, rules, shared.clone(), mailboxes)?;
+        let any = LaneRules { repair, feedback, idle_timeout, duty: Duty::Any };
+        let Profile { repair, feedback, .. } = *Profile::CIRCUIT;
+        let rules = |lane: LaneId| match (booked, lane.0) {
+            (true, 0) if session.lanes > 1 => LaneRules { duty: Duty::Messages, ..any },
+            (true, _) if session.lanes > 1 => {
+                LaneRules { repair, feedback, duty: Duty::Booked, ..any }
+            }
+            _ => any,
+        };
+        let (hub, boxes) = (shared.clone(), mailboxes.to_vec());
+        let owner = Owner::Client(self.ends());
+        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, hub, boxes)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }
@@ -111,13 +122,10 @@ pub(crate) fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
     }
 }
 
-fn sockets(local: IpAddr, to: SocketAddr, count: u16) -> std::io::Result<Vec<LaneEnd>> {
+fn sockets(ends: Ends, count: u16) -> std::io::Result<Vec<LaneEnd>> {
+    let to = ends.remote;
     (0..count)
-        .map(|lane| {
-            let socket = UdpSocket::bind(on_link_of(local, to), &UdpOptions::default())?;
-            socket.connect(to)?;
-            Ok((LaneId(lane), LaneSocket::Own(socket, to), Some(to)))
-        })
+        .map(|lane| Ok((LaneId(lane), LaneSocket::Own(ends.socket()?, to), Some(to))))
         .collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_connection::{End, Gate, Silence, Transfer};
+use longhaul_connection::{End, Outlook, Silence, Transfer};
 use longhaul_engine::Closed;
 use longhaul_session::Session;
 use longhaul_sys::clock;
@@ -62,14 +62,14 @@ impl<T: Task> Running<T> {
             rate,
             idle_timeout,
         };
-        let of_ip = if client.circuit.is_some() { 1 } else { session.lanes };
-        let lanes = link.start(of_ip, &shared, &mailboxes, &mut notices, stop)?;
+        let booked = client.circuit.is_some();
+        let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.errand()
         {
-            shared.direct(Gate::hold);
-            let follower = link.follower(options, errand, &shared, &mailboxes, lanes, started);
+            shared.direct(|gate| gate.set_outlook(Outlook::Held));
+            let follower = link.follower(options, errand, &shared, lanes, started);
             circuit = Some(Circuit::start(follower)?);
         }
         task.start()?;

@@ -1,0 +1,299 @@
+//! The paths of a connection's UDP lanes, and which lane is on which: carries what is seen to a
+//! [`Paths`], and what that says to the lanes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use longhaul_connection::{
+    Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths, Times,
+};
+use longhaul_engine::{Carried, Path};
+use longhaul_sys::clock;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
+
+use crate::buffer::lock;
+use crate::carrier::{Command, Mailbox, Way};
+use crate::client::on_link_of;
+use crate::lane::PathLock;
+
+/// Whose paths they are.
+pub(crate) enum Owner {
+    /// A client's: it opens paths, and moves lanes to them. Its lanes begin here.
+    Client(Ends),
+    /// A server's: its lanes are where the client takes them.
+    Server(Opening),
+}
+
+/// The addresses of a path, as its client knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub local: IpAddr,
+    pub remote: SocketAddr,
+}
+
+/// What a server does when a client takes a lane to a path that it has not been on: rate control for
+/// it; nothing where all lanes are to have one rate together.
+pub(crate) struct Opening(pub Box<dyn Fn() -> Option<Path> + Send + Sync>);
+
+/// The paths of a connection. No path is locked while the set is.
+pub(crate) struct Lines {
+    owner: Owner,
+    mailboxes: Vec<Arc<Mailbox>>,
+    set: Mutex<Set>,
+    carrying: Mutex<Carrying>,
+    limits: Mutex<ConnectionLimits>,
+}
+
+struct Set {
+    paths: Paths,
+    lines: Vec<Line>,
+    looked: Instant,
+}
+
+struct Line {
+    path: Arc<Mutex<Path>>,
+    peer: Peer,
+}
+
+/// Who is at the other end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Server(Ends),
+    Client(IpAddr),
+    /// A client of which no lane has been proven yet.
+    Unknown,
+}
+
+/// What lanes have sent over each path they were on.
+pub(crate) type Account = Vec<(PathId, Carried)>;
+
+impl Lines {
+    /// One path, and all lanes on it.
+    pub fn new(owner: Owner, path: Path, mailboxes: Vec<Arc<Mailbox>>) -> Self {
+        let now = clock::now();
+        let peer = match owner {
+            Owner::Client(ends) => Peer::Server(ends),
+            Owner::Server(_) => Peer::Unknown,
+        };
+        let line = Line { path: Arc::new(Mutex::new(path)), peer };
+        let paths = Paths::new(now, vec![FIRST; mailboxes.len()]);
+        let set = Mutex::new(Set { paths, lines: vec![line], looked: now });
+        let (carrying, limits) = (Mutex::default(), Mutex::default());
+        Self { owner, mailboxes, set, carrying, limits }
+    }
+
+    /// Rate control of a path.
+    pub fn path(&self, number: PathId) -> Arc<Mutex<Path>> {
+        lock(&self.set).lines[usize::from(number.0)].path.clone()
+    }
+
+    /// All paths, and how many lanes are on each.
+    fn all(&self) -> Vec<(Arc<Mutex<Path>>, u32)> {
+        let set = lock(&self.set);
+        let paths = set.lines.iter().map(|line| line.path.clone());
+        paths.zip(set.paths.counts()).collect()
+    }
+
+    /// One more path, of a client, which nothing goes over yet.
+    pub fn add(&self, path: Path, ends: Ends) -> PathId {
+        let mut set = lock(&self.set);
+        let (path, peer) = (Arc::new(Mutex::new(path)), Peer::Server(ends));
+        set.lines.push(Line { path, peer });
+        set.paths.add(clock::now(), Offer::Closed)
+    }
+
+    /// Changes what is wanted of paths; lanes move at once.
+    ///
+    /// # Errors
+    /// A lane cannot send there: that path is closed.
+    pub fn offer(&self, offers: &[(PathId, Offer)]) -> std::io::Result<()> {
+        let (mut set, now) = (lock(&self.set), clock::now());
+        for (path, offer) in offers {
+            set.paths.offer(now, *path, *offer);
+        }
+        self.settle(&mut set, now)
+    }
+
+    /// Whether `path` is believed to live.
+    pub fn lives(&self, path: PathId) -> bool {
+        lock(&self.set).paths.lives(path)
+    }
+
+    /// The server asks for something.
+    pub fn handle_move_asked(&self, asked: MoveAsked) {
+        let (mut set, now) = (lock(&self.set), clock::now());
+        set.paths.handle_move_asked(now, asked);
+        // A path that lanes cannot be sent to is closed; they stay.
+        let _ = self.settle(&mut set, now);
+    }
+
+    /// A server's `lane` has proven that its client is at `client`: the path that this is, if it is
+    /// another one than `on`.
+    pub fn follow(
+        &self,
+        lane: LaneId,
+        client: IpAddr,
+        on: PathId,
+    ) -> Option<(PathId, Arc<Mutex<Path>>)> {
+        let Owner::Server(opening) = &self.owner else { return None };
+        let mut set = lock(&self.set);
+        let known = |peer| set.lines.iter().position(|line| line.peer == peer);
+        let number = known(Peer::Client(client)).or_else(|| known(Peer::Unknown));
+        let number = match number {
+            Some(number) => number,
+            None if set.lines.len() == PATHS_MAX => 0,
+            None => {
+                let path = (opening.0)()?;
+                let path = Arc::new(Mutex::new(path));
+                set.lines.push(Line { path, peer: Peer::Unknown });
+                usize::from(set.paths.add(clock::now(), Offer::Share(1)).0)
+            }
+        };
+        let line = &mut set.lines[number];
+        if line.peer == Peer::Unknown {
+            line.peer = Peer::Client(client);
+        }
+        let (path, number) = (line.path.clone(), PathId(number as u16));
+        set.paths.note_place(lane, number);
+        drop(set);
+        // A new one has its part of the limits from the first packet on.
+        self.hold_limits(clock::now());
+        (number != on).then_some((number, path))
+    }
+
+    /// Looks, if it is time, whether paths live over which lanes have sent what is in `accounts`.
+    pub fn look(&self, accounts: impl Fn() -> Vec<Account>) {
+        let now = clock::now();
+        let mut set = lock(&self.set);
+        if now < set.looked + LOOK {
+            return;
+        }
+        set.looked = now;
+        drop(set);
+        let accounts = accounts();
+        let seen = self.all().into_iter().zip(0..).map(|((path, _), number)| {
+            let arrived = sum(&accounts, PathId(number)).packets_arrived;
+            let path = lock(&path);
+            let (in_flight, round_trip) = (path.in_flight(), path.rtt().smoothed());
+            PathSeen { arrived, in_flight, round_trip }
+        });
+        let seen: Vec<PathSeen> = seen.collect();
+        let mut set = lock(&self.set);
+        for (number, seen) in (0..).zip(&seen) {
+            set.paths.look(now, PathId(number), seen);
+        }
+        // A path that lanes cannot be sent to is closed; they stay.
+        let _ = self.settle(&mut set, now);
+        drop(set);
+        self.hold_limits(now);
+    }
+
+    /// Lets lanes go where they belong, and asks for what they cannot do of themselves.
+    fn settle(&self, set: &mut Set, now: Instant) -> std::io::Result<()> {
+        let mut result = Ok(());
+        let Owner::Client(_) = self.owner else {
+            while let Some(asked) = set.paths.poll_ask() {
+                let beside = &self.mailboxes[usize::from(asked.beside.0)];
+                beside.post(Command::Order(Order::AskToMove(asked)));
+            }
+            return result;
+        };
+        loop {
+            let places: Vec<PathId> = (0..self.mailboxes.len() as u16)
+                .map(|lane| set.paths.place(LaneId(lane)))
+                .collect();
+            let Some(one) = set.paths.poll_move() else { return result };
+            let lane = usize::from(one.lane.0);
+            let left = set.lines[usize::from(places[lane].0)].peer;
+            let line = &set.lines[usize::from(one.path.0)];
+            let Peer::Server(ends) = line.peer else { return result };
+            match socket(left, ends) {
+                Ok(socket) => {
+                    let (path, remote) = (line.path.clone(), ends.remote);
+                    let way = Way { number: one.path, path, remote, socket };
+                    self.mailboxes[lane].post(Command::Move(Box::new(way)));
+                }
+                Err(error) => {
+                    set.paths.offer(now, one.path, Offer::Closed);
+                    result = Err(error);
+                }
+            }
+        }
+    }
+
+    /// Divides the connection's limits among all of its paths.
+    fn hold_limits(&self, now: Instant) {
+        let paths = self.all();
+        let paths: Vec<_> = paths.iter().map(|(path, _)| PathLock(path)).collect();
+        lock(&self.limits).look(now, &paths);
+    }
+
+    /// Losses over all paths.
+    pub fn losses(&self) -> Losses {
+        let losses = self.all().into_iter().map(|(path, _)| lock(&path).losses());
+        losses.fold(Losses::default(), |sum, more| sum.plus(&more))
+    }
+
+    /// Time by what held the pace of those who carry data, whichever path they were on.
+    pub fn times(&self) -> Times {
+        let last = LaneId((self.mailboxes.len() - 1) as u16);
+        let mut carrying = lock(&self.carrying);
+        let (before, now) = (carrying.path(), lock(&self.set).paths.place(last));
+        let of = |number| Times::of_path(&lock(&self.path(number)));
+        let times = carrying.look(of(before));
+        if now != before {
+            carrying.go(now, of(now));
+        }
+        times
+    }
+
+    /// The longest of the least round trips of late, of paths that lanes are on; zero if unknown.
+    pub fn round_trip(&self) -> Duration {
+        let trips = self.all().into_iter().filter(|(_, lanes)| *lanes > 0).map(|(path, _)| {
+            let path = lock(&path);
+            if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
+        });
+        trips.max().unwrap_or_default()
+    }
+}
+
+/// What lanes have sent over `path` together.
+pub(crate) fn sum(accounts: &[Account], path: PathId) -> Carried {
+    let mut sum = Carried::default();
+    for (_, carried) in accounts.iter().flatten().filter(|(number, _)| *number == path) {
+        sum.packets_sent += carried.packets_sent;
+        sum.bytes_sent += carried.bytes_sent;
+        sum.packets_arrived += carried.packets_arrived;
+        sum.lost += carried.lost;
+    }
+    sum
+}
+
+/// A socket for a lane that goes from `left` to `ends`, if its own cannot be used there.
+fn socket(left: Peer, ends: Ends) -> std::io::Result<Option<UdpSocket>> {
+    if let Peer::Server(left) = left
+        && left.local == ends.local
+        && left.remote.is_ipv4() == ends.remote.is_ipv4()
+    {
+        return Ok(None);
+    }
+    ends.socket().map(Some)
+}
+
+impl Ends {
+    /// A socket for a lane.
+    pub fn socket(&self) -> std::io::Result<UdpSocket> {
+        let here = on_link_of(self.local, self.remote);
+        let socket = UdpSocket::bind(here, &UdpOptions::default())?;
+        socket.connect(self.remote)?;
+        Ok(socket)
+    }
+}
+
+/// The path that all lanes begin on.
+pub(crate) const FIRST: PathId = PathId(0);
+/// How often it is looked whether paths live.
+const LOOK: Duration = Duration::from_millis(100);
+/// Paths that a client may open; beyond them lanes share the first.
+const PATHS_MAX: usize = 64;
