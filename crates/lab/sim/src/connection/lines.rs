@@ -227,8 +227,6 @@ impl Lines {
             false => (Offer::Closed, Offer::Share(1)),
         };
         let last = self.lines.len() - 1;
-        // What is booked begins with a full bucket, however short the pause before it was.
-        self.lines[last].limit = None;
         for path in 0..last {
             self.set.offer(local, PathId(path as u16), ip);
         }
