@@ -7,35 +7,35 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::{
     Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Unplaceable,
-    WholeGroup,
+    Violation, WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Extent, Instant, PathId};
+use longhaul_units::{Duration, Extent, Instant, PathId, shown};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::{Buffer, lock};
 
-/// The transfer, as seen by the threads of a carrier. Calls come from any of them and do not block.
-pub trait Hub: Send + Sync {
+/// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
+pub trait UpperLayer: Send + Sync {
     /// The first lane may carry data.
     fn on_validated(&self);
     /// Bytes of stream 0, in order.
     ///
     /// # Errors
-    /// The peer broke the protocol, in words; the carrier closes the connection.
-    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String>;
+    /// The peer broke the protocol; the carrier closes the connection.
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation>;
     /// Whether bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
-    /// held by its limit. Changes to `true` by [`Hub::next_message`] only.
+    /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
     fn wants_stream(&self) -> bool {
         true
     }
     /// The peer finished stream 0.
     ///
     /// # Errors
-    /// As [`Hub::on_stream_bytes`].
-    fn on_stream_end(&self) -> Result<(), String>;
+    /// As [`UpperLayer::on_stream_bytes`].
+    fn on_stream_end(&self) -> Result<(), Violation>;
     /// Appends the next message for stream 0 to `out`; `false` when there is none now.
     fn next_message(&self, out: &mut Vec<u8>) -> bool;
     /// Whether this side finished stream 0 behind the last message.
@@ -70,53 +70,62 @@ pub trait Hub: Send + Sync {
 /// Passes on what `half` has received of messages; whether there was anything.
 ///
 /// # Errors
-/// The peer broke the protocol, in words.
-pub(crate) fn read_messages(half: &mut impl MessageLane, hub: &dyn Hub) -> Result<bool, String> {
+/// The peer broke the protocol.
+pub(crate) fn read_messages(
+    half: &mut impl MessageLane,
+    upper: &dyn UpperLayer,
+) -> Result<bool, Violation> {
     let mut any = false;
     let mut bytes = [0; 16 << 10];
-    while hub.wants_stream()
+    while upper.wants_stream()
         && let count @ 1.. = half.read_messages(&mut bytes)
     {
         any = true;
-        hub.on_stream_bytes(&bytes[..count])?;
+        upper.on_stream_bytes(&bytes[..count])?;
     }
     if half.poll_messages_end() {
-        hub.on_stream_end()?;
+        upper.on_stream_end()?;
     }
     Ok(any)
+}
+
+/// What ends the connection to a peer that broke the protocol.
+pub(crate) fn close_for(violation: &Violation) -> Order<Arc<Buffer>> {
+    // There may be words of the peer's in it.
+    Order::Close(CloseCode::PROTOCOL_VIOLATION, shown(&violation.to_string()))
 }
 
 /// Gives `half` what there is to say; whether any went on its way. `message` is room for one.
 pub(crate) fn write_messages(
     half: &mut impl MessageLane,
-    hub: &dyn Hub,
+    upper: &dyn UpperLayer,
     message: &mut Vec<u8>,
 ) -> bool {
     let mut any = half.write_messages();
-    while half.wants_messages() && hub.next_message(message) {
+    while half.wants_messages() && upper.next_message(message) {
         any |= half.push_messages(message);
         message.clear();
     }
-    if hub.is_finished() {
+    if upper.is_finished() {
         any |= half.finish_messages();
     }
     any
 }
 
-/// Tells `hub` what a lane has to say; whether there was anything.
+/// Tells `upper` what a lane has to say; whether there was anything.
 pub(crate) fn pass_news(
-    hub: &dyn Hub,
+    upper: &dyn UpperLayer,
     mut poll_news: impl FnMut() -> Option<News<Buffer>>,
 ) -> bool {
     let mut any = false;
     while let Some(news) = poll_news() {
         any = true;
         match news {
-            News::Validated => hub.on_validated(),
-            News::Delivered(extent) => hub.on_delivered(extent),
-            News::Arrived(whole) => hub.on_group(whole),
-            News::GivenUp(buffer) => hub.on_given_up(buffer),
-            News::Closed(closed) => hub.on_closed(&closed),
+            News::Validated => upper.on_validated(),
+            News::Delivered(extent) => upper.on_delivered(extent),
+            News::Arrived(whole) => upper.on_group(whole),
+            News::GivenUp(buffer) => upper.on_given_up(buffer),
+            News::Closed(closed) => upper.on_closed(&closed),
             // A lane that can move has taken it.
             News::MoveAsked(_) => {}
         }
@@ -124,13 +133,13 @@ pub(crate) fn pass_news(
     any
 }
 
-impl Groups<Buffer> for &dyn Hub {
+impl Groups<Buffer> for &dyn UpperLayer {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         self.begin_group(part)
     }
 
     fn taken_below(&self) -> u32 {
-        Hub::taken_below(*self)
+        UpperLayer::taken_below(*self)
     }
 }
 
@@ -179,7 +188,7 @@ pub struct Mailbox {
     repairs: Mutex<Vec<Repair>>,
     has_repairs: AtomicBool,
     waker: Waker,
-    /// The thread has to look at the hub once more before it sleeps.
+    /// The thread has to look at the upper layer once more before it sleeps.
     look: AtomicBool,
     /// The thread sleeps, or is about to: it has to be woken.
     sleeping: AtomicBool,
@@ -240,7 +249,7 @@ impl Mailbox {
         }
     }
 
-    /// Makes the thread look at the hub.
+    /// Makes the thread look at the upper layer.
     pub fn wake(&self) {
         self.look.store(true, Ordering::SeqCst);
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -274,7 +283,7 @@ impl Mailbox {
     }
 
     /// Takes everything out; `true` if there was anything. Called before the thread looks at the
-    /// hub.
+    /// upper.
     pub(crate) fn drain(&self, into: &mut VecDeque<Command>) -> bool {
         self.look.store(false, Ordering::SeqCst);
         let mut commands = lock(&self.commands);

@@ -14,7 +14,7 @@ use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, close_all, join_all};
+use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
@@ -171,7 +171,7 @@ impl UdpLanes {
         sockets: Vec<LaneEnd>,
         (owner, path): (Owner, Path),
         rules: impl Fn(LaneId) -> LaneRules,
-        hub: Arc<dyn Hub>,
+        upper: Arc<dyn UpperLayer>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
@@ -207,7 +207,7 @@ impl UdpLanes {
                 socket,
                 seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
                 open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
-                hub: hub.clone(),
+                upper: upper.clone(),
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
                 crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },

@@ -21,7 +21,7 @@ use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{self, Command, DATAGRAMS_MAX, Hub, Mailbox, Stray, Way};
+use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
 use crate::protection::Protection;
@@ -37,7 +37,7 @@ pub(crate) struct LaneSetup {
     pub socket: LaneSocket,
     pub seal: Protection,
     pub open: Protection,
-    pub hub: Arc<dyn Hub>,
+    pub upper: Arc<dyn UpperLayer>,
     pub mailbox: Arc<Mailbox>,
     /// Where the thread leaves its counters for others to read.
     pub shared: Arc<Mutex<LaneView>>,
@@ -92,14 +92,14 @@ struct LaneThread {
     common: Option<Arc<UdpSocket>>,
     seal: Protection,
     open: Protection,
-    hub: Arc<dyn Hub>,
+    upper: Arc<dyn UpperLayer>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
     reading: Reading,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
     strays: VecDeque<Stray>,
-    /// Messages on their way from the hub to the lane.
+    /// Messages on their way from the upper layer to the lane.
     message: Vec<u8>,
     view_due: Instant,
     drops: Arc<HostDrops>,
@@ -129,7 +129,7 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, lines, socket, seal, open, hub, mailbox, shared, drops, .. } =
+        let LaneSetup { config, lines, socket, seal, open, upper, mailbox, shared, drops, .. } =
             setup;
         let now = clock::now();
         Self {
@@ -145,7 +145,7 @@ impl LaneThread {
             socket,
             seal,
             open,
-            hub,
+            upper,
             mailbox,
             shared,
             reading: Reading::new(now),
@@ -164,16 +164,16 @@ impl LaneThread {
         let _ = clock::use_precise_timers();
         while !self.half.engine().is_closed() {
             let mut busy = self.take_commands();
-            self.half.handle_standing(&self.hub.standing());
+            self.half.handle_standing(&self.upper.standing());
             let received = self.receive();
             busy |= received | self.take_strays(received);
             let now = clock::now();
             self.half.handle_timeout(now, &mut lock(&self.path));
             busy |= self.pass_news();
-            self.hub.on_credit(self.half.engine().credit());
+            self.upper.on_credit(self.half.engine().credit());
             self.follow_peer();
             busy |= self.read_messages();
-            busy |= carrier::write_messages(&mut self.half, &*self.hub, &mut self.message);
+            busy |= carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
             busy |= self.transmit();
             if now >= self.view_due {
                 self.publish(now);
@@ -235,8 +235,8 @@ impl LaneThread {
     }
 
     fn handle_datagrams(&mut self, batch: &ReadBatch, bytes: &mut [u8]) {
-        let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
-        self.half.handle_datagrams(clock::now(), batch, bytes, &mut self.open, hub, path);
+        let (upper, path) = (&mut &*self.upper, &PathLock(&self.path));
+        self.half.handle_datagrams(clock::now(), batch, bytes, &mut self.open, upper, path);
         self.pass_news();
     }
 
@@ -277,16 +277,16 @@ impl LaneThread {
             // Again, now that these packets are here: one may answer a repair.
             let half = &mut self.half;
             self.mailbox.take_repairs(|repair| half.handle_repair(repair));
-            let (hub, path) = (&mut &*self.hub, &PathLock(&self.path));
-            half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, hub, path);
+            let (upper, path) = (&mut &*self.upper, &PathLock(&self.path));
+            half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, upper, path);
             self.pass_news();
         }
         any
     }
 
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, hub, .. } = self;
-        carrier::pass_news(&**hub, || {
+        let Self { half, lines, upper, .. } = self;
+        carrier::pass_news(&**upper, || {
             let mut news = half.poll_news();
             while let Some(News::MoveAsked(asked)) = news {
                 lines.handle_move_asked(asked);
@@ -313,9 +313,8 @@ impl LaneThread {
     }
 
     fn read_messages(&mut self) -> bool {
-        carrier::read_messages(&mut self.half, &*self.hub).unwrap_or_else(|reason| {
-            let order = Order::Close(CloseCode::PROTOCOL_VIOLATION, reason);
-            self.half.handle_order(clock::now(), order);
+        carrier::read_messages(&mut self.half, &*self.upper).unwrap_or_else(|violation| {
+            self.half.handle_order(clock::now(), carrier::close_for(&violation));
             true
         })
     }
@@ -393,7 +392,7 @@ fn not_sent(error: &SendError) -> NotSent {
 const LARGE: usize = 4;
 /// How long datagrams may wait in the socket: as long as the shortest interval of feedback.
 const MODERATION: Duration = Duration::from_micros(250);
-/// The hub is looked at at least so often.
+/// The upper is looked at at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use longhaul_connection::{Begun, GroupPart, Order, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{
+    Begun, GroupPart, Misspoken, Order, Standing, Unplaceable, Violation, WholeGroup,
+};
 use longhaul_engine::{Closed, LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -18,7 +20,7 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
-use crate::carrier::{Command, Hub, Mailbox};
+use crate::carrier::{Command, Mailbox, UpperLayer};
 use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Lines, Opening, Owner};
@@ -54,7 +56,7 @@ pub struct MemoryReport {
     pub stats: LaneStats,
 }
 
-struct MemoryHub {
+struct MemoryTransfer {
     options: MemoryOptions,
     mailbox: Arc<Mailbox>,
     /// What the sender sends, over and over.
@@ -68,7 +70,7 @@ struct MemoryHub {
     ended: Condvar,
 }
 
-impl MemoryHub {
+impl MemoryTransfer {
     fn offer_next(&self) {
         let offset = self.next.fetch_add(GROUP_SIZE, Ordering::Relaxed);
         if offset >= self.options.bytes {
@@ -90,12 +92,12 @@ impl MemoryHub {
     }
 }
 
-impl Hub for MemoryHub {
+impl UpperLayer for MemoryTransfer {
     fn on_validated(&self) {}
-    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), String> {
-        Err("no stream was opened".into())
+    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
+        Err(Misspoken::OutOfTurn.into())
     }
-    fn on_stream_end(&self) -> Result<(), String> {
+    fn on_stream_end(&self) -> Result<(), Violation> {
         Ok(())
     }
     fn next_message(&self, _: &mut Vec<u8>) -> bool {
@@ -182,7 +184,7 @@ fn run(
     let path = client::path(options.profile, options.rate, rtt).map_err(io::Error::other)?;
     let mut table = ObjectTable::default();
     table.push(options.bytes);
-    let hub = Arc::new(MemoryHub {
+    let upper = Arc::new(MemoryTransfer {
         options: options.clone(),
         mailbox: Arc::new(Mailbox::new()?),
         groups,
@@ -197,15 +199,15 @@ fn run(
     let one_path = Owner::Server(Opening(Box::new(|| None)));
     let thread = lane::spawn(LaneSetup {
         config,
-        lines: Arc::new(Lines::new(one_path, path, vec![hub.mailbox.clone()])),
+        lines: Arc::new(Lines::new(one_path, path, vec![upper.mailbox.clone()])),
         socket: match to {
             Some(to) => LaneSocket::Own(socket, to),
             None => LaneSocket::Own(socket, SocketAddr::from(([0, 0, 0, 0], 0))),
         },
         seal: protection(ours),
         open: protection(theirs),
-        hub: hub.clone(),
-        mailbox: hub.mailbox.clone(),
+        upper: upper.clone(),
+        mailbox: upper.mailbox.clone(),
         shared: shared.clone(),
         crew: Arc::default(),
         drops: Arc::new(HostDrops::new()),
@@ -213,17 +215,17 @@ fn run(
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {
-            hub.offer_next();
+            upper.offer_next();
         }
     }
-    let mut end = lock(&hub.end);
+    let mut end = lock(&upper.end);
     while end.is_none() {
-        end = hub.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+        end = upper.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
     }
     let finished = end.unwrap_or(now);
     drop(end);
     if to.is_some() {
-        hub.mailbox.post(Command::Order(Order::Close(CloseCode::DONE, String::new())));
+        upper.mailbox.post(Command::Order(Order::Close(CloseCode::DONE, String::new())));
     }
     // The receiver ends when the sender has closed.
     let _ = thread.join();

@@ -30,7 +30,7 @@ use crate::api::{ServeEvent, ServeOptions, Served, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, Stray};
+use crate::carrier::{Mailbox, Stray, UpperLayer};
 use crate::client::{path, socket_notices, tcp_options};
 use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
@@ -345,8 +345,8 @@ impl Server<'_> {
             let joined = expected.collect(&session, &tcp, self.stop);
             drop(coming);
             let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
-            let hub: Arc<dyn Hub> = shared.clone();
-            TcpLanes::start(joined, &tcp, &hub, boxes).map(Lanes::Tcp)
+            let upper: Arc<dyn UpperLayer> = shared.clone();
+            TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp)
         } else {
             drop((expected, coming));
             for (lane, mailbox) in boxes.iter().enumerate() {
@@ -362,8 +362,8 @@ impl Server<'_> {
             let open =
                 move || if needs_rate { None } else { path(profile, rate, INITIAL_RTT).ok() };
             let owner = Owner::Server(Opening(Box::new(open)));
-            let hub = shared.clone();
-            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, hub, boxes);
+            let upper = shared.clone();
+            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {

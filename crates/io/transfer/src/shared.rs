@@ -8,17 +8,17 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::{
     Begun, Gate, GroupPart, IncomingPipe, News, Part, SharedHalf, Standing, Transfer, Unplaceable,
-    Watch, WholeGroup, Wish, Work, buffers,
+    Violation, Watch, WholeGroup, Wish, Work, buffers,
 };
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
-use longhaul_units::{Bytes, Duration, Extent, shown};
+use longhaul_units::{Bytes, Duration, Extent};
 use longhaul_wire::{CloseCode, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
 use crate::buffer::{Buffer, Pool, Reuse, lock};
-use crate::carrier::{Hub, join_all};
+use crate::carrier::{UpperLayer, join_all};
 use crate::control::ControlEnd;
 use crate::crew::Crew;
 use crate::mailboxes::{GateSeen, Mailboxes};
@@ -460,12 +460,12 @@ impl Memory {
     pub const OF_DRAIN: Self = Self::Own { spare: PIPE_SPARE };
 }
 
-impl Hub for Shared {
+impl UpperLayer for Shared {
     fn on_validated(&self) {
         self.handle_news(News::Validated);
     }
 
-    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String> {
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         self.lock().handle_bytes(bytes);
         loop {
             // What is heard may take long: meanwhile others may speak.
@@ -473,7 +473,7 @@ impl Hub for Shared {
                 Some(heard) => half.handle_heard(heard).map(Some),
                 None => Ok(None),
             });
-            match heard.map_err(|violation| shown(&violation.to_string()))? {
+            match heard? {
                 Some(Some(wish)) => self.open(&wish),
                 Some(None) => {}
                 None => break,
@@ -488,8 +488,8 @@ impl Hub for Shared {
         lock(&self.seen).wants_messages
     }
 
-    fn on_stream_end(&self) -> Result<(), String> {
-        self.change(|half| half.handle_end()).map_err(|violation| violation.to_string())
+    fn on_stream_end(&self) -> Result<(), Violation> {
+        self.change(|half| half.handle_end())
     }
 
     fn next_message(&self, out: &mut Vec<u8>) -> bool {

@@ -3,7 +3,7 @@
 //! [`join()`] opens a client's connections, [`Joins`] collects them at the server, [`TcpLanes`] runs
 //! them. Each has one thread, which sends and receives without blocking: data goes one way at a
 //! time, so a second thread would have nothing to do. It takes groups from its mailbox and gives
-//! received ones to the hub, as a UDP lane does.
+//! received ones to the upper layer, as a UDP lane does.
 
 mod connection;
 mod join;
@@ -21,7 +21,7 @@ use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
 use crate::buffer::lock;
-use crate::carrier::{Hub, Mailbox, close_all, join_all};
+use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::crew::Crew;
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
@@ -89,7 +89,7 @@ impl TcpLanes {
     pub fn start(
         connections: Vec<DataConnection>,
         options: &TcpCarrierOptions,
-        hub: &Arc<dyn Hub>,
+        upper: &Arc<dyn UpperLayer>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
         let count = connections.len().max(1) as u64;
@@ -103,7 +103,7 @@ impl TcpLanes {
                 connection,
                 rate,
                 options.idle_timeout,
-                hub.clone(),
+                upper.clone(),
                 mailbox.clone(),
                 view.clone(),
             )?;

@@ -13,7 +13,7 @@ use longhaul_wire::Carrier;
 
 use super::Failure;
 use crate::api::Stop;
-use crate::carrier::{Hub, Mailbox};
+use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
 use crate::connection::{Duty, LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::ServerIdentity;
@@ -84,9 +84,9 @@ impl Link<'_> {
         if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
-            let hub: Arc<dyn Hub> = shared.clone();
+            let upper: Arc<dyn UpperLayer> = shared.clone();
             let lanes =
-                TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &hub, mailboxes.to_vec());
+                TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
             return Ok(Lanes::Tcp(lanes?));
         }
         let sockets = sockets(self.ends(), session.lanes)?;
@@ -104,9 +104,9 @@ impl Link<'_> {
             }
             _ => any,
         };
-        let (hub, boxes) = (shared.clone(), mailboxes.to_vec());
+        let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
         let owner = Owner::Client(self.ends());
-        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, hub, boxes)?;
+        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }

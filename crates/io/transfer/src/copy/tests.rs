@@ -10,7 +10,7 @@ use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
 
 use super::*;
 use crate::api::CarrierChoice;
-use crate::carrier::Hub;
+use crate::carrier::UpperLayer;
 use crate::mailboxes::Mailboxes;
 
 /// A directory of its own for each test, removed at the end.
@@ -98,7 +98,7 @@ fn send(client: &Part, entries: Vec<Entry>) -> Result<(), String> {
     ] {
         let mut bytes = Vec::new();
         Message::Source(message).encode(&mut bytes).unwrap();
-        client.shared.on_stream_bytes(&bytes)?;
+        client.shared.on_stream_bytes(&bytes).map_err(|violation| violation.to_string())?;
     }
     let shared = &client.shared;
     std::thread::scope(|scope| {

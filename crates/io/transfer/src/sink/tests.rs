@@ -8,7 +8,7 @@ use longhaul_wire::{
 
 use super::*;
 use crate::budget::Budget;
-use crate::carrier::{Hub, Mailbox};
+use crate::carrier::{Mailbox, UpperLayer};
 use crate::copy::receive;
 use crate::files::{Destination, SinkOptions, SinkTree};
 use crate::mailboxes::Mailboxes;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_connection::{Order, Place, RecordHalf};
+use longhaul_connection::{Place, RecordHalf};
 use longhaul_engine::Closed;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
@@ -18,13 +18,13 @@ use super::join::DataConnection;
 use super::link::{Got, Link};
 use super::seal::Seals;
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{self, Command, Hub, Mailbox};
+use crate::carrier::{self, Command, Mailbox, UpperLayer};
 
 /// The thread's state.
 pub(crate) struct Worker {
     half: RecordHalf<Arc<Buffer>, Buffer, Box<Seals>>,
     link: Link,
-    hub: Arc<dyn Hub>,
+    upper: Arc<dyn UpperLayer>,
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<TcpView>>,
     commands: VecDeque<Command>,
@@ -52,7 +52,7 @@ impl Worker {
         connection: DataConnection,
         rate: Option<Rate>,
         idle_timeout: Duration,
-        hub: Arc<dyn Hub>,
+        upper: Arc<dyn UpperLayer>,
         mailbox: Arc<Mailbox>,
         shared: Arc<Mutex<TcpView>>,
     ) -> io::Result<Self> {
@@ -62,7 +62,7 @@ impl Worker {
         Ok(Self {
             half: RecordHalf::new(now, lane, rate, seals),
             link,
-            hub,
+            upper,
             mailbox,
             shared,
             commands: VecDeque::new(),
@@ -92,8 +92,8 @@ impl Worker {
         self.pass_news();
         while self.half.is_open() {
             self.take_commands();
-            self.half.handle_standing(&self.hub.standing());
-            carrier::write_messages(&mut self.half, &*self.hub, &mut self.message);
+            self.half.handle_standing(&self.upper.standing());
+            carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
             let mut busy = match self.send() {
                 Ok(busy) => busy,
                 Err(error) => {
@@ -110,7 +110,7 @@ impl Worker {
             }
             busy |= progress == Progress::Busy;
             busy |= self.read_messages() | self.pass_news();
-            self.hub.on_credit(self.half.credit());
+            self.upper.on_credit(self.half.credit());
             let now = clock::now();
             if now >= self.view_due {
                 self.publish(now);
@@ -169,7 +169,7 @@ impl Worker {
         let half = &mut self.half;
         // What answers a repair comes after it was posted here.
         self.mailbox.take_repairs(|repair| half.handle_repair(repair));
-        let got = match half.place(&mut &*self.hub) {
+        let got = match half.place(&mut &*self.upper) {
             Place::Bytes(place) => self.link.read(place)?,
             Place::NoMemory => return Ok(Progress::Stalled),
             Place::Closed => return Ok(Progress::Waiting),
@@ -187,7 +187,7 @@ impl Worker {
     }
 
     fn pass_news(&mut self) -> bool {
-        carrier::pass_news(&*self.hub, || self.half.poll_news())
+        carrier::pass_news(&*self.upper, || self.half.poll_news())
     }
 
     fn read_messages(&mut self) -> bool {
@@ -195,8 +195,8 @@ impl Worker {
             // Whoever acts on what the peer says counts what it says it about.
             self.publish(clock::now());
         }
-        carrier::read_messages(&mut self.half, &*self.hub).unwrap_or_else(|reason| {
-            self.half.handle_order(Order::Close(CloseCode::PROTOCOL_VIOLATION, reason));
+        carrier::read_messages(&mut self.half, &*self.upper).unwrap_or_else(|violation| {
+            self.half.handle_order(carrier::close_for(&violation));
             true
         })
     }
@@ -271,7 +271,7 @@ fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
 /// Writes, and reads, before the other direction has its turn.
 const WRITES: usize = 16;
 const READS: usize = 64;
-/// The hub is looked at at least so often.
+/// The upper is looked at at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Memory is looked for again after so long.
 const STALL: Duration = Duration::from_millis(2);

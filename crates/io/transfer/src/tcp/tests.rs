@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, PoisonError};
 use std::thread;
 
-use longhaul_connection::{Begun, GroupPart, Order, Repair, Standing, Unplaceable, WholeGroup};
+use longhaul_connection::{
+    Begun, GroupPart, Misspoken, Order, Repair, Standing, Unplaceable, Violation, WholeGroup,
+};
 use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -29,32 +31,32 @@ fn groups_and_messages_cross_under_every_protection() {
     for protect in [Protect::Clear, Protect::Integrity, Protect::Aead] {
         let (mut client, mut server) = ends(protect, 3);
         let size = 9 * GROUP_SIZE + 12_345;
-        server.hub.expect_object(size, 64);
-        client.hub.say(600_000, 1);
-        server.hub.say(700_000, 2);
+        server.upper.expect_object(size, 64);
+        client.upper.say(600_000, 1);
+        server.upper.say(700_000, 2);
         for group in 0..10 {
             client.offer(group as usize % 3, group, size);
         }
-        server.hub.wait(|hub| hub.groups.len() == 10);
-        client.hub.wait(|hub| hub.delivered == size && hub.peer_credit == 5_000_000);
-        client.hub.finished.store(true, Ordering::Relaxed);
-        server.hub.finished.store(true, Ordering::Relaxed);
+        server.upper.wait(|upper| upper.groups.len() == 10);
+        client.upper.wait(|upper| upper.delivered == size && upper.peer_credit == 5_000_000);
+        client.upper.finished.store(true, Ordering::Relaxed);
+        server.upper.finished.store(true, Ordering::Relaxed);
         client.lanes.mailboxes[0].wake();
         server.lanes.mailboxes[0].wake();
-        client.hub.wait(|hub| hub.ended);
-        server.hub.wait(|hub| hub.ended);
-        assert!(server.hub.state().heard == noise(600_000, 1), "{protect}");
-        assert!(client.hub.state().heard == noise(700_000, 2), "{protect}");
+        client.upper.wait(|upper| upper.ended);
+        server.upper.wait(|upper| upper.ended);
+        assert!(server.upper.state().heard == noise(600_000, 1), "{protect}");
+        assert!(client.upper.state().heard == noise(700_000, 2), "{protect}");
         for group in 0..10 {
-            let got = &server.hub.state().groups[&group];
+            let got = &server.upper.state().groups[&group];
             assert!(*got == group_bytes(group, size), "{protect} {group}");
         }
         client.lanes.close(CloseCode::DONE, "that was all");
         client.lanes.join();
         server.lanes.join();
-        for (hub, by_peer) in [(&client.hub, false), (&server.hub, true)] {
+        for (upper, by_peer) in [(&client.upper, false), (&server.upper, true)] {
             let end = Closed { code: CloseCode::DONE, reason: "that was all".into(), by_peer };
-            assert_eq!(hub.state().closed, vec![end; 3], "{protect}");
+            assert_eq!(upper.state().closed, vec![end; 3], "{protect}");
         }
         // What was said beside them is not among the bytes that moved.
         assert_eq!(server.lanes.view().moved, size, "{protect}");
@@ -69,33 +71,33 @@ fn groups_and_messages_cross_under_every_protection() {
 fn a_group_is_taken_once_unless_it_is_forgotten() {
     let (client, server) = ends(Protect::Clear, 1);
     let size = 2 * GROUP_SIZE;
-    server.hub.expect_object(size, 8);
+    server.upper.expect_object(size, 8);
     for group in [0, 0, 1] {
         client.offer(0, group, size);
     }
-    server.hub.wait(|hub| hub.groups.contains_key(&1));
-    assert_eq!(server.hub.state().taken, 2);
+    server.upper.wait(|upper| upper.groups.contains_key(&1));
+    assert_eq!(server.upper.state().taken, 2);
     server.lanes.mailboxes[0].post_repair(Repair::ReceiveAnew(OBJECT, 0));
     client.offer(0, 0, size);
-    server.hub.wait(|hub| hub.taken == 3);
-    assert!(server.hub.state().groups[&0] == group_bytes(0, size));
+    server.upper.wait(|upper| upper.taken == 3);
+    assert!(server.upper.state().groups[&0] == group_bytes(0, size));
 }
 
 #[test]
 fn want_of_memory_holds_the_peer_and_loses_nothing() {
     let (client, server) = ends(Protect::Aead, 2);
     let size = 40 * GROUP_SIZE;
-    server.hub.keep_buffers.store(true, Ordering::Relaxed);
-    server.hub.expect_object(size, 3);
+    server.upper.keep_buffers.store(true, Ordering::Relaxed);
+    server.upper.expect_object(size, 3);
     for group in 0..40 {
         client.offer(group as usize % 2, group, size);
     }
     for done in 0..=37 {
-        server.hub.wait(|hub| hub.groups.len() >= done + 3);
-        assert_eq!(server.hub.state().kept.len(), 3);
-        drop(server.hub.lock().kept.pop());
+        server.upper.wait(|upper| upper.groups.len() >= done + 3);
+        assert_eq!(server.upper.state().kept.len(), 3);
+        drop(server.upper.lock().kept.pop());
     }
-    server.hub.wait(|hub| hub.groups.len() == 40);
+    server.upper.wait(|upper| upper.groups.len() == 40);
 }
 
 #[test]
@@ -195,7 +197,7 @@ fn what_breaks_the_protocol_closes_the_connection() {
             (&frame(Frame::Ping), "no place"),
             (&stream(StreamId(2), 0, b"x"), "no place"),
             (&stream(StreamId(0), 5, b"x"), "out of order"),
-            (&stream(StreamId(0), 0, b"bad"), "the hub does not like it"),
+            (&stream(StreamId(0), 0, b"bad"), "the messages end in the middle of one"),
         ] {
             let (mut peer, end) = peer(protect);
             peer.send(bytes);
@@ -205,8 +207,8 @@ fn what_breaks_the_protocol_closes_the_connection() {
                 _ => (CloseCode::PROTOCOL_VIOLATION, why),
             };
             assert_eq!(peer.end(), Some(code), "{bytes:?}");
-            end.hub.wait(|hub| !hub.closed.is_empty());
-            let closed = end.hub.state().closed.remove(0);
+            end.upper.wait(|upper| !upper.closed.is_empty());
+            let closed = end.upper.state().closed.remove(0);
             assert!(closed.reason.contains(why) && !closed.by_peer, "{bytes:?}: {closed:?}");
         }
     }
@@ -252,11 +254,11 @@ fn what_is_altered_on_the_way_is_believed_by_nobody() {
         let sent =
             [stream(0, b"a"), stream(1, b"b"), close.clone()].map(|record| peer.seal(&record));
         peer.write(&change(&sent));
-        end.hub.wait(|hub| !hub.closed.is_empty());
-        let closed = end.hub.state().closed.remove(0);
+        end.upper.wait(|upper| !upper.closed.is_empty());
+        let closed = end.upper.state().closed.remove(0);
         assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false), "{i}");
         assert_eq!(closed.reason, ALTERED, "{i}");
-        assert_eq!(end.hub.state().heard, heard.as_bytes(), "{i}");
+        assert_eq!(end.upper.state().heard, heard.as_bytes(), "{i}");
     }
 }
 
@@ -268,7 +270,7 @@ fn records_of_another_connection_or_sent_back_are_not_believed() {
     let mut bare = [0, 1].map(|lane| server.join_bare(&session.join(LaneId(lane))));
     let end = waiting.join().unwrap().unwrap();
     let end = End::start(end.0, end.1, end.2);
-    end.hub.say(10, 1);
+    end.upper.say(10, 1);
     end.lanes.mailboxes[0].wake();
     let mut head = [0; 4];
     bare[0].read_exact(&mut head).unwrap();
@@ -279,8 +281,8 @@ fn records_of_another_connection_or_sent_back_are_not_believed() {
     let mut close = frames_record(Frame::Close { code: CloseCode::DONE, reason: "" });
     other.seal_frames(&mut close, 4).unwrap();
     bare[1].write_all(&close).unwrap();
-    end.hub.wait(|hub| hub.closed.len() == 2);
-    for closed in &end.hub.state().closed {
+    end.upper.wait(|upper| upper.closed.len() == 2);
+    for closed in &end.upper.state().closed {
         assert_eq!((closed.reason.as_str(), closed.by_peer), (ALTERED, false));
     }
 }
@@ -288,15 +290,15 @@ fn records_of_another_connection_or_sent_back_are_not_believed() {
 #[test]
 fn bytes_of_objects_are_placed_where_their_sender_says_and_nowhere_else() {
     let (mut peer, end) = peer(Protect::Clear);
-    end.hub.expect_object(2 * GROUP_SIZE, 4);
+    end.upper.expect_object(2 * GROUP_SIZE, 4);
     let mut record = peer.seal(&[2, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'x']);
     // The second group instead of the first.
     record[13] = 0x10;
     peer.write(&record);
-    end.hub.wait(|hub| !hub.closed.is_empty());
-    assert_eq!(end.hub.state().closed[0].reason, ALTERED);
+    end.upper.wait(|upper| !upper.closed.is_empty());
+    assert_eq!(end.upper.state().closed[0].reason, ALTERED);
     let part = |group| GroupPart { object: ObjectId(0), group, start: 0, len: 1 };
-    let buffers = [0, 1, 0, 1].map(|group| end.hub.begin_group(&part(group)));
+    let buffers = [0, 1, 0, 1].map(|group| end.upper.begin_group(&part(group)));
     assert!(buffers.iter().all(Result::is_ok), "memory was taken for what nobody sent");
 }
 
@@ -308,11 +310,11 @@ fn a_peer_that_vanishes_is_told() {
     for protect in [Protect::Aead, Protect::Clear] {
         for sent in [&[][..], &[2], &begun] {
             let (mut peer, end) = peer(protect);
-            end.hub.expect_object(GROUP_SIZE, 4);
+            end.upper.expect_object(GROUP_SIZE, 4);
             peer.send(sent);
             drop(peer);
-            end.hub.wait(|hub| !hub.closed.is_empty());
-            let closed = end.hub.state().closed.remove(0);
+            end.upper.wait(|upper| !upper.closed.is_empty());
+            let closed = end.upper.state().closed.remove(0);
             assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false));
             assert!(closed.reason.starts_with("a data connection broke"), "{closed:?}");
         }
@@ -333,8 +335,8 @@ fn a_peer_that_the_kernel_gives_up_is_told_as_silent() {
     // More than the buffers of both sockets hold.
     let groups = 32;
     (0..groups).for_each(|group| end.offer(0, group, u64::from(groups) * GROUP_SIZE));
-    end.hub.wait(|hub| !hub.closed.is_empty());
-    let closed = end.hub.state().closed.remove(0);
+    end.upper.wait(|upper| !upper.closed.is_empty());
+    let closed = end.upper.state().closed.remove(0);
     assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false));
     assert_eq!(closed.reason, "nothing was heard from the peer for 1.5 s");
 }
@@ -366,9 +368,9 @@ fn reno_name() -> Option<String> {
     Some("reno".into())
 }
 
-/// A hub that keeps what it is given.
-struct TestHub {
-    state: Mutex<HubState>,
+/// An upper layer that keeps what it is given.
+struct TestTransfer {
+    state: Mutex<TransferState>,
     changed: Condvar,
     finished: AtomicBool,
     keep_buffers: AtomicBool,
@@ -378,7 +380,7 @@ struct TestHub {
 }
 
 #[derive(Default)]
-struct HubState {
+struct TransferState {
     messages: VecDeque<Vec<u8>>,
     heard: Vec<u8>,
     ended: bool,
@@ -390,7 +392,7 @@ struct HubState {
     closed: Vec<Closed>,
 }
 
-impl TestHub {
+impl TestTransfer {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
@@ -414,35 +416,35 @@ impl TestHub {
         self.lock().messages.extend(message.chunks(50_000).map(<[u8]>::to_vec));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HubState> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, TransferState> {
         lock(&self.state)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, HubState> {
+    fn state(&self) -> std::sync::MutexGuard<'_, TransferState> {
         self.lock()
     }
 
-    fn change(&self, change: impl FnOnce(&mut HubState)) {
+    fn change(&self, change: impl FnOnce(&mut TransferState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
 
-    fn wait(&self, mut until: impl FnMut(&mut HubState) -> bool) {
+    fn wait(&self, mut until: impl FnMut(&mut TransferState) -> bool) {
         let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, |state| !until(state));
         assert!(!waited.unwrap_or_else(PoisonError::into_inner).1.timed_out());
     }
 }
 
-impl Hub for TestHub {
+impl UpperLayer for TestTransfer {
     fn on_validated(&self) {}
-    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), String> {
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         if bytes == b"bad" {
-            return Err("the hub does not like it".into());
+            return Err(Misspoken::CutShort.into());
         }
         self.change(|state| state.heard.extend_from_slice(bytes));
         Ok(())
     }
-    fn on_stream_end(&self) -> Result<(), String> {
+    fn on_stream_end(&self) -> Result<(), Violation> {
         self.change(|state| state.ended = true);
         Ok(())
     }
@@ -483,7 +485,7 @@ impl Hub for TestHub {
 
 /// One end at work.
 struct End {
-    hub: Arc<TestHub>,
+    upper: Arc<TestTransfer>,
     lanes: TcpLanes,
     _session: Session,
     _control: Control,
@@ -501,12 +503,12 @@ impl End {
         control: Control,
         connections: Vec<DataConnection>,
     ) -> Self {
-        let hub = TestHub::new();
+        let upper = TestTransfer::new();
         let mailboxes = connections.iter().map(|_| Arc::new(Mailbox::new().unwrap())).collect();
-        let dynamic: Arc<dyn Hub> = hub.clone();
+        let dynamic: Arc<dyn UpperLayer> = upper.clone();
         let lanes = TcpLanes::start(connections, options, &dynamic, mailboxes).unwrap();
         let pool = Pool::new(64, Reuse::Warm);
-        Self { hub, lanes, _session: session, _control: control, pool }
+        Self { upper, lanes, _session: session, _control: control, pool }
     }
 
     fn offer(&self, lane: usize, group: u32, size: u64) {
