@@ -6,8 +6,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a repair that the lanes never hear of",
         file: "crates/core/connection/src/incoming.rs",
-        what: "Repair::ReceiveAnew(object, group) => self.forget(object, group),",
-        with: "Repair::ReceiveAnew(..) => {}",
+        what: "Repair::ReceiveAnew(object, group) => {\n                self.forget(object, group);",
+        with: "Repair::ReceiveAnew(..) => {",
     },
     Mutant {
         name: "what came on another lane is not given up",
