@@ -103,12 +103,14 @@ impl Governor {
     /// What may be sent, and which bound says so. At equal rates another bound wins over the
     /// controller. No more may leave back to back than any limit's own rate makes in half a
     /// millisecond, even where the controller's rate is lower: its burst is made for a path that can
-    /// carry more.
+    /// carry more. A controller that goes at exactly the limit's rate has made its burst for that.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bottleneck) {
         let mut least = (controller.rate, self.controller);
         let mut burst = controller.burst;
         for (bound, rate) in self.rates() {
-            burst = burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST));
+            if rate != controller.rate {
+                burst = burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST));
+            }
             if rate < least.0 || rate == least.0 && least.1 == self.controller {
                 least = (rate, bound);
             }
@@ -219,6 +221,8 @@ mod tests {
             governor.allow(slower),
             (Pacing { burst: 62_500, ..slower }, Bottleneck::StartUp)
         );
+        governor.set(Bottleneck::UserLimit, controller.rate);
+        assert_eq!(governor.allow(controller), (controller, Bottleneck::UserLimit));
         // A controller that is gentler still stays so.
         governor.set(Bottleneck::UserLimit, Rate::from_gbps(4));
         assert_eq!(governor.allow(CONTROLLER).0.burst, CONTROLLER.burst);

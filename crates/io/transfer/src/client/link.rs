@@ -146,7 +146,9 @@ pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Resu
     let start = Start { now, packet: 1500, rate: rate.filter(|_| profile.needs_rate) };
     let controller = profile.controller(&start).map_err(|error| error.to_string())?;
     let mut governor = Governor::new(now, profile.heeds_receiver);
-    if let Some(rate) = rate.filter(|_| !profile.needs_rate) {
+    // What a controller sends at by the user's wish is a limit, too: several paths share it.
+    let is_reserved = controller.metrics().bound == Bottleneck::Reservation;
+    if let Some(rate) = rate.filter(|_| !is_reserved) {
         governor.set(Bottleneck::UserLimit, rate);
     }
     Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
