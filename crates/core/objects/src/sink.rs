@@ -89,7 +89,7 @@ pub struct Sink {
     placeable: VecDeque<EntryId>,
     /// Groups with parts that are written straight into some of them.
     aside_writes: BTreeMap<(ObjectId, u32), Vec<EntryId>>,
-    /// Those that were placed since the last checkpoint.
+    /// Those that were placed, or made or found in their places, since the last checkpoint.
     placed: Vec<EntryId>,
 
     objects: Window<Object>,

@@ -13,7 +13,7 @@ use crate::entry::key;
 use crate::hash::group_count;
 use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
 use crate::{
-    Action, Checked, EntryId, Existing, Made, NamedEntry, Prepared, RecordedFile, TempName,
+    Action, Checked, EntryId, Existing, Fsync, Made, NamedEntry, Prepared, RecordedFile, TempName,
 };
 
 impl Sink {
@@ -22,7 +22,11 @@ impl Sink {
         self.note_made(id, result.as_ref().ok().copied());
         match result {
             Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
-            Ok(_) => {
+            Ok(made) => {
+                if made == Made::InPlace && self.config.fsync == Fsync::End {
+                    // An earlier run may have made it and ended before a sync.
+                    self.placed.push(id);
+                }
                 let slot = self.slots.get_mut(id.0);
                 let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
                     return;

@@ -19,7 +19,8 @@ use crate::{
 /// Files in memory, of which a power cut loses what was not synced.
 ///
 /// The model of the file system: writes are kept, lost or torn one by one until the file is
-/// synced; names change in order, as with a journal, and a cut loses the end of that order.
+/// synced; names are durable once the directory that they are in was synced. The others change in
+/// order, as with a journal, and a cut loses the end of that order.
 /// What is visible before a cut is everything that was done.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
@@ -215,7 +216,12 @@ impl MemoryStorage {
             Some(_) => true,
             None => false,
         };
-        synced && node == self.durable.nodes.get(path)
+        let mut above = core::iter::successors(Some(path), |path| Some(directory_of(path)))
+            .skip(1)
+            .take_while(|path| !path.is_empty());
+        synced
+            && node == self.durable.nodes.get(path)
+            && above.all(|path| self.durable.nodes.contains_key(path))
     }
 
     /// Every name and what is under it.
@@ -453,8 +459,19 @@ impl Storage for MemoryStorage {
                 self.files[inode].sync();
             }
         }
+        let mut synced = BTreeSet::new();
+        for named in &checkpoint.names {
+            let path = named.entry.path.as_bytes();
+            synced.insert(directory_of(path));
+            if named.entry.kind == EntryKind::Directory {
+                synced.insert(path);
+            }
+        }
         for change in core::mem::take(&mut self.journal) {
-            self.durable.apply(change);
+            match change.name().is_none_or(|path| synced.contains(directory_of(path))) {
+                true => self.durable.apply(change),
+                false => self.journal.push(change),
+            }
         }
         Ok(())
     }
@@ -485,6 +502,25 @@ impl Storage for MemoryStorage {
     fn discard(&mut self, temp: TempName) {
         self.change(Change::Discard(temp));
     }
+}
+
+impl Change {
+    /// The name outside of the hidden directory that it is about.
+    fn name(&self) -> Option<&[u8]> {
+        match self {
+            Self::Node(path, _)
+            | Self::Publish(path, ..)
+            | Self::Seen(path)
+            | Self::Place(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+/// The directory that a path is in; the empty path is at the top.
+fn directory_of(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.map_or(&path[..0], |slash| &path[..slash])
 }
 
 impl Names {
@@ -522,11 +558,7 @@ impl Names {
 
     /// The files of a directory that was made aside.
     fn take_unseen(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Node)> {
-        let is_in = |path: &[u8]| {
-            let slash = path.iter().rposition(|byte| *byte == b'/');
-            slash.map_or(&path[..0], |slash| &path[..slash]) == directory
-        };
-        self.unseen.extract_if(.., |path, _| is_in(path)).collect()
+        self.unseen.extract_if(.., |path, _| directory_of(path) == directory).collect()
     }
 }
 
