@@ -310,3 +310,6 @@ pub(crate) const FIRST: PathId = PathId(0);
 const LOOK: Duration = Duration::from_millis(100);
 /// Paths that a client may open; beyond them lanes share the first.
 const PATHS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;
