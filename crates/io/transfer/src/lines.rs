@@ -105,14 +105,21 @@ impl Lines {
         set.paths.add(clock::now(), Offer::Closed)
     }
 
-    /// Changes what is wanted of paths; lanes move at once.
+    /// From now on `path` carries data. The first path stays beside it, any other is closed; lanes move
+    /// at once.
     ///
     /// # Errors
-    /// A lane cannot send there: that path is closed.
-    pub fn offer(&self, offers: &[(PathId, Offer)]) -> std::io::Result<()> {
+    /// A lane cannot send there: it is closed.
+    pub fn carry_over(&self, path: PathId) -> std::io::Result<()> {
         let (mut set, now) = (lock(&self.set), clock::now());
-        for (path, offer) in offers {
-            set.paths.offer(now, *path, *offer);
+        for other in 0..set.lines.len() {
+            let other = PathId(other as u16);
+            let offer = match other {
+                _ if other == path => Offer::Share(1),
+                FIRST => Offer::Standby,
+                _ => Offer::Closed,
+            };
+            set.paths.offer(now, other, offer);
         }
         self.settle(&mut set, now)
     }

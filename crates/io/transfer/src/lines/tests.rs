@@ -49,12 +49,23 @@ fn lanes_go_to_a_circuit_and_back_and_take_a_socket_where_theirs_is_of_no_use() 
         let circuit = lines.add(fresh(), ends(CIRCUIT, local));
         assert_eq!(moves(&lines), []);
         for _ in 0..3 {
-            lines.offer(&[(circuit, Offer::Share(1)), (FIRST, Offer::Standby)]).unwrap();
+            lines.carry_over(circuit).unwrap();
             assert_eq!(moves(&lines), [(1, 1, other), (2, 1, other)]);
-            lines.offer(&[(circuit, Offer::Closed), (FIRST, Offer::Share(1))]).unwrap();
+            lines.carry_over(FIRST).unwrap();
             assert_eq!(moves(&lines), [(1, 0, other), (2, 0, other)]);
         }
     }
+}
+
+#[test]
+fn lanes_wait_for_a_circuit_on_a_path_over_ip() {
+    let lines = client(2);
+    let waiting = lines.add(fresh(), ends(SERVER, "127.0.0.1"));
+    lines.carry_over(waiting).unwrap();
+    let circuit = lines.add(fresh(), ends(CIRCUIT, "127.0.0.1"));
+    lines.carry_over(circuit).unwrap();
+    lines.carry_over(FIRST).unwrap();
+    assert_eq!(moves(&lines), [(1, 1, false), (1, 2, false), (1, 0, false)]);
 }
 
 #[test]
@@ -62,8 +73,7 @@ fn a_path_that_nothing_can_be_sent_from_is_closed() {
     let lines = client(2);
     // An address of nobody here.
     let circuit = lines.add(fresh(), ends(CIRCUIT, "192.0.2.77"));
-    let open = [(circuit, Offer::Share(1)), (FIRST, Offer::Standby)];
-    assert!(lines.offer(&open).is_err());
+    assert!(lines.carry_over(circuit).is_err());
     assert_eq!(lock(&lines.set).paths.place(LaneId(1)), FIRST);
 }
 
@@ -98,7 +108,7 @@ fn what_the_server_asks_is_done_where_there_is_another_path() {
     lines.handle_move_asked(MoveAsked { order: 1, lane: LaneId(1), beside: LaneId(0) });
     assert_eq!(moves(&lines), [], "beside it is where it is");
     let second = lines.add(fresh(), ends(CIRCUIT, "127.0.0.1"));
-    lines.offer(&[(second, Offer::Share(1))]).unwrap();
+    lines.carry_over(second).unwrap();
     assert_eq!(moves(&lines), [(1, 1, false)]);
     lines.handle_move_asked(MoveAsked { order: 1, lane: LaneId(1), beside: LaneId(0) });
     assert_eq!(moves(&lines), [], "heard before");
