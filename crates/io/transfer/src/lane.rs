@@ -242,6 +242,8 @@ impl LaneThread {
 
     fn go(&mut self, way: Way) {
         let Way { number, path, remote, socket } = way;
+        // What the socket of the way before still holds is not to be lost.
+        while self.receive() {}
         let now = clock::now();
         if let Err(error) = self.socket.go_to(remote, socket) {
             let reason = format!("cannot send to {remote}: {error}");

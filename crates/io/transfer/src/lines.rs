@@ -103,16 +103,26 @@ impl Lines {
         set.paths.add(clock::now(), Offer::Closed)
     }
 
-    /// Changes what is wanted of paths; lanes move at once.
+    /// From now on `path` carries data. The first path stays beside it, any other is closed; lanes move
+    /// at once.
     ///
     /// # Errors
-    /// A lane cannot send there: that path is closed.
-    pub fn offer(&self, offers: &[(PathId, Offer)]) -> std::io::Result<()> {
+    /// A lane cannot send there: it is closed.
+    pub fn carry_over(&self, path: PathId) -> std::io::Result<()> {
         let (mut set, now) = (lock(&self.set), clock::now());
-        for (path, offer) in offers {
-            set.paths.offer(now, *path, *offer);
+        for other in 0..set.lines.len() {
+            let other = PathId(other as u16);
+            let offer = match other {
+                _ if other == path => Offer::Share(1),
+                FIRST => Offer::Standby,
+                _ => Offer::Closed,
+            };
+            set.paths.offer(now, other, offer);
         }
-        self.settle(&mut set, now)
+        let settled = self.settle(&mut set, now);
+        drop(set);
+        self.hold_limits(now);
+        settled
     }
 
     /// Whether `path` is believed to live.
@@ -224,7 +234,9 @@ impl Lines {
 
     /// Divides the connection's limits among all of its paths.
     fn hold_limits(&self, now: Instant) {
-        let paths = self.all();
+        let mut paths = self.all();
+        // What was booked for a path that was left is nobody's any more.
+        paths.retain(|(_, lanes)| *lanes > 0);
         let paths: Vec<_> = paths.iter().map(|(path, _)| PathLock(path)).collect();
         lock(&self.limits).look(now, &paths);
     }
@@ -297,3 +309,6 @@ pub(crate) const FIRST: PathId = PathId(0);
 const LOOK: Duration = Duration::from_millis(100);
 /// Paths that a client may open; beyond them lanes share the first.
 const PATHS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{Offer, Outlook, SILENCE, Wanted};
+use longhaul_connection::{Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
 use longhaul_session::Session;
@@ -193,47 +193,29 @@ impl Follower {
         // Of a booking that was made before, what is over allows nothing any more.
         let found = clock::now();
         let mut renewed = found;
-        // Over IP data goes on until the circuit begins. Without it, groups are read and hashed by then,
-        // and wait in lanes that are there already.
-        let lead = if self.options.and_ip { Duration::ZERO } else { LEAD };
         if self.options.and_ip {
             self.errand.set_outlook(Outlook::Open);
+        } else if !self.wait_with_groups(booking, &mut vector, &mut renewed) {
+            return;
         }
-        if !self.await_start(lead, booking, &mut vector, &mut renewed) {
+        if !self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed) {
             if self.options.and_ip && self.errand.is_sent() {
                 self.shared.note("everything went over IP before the circuit began".into());
             }
             return;
         }
-        let begin = clock::now();
-        let trc = Box::new(Trc::new(begin, vector.clone(), PACKET));
-        let governor = {
-            let ip = self.lines.path(FIRST);
-            let ip = lock(&ip);
-            ip.governor().beside(begin, Profile::CIRCUIT.heeds_receiver)
-        };
-        let path = Path::new(begin, trc, governor, self.rtt(), begin.as_nanos());
-        let circuit = self.lines.add(path, ends);
-        let open = [(circuit, Offer::Share(1)), (FIRST, Offer::Standby)];
-        if let Err(error) = self.lines.offer(&open) {
+        let opened = clock::now();
+        let circuit = self.lines.add(self.path(opened, vector.clone()), ends);
+        if let Err(error) = self.lines.carry_over(circuit) {
             self.release(booking);
             return self.connection.fail(error.to_string());
         }
-        if !self.options.and_ip {
-            self.errand.set_outlook(Outlook::Awaited);
-        }
-        let waited = self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed);
-        let opened = clock::now();
         self.errand.set_outlook(Outlook::Open);
-        let left = match waited {
-            true => self.watch(circuit, booking, &mut vector, renewed),
-            false => Left::Stopped,
-        };
+        let left = self.watch(circuit, booking, &mut vector, renewed);
         let end = clock::now();
         let before = self.sent_over_ip();
         // The way back is as it was, whether or not anything is heard there now.
-        let close = [(circuit, Offer::Closed), (FIRST, Offer::Share(1))];
-        if let Err(error) = self.lines.offer(&close) {
+        if let Err(error) = self.lines.carry_over(FIRST) {
             self.connection.fail(error.to_string());
         }
         if matches!(left, Left::Dead) {
@@ -244,8 +226,6 @@ impl Follower {
         }
         let released = match left {
             Left::Over => None,
-            // Already given back.
-            Left::Stopped if !waited => return,
             Left::Sent | Left::Dead | Left::Stopped => {
                 self.release(booking).then(|| clock::now() - self.started)
             }
@@ -266,6 +246,36 @@ impl Follower {
             released,
             planned: booking.finish - self.started,
         });
+    }
+
+    /// Until the circuit is about to begin; then groups are read and hashed, and wait in their lanes,
+    /// on a path over IP that lets no data through: what a lane asks of a path is not lost on a circuit
+    /// that is not set up yet. `false` if the copy or pipe ended before.
+    fn wait_with_groups(
+        &self,
+        booking: &CircuitBooking,
+        vector: &mut Vector,
+        renewed: &mut Instant,
+    ) -> bool {
+        if !self.await_start(LEAD, booking, vector, renewed) {
+            return false;
+        }
+        let waiting = self.lines.add(self.path(clock::now(), Vector::default()), self.ip);
+        if let Err(error) = self.lines.carry_over(waiting) {
+            self.release(booking);
+            self.connection.fail(error.to_string());
+            return false;
+        }
+        self.errand.set_outlook(Outlook::Awaited);
+        true
+    }
+
+    /// Rate control by `vector`.
+    fn path(&self, now: Instant, vector: Vector) -> Path {
+        let trc = Box::new(Trc::new(now, vector, PACKET));
+        let ip = self.lines.path(FIRST);
+        let governor = lock(&ip).governor().beside(now, Profile::CIRCUIT.heeds_receiver);
+        Path::new(now, trc, governor, self.rtt(), now.as_nanos())
     }
 
     /// IP-layer bytes that the lanes of the circuit have sent over IP.
@@ -357,10 +367,8 @@ const SIZE_PATIENCE: Duration = Duration::from_millis(500);
 /// How often the service is asked whether the plan is still the same, and what time it is there:
 /// clocks drift apart by a millisecond or two in that time.
 const RENEWAL: Duration = Duration::from_secs(20);
-/// So long before the circuit begins lanes go there: reading and hashing its first groups takes less.
-/// What proves the server's address there is asked for then, and again a quarter of a second later
-/// (protocol.md 4.5), just behind the beginning, where the circuit has not been set up before.
-const LEAD: Duration = Duration::from_millis(240);
+/// So long before the circuit begins groups are dealt: reading and hashing the first ones takes less.
+const LEAD: Duration = Duration::from_millis(200);
 /// Largest packet on most circuits, for bursts.
 const PACKET: u64 = 1500;
 /// The largest size that the search for the path MTU tries.

@@ -296,8 +296,10 @@ impl Lines {
     }
 
     fn hold_limits(&mut self, local: Instant) {
-        let paths: Vec<_> = self.lines.iter().map(|line| PathCell(&line.path)).collect();
-        self.limits.look(local, &paths);
+        let paths = self.lines.iter().zip(self.set.counts());
+        // What was booked for a path that was left is nobody's any more.
+        let paths = paths.filter(|(_, lanes)| *lanes > 0).map(|(line, _)| PathCell(&line.path));
+        self.limits.look(local, &paths.collect::<Vec<_>>());
     }
 
     /// Time by what held the pace of those who carry data.
