@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_connection::{End, Outlook, Silence, Transfer};
+use longhaul_connection::{End, Gate, Silence, Transfer};
 use longhaul_engine::Closed;
 use longhaul_session::Session;
 use longhaul_sys::clock;
@@ -68,7 +68,7 @@ impl<T: Task> Running<T> {
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.errand()
         {
-            shared.direct(|gate| gate.set_outlook(Outlook::Held));
+            shared.direct(Gate::hold);
             let follower = link.follower(options, errand, &shared, lanes, started);
             circuit = Some(Circuit::start(follower)?);
         }

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 
 use longhaul_rate_control::Profile;
+use longhaul_units::{Bottleneck, Rate};
 
 use super::*;
 use crate::client::path;
@@ -22,8 +23,11 @@ fn client(lanes: u16) -> Lines {
     Lines::new(owner, fresh(), mailboxes(lanes).unwrap())
 }
 
-fn server(lanes: u16, limit: Option<Rate>) -> Lines {
-    let owner = Owner::Server(Opening { path: Box::new(|| Some(fresh())), limit });
+/// A server's, which may send so much.
+fn server(lanes: u16, limit: Rate) -> Lines {
+    let round_trip = Duration::from_millis(5);
+    let fresh = move || path(Profile::by_name("auto").unwrap(), Some(limit), round_trip).unwrap();
+    let owner = Owner::Server(Opening(Box::new(move || Some(fresh()))));
     Lines::new(owner, fresh(), mailboxes(lanes).unwrap())
 }
 
@@ -79,23 +83,22 @@ fn a_path_that_nothing_can_be_sent_from_is_closed() {
 
 #[test]
 fn a_server_has_a_path_for_each_address_of_its_client_and_shares_the_limit() {
-    let all = Rate::from_mbps(90);
-    let lines = server(3, Some(all));
+    // Start-up begins faster than that.
+    let all = Rate::from_bps(9000);
+    let lines = server(3, all);
     let [ip, other] = ["192.0.2.1", "192.0.2.9"].map(|ip| ip.parse().unwrap());
     let follow =
         |lane, from, on| lines.follow(LaneId(lane), from, PathId(on)).map(|(number, _)| number.0);
     assert_eq!((follow(0, ip, 0), follow(1, ip, 0), follow(2, ip, 0)), (None, None, None));
     assert_eq!((follow(2, other, 0), follow(2, other, 1)), (Some(1), None));
-    lock(&lines.set).looked = Instant::ZERO;
-    lines.look(Vec::new);
-    let limits = || lock(&lines.set).lines.iter().map(|line| line.limit).collect::<Vec<_>>();
-    assert_eq!(limits(), [Some(all.scale(2, 3)), Some(all.scale(1, 3))]);
+    let allowed = [0, 1].map(|path| lock(&lines.path(PathId(path))).allowed());
+    assert_eq!(allowed, [(all.scale(1, 2), Bottleneck::UserLimit); 2]);
     assert_eq!(follow(2, ip, 1), Some(0), "and back");
 }
 
 #[test]
 fn a_server_whose_rate_is_one_for_all_has_one_path() {
-    let opening = Opening { path: Box::new(|| None), limit: None };
+    let opening = Opening(Box::new(|| None));
     let lines = Lines::new(Owner::Server(opening), fresh(), mailboxes(2).unwrap());
     let [ip, other] = ["192.0.2.1", "192.0.2.9"].map(|ip| ip.parse().unwrap());
     assert!(lines.follow(LaneId(0), ip, FIRST).is_none());

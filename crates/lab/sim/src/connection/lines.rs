@@ -125,10 +125,12 @@ impl Lines {
             Meter::new(now, rate, burst, burst)
         });
         self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
-        // Each path may have its burst.
-        let bursts = self.lines.iter().filter(|line| !line.is_booked).count() as u64;
+        // Each path may have its burst, or a packet that is larger.
+        let others = self.lines.iter().filter(|line| !line.is_booked).count() as u64 - 1;
+        let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
         self.limit = scenario.limit.map(|limit| {
-            Meter::new(now, limit, bursts * pace::under_limit(limit), pace::LEAST_BURST)
+            let burst = pace::under_limit(limit);
+            Meter::new(now, limit, burst + others * burst.max(packet), pace::LEAST_BURST)
         });
     }
 
@@ -359,5 +361,7 @@ impl Lines {
     }
 }
 
+/// Of IPv6 and UDP, before a datagram.
+const HEADERS_MAX: u64 = 48;
 /// How often it is looked whether paths live.
 const LOOK: Duration = Duration::from_millis(100);
