@@ -1,9 +1,12 @@
+mod answers;
 mod aside;
+mod credit;
 mod durable;
 mod groups;
 mod manifest;
 mod messages;
 mod recheck;
+mod report;
 mod setup;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -11,14 +14,16 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
+use longhaul_units::{Duration, Instant, ObjectId};
+use longhaul_wire::{Entry, EntryKind, SourceReport, Summary};
 
+use self::answers::Answers;
 use self::aside::Aside;
+use self::credit::Credit;
 use self::durable::{Phase, Step};
 use self::groups::{Abandoned, Object};
 use self::recheck::Recheck;
-use crate::limits::ANSWERS_MAX;
+use self::report::Report;
 use crate::record::{Claim, PartialFile, RecordWriter, Void};
 use crate::window::Window;
 use crate::{
@@ -96,11 +101,8 @@ pub struct Sink {
     accepted: u32,
     table: ObjectTable,
     abandoned: BTreeMap<ObjectId, Abandoned>,
-    /// First-sent groups that are being written, and their bytes.
-    held: BTreeMap<(ObjectId, u32), u32>,
-    /// First-sent bytes that are no longer in memory.
-    consumed: u64,
-    /// Those of them whose hash has not come.
+    credit: Credit,
+    /// First-sent bytes that are written and whose hash has not come.
     unverified: u64,
     /// Hashes whose group has not come.
     waiting_hashes: u64,
@@ -141,24 +143,9 @@ pub struct Sink {
     discard: Vec<TempName>,
     phase: Phase,
 
-    /// Many have one reason, as a full disk: it is there once.
-    refused: VecDeque<(EntryId, Arc<str>)>,
-    haves: VecDeque<SinkMessage>,
-    announced_accept: u32,
-    /// Groups that did not verify, until the lanes are told.
-    anew: VecDeque<(ObjectId, u32)>,
-    /// And then, until the source is told.
-    repairs: VecDeque<(ObjectId, u32)>,
-    /// What was promised when too many answers waited, while they do.
-    credit_held: Option<u64>,
-    confirmed: RangeSet,
-
+    answers: Answers,
     digests: BTreeMap<EntryId, ChainingValue>,
-    failures: Vec<Failure>,
-    stats: SinkStats,
-    cpu_time: Duration,
-    /// What the source said last of its sending.
-    source_report: Option<SourceReport>,
+    report: Report,
 }
 
 /// What a sink is told at its start.
@@ -331,7 +318,7 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let config = SinkConfig { capacity: config.capacity.max(CAPACITY_MIN), ..config };
+        let credit = Credit::new(config.capacity);
         Self {
             record: RecordWriter::new(&resume, config.transfer, config.fsync),
             config,
@@ -360,8 +347,7 @@ impl Sink {
             accepted: 0,
             table: ObjectTable::default(),
             abandoned: BTreeMap::new(),
-            held: BTreeMap::new(),
-            consumed: 0,
+            credit,
             unverified: 0,
             waiting_hashes: 0,
             unsettled: 0,
@@ -385,24 +371,15 @@ impl Sink {
             kept: Vec::new(),
             discard: Vec::new(),
             phase: Phase::Receiving,
-            refused: VecDeque::new(),
-            haves: VecDeque::new(),
-            announced_accept: 0,
-            anew: VecDeque::new(),
-            repairs: VecDeque::new(),
-            credit_held: None,
-            confirmed: RangeSet::new(),
+            answers: Answers::new(),
             digests: BTreeMap::new(),
-            failures: Vec::new(),
-            stats: SinkStats::default(),
-            cpu_time: Duration::ZERO,
-            source_report: None,
+            report: Report::new(),
         }
     }
 
     /// What RESULT will say of the sink's CPU time. The driver keeps it up to date.
     pub fn set_cpu_time(&mut self, cpu_time: Duration) {
-        self.cpu_time = cpu_time;
+        self.report.set_cpu_time(cpu_time);
     }
 
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.
@@ -413,43 +390,38 @@ impl Sink {
     /// Object bytes that may ever be sent for the first time (docs/protocol.md section 5.4).
     /// Never shrinks.
     pub fn credit(&self) -> u64 {
-        self.credit_held.unwrap_or_else(|| self.earned_credit())
-    }
-
-    fn earned_credit(&self) -> u64 {
-        let stopped = self.unverified.saturating_sub(crate::limits::UNVERIFIED_MAX);
-        self.consumed - stopped + self.config.capacity
+        self.credit.promised(self.unverified)
     }
 
     /// Answers that the source has not taken. They are bounded whatever it announces and however
     /// little it reads, since [`Sink::wants_messages`], credit and preparations stop at
-    /// [`ANSWERS_MAX`]: what waits beyond is about entries that were announced before.
+    /// [`crate::limits::ANSWERS_MAX`]: what waits beyond is about entries that were announced before.
     pub fn answers_waiting(&self) -> usize {
-        self.refused.len() + self.haves.len() + self.repairs.len() + self.anew.len()
+        self.answers.waiting()
     }
 
     /// Whether the next message of the source is to be taken in. Looked at before each is read from
     /// its stream, and again after [`Sink::poll_message`].
     pub fn wants_messages(&self) -> bool {
-        self.answers_waiting() < ANSWERS_MAX
+        self.answers.have_room()
     }
 
     /// Credit stands still while too many answers wait.
     fn hold_credit(&mut self) {
-        match self.wants_messages() {
-            true => self.credit_held = None,
-            false => self.credit_held = Some(self.credit()),
+        match self.answers.have_room() {
+            true => self.credit.thaw(),
+            false => self.credit.freeze(self.unverified),
         }
     }
 
     /// Bytes of memory that it promises.
     pub fn capacity(&self) -> u64 {
-        self.config.capacity
+        self.credit.capacity()
     }
 
     /// There is so much memory for groups from now on: more than before, or it stays as it was.
     pub fn grow_capacity(&mut self, capacity: u64) {
-        self.config.capacity = self.config.capacity.max(capacity);
+        self.credit.grow(capacity);
     }
 
     /// The entry, while it is not settled.
@@ -469,28 +441,22 @@ impl Sink {
 
     /// What RESULT says, so far.
     pub fn summary(&self) -> Summary {
-        Summary {
-            confirmed: u64::from(self.stats.confirmed),
-            failed: u64::from(self.stats.failed),
-            bytes: Bytes::new(self.stats.confirmed_bytes),
-            resumed: Bytes::new(self.stats.resumed_bytes),
-            cpu_time: self.cpu_time,
-        }
+        self.report.summary()
     }
 
     /// What the source said last of its sending, if it did. Nothing here depends on it.
     pub fn source_report(&self) -> Option<&SourceReport> {
-        self.source_report.as_ref()
+        self.report.source()
     }
 
     /// Counts so far.
     pub fn stats(&self) -> &SinkStats {
-        &self.stats
+        self.report.stats()
     }
 
     /// Entries that failed or were refused: the first [`crate::limits::FAILURES_MAX`] of them.
     pub fn failures(&self) -> &[Failure] {
-        &self.failures
+        self.report.failures()
     }
 
     /// Ends an entry that is not published. `told` says that the source knows.
@@ -537,12 +503,9 @@ impl Sink {
     }
 
     fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, told: Told) {
-        crate::source::note_failure(&mut self.failures, id, entry, &reason);
-        self.stats.failed += 1;
+        self.report.failed(id, entry, &reason);
         if told == Told::No {
-            let last = self.refused.back().map(|(_, last)| last);
-            let shared = last.filter(|last| ***last == *reason).cloned();
-            self.refused.push_back((id, shared.unwrap_or_else(|| reason.into())));
+            self.answers.refuse(id, reason);
             self.hold_credit();
         }
     }
@@ -562,9 +525,8 @@ impl Sink {
         if entry.kind != EntryKind::Directory {
             self.unsettled -= 1;
         }
-        self.stats.confirmed += 1;
-        self.stats.confirmed_bytes += entry.size;
-        self.confirmed.insert_one(u64::from(id.0));
+        self.report.confirmed(&entry);
+        self.answers.confirm(id);
     }
 
     /// Forgets what is settled at the front.
@@ -602,6 +564,3 @@ enum Kept {
     Nothing,
     Part,
 }
-
-/// Less could not keep one group in each stage.
-const CAPACITY_MIN: u64 = 4 << 20;

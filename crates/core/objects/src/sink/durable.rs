@@ -98,7 +98,7 @@ impl Sink {
     /// Whether everything is durable that is to be, once it is to be wound up.
     pub fn is_wound_up(&self) -> bool {
         let is_named = self.publishable.is_empty() && self.publishing == 0;
-        let is_written = self.held.is_empty() && self.recording.is_none();
+        let is_written = self.credit.is_unused() && self.recording.is_none();
         is_written && is_named && matches!(self.step, Step::Idle) && !self.is_dirty()
     }
 
@@ -232,7 +232,7 @@ impl Sink {
 
     /// Whether the record is no longer needed: everything has its name.
     fn drops_record(&self) -> bool {
-        !matches!(self.phase, Phase::Receiving | Phase::Finishing(_)) && self.stats.failed == 0
+        !matches!(self.phase, Phase::Receiving | Phase::Finishing(_)) && !self.report.has_failures()
     }
 
     fn publish_action(&mut self) -> Option<Action> {
@@ -267,12 +267,12 @@ impl Sink {
         let due = self.dirty_since.is_some_and(|since| now >= since + self.checkpoint_wait())
             || self.written >= CHECKPOINT_BYTES
             || last_step
-            || self.winding_up && self.held.is_empty();
+            || self.winding_up && self.credit.is_unused();
         if !due || !self.is_dirty() {
             return None;
         }
         self.checkpoints += 1;
-        self.stats.checkpoints += 1;
+        self.report.checkpoint_began();
         self.dirty_since = None;
         self.checkpoint_began = Some(now);
         self.written = 0;
@@ -405,7 +405,7 @@ impl Sink {
         }
         if self.phase == Phase::Syncing && !self.is_dirty() {
             self.phase = Phase::Closing;
-            if self.stats.failed == 0 {
+            if !self.report.has_failures() {
                 return Some(Action::RemoveRecord);
             }
             self.phase = Phase::Finished;

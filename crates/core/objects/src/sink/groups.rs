@@ -101,12 +101,12 @@ impl Sink {
         if let Some(abandoned) = self.abandoned.get_mut(&id) {
             let len = crate::hash::group_len(abandoned.size, group);
             if abandoned.received.insert_one(u64::from(group)) {
-                self.consumed += u64::from(len);
+                self.credit.drop_new(len);
             }
             return Verdict::Discard;
         }
         let Some(object) = self.objects.get_mut(id.0) else {
-            self.stats.duplicates += 1;
+            self.report.repeated();
             return Verdict::Duplicate;
         };
         let len = object.layout.group_len(group);
@@ -114,19 +114,19 @@ impl Sink {
             return Verdict::Unknown;
         }
         if object.done.contains(u64::from(group)) {
-            self.stats.duplicates += 1;
+            self.report.repeated();
             return Verdict::Duplicate;
         }
         let state = object.groups.entry(group).or_default();
         if state.actual.is_some() || state.writing {
-            self.stats.duplicates += 1;
+            self.report.repeated();
             return Verdict::Duplicate;
         }
-        let first = !core::mem::replace(&mut state.received, true);
+        let new = if core::mem::replace(&mut state.received, true) { 0 } else { len };
         if let Some(expected) = state.expected {
             self.waiting_hashes -= 1;
             if expected != value {
-                self.consumed += if first { u64::from(len) } else { 0 };
+                self.credit.drop_new(new);
                 self.repair(id, group);
                 return Verdict::Discard;
             }
@@ -153,15 +153,13 @@ impl Sink {
             })
             .collect();
         if pieces.is_empty() {
-            self.consumed += if first { u64::from(len) } else { 0 };
+            self.credit.drop_new(new);
             self.finish_group(id, group);
             return Verdict::Discard;
         }
         state.actual = Some(value);
         state.writing = true;
-        if first {
-            self.held.insert((id, group), len);
-        }
+        self.credit.hold((id, group), new);
         self.begin_aside((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
     }
@@ -171,9 +169,7 @@ impl Sink {
     /// here, so a driver cannot ask without telling the lanes, whichever way the fault was found.
     #[must_use]
     pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
-        let group = self.anew.pop_front()?;
-        self.repairs.push_back(group);
-        Some(group)
+        self.answers.poll_anew()
     }
 
     /// The pieces of `task` are written (not synced), but for those of the entries that `failed`,
@@ -185,8 +181,7 @@ impl Sink {
             }
         }
         let (id, group) = (task.object, task.group);
-        let first = self.held.remove(&(id, group));
-        self.consumed += first.map_or(0, u64::from);
+        let new = self.credit.release((id, group));
         self.end_aside((id, group));
         let Some(object) = self.objects.get_mut(id.0) else {
             return;
@@ -198,7 +193,7 @@ impl Sink {
         state.written = true;
         let len = object.layout.group_len(group);
         self.written += u64::from(len);
-        self.stats.received_bytes += first.map_or(0, u64::from);
+        self.report.received(new);
         for part in object.layout.parts(group) {
             sync_later(&mut self.slots, &mut self.dirty, part.entry);
         }
@@ -207,7 +202,7 @@ impl Sink {
             (None, _) => self.repair(id, group),
             (Some(_), Some(_)) => self.finish_group(id, group),
             (Some(_), None) => {
-                state.unverified = first.unwrap_or(0);
+                state.unverified = new;
                 self.unverified += u64::from(state.unverified);
             }
         }
@@ -228,7 +223,7 @@ impl Sink {
         };
         let count = values.len() as u64;
         let end = first_group.checked_add(count).ok_or_else(error)?;
-        let limit = WAITING_HASHES_MAX + 2 * self.config.capacity / GROUP_SIZE;
+        let limit = WAITING_HASHES_MAX + 2 * self.credit.capacity() / GROUP_SIZE;
         if end > u64::from(object.layout.groups()) || self.waiting_hashes + count > limit {
             return Err(error());
         }
@@ -267,7 +262,7 @@ impl Sink {
 
     /// Ends what is known of a group that did not verify, and asks for it again.
     fn repair(&mut self, id: ObjectId, group: u32) {
-        self.stats.repairs += 1;
+        self.report.rejected();
         let Some(object) = self.objects.get_mut(id.0) else {
             return;
         };
@@ -280,7 +275,7 @@ impl Sink {
         state.written = false;
         state.repairs += 1;
         if state.repairs <= REPAIRS_MAX {
-            self.anew.push_back((id, group));
+            self.answers.ask_anew(id, group);
             return;
         }
         let files: Vec<EntryId> = object.layout.parts(group).map(|part| part.entry).collect();
@@ -308,7 +303,7 @@ impl Sink {
         self.unverified -= u64::from(state.unverified);
         object.finish_range(u64::from(group)..u64::from(group) + 1);
         if let Some(value) = state.actual {
-            self.stats.verified_bytes += u64::from(object.layout.group_len(group));
+            self.report.verified(object.layout.group_len(group));
             if object.layout.is_large() {
                 object.hash(group, value);
             }

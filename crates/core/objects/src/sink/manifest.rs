@@ -53,8 +53,7 @@ impl Sink {
         self.unsettled += others as u32;
         self.unfinished += others as u32;
         self.unnamed += others as u32;
-        self.stats.entries += entries.len() as u32;
-        self.stats.bytes = bytes;
+        self.report.announced(entries.len(), bytes);
         for ((number, entry), parent) in (first.0..).zip(entries).zip(parents) {
             let entry = Arc::new(entry);
             self.slots.push(Slot {
@@ -109,7 +108,7 @@ impl Sink {
         }
         self.ended = true;
         self.close_directory();
-        self.stats.complete = true;
+        self.report.manifest_ended();
         Ok(())
     }
 

@@ -1,15 +1,11 @@
 //! What goes to the source.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
 use super::durable::Phase;
 use super::{Kept, Sink, SinkError, Told};
 use crate::EntryId;
-use crate::limits::PAIRS_MAX;
 
 impl Sink {
     /// Takes in what the source says.
@@ -40,7 +36,7 @@ impl Sink {
                 Ok(())
             }
             SourceMessage::Report(report) => {
-                self.source_report = Some(report);
+                self.report.source_said(report);
                 Ok(())
             }
         }
@@ -56,29 +52,9 @@ impl Sink {
     }
 
     fn next_message(&mut self) -> Option<SinkMessage> {
-        if let Some((entry, reason)) = self.refused.pop_front() {
-            let reason = String::from(&*reason);
-            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
-        }
-        // What need not be sent comes before the permission to send.
-        if let Some(have) = self.haves.pop_front() {
-            return Some(have);
-        }
-        if self.announced_accept < self.accepted {
-            self.announced_accept = self.accepted;
-            return Some(SinkMessage::Accept { objects: u64::from(self.accepted) });
-        }
-        if let Some((object, group)) = self.repairs.pop_front() {
-            return Some(SinkMessage::Repair { object, group: u64::from(group) });
-        }
-        let mut entries = Vec::new();
-        while entries.len() < PAIRS_MAX
-            && let Some(range) = self.confirmed.take_first(u64::MAX)
-        {
-            entries.push(range);
-        }
-        if !entries.is_empty() {
-            return Some(SinkMessage::Confirm { entries });
+        let answer = self.answers.poll(self.accepted);
+        if answer.is_some() {
+            return answer;
         }
         if self.phase == Phase::Finished {
             self.phase = Phase::Done;

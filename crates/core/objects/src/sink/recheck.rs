@@ -51,7 +51,7 @@ impl Sink {
     /// Answers [`Action::RecheckGroups`]: `count` groups were compared, and `wrong` are those of them
     /// that are not what was recorded, or cannot be read.
     pub(super) fn groups_rechecked(&mut self, id: EntryId, count: usize, wrong: Vec<u32>) {
-        self.stats.rechecked += count as u64;
+        self.report.rechecked(count);
         let (Some(recheck), Some(partial)) =
             (self.rechecks.get_mut(&id), self.partials.get_mut(&id))
         else {

@@ -5,13 +5,13 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryKind, SinkMessage};
+use longhaul_wire::{Entry, EntryKind};
 
 use super::groups::Object;
 use super::{Kept, Sink, State, Told};
 use crate::entry::key;
 use crate::hash::group_count;
-use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
+use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PREPARED_MAX};
 use crate::{
     Action, Checked, EntryId, Existing, Made, NamedEntry, Prepared, RecordedFile, TempName,
 };
@@ -216,7 +216,7 @@ impl Sink {
             let Some(slot) = slots.get_mut(files[index].0) else {
                 continue;
             };
-            self.stats.resumed_bytes += slot.size;
+            self.report.resumed(slot.size);
             let groups = object.layout.groups_of(index);
             slot.left = groups.filter(|group| awaited.contains(u64::from(*group))).count() as u32;
             if slot.left == 0 {
@@ -229,8 +229,8 @@ impl Sink {
             self.take_claims(number, id, partial);
         }
         // The source knows itself what failed.
-        if is_needed {
-            self.announce_have(number);
+        if is_needed && let Some(object) = self.objects.get(number) {
+            self.answers.have(ObjectId(number), object.done.iter());
         }
         let is_over = self.objects.get(number).is_some_and(Object::is_over);
         if let [id] = files[..]
@@ -241,24 +241,6 @@ impl Sink {
         }
         // The last, since an object of which everything is confirmed is forgotten.
         confirmed.into_iter().for_each(|id| self.confirm_resumed(id));
-    }
-
-    fn announce_have(&mut self, number: u32) {
-        let Some(done) = self.objects.get(number).map(|object| &object.done) else {
-            return;
-        };
-        let object = ObjectId(number);
-        let mut groups = Vec::new();
-        for range in done.iter() {
-            groups.push(range);
-            if groups.len() == PAIRS_MAX {
-                let groups = core::mem::take(&mut groups);
-                self.haves.push_back(SinkMessage::Have { object, groups });
-            }
-        }
-        if !groups.is_empty() {
-            self.haves.push_back(SinkMessage::Have { object, groups });
-        }
     }
 
     /// Takes over what an earlier run has written of a large file.
@@ -275,7 +257,7 @@ impl Sink {
             }
             object.finish_range(u64::from(group)..u64::from(group) + 1);
             object.hash(group, value);
-            self.stats.resumed_bytes += u64::from(object.layout.group_len(group));
+            self.report.resumed(u64::from(object.layout.group_len(group)));
             if let Some(slot) = self.slots.get_mut(id.0) {
                 slot.left -= 1;
             }
