@@ -3,7 +3,7 @@
 use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
-use super::durable::Phase;
+use super::entries::{Slot, State};
 use super::{Kept, Sink, SinkError, Told};
 use crate::EntryId;
 
@@ -25,12 +25,14 @@ impl Sink {
                 self.handle_hashes(object, first_group, &values)
             }
             SourceMessage::EntryFailed { entry, reason } => {
-                if entry >= u64::from(self.slots.end()) {
+                if entry >= u64::from(self.entries.end()) {
                     return Err(SinkError::Failure { entry });
                 }
                 let entry = EntryId(entry as u32);
+                let state = self.entries.get(entry).map(Slot::state);
+                let is_publishing = state.is_some_and(State::is_publishing);
                 // What has its name keeps it, though the source lost the file since.
-                if self.phase == Phase::Receiving && !self.is_publishing(entry) {
+                if self.ending.is_receiving() && !is_publishing {
                     self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
                 }
                 Ok(())
@@ -52,14 +54,7 @@ impl Sink {
     }
 
     fn next_message(&mut self) -> Option<SinkMessage> {
-        let answer = self.answers.poll(self.accepted);
-        if answer.is_some() {
-            return answer;
-        }
-        if self.phase == Phase::Finished {
-            self.phase = Phase::Done;
-            return Some(SinkMessage::Result(self.summary()));
-        }
-        None
+        let answer = self.answers.poll(self.objects.accepted());
+        answer.or_else(|| self.ending.take_result().then(|| SinkMessage::Result(self.summary())))
     }
 }
