@@ -1,29 +1,43 @@
+mod accept;
+mod answers;
 mod aside;
+mod checkpoints;
+mod credit;
 mod durable;
+mod earlier;
+mod ending;
+mod entries;
 mod groups;
 mod manifest;
 mod messages;
-mod recheck;
+mod objects;
+mod publications;
+mod recorder;
+mod report;
 mod setup;
 
-use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use longhaul_units::{Bytes, Duration, Instant, ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryKind, SinkMessage, SourceReport, Summary};
+use longhaul_units::{Duration, ObjectId};
+use longhaul_wire::{Entry, SourceReport, Summary};
 
-use self::aside::Aside;
-use self::durable::{Phase, Step};
-use self::groups::{Abandoned, Object};
-use self::recheck::Recheck;
-use crate::limits::ANSWERS_MAX;
-use crate::record::{Claim, PartialFile, RecordWriter, Void};
-use crate::window::Window;
+use self::answers::Answers;
+use self::aside::Asides;
+use self::checkpoints::Checkpoints;
+use self::credit::Credit;
+use self::earlier::Earlier;
+use self::ending::Ending;
+use self::entries::{Entries, Failed};
+use self::manifest::Manifest;
+use self::objects::Objects;
+use self::publications::Publications;
+use self::recorder::Recorder;
+use self::report::Report;
+use self::setup::Setup;
+use crate::record::RecordWriter;
 use crate::{
-    Action, ChainingValue, EntryError, EntryId, EntryKey, Failure, Fsync, NamedFile, ObjectTable,
-    ResumeState, TempName, TopNames,
+    ChainingValue, EntryError, EntryId, Failure, Fsync, ObjectTable, ResumeState, TopNames,
 };
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
@@ -47,118 +61,24 @@ use crate::{
 /// the transfer without answering; what is recorded stays valid.
 ///
 /// Answers to actions that were not given are ignored.
+///
+/// Each part keeps its own state; the methods of the sink tell one what came of another.
 #[derive(Debug)]
 pub struct Sink {
-    config: SinkConfig,
-    resume: ResumeState,
-    record: RecordWriter,
-
-    slots: Window<Slot>,
-    /// Every path that was announced, and the number of what is there if it is a directory.
-    paths: BTreeMap<[u8; 16], Option<EntryId>>,
-    /// The root of the copy is a file or link, so that nothing else can be.
-    root_is_leaf: bool,
-    /// Entries below have no contents or belong to an announced object.
-    covered: u32,
-    announced_bytes: u64,
-    ended: bool,
-    directory_count: u32,
-
-    /// Actions that prepare for what was announced, in order.
-    setup: VecDeque<Action>,
-    /// Entries below are prepared.
-    ready: u32,
-    /// Claims about files that are being prepared.
-    partials: BTreeMap<EntryId, PartialFile>,
-    /// Those of them whose files may have been altered.
-    rechecks: BTreeMap<EntryId, Recheck>,
-    /// Recorded groups that were found wrong, to be recorded.
-    void: Vec<Void>,
-    /// Large files prepared and not complete.
-    prepared: u32,
-    /// Directories not made yet.
-    unmade: u32,
-    /// Directories that were made.
-    directories: BTreeMap<EntryId, Arc<Entry>>,
-
-    /// Directories that are not in their places, perhaps.
-    asides: BTreeMap<EntryId, Aside>,
-    /// The one of them that files may be announced in.
-    open_directory: Option<EntryId>,
-    /// Those of them that are complete.
-    placeable: VecDeque<EntryId>,
-    /// Groups with parts that are written straight into some of them.
-    aside_writes: BTreeMap<(ObjectId, u32), Vec<EntryId>>,
-    /// Those that were placed, or made or found in their places, since the last checkpoint.
-    placed: Vec<EntryId>,
-
-    objects: Window<Object>,
-    accepted: u32,
-    table: ObjectTable,
-    abandoned: BTreeMap<ObjectId, Abandoned>,
-    /// First-sent groups that are being written, and their bytes.
-    held: BTreeMap<(ObjectId, u32), u32>,
-    /// First-sent bytes that are no longer in memory.
-    consumed: u64,
-    /// Those of them whose hash has not come.
-    unverified: u64,
-    /// Hashes whose group has not come.
-    waiting_hashes: u64,
-
-    /// Files and links announced and not settled.
-    unsettled: u32,
-    /// Those of them that are not received whole.
-    unfinished: u32,
-    /// Those of them that do not have their names.
-    unnamed: u32,
-
-    /// Files written since the last checkpoint.
-    dirty: Vec<NamedFile>,
-    written: u64,
-    /// Groups verified since the last checkpoint.
-    claims: Vec<Claim>,
-    /// Files that became whole since the last checkpoint.
-    whole: Vec<EntryId>,
-    /// Entries that got their names since the last checkpoint.
-    names: Vec<EntryId>,
-    /// When the first of these came to be.
-    dirty_since: Option<Instant>,
-    checkpoints: u64,
-    checkpoint_began: Option<Instant>,
-    /// How long the last checkpoint took, its record included.
-    checkpoint_cost: Duration,
-    step: Step,
-    /// The transfer ends early.
-    winding_up: bool,
-    /// The next action of the step.
-    recording: Option<Action>,
-    publishable: VecDeque<EntryId>,
-    publishing: u32,
-    /// Published and durable, to be recorded.
-    published: Vec<EntryKey>,
-    /// Whole and durable in directories that have to wait, to be recorded.
-    kept: Vec<EntryId>,
-    discard: Vec<TempName>,
-    phase: Phase,
-
-    /// Many have one reason, as a full disk: it is there once.
-    refused: VecDeque<(EntryId, Arc<str>)>,
-    haves: VecDeque<SinkMessage>,
-    announced_accept: u32,
-    /// Groups that did not verify, until the lanes are told.
-    anew: VecDeque<(ObjectId, u32)>,
-    /// And then, until the source is told.
-    repairs: VecDeque<(ObjectId, u32)>,
-    /// What was promised when too many answers waited, while they do.
-    credit_held: Option<u64>,
-    confirmed: RangeSet,
-
-    digests: BTreeMap<EntryId, ChainingValue>,
-    failures: Vec<Failure>,
-    stats: SinkStats,
-    cpu_time: Duration,
-    /// What the source said last of its sending.
-    source_report: Option<SourceReport>,
+    fsync: Fsync,
+    manifest: Manifest,
+    entries: Entries,
+    setup: Setup,
+    earlier: Earlier,
+    asides: Asides,
+    objects: Objects,
+    credit: Credit,
+    checkpoints: Checkpoints,
+    recorder: Recorder,
+    publications: Publications,
+    answers: Answers,
+    report: Report,
+    ending: Ending,
 }
 
 /// What a sink is told at its start.
@@ -284,308 +204,155 @@ pub enum SinkError {
     },
 }
 
-#[derive(Debug)]
-struct Slot {
-    /// `None` when settled, and for directories.
-    entry: Option<Arc<Entry>>,
-    size: u64,
-    temp: TempName,
-    /// The directory that holds it, if that is one of [`Sink::asides`].
-    directory: EntryId,
-    /// Written straight into it.
-    aside: bool,
-    /// Recorded as published, by an earlier run or while its directory had to wait.
-    recorded: bool,
-    object: u32,
-    /// Groups not verified and written.
-    left: u32,
-    state: State,
-    /// In [`Sink::dirty`].
-    dirty: bool,
-    /// Counted in [`Sink::prepared`].
-    prepared: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Not prepared.
-    Waiting,
-    /// Prepared; contents are missing.
-    Open,
-    /// Under its name, where an earlier run or the check of this one has put it, and perhaps not
-    /// durable there; its object is not accepted or its groups are awaited.
-    Found,
-    /// Received whole.
-    Whole,
-    /// Durable in its directory, which is not in its place.
-    Aside,
-    /// About to get its name.
-    Publishing,
-    /// Has its name.
-    Named,
-    /// Confirmed, failed, or a directory that was made and is kept elsewhere.
-    Settled,
-}
-
 impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let config = SinkConfig { capacity: config.capacity.max(CAPACITY_MIN), ..config };
+        let SinkConfig { capacity, fsync, transfer, nonce, names } = config;
         Self {
-            record: RecordWriter::new(&resume, config.transfer, config.fsync),
-            config,
-            resume,
-            slots: Window::new(),
-            paths: BTreeMap::new(),
-            root_is_leaf: false,
-            covered: 0,
-            announced_bytes: 0,
-            ended: false,
-            directory_count: 0,
-            setup: VecDeque::new(),
-            ready: 0,
-            partials: BTreeMap::new(),
-            rechecks: BTreeMap::new(),
-            void: Vec::new(),
-            prepared: 0,
-            unmade: 0,
-            directories: BTreeMap::new(),
-            asides: BTreeMap::new(),
-            open_directory: None,
-            placeable: VecDeque::new(),
-            aside_writes: BTreeMap::new(),
-            placed: Vec::new(),
-            objects: Window::new(),
-            accepted: 0,
-            table: ObjectTable::default(),
-            abandoned: BTreeMap::new(),
-            held: BTreeMap::new(),
-            consumed: 0,
-            unverified: 0,
-            waiting_hashes: 0,
-            unsettled: 0,
-            unfinished: 0,
-            unnamed: 0,
-            dirty: Vec::new(),
-            written: 0,
-            claims: Vec::new(),
-            whole: Vec::new(),
-            names: Vec::new(),
-            dirty_since: None,
-            checkpoints: 0,
-            checkpoint_began: None,
-            checkpoint_cost: Duration::ZERO,
-            step: Step::Idle,
-            winding_up: false,
-            recording: None,
-            publishable: VecDeque::new(),
-            publishing: 0,
-            published: Vec::new(),
-            kept: Vec::new(),
-            discard: Vec::new(),
-            phase: Phase::Receiving,
-            refused: VecDeque::new(),
-            haves: VecDeque::new(),
-            announced_accept: 0,
-            anew: VecDeque::new(),
-            repairs: VecDeque::new(),
-            credit_held: None,
-            confirmed: RangeSet::new(),
-            digests: BTreeMap::new(),
-            failures: Vec::new(),
-            stats: SinkStats::default(),
-            cpu_time: Duration::ZERO,
-            source_report: None,
+            fsync,
+            manifest: Manifest::new(names),
+            entries: Entries::new(),
+            setup: Setup::new(nonce),
+            recorder: Recorder::new(RecordWriter::new(&resume, transfer, fsync), fsync),
+            earlier: Earlier::new(resume),
+            asides: Asides::default(),
+            objects: Objects::new(),
+            credit: Credit::new(capacity),
+            checkpoints: Checkpoints::new(),
+            publications: Publications::default(),
+            answers: Answers::new(),
+            report: Report::new(),
+            ending: Ending::new(),
         }
     }
 
     /// What RESULT will say of the sink's CPU time. The driver keeps it up to date.
     pub fn set_cpu_time(&mut self, cpu_time: Duration) {
-        self.cpu_time = cpu_time;
+        self.report.set_cpu_time(cpu_time);
     }
 
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.
     pub fn objects(&self) -> &ObjectTable {
-        &self.table
+        self.objects.table()
     }
 
     /// Object bytes that may ever be sent for the first time (docs/protocol.md section 5.4).
     /// Never shrinks.
     pub fn credit(&self) -> u64 {
-        self.credit_held.unwrap_or_else(|| self.earned_credit())
-    }
-
-    fn earned_credit(&self) -> u64 {
-        let stopped = self.unverified.saturating_sub(crate::limits::UNVERIFIED_MAX);
-        self.consumed - stopped + self.config.capacity
+        self.credit.promised(self.objects.unverified())
     }
 
     /// Answers that the source has not taken. They are bounded whatever it announces and however
     /// little it reads, since [`Sink::wants_messages`], credit and preparations stop at
-    /// [`ANSWERS_MAX`]: what waits beyond is about entries that were announced before.
+    /// [`crate::limits::ANSWERS_MAX`]: what waits beyond is about entries that were announced before.
     pub fn answers_waiting(&self) -> usize {
-        self.refused.len() + self.haves.len() + self.repairs.len() + self.anew.len()
+        self.answers.waiting()
     }
 
     /// Whether the next message of the source is to be taken in. Looked at before each is read from
     /// its stream, and again after [`Sink::poll_message`].
     pub fn wants_messages(&self) -> bool {
-        self.answers_waiting() < ANSWERS_MAX
+        self.answers.have_room()
     }
 
     /// Credit stands still while too many answers wait.
     fn hold_credit(&mut self) {
-        match self.wants_messages() {
-            true => self.credit_held = None,
-            false => self.credit_held = Some(self.credit()),
+        match self.answers.have_room() {
+            true => self.credit.thaw(),
+            false => self.credit.freeze(self.objects.unverified()),
         }
     }
 
     /// Bytes of memory that it promises.
     pub fn capacity(&self) -> u64 {
-        self.config.capacity
+        self.credit.capacity()
     }
 
     /// There is so much memory for groups from now on: more than before, or it stays as it was.
     pub fn grow_capacity(&mut self, capacity: u64) {
-        self.config.capacity = self.config.capacity.max(capacity);
+        self.credit.grow(capacity);
     }
 
     /// The entry, while it is not settled.
     pub fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.directories.get(&id).or_else(|| self.slots.get(id.0)?.entry.as_ref())
+        self.entries.entry(id)
     }
 
     /// BLAKE3 of the contents of a large file, once it is whole and verified.
     pub fn digest(&self, id: EntryId) -> Option<&ChainingValue> {
-        self.digests.get(&id)
+        self.objects.digest(id)
     }
 
     /// Whether every entry is settled, and RESULT was given out. Stream 0 can be closed.
     pub fn is_done(&self) -> bool {
-        self.phase == Phase::Done
+        self.ending.is_done()
     }
 
     /// What RESULT says, so far.
     pub fn summary(&self) -> Summary {
-        Summary {
-            confirmed: u64::from(self.stats.confirmed),
-            failed: u64::from(self.stats.failed),
-            bytes: Bytes::new(self.stats.confirmed_bytes),
-            resumed: Bytes::new(self.stats.resumed_bytes),
-            cpu_time: self.cpu_time,
-        }
+        self.report.summary()
     }
 
     /// What the source said last of its sending, if it did. Nothing here depends on it.
     pub fn source_report(&self) -> Option<&SourceReport> {
-        self.source_report.as_ref()
+        self.report.source()
     }
 
     /// Counts so far.
     pub fn stats(&self) -> &SinkStats {
-        &self.stats
+        self.report.stats()
     }
 
     /// Entries that failed or were refused: the first [`crate::limits::FAILURES_MAX`] of them.
     pub fn failures(&self) -> &[Failure] {
-        &self.failures
+        self.report.failures()
     }
 
     /// Ends an entry that is not published. `told` says that the source knows.
     fn fail(&mut self, id: EntryId, reason: &str, told: Told, kept: Kept) {
         let reason = crate::source::cut(reason);
-        if let Some(entry) = self.directories.remove(&id) {
+        if let Some(entry) = self.entries.fail_made(id) {
             return self.note_failure(id, &entry, reason, told);
         }
-        let Some(slot) = self.slots.get_mut(id.0) else {
+        let Some(Failed { entry, object, aside, discarded }) = self.entries.fail(id, kept) else {
             return;
         };
-        let was = slot.state;
-        if !matches!(was, State::Waiting | State::Open | State::Whole | State::Publishing) {
-            return;
-        }
-        slot.state = State::Settled;
-        self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
-        let (object, temp, large) = (slot.object, slot.temp, slot.is_large());
-        let aside = core::mem::take(&mut slot.aside).then_some(slot.directory);
-        let Some(entry) = slot.entry.take() else {
-            return;
-        };
-        if entry.kind == EntryKind::Directory {
-            self.unmade -= 1;
-        } else {
-            self.unsettled -= 1;
-            self.unnamed -= 1;
-            self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
-            if kept == Kept::Nothing || !large {
-                self.discard.push(temp);
-                self.claims.retain(|claim| claim.temp != temp);
-            }
+        if let Some(temp) = discarded {
+            self.checkpoints.discarded(temp);
         }
         self.note_failure(id, &entry, reason, told);
         if let Some(directory) = aside {
-            self.spoil(directory, &entry);
+            self.asides.spoil(directory, &entry);
         }
-        if large {
-            self.partials.remove(&id);
-            self.rechecks.remove(&id);
-        }
-        self.abandon_if_idle(object);
+        self.earlier.forget(id);
+        let entries = &self.entries;
+        self.objects.abandon_if_idle(object, |file| {
+            entries.get(file).is_some_and(|slot| slot.state().awaits_groups())
+        });
         self.advance();
     }
 
     fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, told: Told) {
-        crate::source::note_failure(&mut self.failures, id, entry, &reason);
-        self.stats.failed += 1;
+        self.report.failed(id, entry, &reason);
         if told == Told::No {
-            let last = self.refused.back().map(|(_, last)| last);
-            let shared = last.filter(|last| ***last == *reason).cloned();
-            self.refused.push_back((id, shared.unwrap_or_else(|| reason.into())));
+            self.answers.refuse(id, reason);
             self.hold_credit();
         }
     }
 
     /// Ends an entry that is durable under its name.
     fn confirm(&mut self, id: EntryId) {
-        let entry = match self.slots.get_mut(id.0) {
-            Some(slot) if slot.entry.is_some() => {
-                slot.state = State::Settled;
-                slot.entry.take()
-            }
-            _ => self.directories.remove(&id),
-        };
-        let Some(entry) = entry else {
-            return;
-        };
-        if entry.kind != EntryKind::Directory {
-            self.unsettled -= 1;
+        if let Some(entry) = self.entries.confirm(id) {
+            self.report.confirmed(&entry);
+            self.answers.confirm(id);
         }
-        self.stats.confirmed += 1;
-        self.stats.confirmed_bytes += entry.size;
-        self.confirmed.insert_one(u64::from(id.0));
     }
 
     /// Forgets what is settled at the front.
     fn forget(&mut self) {
-        let bound = self.covered.min(self.ready);
-        self.slots.forget_while(|number, slot| number < bound && slot.state == State::Settled);
-        let accepted = self.accepted;
-        self.objects.forget_while(|number, object| number < accepted && object.is_over());
-    }
-}
-
-impl State {
-    /// Whether the file is settled no sooner than its groups.
-    fn awaits_groups(self) -> bool {
-        matches!(self, Self::Open | Self::Found)
-    }
-}
-
-impl Slot {
-    fn is_large(&self) -> bool {
-        self.size >= crate::limits::LARGE_FILE_MIN
+        self.entries.forget(self.manifest.covered());
+        self.objects.forget();
     }
 }
 
@@ -602,6 +369,3 @@ enum Kept {
     Nothing,
     Part,
 }
-
-/// Less could not keep one group in each stage.
-const CAPACITY_MIN: u64 = 4 << 20;

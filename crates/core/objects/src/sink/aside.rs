@@ -1,18 +1,20 @@
 //! New directories that are filled before they appear (docs/objects.md section "New directories").
 
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
 use longhaul_wire::Entry;
 
-use super::{Sink, State};
+use super::Sink;
+use super::entries::{Slot, State, is_large};
 use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_FILES_MAX};
 use crate::{Action, EntryId, FilledDirectory, Fsync, Made};
 
 /// A directory that may be, or was, made aside, until it is in its place.
 #[derive(Debug)]
-pub(super) struct Aside {
+struct Aside {
     entry: Arc<Entry>,
     /// The directory that holds it, and was not in its place when this one was announced.
     parent: Option<EntryId>,
@@ -37,17 +39,36 @@ pub(super) struct Aside {
     placing: bool,
 }
 
-impl Sink {
+/// The directories that are not in their places, perhaps.
+#[derive(Debug, Default)]
+pub(super) struct Asides {
+    directories: BTreeMap<EntryId, Aside>,
+    /// The one of them that files may be announced in.
+    open: Option<EntryId>,
+    /// Those of them that are complete.
+    placeable: VecDeque<EntryId>,
+    /// Groups with parts that are written straight into some of them.
+    writes: BTreeMap<(ObjectId, u32), Vec<EntryId>>,
+}
+
+/// The files of a directory that is in its place, or cannot be.
+pub(super) struct Left {
+    /// Durable in it.
+    pub(super) durable: Vec<EntryId>,
+    /// They can get their names now.
+    pub(super) waiting: Vec<EntryId>,
+}
+
+impl Asides {
+    pub(super) fn are_placed(&self) -> bool {
+        self.directories.is_empty()
+    }
+
     /// A directory was announced.
-    pub(super) fn begin_directory(
-        &mut self,
-        id: EntryId,
-        parent: Option<EntryId>,
-        entry: &Arc<Entry>,
-    ) {
-        self.close_directory();
-        let parent = parent.filter(|parent| self.asides.contains_key(parent));
-        if let Some(parent) = parent.and_then(|parent| self.asides.get_mut(&parent)) {
+    pub(super) fn announce(&mut self, id: EntryId, parent: Option<EntryId>, entry: &Arc<Entry>) {
+        self.close();
+        let parent = parent.filter(|parent| self.directories.contains_key(parent));
+        if let Some(parent) = parent.and_then(|parent| self.directories.get_mut(&parent)) {
             parent.children.push(id);
         }
         let aside = Aside {
@@ -65,90 +86,94 @@ impl Sink {
             waiting: Vec::new(),
             placing: false,
         };
-        self.asides.insert(id, aside);
-        self.open_directory = Some(id);
+        self.directories.insert(id, aside);
+        self.open = Some(id);
     }
 
-    /// A file or link in `directory` was announced: it is written straight into it, perhaps. What
-    /// takes long does not hold up what is there already, so a large file closes the directory.
-    pub(super) fn join_directory(&mut self, id: EntryId, directory: Option<EntryId>) {
-        let Some(slot) = self.slots.get_mut(id.0) else {
-            return;
-        };
-        slot.directory = directory.unwrap_or(NOWHERE);
-        if self.open_directory.is_none() || directory != self.open_directory || slot.is_large() {
-            return self.close_directory();
+    /// A file or link in `directory` was announced. Returns whether it is written straight into it,
+    /// perhaps. What takes long does not hold up what is there already, so a large file closes the
+    /// directory.
+    pub(super) fn admits(
+        &mut self,
+        directory: Option<EntryId>,
+        entry: &Entry,
+        state: State,
+    ) -> bool {
+        if self.open.is_none() || directory != self.open || is_large(entry.size) {
+            self.close();
+            return false;
         }
-        let readable = slot.entry.as_ref().is_some_and(|entry| entry.mode & OWNER_READS != 0);
-        let Some(aside) = directory.and_then(|directory| self.asides.get_mut(&directory)) else {
-            return;
+        let Some(aside) = directory.and_then(|id| self.directories.get_mut(&id)) else {
+            return false;
         };
-        if slot.state == State::Open && slot.size > 0 && readable {
-            slot.aside = true;
-            aside.files += 1;
-            aside.bytes += slot.size;
-            aside.missing += 1;
-            if aside.files >= ASIDE_FILES_MAX || aside.bytes >= ASIDE_BYTES_MAX {
-                self.close_directory();
-            }
+        let is_readable = entry.mode & OWNER_READS != 0;
+        if state != State::Open || entry.size == 0 || !is_readable {
+            return false;
         }
+        aside.files += 1;
+        aside.bytes += entry.size;
+        aside.missing += 1;
+        if aside.files >= ASIDE_FILES_MAX || aside.bytes >= ASIDE_BYTES_MAX {
+            self.close();
+        }
+        true
     }
 
     /// Nothing more is written straight into the directory that was announced last.
-    pub(super) fn close_directory(&mut self) {
-        if let Some(id) = self.open_directory.take() {
-            if let Some(aside) = self.asides.get_mut(&id) {
+    pub(super) fn close(&mut self) {
+        if let Some(id) = self.open.take() {
+            if let Some(aside) = self.directories.get_mut(&id) {
                 aside.open = false;
             }
             self.place_if_whole(id);
         }
     }
 
-    /// The driver has made a directory, or has not.
-    pub(super) fn note_made(&mut self, id: EntryId, made: Option<Made>) {
-        if made != Some(Made::Aside) {
-            self.open_directory = self.open_directory.filter(|open| *open != id);
-            self.leave_aside(id);
-        } else if let Some(aside) = self.asides.get_mut(&id) {
+    /// The driver has made the directory, aside.
+    pub(super) fn made_aside(&mut self, id: EntryId) {
+        if let Some(aside) = self.directories.get_mut(&id) {
             aside.made = true;
             self.place_if_whole(id);
         }
     }
 
-    /// A file of an accepted object: only one that is not made aside, or comes in one piece, can be
-    /// written straight into its directory.
-    pub(super) fn settle_where(&mut self, id: EntryId, groups: u32) {
-        let Some(slot) = self.slots.get_mut(id.0).filter(|slot| slot.aside) else {
-            return;
+    /// The driver has made the directory in its place, or has not made it.
+    pub(super) fn not_aside(&mut self, id: EntryId) -> Option<Left> {
+        self.open = self.open.filter(|open| *open != id);
+        self.leave(id)
+    }
+
+    /// Whether a file of an accepted object stays one that is written straight into `directory`: only
+    /// if that is made aside, and the file comes in one piece.
+    pub(super) fn keeps(&mut self, directory: EntryId, groups: u32) -> bool {
+        let aside = self.directories.get_mut(&directory).filter(|aside| aside.made);
+        let Some(aside) = aside else {
+            return false;
         };
-        let directory = slot.directory;
-        match self.asides.get_mut(&directory).filter(|aside| aside.made) {
-            Some(_) if groups == 1 => {}
-            Some(aside) => {
-                slot.aside = false;
-                aside.missing -= 1;
-                self.place_if_whole(directory);
-            }
-            None => slot.aside = false,
+        if groups == 1 {
+            return true;
         }
+        aside.missing -= 1;
+        self.place_if_whole(directory);
+        false
     }
 
     /// A group is about to be written of which parts go straight into `directories`.
-    pub(super) fn begin_aside(&mut self, group: (ObjectId, u32), directories: Vec<EntryId>) {
+    pub(super) fn begin_write(&mut self, group: (ObjectId, u32), directories: Vec<EntryId>) {
         for directory in &directories {
-            if let Some(aside) = self.asides.get_mut(directory) {
+            if let Some(aside) = self.directories.get_mut(directory) {
                 aside.writing += 1;
             }
         }
         if !directories.is_empty() {
-            self.aside_writes.insert(group, directories);
+            self.writes.insert(group, directories);
         }
     }
 
     /// That write has ended.
-    pub(super) fn end_aside(&mut self, group: (ObjectId, u32)) {
-        for directory in self.aside_writes.remove(&group).unwrap_or_default() {
-            if let Some(aside) = self.asides.get_mut(&directory) {
+    pub(super) fn end_write(&mut self, group: (ObjectId, u32)) {
+        for directory in self.writes.remove(&group).unwrap_or_default() {
+            if let Some(aside) = self.directories.get_mut(&directory) {
                 aside.writing -= 1;
                 self.place_if_whole(directory);
             }
@@ -157,60 +182,43 @@ impl Sink {
 
     /// A file that may have been written straight into `directory` failed.
     pub(super) fn spoil(&mut self, directory: EntryId, entry: &Arc<Entry>) {
-        if let Some(aside) = self.asides.get_mut(&directory) {
+        if let Some(aside) = self.directories.get_mut(&directory) {
             aside.missing -= 1;
             aside.spoiled.push(Arc::clone(entry));
             self.place_if_whole(directory);
         }
     }
 
-    /// These files are whole and durable. Those whose directory is complete get their names with
-    /// it, those that have to wait for it are recorded; the others can be published.
-    pub(super) fn keep(&mut self, files: Vec<EntryId>) -> Vec<EntryId> {
-        let mut others = Vec::new();
-        let mut kept = Vec::new();
-        for id in files {
-            let Some(slot) = self.slots.get_mut(id.0).filter(|slot| slot.state == State::Whole)
-            else {
-                continue;
-            };
-            match self.asides.get_mut(&slot.directory).filter(|_| slot.aside) {
-                Some(aside) => {
-                    slot.state = State::Aside;
-                    aside.missing -= 1;
-                    aside.durable.push(id);
-                    kept.push((id, slot.directory));
-                }
-                None => others.push(id),
-            }
-        }
-        let mut last = None;
-        for (id, directory) in kept {
-            if last != Some(directory) {
-                last = Some(directory);
-                self.place_if_whole(directory);
-            }
-            let waits = self.asides.get(&directory).is_some_and(|aside| !aside.placing);
-            if waits {
-                self.kept.push(id);
-            }
-        }
-        others
+    /// The file, which was written straight into `directory`, is whole and durable. Returns whether it
+    /// gets its name with that; [`Asides::has_to_wait`] comes next, after all that are durable now.
+    pub(super) fn became_durable(&mut self, directory: EntryId, file: EntryId) -> bool {
+        let Some(aside) = self.directories.get_mut(&directory) else {
+            return false;
+        };
+        aside.missing -= 1;
+        aside.durable.push(file);
+        true
     }
 
-    /// Whether the file has to wait for its directory; then it does.
-    pub(super) fn waits_for_directory(&mut self, id: EntryId) -> bool {
-        let directory = self.slots.get(id.0).map_or(NOWHERE, |slot| slot.directory);
-        let aside = self.asides.get_mut(&directory);
-        aside.map(|aside| aside.waiting.push(id)).is_some()
+    /// Whether the directory with durable files is not complete, or waits for another.
+    pub(super) fn has_to_wait(&mut self, directory: EntryId) -> bool {
+        self.place_if_whole(directory);
+        self.directories.get(&directory).is_some_and(|aside| !aside.placing)
     }
 
-    pub(super) fn place_action(&mut self) -> Option<Action> {
+    /// Whether the file has to wait for `directory` to get its name; then it does.
+    pub(super) fn holds_up(&mut self, directory: EntryId, file: EntryId) -> bool {
+        let aside = self.directories.get_mut(&directory);
+        aside.map(|aside| aside.waiting.push(file)).is_some()
+    }
+
+    /// The next [`Action::PlaceDirectories`].
+    pub(super) fn poll(&mut self) -> Option<Action> {
         let mut batch = Vec::new();
         while batch.len() < ACTION_ENTRIES_MAX
             && let Some(id) = self.placeable.pop_front()
         {
-            if let Some(aside) = self.asides.get_mut(&id) {
+            if let Some(aside) = self.directories.get_mut(&id) {
                 let spoiled = core::mem::take(&mut aside.spoiled);
                 batch.push(FilledDirectory { id, entry: Arc::clone(&aside.entry), spoiled });
             }
@@ -218,49 +226,26 @@ impl Sink {
         (!batch.is_empty()).then_some(Action::PlaceDirectories(batch))
     }
 
-    /// Answers [`Action::PlaceDirectories`] for one of its entries. What is in one that could not
-    /// be placed is published one by one, from where it lies.
-    pub(super) fn directory_placed(&mut self, id: EntryId, is_placed: bool) {
-        let Some(aside) = self.asides.get_mut(&id).filter(|aside| aside.placing) else {
-            return;
-        };
-        let durable = core::mem::take(&mut aside.durable);
-        for file in durable {
-            let slot = self.slots.get_mut(file.0);
-            let Some(slot) = slot.filter(|slot| slot.state == State::Aside) else {
-                continue;
-            };
-            if is_placed {
-                slot.state = State::Named;
-                self.unnamed -= 1;
-                self.got_name(file);
-            } else {
-                slot.state = State::Whole;
-                self.publishable.push_back(file);
-            }
-        }
-        if is_placed && self.config.fsync == Fsync::End {
-            self.placed.push(id);
-        }
-        self.leave_aside(id);
+    /// The driver was asked to place the directory, and has or cannot.
+    pub(super) fn placed(&mut self, id: EntryId) -> Option<Left> {
+        self.directories.get(&id).filter(|aside| aside.placing)?;
+        self.leave(id)
     }
 
     /// The directory is in its place, or cannot be.
-    fn leave_aside(&mut self, id: EntryId) {
-        let Some(aside) = self.asides.remove(&id) else {
-            return;
-        };
-        self.publishable.extend(aside.waiting);
+    fn leave(&mut self, id: EntryId) -> Option<Left> {
+        let aside = self.directories.remove(&id)?;
         for child in aside.children {
-            if let Some(aside) = self.asides.get_mut(&child) {
+            if let Some(aside) = self.directories.get_mut(&child) {
                 aside.parent = None;
             }
             self.place_if_whole(child);
         }
+        Some(Left { durable: aside.durable, waiting: aside.waiting })
     }
 
     fn place_if_whole(&mut self, id: EntryId) {
-        let Some(aside) = self.asides.get_mut(&id) else {
+        let Some(aside) = self.directories.get_mut(&id) else {
             return;
         };
         let is_whole = aside.made && !aside.open && aside.missing == 0 && aside.writing == 0;
@@ -271,8 +256,69 @@ impl Sink {
     }
 }
 
-/// Number of no directory: there are fewer entries.
-pub(super) const NOWHERE: EntryId = EntryId(u32::MAX);
+impl Sink {
+    /// The driver has made a directory, or has not.
+    pub(super) fn note_made(&mut self, id: EntryId, made: Option<Made>) {
+        if made == Some(Made::Aside) {
+            self.asides.made_aside(id);
+        } else if let Some(left) = self.asides.not_aside(id) {
+            self.publications.add(left.waiting);
+        }
+    }
+
+    /// A file of an accepted object, of which it has so many groups.
+    pub(super) fn settle_where(&mut self, id: EntryId, groups: u32) {
+        if let Some(directory) = self.entries.get(id).and_then(Slot::aside)
+            && !self.asides.keeps(directory, groups)
+        {
+            self.entries.write_apart(id);
+        }
+    }
+
+    /// These files are whole and durable. Those whose directory is complete get their names with
+    /// it, those that have to wait for it are recorded; the others can be published.
+    pub(super) fn keep(&mut self, files: Vec<EntryId>) -> Vec<EntryId> {
+        let mut others = Vec::new();
+        let mut kept = Vec::new();
+        for id in files {
+            let Some(slot) = self.entries.in_state(id, State::Whole) else {
+                continue;
+            };
+            match slot.aside() {
+                Some(directory) if self.asides.became_durable(directory, id) => {
+                    self.entries.became_durable_aside(id);
+                    kept.push((directory, id));
+                }
+                _ => others.push(id),
+            }
+        }
+        for kept in kept.chunk_by(|a, b| a.0 == b.0) {
+            if self.asides.has_to_wait(kept[0].0) {
+                self.recorder.keep(kept.iter().map(|(_, id)| *id));
+            }
+        }
+        others
+    }
+
+    /// Answers [`Action::PlaceDirectories`] for one of its entries. What is in one that could not
+    /// be placed is published one by one, from where it lies.
+    pub(super) fn directory_placed(&mut self, id: EntryId, is_placed: bool) {
+        let Some(left) = self.asides.placed(id) else {
+            return;
+        };
+        for file in left.durable {
+            if is_placed && self.entries.in_state(file, State::Aside).is_some() {
+                self.named(file);
+            } else if self.entries.stayed_aside(file) {
+                self.publications.add([file]);
+            }
+        }
+        if is_placed && self.fsync == Fsync::End {
+            self.checkpoints.directory_in_place(id);
+        }
+        self.publications.add(left.waiting);
+    }
+}
 
 /// A file that its owner may not read cannot be opened again to be synced.
 const OWNER_READS: u16 = 0o400;

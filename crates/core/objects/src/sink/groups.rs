@@ -1,168 +1,54 @@
 //! Groups as they arrive, are verified and are written.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
 
-use longhaul_units::{ObjectId, RangeSet};
+use longhaul_units::ObjectId;
 
-use super::{Kept, Sink, SinkError, Slot, State, Told};
-use crate::entry;
-use crate::hash::RootHasher;
-use crate::layout::Layout;
-use crate::limits::{GROUP_SIZE, REPAIRS_MAX, WAITING_HASHES_MAX};
-use crate::record::Claim;
-use crate::window::Window;
-use crate::{ChainingValue, EntryId, Fsync, NamedFile, Verdict, WritePiece, WriteTask};
-
-#[derive(Debug)]
-pub(super) struct Object {
-    pub(super) layout: Layout,
-    /// Groups that are verified and written, or not needed.
-    pub(super) done: RangeSet,
-    remaining: u32,
-    groups: BTreeMap<u32, Group>,
-    root: RootHasher,
-    /// Chaining values behind a gap.
-    beyond: BTreeMap<u32, ChainingValue>,
-}
-
-/// A group of which something is known and that is not done.
-#[derive(Debug, Default)]
-struct Group {
-    /// What the source says.
-    expected: Option<ChainingValue>,
-    /// What was received, and is being or was written.
-    actual: Option<ChainingValue>,
-    writing: bool,
-    written: bool,
-    /// Received at least once: counted against credit.
-    received: bool,
-    repairs: u8,
-    /// Its share of [`Sink::unverified`].
-    unverified: u32,
-}
-
-/// An object whose files failed while groups of it were under way.
-#[derive(Debug)]
-pub(super) struct Abandoned {
-    size: u64,
-    /// Groups counted against credit.
-    received: RangeSet,
-}
-
-impl Object {
-    pub(super) fn new() -> Self {
-        Self {
-            layout: Layout::new(),
-            done: RangeSet::new(),
-            remaining: 0,
-            groups: BTreeMap::new(),
-            root: RootHasher::default(),
-            beyond: BTreeMap::new(),
-        }
-    }
-
-    pub(super) fn push(&mut self, id: EntryId, size: u64) {
-        self.layout.push(id, size);
-        self.remaining = self.layout.groups();
-    }
-
-    /// Whether no group is awaited.
-    pub(super) fn is_over(&self) -> bool {
-        self.remaining == 0
-    }
-
-    pub(super) fn finish_range(&mut self, groups: Range<u64>) {
-        self.remaining -= self.done.insert(groups) as u32;
-    }
-
-    /// Takes the chaining value of a verified group into the root hash.
-    pub(super) fn hash(&mut self, group: u32, value: ChainingValue) {
-        if group != self.root.pushed() {
-            self.beyond.insert(group, value);
-            return;
-        }
-        self.root.push(value);
-        while let Some(value) = self.beyond.remove(&self.root.pushed()) {
-            self.root.push(value);
-        }
-    }
-}
+use super::entries::State;
+use super::objects::{Arrival, Rejection, Verification};
+use super::{Kept, Sink, SinkError, Told};
+use crate::limits::{GROUP_SIZE, WAITING_HASHES_MAX};
+use crate::{ChainingValue, EntryId, Fsync, Verdict, WritePiece, WriteTask};
 
 impl Sink {
     /// A lane has received this group whole, and `value` is the chaining value of what it
     /// received ([`crate::hash::group_chaining_value`]).
     pub fn group_received(&mut self, id: ObjectId, group: u32, value: ChainingValue) -> Verdict {
-        if id.0 >= self.accepted {
-            return Verdict::Unknown;
-        }
-        if let Some(abandoned) = self.abandoned.get_mut(&id) {
-            let len = crate::hash::group_len(abandoned.size, group);
-            if abandoned.received.insert_one(u64::from(group)) {
-                self.consumed += u64::from(len);
+        let new = match self.objects.receive(id, group, value) {
+            Arrival::Unknown => return Verdict::Unknown,
+            Arrival::Repeated => {
+                self.report.repeated();
+                return Verdict::Duplicate;
             }
-            return Verdict::Discard;
-        }
-        let Some(object) = self.objects.get_mut(id.0) else {
-            self.stats.duplicates += 1;
-            return Verdict::Duplicate;
-        };
-        let len = object.layout.group_len(group);
-        if len == 0 {
-            return Verdict::Unknown;
-        }
-        if object.done.contains(u64::from(group)) {
-            self.stats.duplicates += 1;
-            return Verdict::Duplicate;
-        }
-        let state = object.groups.entry(group).or_default();
-        if state.actual.is_some() || state.writing {
-            self.stats.duplicates += 1;
-            return Verdict::Duplicate;
-        }
-        let first = !core::mem::replace(&mut state.received, true);
-        if let Some(expected) = state.expected {
-            self.waiting_hashes -= 1;
-            if expected != value {
-                self.consumed += if first { u64::from(len) } else { 0 };
+            Arrival::Unneeded { new } => {
+                self.credit.drop_new(new);
+                return Verdict::Discard;
+            }
+            Arrival::Wrong { new } => {
+                self.credit.drop_new(new);
                 self.repair(id, group);
                 return Verdict::Discard;
             }
-        }
-        let slots = &self.slots;
+            Arrival::Awaited { new } => new,
+        };
         let mut aside = Vec::new();
-        let pieces: Vec<WritePiece> = object
-            .layout
-            .parts(group)
-            .filter_map(|part| {
-                let slot = slots.get(part.entry.0).filter(|slot| slot.state == State::Open)?;
-                if slot.aside && !aside.contains(&slot.directory) {
-                    aside.push(slot.directory);
-                }
-                Some(WritePiece {
-                    id: part.entry,
-                    entry: slot.entry.clone()?,
-                    temp: slot.temp,
-                    aside: slot.aside,
-                    file_offset: part.file_offset,
-                    group_offset: part.group_offset,
-                    len: part.len,
-                })
-            })
-            .collect();
+        let mut piece = |part: crate::layout::Part| {
+            let slot = self.entries.in_state(part.entry, State::Open)?;
+            let directory = slot.aside().filter(|directory| !aside.contains(directory));
+            aside.extend(directory);
+            slot.piece(part)
+        };
+        let pieces: Vec<WritePiece> =
+            self.objects.parts(id, group).filter_map(&mut piece).collect();
         if pieces.is_empty() {
-            self.consumed += if first { u64::from(len) } else { 0 };
+            self.credit.drop_new(new);
             self.finish_group(id, group);
             return Verdict::Discard;
         }
-        state.actual = Some(value);
-        state.writing = true;
-        if first {
-            self.held.insert((id, group), len);
-        }
-        self.begin_aside((id, group), aside);
+        self.objects.begin_write(id, group, value);
+        self.credit.hold((id, group), new);
+        self.asides.begin_write((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
     }
 
@@ -171,45 +57,31 @@ impl Sink {
     /// here, so a driver cannot ask without telling the lanes, whichever way the fault was found.
     #[must_use]
     pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
-        let group = self.anew.pop_front()?;
-        self.repairs.push_back(group);
-        Some(group)
+        self.answers.poll_anew()
     }
 
     /// The pieces of `task` are written (not synced), but for those of the entries that `failed`,
     /// each for its reason; its memory is free.
     pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
         for (entry, reason) in failed {
-            if self.state(*entry) == Some(State::Open) {
+            if self.entries.in_state(*entry, State::Open).is_some() {
                 self.fail(*entry, reason, Told::No, Kept::Part);
             }
         }
         let (id, group) = (task.object, task.group);
-        let first = self.held.remove(&(id, group));
-        self.consumed += first.map_or(0, u64::from);
-        self.end_aside((id, group));
-        let Some(object) = self.objects.get_mut(id.0) else {
+        let new = self.credit.release((id, group));
+        self.asides.end_write((id, group));
+        let Some((len, verification)) = self.objects.end_write(id, group, new) else {
             return;
         };
-        let Some(state) = object.groups.get_mut(&group).filter(|state| state.writing) else {
-            return;
-        };
-        state.writing = false;
-        state.written = true;
-        let len = object.layout.group_len(group);
-        self.written += u64::from(len);
-        self.stats.received_bytes += first.map_or(0, u64::from);
-        for part in object.layout.parts(group) {
-            sync_later(&mut self.slots, &mut self.dirty, part.entry);
-        }
-        match (state.actual, state.expected) {
-            // It was found bad while it was written.
-            (None, _) => self.repair(id, group),
-            (Some(_), Some(_)) => self.finish_group(id, group),
-            (Some(_), None) => {
-                state.unverified = first.unwrap_or(0);
-                self.unverified += u64::from(state.unverified);
-            }
+        self.report.received(new);
+        let files = self.objects.parts(id, group).map(|part| part.entry);
+        let files = files.filter_map(|file| self.entries.written(file));
+        self.checkpoints.group_written(len, files);
+        match verification {
+            Verification::Pending => {}
+            Verification::Right => self.finish_group(id, group),
+            Verification::Wrong => self.repair(id, group),
         }
     }
 
@@ -220,46 +92,27 @@ impl Sink {
         values: &[ChainingValue],
     ) -> Result<(), SinkError> {
         let error = || SinkError::Hashes { object: id };
-        if id.0 >= self.accepted {
+        if id.0 >= self.objects.accepted() {
             return Err(error());
         }
-        let Some(object) = self.objects.get_mut(id.0) else {
+        let Some(groups) = self.objects.groups(id) else {
             return Ok(());
         };
         let count = values.len() as u64;
         let end = first_group.checked_add(count).ok_or_else(error)?;
-        let limit = WAITING_HASHES_MAX + 2 * self.config.capacity / GROUP_SIZE;
-        if end > u64::from(object.layout.groups()) || self.waiting_hashes + count > limit {
+        let limit = WAITING_HASHES_MAX + 2 * self.credit.capacity() / GROUP_SIZE;
+        if end > u64::from(groups) || self.objects.waiting_hashes() + count > limit {
             return Err(error());
         }
-        if self.abandoned.contains_key(&id) {
+        if self.objects.is_abandoned(id) {
             return Ok(());
         }
         for (group, value) in (first_group as u32..).zip(values) {
-            let Some(object) = self.objects.get_mut(id.0) else {
-                return Ok(());
-            };
-            if object.done.contains(u64::from(group)) {
-                continue;
-            }
-            let state = object.groups.entry(group).or_default();
-            match state.actual {
-                None if state.writing => {}
-                None => {
-                    self.waiting_hashes += u64::from(state.expected.is_none());
-                    state.expected = Some(*value);
-                }
-                // The group is settled by the hash it was first compared to.
-                Some(_) if state.expected.is_some() => {}
-                Some(actual) if actual == *value => {
-                    state.expected = Some(*value);
-                    if state.written {
-                        self.finish_group(id, group);
-                    }
-                }
-                // A write under way must not come after that of the repair.
-                Some(_) if state.writing => state.actual = None,
-                Some(_) => self.repair(id, group),
+            match self.objects.expect(id, group, *value) {
+                None => return Ok(()),
+                Some(Verification::Pending) => {}
+                Some(Verification::Right) => self.finish_group(id, group),
+                Some(Verification::Wrong) => self.repair(id, group),
             }
         }
         Ok(())
@@ -267,73 +120,42 @@ impl Sink {
 
     /// Ends what is known of a group that did not verify, and asks for it again.
     fn repair(&mut self, id: ObjectId, group: u32) {
-        self.stats.repairs += 1;
-        let Some(object) = self.objects.get_mut(id.0) else {
-            return;
-        };
-        let Some(state) = object.groups.get_mut(&group) else {
-            return;
-        };
-        self.unverified -= u64::from(core::mem::take(&mut state.unverified));
-        state.actual = None;
-        state.expected = None;
-        state.written = false;
-        state.repairs += 1;
-        if state.repairs <= REPAIRS_MAX {
-            self.anew.push_back((id, group));
-            return;
+        self.report.rejected();
+        match self.objects.reject(id, group) {
+            Rejection::Unneeded => return,
+            Rejection::Again => return self.answers.ask_anew(id, group),
+            Rejection::Final => {}
         }
-        let files: Vec<EntryId> = object.layout.parts(group).map(|part| part.entry).collect();
+        let files: Vec<EntryId> = self.objects.parts(id, group).map(|part| part.entry).collect();
         for file in files {
-            if self.state(file) == Some(State::Open) {
-                self.fail(
-                    file,
-                    "its contents did not verify, again and again",
-                    Told::No,
-                    Kept::Nothing,
-                );
+            if self.entries.in_state(file, State::Open).is_some() {
+                let reason = "its contents did not verify, again and again";
+                self.fail(file, reason, Told::No, Kept::Nothing);
             }
         }
-        if !self.abandoned.contains_key(&id) {
+        if !self.objects.is_abandoned(id) {
             self.finish_group(id, group);
         }
     }
 
     /// The group is verified and written, or nobody needs it.
     fn finish_group(&mut self, id: ObjectId, group: u32) {
-        let Some(object) = self.objects.get_mut(id.0) else {
+        let Some(finished) = self.objects.finish(id, group) else {
             return;
         };
-        let state = object.groups.remove(&group).unwrap_or_default();
-        self.unverified -= u64::from(state.unverified);
-        object.finish_range(u64::from(group)..u64::from(group) + 1);
-        if let Some(value) = state.actual {
-            self.stats.verified_bytes += u64::from(object.layout.group_len(group));
-            if object.layout.is_large() {
-                object.hash(group, value);
-            }
+        if finished.value.is_some() {
+            self.report.verified(finished.len);
         }
         let mut ended = Vec::new();
-        for part in object.layout.parts(group) {
-            let slot = self.slots.get_mut(part.entry.0);
-            let Some(slot) = slot.filter(|slot| slot.state.awaits_groups()) else {
-                continue;
-            };
-            if slot.is_large()
-                && let (Some(entry), Some(value)) = (&slot.entry, state.actual)
-            {
-                let (key, temp) = (entry::key(entry), slot.temp);
-                self.claims.push(Claim { id: part.entry, key, temp, group, value });
-            }
-            slot.left -= 1;
-            if slot.left == 0 {
-                ended.push((part.entry, slot.state));
-            }
+        for file in self.objects.parts(id, group).map(|part| part.entry) {
+            let claim = finished.value.and_then(|value| self.entries.claim(file, group, value));
+            self.checkpoints.verified(claim);
+            ended.extend(self.entries.group_finished(file).map(|state| (file, state)));
         }
         for (file, state) in ended {
             match state {
                 State::Open => self.became_whole(file),
-                _ => self.confirm_resumed(file),
+                _ => self.named(file),
             }
         }
         self.forget();
@@ -341,65 +163,21 @@ impl Sink {
 
     /// Everything of the file is verified and written.
     pub(super) fn became_whole(&mut self, id: EntryId) {
-        let Some(slot) = self.slots.get_mut(id.0) else {
-            return;
-        };
-        slot.state = State::Whole;
-        self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
-        self.unfinished -= 1;
-        if slot.is_large()
-            && let Some(object) = self.objects.get_mut(slot.object)
-        {
-            self.digests.insert(id, core::mem::take(&mut object.root).finish());
+        self.entries.became_whole(id);
+        if let Some(slot) = self.entries.get(id).filter(|slot| slot.is_large()) {
+            self.objects.finish_digest(slot.object(), id);
         }
-        match self.config.fsync {
-            Fsync::End => self.whole.push(id),
+        match self.fsync {
+            Fsync::End => self.checkpoints.became_whole(id),
             Fsync::Never { .. } => {
                 let others = self.keep(Vec::from([id]));
-                self.publishable.extend(others);
+                self.publications.add(others);
             }
         }
     }
 
-    /// Ends an object after a failure if no file awaits groups of it. The source may send no
-    /// more of it, though some may be under way.
-    pub(super) fn abandon_if_idle(&mut self, number: u32) {
-        let slots = &self.slots;
-        let awaits = |file: EntryId| {
-            let slot = slots.get(file.0);
-            slot.is_some_and(|slot| slot.state.awaits_groups())
-        };
-        let object = self.objects.get_mut(number).filter(|object| {
-            number < self.accepted && !object.is_over() && !object.layout.files().any(awaits)
-        });
-        let Some(object) = object else {
-            return;
-        };
-        let mut received = core::mem::take(&mut object.done);
-        for (group, state) in core::mem::take(&mut object.groups) {
-            self.unverified -= u64::from(state.unverified);
-            self.waiting_hashes -=
-                u64::from(state.expected.is_some() && state.actual.is_none() && !state.writing);
-            if state.received {
-                received.insert_one(u64::from(group));
-            }
-        }
-        object.remaining = 0;
-        let abandoned = Abandoned { size: object.layout.size(), received };
-        self.abandoned.insert(ObjectId(number), abandoned);
-    }
-
-    pub(super) fn is_publishing(&self, id: EntryId) -> bool {
-        matches!(self.state(id), Some(State::Aside | State::Publishing | State::Named))
-    }
-}
-
-/// The next checkpoint is to sync the file of the entry.
-pub(super) fn sync_later(slots: &mut Window<Slot>, dirty: &mut Vec<NamedFile>, id: EntryId) {
-    let slot = slots.get_mut(id.0);
-    if let Some(slot) = slot.filter(|slot| slot.state == State::Open && !slot.dirty) {
-        slot.dirty = true;
-        let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
-        dirty.push(NamedFile { id, temp: slot.temp, aside });
+    /// The next checkpoint is to sync the file.
+    pub(super) fn sync_later(&mut self, id: EntryId) {
+        self.checkpoints.file_written(self.entries.written(id));
     }
 }

@@ -7,13 +7,42 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryKind, ManifestObject};
 
-use super::aside::NOWHERE;
-use super::{Sink, SinkError, Slot, State};
+use super::entries::{Beginning, Entries, Slot};
+use super::objects::Object;
+use super::{Sink, SinkError};
 use crate::entry::{check, parent, path_key};
 use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
 use crate::names::shown_top;
-use crate::sink::groups::Object;
-use crate::{EntryId, TempName};
+
+use crate::{EntryId, NamedEntry, TopNames};
+
+/// What was announced.
+#[derive(Debug)]
+pub(super) struct Manifest {
+    names: TopNames,
+    /// Every path that was announced, and the number of what is there if it is a directory.
+    paths: BTreeMap<[u8; 16], Option<EntryId>>,
+    /// The root of the copy is a file or link, so that nothing else can be.
+    root_is_leaf: bool,
+    /// Entries below have no contents or belong to an announced object.
+    covered: u32,
+    bytes: u64,
+    directories: u32,
+    ended: bool,
+}
+
+/// What one more message adds.
+struct Addition {
+    /// As [`Manifest::paths`].
+    taken: BTreeMap<[u8; 16], Option<EntryId>>,
+    /// The directory that holds each.
+    parents: Vec<Option<EntryId>>,
+    root_is_leaf: bool,
+    /// The following are those of the manifest with it.
+    covered: u32,
+    bytes: u64,
+    directories: u32,
+}
 
 impl Sink {
     pub(super) fn handle_manifest(
@@ -22,75 +51,38 @@ impl Sink {
         entries: Vec<Entry>,
         objects: &[ManifestObject],
     ) -> Result<(), SinkError> {
-        if self.ended {
-            return Err(SinkError::AfterEnd);
-        }
-        let first = EntryId(self.slots.end());
-        if first_entry != first.as_wire() {
-            return Err(SinkError::Order);
-        }
-        let directories =
-            entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count() as u64;
-        let bytes = entries
-            .iter()
-            .try_fold(self.announced_bytes, |sum, entry| sum.checked_add(entry.size))
-            .ok_or(SinkError::TooMany)?;
-        let others = entries.len() as u64 - directories;
-        if u64::from(first.0) + entries.len() as u64 > u64::from(ENTRIES_MAX)
-            || u64::from(self.directory_count) + directories > u64::from(DIRECTORIES_MAX)
-            || u64::from(self.unsettled) + others > 2 * u64::from(UNSETTLED_MAX)
-        {
-            return Err(SinkError::TooMany);
-        }
-        let coverage = self.check_objects(first, &entries, objects)?;
-        let Paths { taken, parents, root_is_leaf } = self.check_paths(first, &entries)?;
-
-        self.paths.extend(taken);
-        self.root_is_leaf = root_is_leaf;
-        self.announced_bytes = bytes;
-        self.directory_count += directories as u32;
-        self.unmade += directories as u32;
-        self.unsettled += others as u32;
-        self.unfinished += others as u32;
-        self.unnamed += others as u32;
-        self.stats.entries += entries.len() as u32;
-        self.stats.bytes = bytes;
+        let first = EntryId(self.entries.end());
+        let known = Known { entries: &self.entries, objects: self.objects.end() };
+        let addition = self.manifest.check(&known, first_entry, &entries, objects)?;
+        let parents = self.manifest.add(addition);
+        self.report.announced(entries.len(), self.manifest.bytes);
         for ((number, entry), parent) in (first.0..).zip(entries).zip(parents) {
-            let entry = Arc::new(entry);
-            self.slots.push(Slot {
-                entry: Some(Arc::clone(&entry)),
-                size: entry.size,
-                temp: TempName([0; 16]),
-                directory: NOWHERE,
-                aside: false,
-                recorded: false,
-                object: u32::MAX,
-                left: 0,
-                state: State::Open,
-                dirty: false,
-                prepared: false,
-            });
-            self.set_up(EntryId(number), &entry);
-            if entry.kind == EntryKind::Directory {
-                self.begin_directory(EntryId(number), parent, &entry);
-            } else {
-                self.join_directory(EntryId(number), parent);
-            }
+            self.announce(EntryId(number), Arc::new(entry), parent);
         }
         for spec in objects {
             let mut object = Object::new();
             let past = spec.first_entry + spec.entries;
-            for number in spec.first_entry as u32..past as u32 {
-                if let Some(slot) = self.slots.get_mut(number).filter(|slot| slot.size > 0) {
-                    slot.object = spec.id.0;
-                    object.push(EntryId(number), slot.size);
+            for id in (spec.first_entry as u32..past as u32).map(EntryId) {
+                if let Some(size) = self.entries.join_object(id, spec.id.0) {
+                    object.push(id, size);
                 }
             }
-            self.objects.push(object);
+            self.objects.announce(object);
         }
-        self.covered = coverage;
         self.advance();
         Ok(())
+    }
+
+    fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
+        let (temp, state) =
+            self.setup.begin(NamedEntry { id, entry: Arc::clone(&entry) }, &mut self.earlier);
+        let aside = if entry.kind == EntryKind::Directory {
+            self.asides.announce(id, directory, &entry);
+            false
+        } else {
+            self.asides.admits(directory, &entry, state)
+        };
+        self.entries.announce(&entry, Beginning { temp, state, directory, aside });
     }
 
     pub(super) fn handle_manifest_end(
@@ -99,30 +91,127 @@ impl Sink {
         objects: u64,
         bytes: u64,
     ) -> Result<(), SinkError> {
+        let known = Known { entries: &self.entries, objects: self.objects.end() };
+        self.manifest.end(&known, entries, objects, bytes)?;
+        self.asides.close();
+        self.report.manifest_ended();
+        Ok(())
+    }
+}
+
+/// What was announced before.
+struct Known<'a> {
+    entries: &'a Entries,
+    objects: u32,
+}
+
+impl Manifest {
+    pub(super) fn new(names: TopNames) -> Self {
+        Self {
+            names,
+            paths: BTreeMap::new(),
+            root_is_leaf: false,
+            covered: 0,
+            bytes: 0,
+            directories: 0,
+            ended: false,
+        }
+    }
+
+    /// Whether nothing more is announced.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Entries below have no contents or belong to an announced object.
+    pub(super) fn covered(&self) -> u32 {
+        self.covered
+    }
+
+    /// Checks what one more message announces. Nothing is taken before all of it is known to be right,
+    /// so a bad one costs no more than those before it, whatever was announced earlier.
+    fn check(
+        &self,
+        known: &Known,
+        first_entry: u64,
+        entries: &[Entry],
+        objects: &[ManifestObject],
+    ) -> Result<Addition, SinkError> {
         if self.ended {
             return Err(SinkError::AfterEnd);
         }
-        let announced =
-            (u64::from(self.slots.end()), u64::from(self.objects.end()), self.announced_bytes);
-        if (entries, objects, bytes) != announced || self.covered != self.slots.end() {
+        let first = EntryId(known.entries.end());
+        if first_entry != first.as_wire() {
+            return Err(SinkError::Order);
+        }
+        let more = entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count() as u64;
+        let bytes = entries
+            .iter()
+            .try_fold(self.bytes, |sum, entry| sum.checked_add(entry.size))
+            .ok_or(SinkError::TooMany)?;
+        let directories = u64::from(self.directories) + more;
+        let others = entries.len() as u64 - more;
+        if u64::from(first.0) + entries.len() as u64 > u64::from(ENTRIES_MAX)
+            || directories > u64::from(DIRECTORIES_MAX)
+            || u64::from(known.entries.unsettled()) + others > 2 * u64::from(UNSETTLED_MAX)
+        {
+            return Err(SinkError::TooMany);
+        }
+        let mut addition = Addition {
+            taken: BTreeMap::new(),
+            parents: Vec::with_capacity(entries.len()),
+            root_is_leaf: self.root_is_leaf,
+            covered: self.check_objects(known, entries, objects)?,
+            bytes,
+            directories: directories as u32,
+        };
+        for (number, entry) in (first.0..).zip(entries) {
+            self.check_path(EntryId(number), entry, &mut addition)?;
+        }
+        Ok(addition)
+    }
+
+    /// Takes what was found right. Returns the directory that holds each.
+    fn add(&mut self, addition: Addition) -> Vec<Option<EntryId>> {
+        self.paths.extend(addition.taken);
+        self.root_is_leaf = addition.root_is_leaf;
+        self.covered = addition.covered;
+        self.bytes = addition.bytes;
+        self.directories = addition.directories;
+        addition.parents
+    }
+
+    /// Nothing more is announced, if the totals are right.
+    fn end(
+        &mut self,
+        known: &Known,
+        entries: u64,
+        objects: u64,
+        bytes: u64,
+    ) -> Result<(), SinkError> {
+        if self.ended {
+            return Err(SinkError::AfterEnd);
+        }
+        let end = known.entries.end();
+        let announced = (u64::from(end), u64::from(known.objects), self.bytes);
+        if (entries, objects, bytes) != announced || self.covered != end {
             return Err(SinkError::Totals);
         }
         self.ended = true;
-        self.close_directory();
-        self.stats.complete = true;
         Ok(())
     }
 
-    /// Checks `objects`; returns what [`Sink::covered`] is after them.
+    /// Checks `objects`; returns what [`Manifest::covered`] is after them.
     fn check_objects(
         &self,
-        first: EntryId,
+        known: &Known,
         entries: &[Entry],
         objects: &[ManifestObject],
     ) -> Result<u32, SinkError> {
+        let first = EntryId(known.entries.end());
         let size_of = |number: u32| match number.checked_sub(first.0) {
             Some(index) => entries.get(index as usize).map(|entry| entry.size),
-            None => self.slots.get(number).map(|slot| slot.size),
+            None => known.entries.get(EntryId(number)).map(Slot::size),
         };
         let end = first.0 + entries.len() as u32;
         let skip = |mut number: u32| {
@@ -132,7 +221,7 @@ impl Sink {
             number
         };
         let mut covered = skip(self.covered);
-        for (number, spec) in (self.objects.end()..).zip(objects) {
+        for (number, spec) in (known.objects..).zip(objects) {
             let error = || SinkError::Object { object: spec.id };
             let past = spec.first_entry.checked_add(spec.entries);
             let past = past.filter(|past| *past <= u64::from(end)).ok_or_else(error)? as u32;
@@ -159,23 +248,9 @@ impl Sink {
         Ok(covered)
     }
 
-    /// Checks the entries and where they are. Nothing is taken before all of them are known to be
-    /// right, so a bad one costs no more than those before it, whatever was announced earlier.
-    fn check_paths(&self, first: EntryId, entries: &[Entry]) -> Result<Paths, SinkError> {
-        let mut paths = Paths {
-            taken: BTreeMap::new(),
-            parents: Vec::with_capacity(entries.len()),
-            root_is_leaf: self.root_is_leaf,
-        };
-        for (number, entry) in (first.0..).zip(entries) {
-            self.check_path(EntryId(number), entry, &mut paths)?;
-        }
-        Ok(paths)
-    }
-
-    fn check_path(&self, id: EntryId, entry: &Entry, new: &mut Paths) -> Result<(), SinkError> {
+    fn check_path(&self, id: EntryId, entry: &Entry, new: &mut Addition) -> Result<(), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
-        if !self.config.names.admit(entry) {
+        if !self.names.admit(entry) {
             return Err(SinkError::NotAskedFor { name: shown_top(entry) });
         }
         let known = |key: &[u8; 16]| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
@@ -197,13 +272,4 @@ impl Sink {
         new.root_is_leaf = is_root && !is_directory;
         Ok(())
     }
-}
-
-/// Where the entries of one message are.
-struct Paths {
-    /// As [`Sink::paths`].
-    taken: BTreeMap<[u8; 16], Option<EntryId>>,
-    /// The directory that holds each.
-    parents: Vec<Option<EntryId>>,
-    root_is_leaf: bool,
 }

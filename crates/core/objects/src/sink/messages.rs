@@ -1,15 +1,11 @@
 //! What goes to the source.
 
-use alloc::string::String;
-use alloc::vec::Vec;
-
 use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
-use super::durable::Phase;
+use super::entries::{Slot, State};
 use super::{Kept, Sink, SinkError, Told};
 use crate::EntryId;
-use crate::limits::PAIRS_MAX;
 
 impl Sink {
     /// Takes in what the source says.
@@ -29,18 +25,20 @@ impl Sink {
                 self.handle_hashes(object, first_group, &values)
             }
             SourceMessage::EntryFailed { entry, reason } => {
-                if entry >= u64::from(self.slots.end()) {
+                if entry >= u64::from(self.entries.end()) {
                     return Err(SinkError::Failure { entry });
                 }
                 let entry = EntryId(entry as u32);
+                let state = self.entries.get(entry).map(Slot::state);
+                let is_publishing = state.is_some_and(State::is_publishing);
                 // What has its name keeps it, though the source lost the file since.
-                if self.phase == Phase::Receiving && !self.is_publishing(entry) {
+                if self.ending.is_receiving() && !is_publishing {
                     self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
                 }
                 Ok(())
             }
             SourceMessage::Report(report) => {
-                self.source_report = Some(report);
+                self.report.source_said(report);
                 Ok(())
             }
         }
@@ -56,34 +54,7 @@ impl Sink {
     }
 
     fn next_message(&mut self) -> Option<SinkMessage> {
-        if let Some((entry, reason)) = self.refused.pop_front() {
-            let reason = String::from(&*reason);
-            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
-        }
-        // What need not be sent comes before the permission to send.
-        if let Some(have) = self.haves.pop_front() {
-            return Some(have);
-        }
-        if self.announced_accept < self.accepted {
-            self.announced_accept = self.accepted;
-            return Some(SinkMessage::Accept { objects: u64::from(self.accepted) });
-        }
-        if let Some((object, group)) = self.repairs.pop_front() {
-            return Some(SinkMessage::Repair { object, group: u64::from(group) });
-        }
-        let mut entries = Vec::new();
-        while entries.len() < PAIRS_MAX
-            && let Some(range) = self.confirmed.take_first(u64::MAX)
-        {
-            entries.push(range);
-        }
-        if !entries.is_empty() {
-            return Some(SinkMessage::Confirm { entries });
-        }
-        if self.phase == Phase::Finished {
-            self.phase = Phase::Done;
-            return Some(SinkMessage::Result(self.summary()));
-        }
-        None
+        let answer = self.answers.poll(self.objects.accepted());
+        answer.or_else(|| self.ending.take_result().then(|| SinkMessage::Result(self.summary())))
     }
 }

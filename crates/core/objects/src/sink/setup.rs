@@ -1,41 +1,118 @@
-//! Preparing for what was announced, and accepting it.
+//! Preparing for what was announced.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryKind, SinkMessage};
+use longhaul_wire::{Entry, EntryKind};
 
-use super::groups::Object;
-use super::{Kept, Sink, State, Told};
+use super::earlier::Earlier;
+use super::entries::{Entries, Slot, State, is_large};
+use super::{Kept, Sink, Told};
 use crate::entry::key;
-use crate::hash::group_count;
-use crate::limits::{ACTION_ENTRIES_MAX, HAVE_RANGES_MAX, PAIRS_MAX, PREPARED_MAX};
+use crate::limits::ACTION_ENTRIES_MAX;
 use crate::{
     Action, Checked, EntryId, Existing, Fsync, Made, NamedEntry, Prepared, RecordedFile, TempName,
 };
 
+/// Actions that prepare for what was announced, in order.
+#[derive(Debug)]
+pub(super) struct Setup {
+    queue: VecDeque<Action>,
+    nonce: [u8; 16],
+}
+
+impl Setup {
+    pub(super) fn new(nonce: [u8; 16]) -> Self {
+        Self { queue: VecDeque::new(), nonce }
+    }
+
+    /// Begins the preparation of an entry that was just announced. Returns the name of its
+    /// unpublished file, and whether it has to wait.
+    pub(super) fn begin(&mut self, named: NamedEntry, earlier: &mut Earlier) -> (TempName, State) {
+        let id = named.id;
+        if named.entry.kind == EntryKind::Directory {
+            match self.queue.back_mut() {
+                Some(Action::MakeDirectories(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
+                    batch.push(named);
+                }
+                _ => self.queue.push_back(Action::MakeDirectories(Vec::from([named]))),
+            }
+            return (TempName([0; 16]), State::Waiting);
+        }
+        let (key, size) = (key(&named.entry), named.entry.size);
+        let small = TempName::of_small(key);
+        if size == 0 {
+            return (small, State::Open);
+        }
+        if let Some(stamp) = earlier.published(&key) {
+            let file = RecordedFile { id, entry: named.entry, stamp };
+            match self.queue.back_mut() {
+                Some(Action::CheckPublished(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
+                    batch.push(file);
+                }
+                _ => self.queue.push_back(Action::CheckPublished(Vec::from([file]))),
+            }
+            return (small, State::Waiting);
+        }
+        if !is_large(size) {
+            return (small, State::Open);
+        }
+        let (temp, existing) = earlier
+            .begin(id, &key, size)
+            .unwrap_or_else(|| (TempName::of_large(key, &self.nonce), Existing::Nothing));
+        self.queue.push_back(Action::PrepareFile { file: named, temp, existing });
+        (temp, State::Waiting)
+    }
+
+    /// What an earlier run left of the large file is gone. Returns the name of the new one.
+    fn begin_anew(&mut self, id: EntryId, entry: Arc<Entry>) -> TempName {
+        let temp = TempName::of_large(key(&entry), &self.nonce);
+        let file = NamedEntry { id, entry };
+        self.queue.push_front(Action::PrepareFile { file, temp, existing: Existing::Nothing });
+        temp
+    }
+
+    /// The next action.
+    pub(super) fn poll(&mut self, entries: &mut Entries) -> Option<Action> {
+        loop {
+            if let Some(Action::PrepareFile { file, .. }) = self.queue.front() {
+                let id = file.id;
+                if entries.in_state(id, State::Waiting).is_none() {
+                    // It failed meanwhile.
+                    self.queue.pop_front();
+                    continue;
+                }
+                if !entries.may_prepare() {
+                    return None;
+                }
+                entries.begin_preparing(id);
+            }
+            return self.queue.pop_front();
+        }
+    }
+}
+
 impl Sink {
+    pub(super) fn setup_action(&mut self) -> Option<Action> {
+        if !self.wants_messages() {
+            return None;
+        }
+        self.setup.poll(&mut self.entries)
+    }
+
     /// Answers [`Action::MakeDirectories`] for one of its entries.
     pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
         self.note_made(id, result.as_ref().ok().copied());
         match result {
             Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
             Ok(made) => {
-                if made == Made::InPlace && self.config.fsync == Fsync::End {
+                if made == Made::InPlace && self.fsync == Fsync::End {
                     // An earlier run may have made it and ended before a sync.
-                    self.placed.push(id);
+                    self.checkpoints.directory_in_place(id);
                 }
-                let slot = self.slots.get_mut(id.0);
-                let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
-                    return;
-                };
-                slot.state = State::Settled;
-                if let Some(entry) = slot.entry.take() {
-                    self.unmade -= 1;
-                    self.directories.insert(id, entry);
-                }
+                self.entries.directory_made(id);
                 self.advance();
             }
         }
@@ -43,295 +120,56 @@ impl Sink {
 
     /// Answers [`Action::PrepareFile`].
     pub(super) fn prepared(&mut self, id: EntryId, result: Result<Prepared, String>) {
-        let Some(slot) = self.slots.get_mut(id.0) else {
+        let Some(slot) = self.entries.get(id) else {
             return;
         };
-        if slot.state != State::Waiting {
+        if slot.state() != State::Waiting {
             // It failed meanwhile.
-            self.discard.push(slot.temp);
-            return;
+            let temp = slot.temp();
+            return self.entries.discard(temp);
         }
         match result {
             Err(reason) => self.fail(id, &reason, Told::No, Kept::Part),
             Ok(Prepared::Ready) => {
-                slot.state = State::Open;
+                self.entries.open(id);
                 self.advance();
             }
-            Ok(Prepared::Altered) => self.begin_recheck(id),
+            Ok(Prepared::Altered) => self.earlier.begin_recheck(id),
             Ok(Prepared::Missing) => {
-                self.partials.remove(&id);
+                self.earlier.forget(id);
                 self.prepare_anew(id);
             }
             Ok(Prepared::Published) => {
-                self.partials.remove(&id);
-                self.found(id);
+                self.earlier.forget(id);
+                self.entries.found(id);
+                self.advance();
             }
         }
     }
 
     /// Answers [`Action::CheckPublished`] for one of its entries.
     pub(super) fn checked(&mut self, id: EntryId, checked: Checked) {
-        let slot = self.slots.get_mut(id.0);
-        let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
+        let Some(slot) = self.entries.in_state(id, State::Waiting) else {
             return;
         };
         match checked {
             Checked::There => {
-                slot.recorded = true;
-                self.found(id);
+                self.entries.recorded(id);
+                self.entries.found(id);
+                self.advance();
             }
             Checked::Missing if slot.is_large() => self.prepare_anew(id),
             Checked::Missing => {
-                slot.state = State::Open;
+                self.entries.open(id);
                 self.advance();
             }
         }
     }
 
-    /// Begins the preparation of an entry that was just announced.
-    pub(super) fn set_up(&mut self, id: EntryId, entry: &Arc<Entry>) {
-        let named = NamedEntry { id, entry: Arc::clone(entry) };
-        if entry.kind == EntryKind::Directory {
-            self.set_state(id, State::Waiting);
-            match self.setup.back_mut() {
-                Some(Action::MakeDirectories(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
-                    batch.push(named);
-                }
-                _ => self.setup.push_back(Action::MakeDirectories(Vec::from([named]))),
-            }
-            return;
-        }
-        let key = key(entry);
-        self.set_temp(id, TempName::of_small(key));
-        if entry.size == 0 {
-            return;
-        }
-        let stamp = self.resume.stamp_of_kept(&key);
-        if stamp.is_some() || self.resume.is_published(&key) {
-            self.set_state(id, State::Waiting);
-            let file = RecordedFile { id, entry: named.entry, stamp };
-            match self.setup.back_mut() {
-                Some(Action::CheckPublished(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
-                    batch.push(file);
-                }
-                _ => self.setup.push_back(Action::CheckPublished(Vec::from([file]))),
-            }
-            return;
-        }
-        if self.slots.get(id.0).is_some_and(|slot| slot.is_large()) {
-            self.set_state(id, State::Waiting);
-            let (temp, existing) = match self.resume.take_partial(&key) {
-                Some(partial) => {
-                    let (temp, stamp) = (partial.temp, partial.stamp);
-                    let whole = partial.groups.len() as u64 >= u64::from(group_count(entry.size));
-                    self.partials.insert(id, partial);
-                    (temp, if whole { Existing::Whole(stamp) } else { Existing::Part(stamp) })
-                }
-                None => (TempName::of_large(key, &self.config.nonce), Existing::Nothing),
-            };
-            self.set_temp(id, temp);
-            self.setup.push_back(Action::PrepareFile { file: named, temp, existing });
-        }
-    }
-
-    pub(super) fn setup_action(&mut self) -> Option<Action> {
-        if !self.wants_messages() {
-            return None;
-        }
-        loop {
-            if let Some(Action::PrepareFile { file, .. }) = self.setup.front() {
-                let slot = self.slots.get_mut(file.id.0);
-                let Some(slot) = slot.filter(|slot| slot.state == State::Waiting) else {
-                    // It failed meanwhile.
-                    self.setup.pop_front();
-                    continue;
-                };
-                if self.prepared >= PREPARED_MAX {
-                    return None;
-                }
-                slot.prepared = true;
-                self.prepared += 1;
-            }
-            return self.setup.pop_front();
-        }
-    }
-
-    /// Passes what is prepared, and accepts objects all of whose entries are.
-    pub(super) fn advance(&mut self) {
-        while let Some(slot) = self.slots.get_mut(self.ready) {
-            if slot.state == State::Waiting {
-                break;
-            }
-            if slot.state == State::Open && slot.size == 0 {
-                slot.state = State::Whole;
-                self.unfinished -= 1;
-                self.publishable.push_back(EntryId(self.ready));
-            }
-            self.ready += 1;
-        }
-        while let Some(object) = self.objects.get(self.accepted) {
-            let last = object.layout.files().next_back();
-            if last.is_none_or(|last| last.0 >= self.ready) {
-                break;
-            }
-            let number = self.accepted;
-            self.accepted += 1;
-            self.accept(number);
-        }
-        self.forget();
-    }
-
-    fn accept(&mut self, number: u32) {
-        let Some(object) = self.objects.get_mut(number) else {
-            return;
-        };
-        let files: Vec<EntryId> = object.layout.files().collect();
-        let pieces: Vec<u32> =
-            (0..files.len()).map(|index| object.layout.groups_of(index).len() as u32).collect();
-        self.table.push(object.layout.size());
-        for (id, groups) in files.iter().zip(pieces) {
-            self.settle_where(*id, groups);
-        }
-        let Some(object) = self.objects.get_mut(number) else {
-            return;
-        };
-        let slots = &mut self.slots;
-        // Groups that no open file has a part in need not be sent.
-        let mut awaited = RangeSet::new();
-        let mut resumed = Vec::new();
-        for (index, id) in files.iter().enumerate() {
-            match slots.get_mut(id.0) {
-                Some(slot) if slot.state == State::Open => {
-                    let groups = object.layout.groups_of(index);
-                    slot.left = groups.end - groups.start;
-                    awaited.insert(u64::from(groups.start)..u64::from(groups.end));
-                }
-                Some(slot) if slot.state == State::Found => resumed.push(index),
-                _ => {}
-            }
-        }
-        let is_needed = !awaited.is_empty() || !resumed.is_empty();
-        for idle in awaited.gaps(0..u64::from(object.layout.groups())) {
-            object.finish_range(idle);
-        }
-        // A resumed file is confirmed when the source has sent, or need not send, its groups.
-        let mut confirmed = Vec::new();
-        for index in resumed {
-            let Some(slot) = slots.get_mut(files[index].0) else {
-                continue;
-            };
-            self.stats.resumed_bytes += slot.size;
-            let groups = object.layout.groups_of(index);
-            slot.left = groups.filter(|group| awaited.contains(u64::from(*group))).count() as u32;
-            if slot.left == 0 {
-                confirmed.push(files[index]);
-            }
-        }
-        if let [id] = files[..]
-            && let Some(partial) = self.partials.remove(&id)
-        {
-            self.take_claims(number, id, partial);
-        }
-        // The source knows itself what failed.
-        if is_needed {
-            self.announce_have(number);
-        }
-        let is_over = self.objects.get(number).is_some_and(Object::is_over);
-        if let [id] = files[..]
-            && is_over
-            && self.state(id) == Some(State::Open)
-        {
-            self.became_whole(id);
-        }
-        // The last, since an object of which everything is confirmed is forgotten.
-        confirmed.into_iter().for_each(|id| self.confirm_resumed(id));
-    }
-
-    fn announce_have(&mut self, number: u32) {
-        let Some(done) = self.objects.get(number).map(|object| &object.done) else {
-            return;
-        };
-        let object = ObjectId(number);
-        let mut groups = Vec::new();
-        for range in done.iter() {
-            groups.push(range);
-            if groups.len() == PAIRS_MAX {
-                let groups = core::mem::take(&mut groups);
-                self.haves.push_back(SinkMessage::Have { object, groups });
-            }
-        }
-        if !groups.is_empty() {
-            self.haves.push_back(SinkMessage::Have { object, groups });
-        }
-    }
-
-    /// Takes over what an earlier run has written of a large file.
-    fn take_claims(&mut self, number: u32, id: EntryId, partial: crate::record::PartialFile) {
-        let Some(object) = self.objects.get_mut(number) else {
-            return;
-        };
-        for (group, value) in partial.groups {
-            let extends = object.done.last().is_some_and(|last| last.end == u64::from(group));
-            if group >= object.layout.groups()
-                || !extends && object.done.range_count() == HAVE_RANGES_MAX
-            {
-                continue;
-            }
-            object.finish_range(u64::from(group)..u64::from(group) + 1);
-            object.hash(group, value);
-            self.stats.resumed_bytes += u64::from(object.layout.group_len(group));
-            if let Some(slot) = self.slots.get_mut(id.0) {
-                slot.left -= 1;
-            }
-        }
-    }
-
     fn prepare_anew(&mut self, id: EntryId) {
-        let nonce = self.config.nonce;
-        let Some(slot) = self.slots.get_mut(id.0) else {
-            return;
-        };
-        self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
-        let Some(entry) = slot.entry.clone() else {
-            return;
-        };
-        slot.temp = TempName::of_large(key(&entry), &nonce);
-        let (temp, existing) = (slot.temp, Existing::Nothing);
-        let file = NamedEntry { id, entry };
-        self.setup.push_front(Action::PrepareFile { file, temp, existing });
-    }
-
-    /// The file from an earlier run has its name. That run may have ended before it synced the
-    /// name, even of a file that it recorded: one that waited for its directory then.
-    pub(super) fn confirm_resumed(&mut self, id: EntryId) {
-        self.unnamed -= 1;
-        self.set_state(id, State::Named);
-        self.got_name(id);
-    }
-
-    /// The file is under its name already.
-    fn found(&mut self, id: EntryId) {
-        if let Some(slot) = self.slots.get_mut(id.0) {
-            slot.state = State::Found;
-            self.prepared -= u32::from(core::mem::take(&mut slot.prepared));
-            self.unfinished -= 1;
-        }
-        self.advance();
-    }
-
-    pub(super) fn state(&self, id: EntryId) -> Option<State> {
-        self.slots.get(id.0).map(|slot| slot.state)
-    }
-
-    fn set_state(&mut self, id: EntryId, state: State) {
-        if let Some(slot) = self.slots.get_mut(id.0) {
-            slot.state = state;
-        }
-    }
-
-    fn set_temp(&mut self, id: EntryId, temp: TempName) {
-        if let Some(slot) = self.slots.get_mut(id.0) {
-            slot.temp = temp;
+        if let Some(entry) = self.entries.get(id).and_then(Slot::entry) {
+            let temp = self.setup.begin_anew(id, Arc::clone(entry));
+            self.entries.prepare_anew(id, temp);
         }
     }
 }

@@ -1,0 +1,114 @@
+//! What is to be said to the source, and to the lanes before it.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use longhaul_units::{ObjectId, RangeSet};
+use longhaul_wire::SinkMessage;
+
+use crate::EntryId;
+use crate::limits::{ANSWERS_MAX, PAIRS_MAX};
+
+/// Answers that the source has not taken.
+#[derive(Debug)]
+pub(super) struct Answers {
+    /// Many have one reason, as a full disk: it is there once.
+    refused: VecDeque<(EntryId, Arc<str>)>,
+    haves: VecDeque<SinkMessage>,
+    /// Objects that the source knows to be accepted.
+    accepted: u32,
+    /// Groups that did not verify, until the lanes are told.
+    anew: VecDeque<(ObjectId, u32)>,
+    /// And then, until the source is told.
+    repairs: VecDeque<(ObjectId, u32)>,
+    confirmed: RangeSet,
+}
+
+impl Answers {
+    pub(super) fn new() -> Self {
+        Self {
+            refused: VecDeque::new(),
+            haves: VecDeque::new(),
+            accepted: 0,
+            anew: VecDeque::new(),
+            repairs: VecDeque::new(),
+            confirmed: RangeSet::new(),
+        }
+    }
+
+    /// How many wait. What is confirmed takes no more memory the longer it waits.
+    pub(super) fn waiting(&self) -> usize {
+        self.refused.len() + self.haves.len() + self.repairs.len() + self.anew.len()
+    }
+
+    /// Whether there is room for the answers to one more message.
+    pub(super) fn have_room(&self) -> bool {
+        self.waiting() < ANSWERS_MAX
+    }
+
+    pub(super) fn refuse(&mut self, id: EntryId, reason: String) {
+        let last = self.refused.back().map(|(_, last)| last);
+        let shared = last.filter(|last| ***last == *reason).cloned();
+        self.refused.push_back((id, shared.unwrap_or_else(|| reason.into())));
+    }
+
+    /// These groups of the object need not be sent.
+    pub(super) fn have(&mut self, object: ObjectId, done: impl Iterator<Item = Range<u64>>) {
+        let mut groups = Vec::new();
+        for range in done {
+            groups.push(range);
+            if groups.len() == PAIRS_MAX {
+                let groups = core::mem::take(&mut groups);
+                self.haves.push_back(SinkMessage::Have { object, groups });
+            }
+        }
+        if !groups.is_empty() {
+            self.haves.push_back(SinkMessage::Have { object, groups });
+        }
+    }
+
+    /// The group is to be sent again, once the lanes know.
+    pub(super) fn ask_anew(&mut self, object: ObjectId, group: u32) {
+        self.anew.push_back((object, group));
+    }
+
+    /// Tells the lanes of a group to be sent again; the source is told next.
+    pub(super) fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
+        let group = self.anew.pop_front()?;
+        self.repairs.push_back(group);
+        Some(group)
+    }
+
+    pub(super) fn confirm(&mut self, id: EntryId) {
+        self.confirmed.insert_one(u64::from(id.0));
+    }
+
+    /// The next message; so many objects are `accepted`.
+    pub(super) fn poll(&mut self, accepted: u32) -> Option<SinkMessage> {
+        if let Some((entry, reason)) = self.refused.pop_front() {
+            let reason = String::from(&*reason);
+            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
+        }
+        // What need not be sent comes before the permission to send.
+        if let Some(have) = self.haves.pop_front() {
+            return Some(have);
+        }
+        if self.accepted < accepted {
+            self.accepted = accepted;
+            return Some(SinkMessage::Accept { objects: u64::from(accepted) });
+        }
+        if let Some((object, group)) = self.repairs.pop_front() {
+            return Some(SinkMessage::Repair { object, group: u64::from(group) });
+        }
+        let mut entries = Vec::new();
+        while entries.len() < PAIRS_MAX
+            && let Some(range) = self.confirmed.take_first(u64::MAX)
+        {
+            entries.push(range);
+        }
+        (!entries.is_empty()).then_some(SinkMessage::Confirm { entries })
+    }
+}

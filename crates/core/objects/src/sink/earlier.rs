@@ -1,0 +1,137 @@
+//! What an earlier run left, and comparing it where it may have been altered since
+//! (docs/objects.md section "Altered files").
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::Sink;
+use super::entries::{Entries, State};
+use crate::hash::group_count;
+use crate::limits::RECHECK_GROUPS;
+use crate::record::PartialFile;
+use crate::{Action, EntryId, EntryKey, Existing, NamedEntry, ResumeState, Stamp, TempName};
+
+#[derive(Debug)]
+pub(super) struct Earlier {
+    resume: ResumeState,
+    /// Claims about files that are being prepared.
+    partials: BTreeMap<EntryId, PartialFile>,
+    /// Those of them whose files may have been altered.
+    rechecks: BTreeMap<EntryId, Recheck>,
+}
+
+/// How far the recorded groups of a file are compared.
+#[derive(Debug, Default)]
+struct Recheck {
+    /// Groups that were given out, and actions that are not answered.
+    given: usize,
+    under_way: u32,
+    wrong: BTreeSet<u32>,
+}
+
+/// Groups that are not what the record says.
+pub(super) struct Wrong {
+    pub(super) temp: TempName,
+    pub(super) groups: Vec<u32>,
+}
+
+impl Earlier {
+    pub(super) fn new(resume: ResumeState) -> Self {
+        Self { resume, partials: BTreeMap::new(), rechecks: BTreeMap::new() }
+    }
+
+    /// Whether the record says that the file is published, or kept with this stamp.
+    pub(super) fn published(&self, key: &EntryKey) -> Option<Option<Stamp>> {
+        let stamp = self.resume.stamp_of_kept(key);
+        (stamp.is_some() || self.resume.is_published(key)).then_some(stamp)
+    }
+
+    /// The large file is about to be prepared: what there should be of it, if anything.
+    pub(super) fn begin(
+        &mut self,
+        id: EntryId,
+        key: &EntryKey,
+        size: u64,
+    ) -> Option<(TempName, Existing)> {
+        let partial = self.resume.take_partial(key)?;
+        let (temp, stamp) = (partial.temp, partial.stamp);
+        let whole = partial.groups.len() as u64 >= u64::from(group_count(size));
+        self.partials.insert(id, partial);
+        Some((temp, if whole { Existing::Whole(stamp) } else { Existing::Part(stamp) }))
+    }
+
+    /// What is claimed of the file is of no use.
+    pub(super) fn forget(&mut self, id: EntryId) {
+        self.partials.remove(&id);
+        self.rechecks.remove(&id);
+    }
+
+    /// The groups that are claimed of a prepared file.
+    pub(super) fn take_groups(&mut self, id: EntryId) -> Option<Vec<(u32, crate::ChainingValue)>> {
+        self.partials.remove(&id).map(|partial| partial.groups)
+    }
+
+    /// The groups of the file are believed once they are compared; until then it is not prepared.
+    pub(super) fn begin_recheck(&mut self, id: EntryId) {
+        if self.partials.contains_key(&id) {
+            self.rechecks.insert(id, Recheck::default());
+        }
+    }
+
+    /// The next [`Action::RecheckGroups`].
+    pub(super) fn poll(&mut self, entries: &Entries) -> Option<Action> {
+        let partials = &self.partials;
+        let (id, recheck, partial) = self.rechecks.iter_mut().find_map(|(id, recheck)| {
+            let partial = partials.get(id)?;
+            (recheck.given < partial.groups.len()).then_some((*id, recheck, partial))
+        })?;
+        let left = partial.groups.get(recheck.given..)?;
+        let groups = left.get(..RECHECK_GROUPS).unwrap_or(left).to_vec();
+        recheck.given += groups.len();
+        recheck.under_way += 1;
+        let file = NamedEntry { id, entry: entries.get(id)?.entry()?.clone() };
+        Some(Action::RecheckGroups { file, temp: partial.temp, groups })
+    }
+
+    /// Some groups were compared; these are wrong. Returns all that are, once the last is compared,
+    /// and believes the others.
+    fn compared(&mut self, id: EntryId, wrong: Vec<u32>) -> Option<Wrong> {
+        // It failed meanwhile, where these are gone.
+        let (recheck, partial) = (self.rechecks.get_mut(&id)?, self.partials.get_mut(&id)?);
+        recheck.wrong.extend(wrong);
+        recheck.under_way = recheck.under_way.saturating_sub(1);
+        if recheck.given < partial.groups.len() || recheck.under_way > 0 {
+            return None;
+        }
+        let wrong = self.rechecks.remove(&id)?.wrong;
+        partial.groups.retain(|(group, _)| !wrong.contains(group));
+        Some(Wrong { temp: partial.temp, groups: wrong.into_iter().collect() })
+    }
+}
+
+impl Sink {
+    /// Whether files of an earlier run are being compared: until that is over, nothing behind them can
+    /// be sent.
+    pub fn is_rechecking(&self) -> bool {
+        !self.earlier.rechecks.is_empty()
+    }
+
+    /// Answers [`Action::RecheckGroups`]: `count` groups were compared, and `wrong` are those of them
+    /// that are not what was recorded, or cannot be read.
+    pub(super) fn groups_rechecked(&mut self, id: EntryId, count: usize, wrong: Vec<u32>) {
+        self.report.rechecked(count);
+        let Some(wrong) = self.earlier.compared(id, wrong) else {
+            return;
+        };
+        let Some(slot) = self.entries.in_state(id, State::Waiting) else {
+            return;
+        };
+        if let Some(entry) = slot.entry() {
+            self.recorder.void(entry, wrong);
+        }
+        self.entries.open(id);
+        // Whoever wrote to it may not have synced what is right again now.
+        self.sync_later(id);
+        self.advance();
+    }
+}

@@ -1,0 +1,112 @@
+//! How far the transfer as a whole is.
+
+#[derive(Debug)]
+pub(super) struct Ending {
+    phase: Phase,
+    aim: Aim,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Entries are announced, received and published.
+    Receiving,
+    /// All entries have their names; this many directories get their times.
+    Finishing(usize),
+    /// The last names are made durable.
+    Syncing,
+    /// The record is removed, or kept where something failed.
+    Closing,
+    /// RESULT can be sent.
+    Finished,
+    Done,
+}
+
+/// What the sink works for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// That everything is copied.
+    Whole,
+    /// That what is there is durable: the transfer ends early.
+    WindUp,
+}
+
+impl Ending {
+    pub(super) fn new() -> Self {
+        Self { phase: Phase::Receiving, aim: Aim::Whole }
+    }
+
+    pub(super) fn wind_up(&mut self) {
+        self.aim = Aim::WindUp;
+    }
+
+    pub(super) fn is_winding_up(&self) -> bool {
+        self.aim == Aim::WindUp
+    }
+
+    /// Whether entries still may fail at the source.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.phase == Phase::Receiving
+    }
+
+    /// Whether every directory has its time, or failed.
+    pub(super) fn is_past_directories(&self) -> bool {
+        !matches!(self.phase, Phase::Receiving | Phase::Finishing(_))
+    }
+
+    /// Whether the last names are being made durable.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.phase == Phase::Syncing
+    }
+
+    /// RESULT was given out.
+    pub(super) fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// All entries have their names; so many directories get their times.
+    pub(super) fn finish_directories(&mut self, count: usize) {
+        self.phase = Phase::Finishing(count);
+    }
+
+    /// Goes on to the last names, if every directory has its time.
+    pub(super) fn pass_directories(&mut self) {
+        if self.phase == Phase::Finishing(0) {
+            self.phase = Phase::Syncing;
+        }
+    }
+
+    /// A directory has its time, or cannot have it. Returns whether that was asked for.
+    pub(super) fn directory_finished(&mut self) -> bool {
+        let Phase::Finishing(left) = &mut self.phase else {
+            return false;
+        };
+        *left = left.saturating_sub(1);
+        true
+    }
+
+    /// The last names are durable; the record is being removed.
+    pub(super) fn close(&mut self) {
+        self.phase = Phase::Closing;
+    }
+
+    /// The record was removed.
+    pub(super) fn record_removed(&mut self) {
+        if self.phase == Phase::Closing {
+            self.phase = Phase::Finished;
+        }
+    }
+
+    /// The last names are durable; the record stays.
+    pub(super) fn finish(&mut self) {
+        self.phase = Phase::Finished;
+    }
+
+    /// Whether RESULT is to be given out now; then it is.
+    pub(super) fn take_result(&mut self) -> bool {
+        let is_due = self.phase == Phase::Finished;
+        if is_due {
+            self.phase = Phase::Done;
+        }
+        is_due
+    }
+}

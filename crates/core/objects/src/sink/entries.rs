@@ -1,0 +1,503 @@
+//! The entries that are announced and not settled: where each of them is, and how many are where.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use longhaul_wire::{Entry, EntryKind};
+
+use super::Kept;
+use crate::entry::key;
+use crate::layout::Part;
+use crate::limits::{LARGE_FILE_MIN, PREPARED_MAX};
+use crate::record::Claim;
+use crate::window::Window;
+use crate::{
+    ChainingValue, EntryId, EntryKey, NamedEntry, NamedFile, Publication, TempName, WritePiece,
+};
+
+#[derive(Debug)]
+pub(super) struct Entries {
+    slots: Window<Slot>,
+    /// Entries below are prepared.
+    ready: u32,
+    /// Directories that were made and get their modes and times at the end.
+    directories: BTreeMap<EntryId, Arc<Entry>>,
+    /// Directories not made yet.
+    unmade: u32,
+    /// Large files that are being prepared, or are and are not whole.
+    prepared: u32,
+    /// Files and links that are not settled.
+    unsettled: u32,
+    /// Those of them that are not received whole.
+    unfinished: u32,
+    /// Those of them that do not have their names.
+    unnamed: u32,
+    /// Unpublished files that nobody needs.
+    discarded: Vec<TempName>,
+}
+
+/// What is known of one entry.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// `None` when settled, and for directories that were made.
+    entry: Option<Arc<Entry>>,
+    size: u64,
+    temp: TempName,
+    directory: Option<EntryId>,
+    /// Written straight into its directory.
+    aside: bool,
+    /// Recorded as published, by an earlier run or while its directory had to wait.
+    recorded: bool,
+    object: u32,
+    /// Groups not verified and written.
+    left: u32,
+    state: State,
+    /// The next checkpoint is to sync it.
+    dirty: bool,
+    /// Counted in [`Entries::prepared`].
+    prepared: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not prepared.
+    Waiting,
+    /// Prepared; contents are missing.
+    Open,
+    /// Under its name, where an earlier run or the check of this one has put it, and perhaps not
+    /// durable there; its object is not accepted or its groups are awaited.
+    Found,
+    /// Received whole.
+    Whole,
+    /// Durable in its directory, which is not in its place.
+    Aside,
+    /// About to get its name.
+    Publishing,
+    /// Has its name.
+    Named,
+    /// Confirmed, failed, or a directory that was made and is kept elsewhere.
+    Settled,
+}
+
+/// How an entry begins.
+pub(super) struct Beginning {
+    pub(super) temp: TempName,
+    /// [`State::Waiting`] for its preparation, or [`State::Open`] where it needs none.
+    pub(super) state: State,
+    /// What holds it.
+    pub(super) directory: Option<EntryId>,
+    /// It is written straight into that.
+    pub(super) aside: bool,
+}
+
+/// What an entry was that failed.
+pub(super) struct Failed {
+    pub(super) entry: Arc<Entry>,
+    pub(super) object: u32,
+    /// The directory that it may have been written straight into.
+    pub(super) aside: Option<EntryId>,
+    /// Its unpublished file, where no later run is to find that.
+    pub(super) discarded: Option<TempName>,
+}
+
+impl Entries {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: Window::new(),
+            ready: 0,
+            directories: BTreeMap::new(),
+            unmade: 0,
+            prepared: 0,
+            unsettled: 0,
+            unfinished: 0,
+            unnamed: 0,
+            discarded: Vec::new(),
+        }
+    }
+
+    /// Number that the next entry gets.
+    pub(super) fn end(&self) -> u32 {
+        self.slots.end()
+    }
+
+    /// Entries below are prepared.
+    pub(super) fn ready(&self) -> u32 {
+        self.ready
+    }
+
+    /// Files and links that are not settled.
+    pub(super) fn unsettled(&self) -> u32 {
+        self.unsettled
+    }
+
+    /// Whether every file and link was received whole, or failed.
+    pub(super) fn are_received(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// Whether every directory is made and everything else has its name, but for what failed.
+    pub(super) fn are_named(&self) -> bool {
+        self.unnamed == 0 && self.unmade == 0
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&Slot> {
+        self.slots.get(id.0)
+    }
+
+    /// The entry, while that is not forgotten.
+    pub(super) fn in_state(&self, id: EntryId, state: State) -> Option<&Slot> {
+        self.get(id).filter(|slot| slot.state == state)
+    }
+
+    fn in_state_mut(&mut self, id: EntryId, state: State) -> Option<&mut Slot> {
+        self.slots.get_mut(id.0).filter(|slot| slot.state == state)
+    }
+
+    pub(super) fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
+        self.directories.get(&id).or_else(|| self.get(id)?.entry.as_ref())
+    }
+
+    /// Directories that were made, children first.
+    pub(super) fn directories(&self) -> Vec<NamedEntry> {
+        let named =
+            |(id, entry): (&EntryId, &Arc<_>)| NamedEntry { id: *id, entry: Arc::clone(entry) };
+        self.directories.iter().rev().map(named).collect()
+    }
+
+    pub(super) fn announce(&mut self, entry: &Arc<Entry>, beginning: Beginning) {
+        if entry.kind == EntryKind::Directory {
+            self.unmade += 1;
+        } else {
+            self.unsettled += 1;
+            self.unfinished += 1;
+            self.unnamed += 1;
+        }
+        self.slots.push(Slot {
+            entry: Some(Arc::clone(entry)),
+            size: entry.size,
+            temp: beginning.temp,
+            directory: beginning.directory,
+            aside: beginning.aside,
+            recorded: false,
+            object: NO_OBJECT,
+            left: 0,
+            state: beginning.state,
+            dirty: false,
+            prepared: false,
+        });
+    }
+
+    /// The entry is within the range of an object. Returns the size of what it adds to that, if it
+    /// adds anything.
+    pub(super) fn join_object(&mut self, id: EntryId, object: u32) -> Option<u64> {
+        let slot = self.slots.get_mut(id.0).filter(|slot| slot.size > 0)?;
+        slot.object = object;
+        Some(slot.size)
+    }
+
+    /// The directory is made.
+    pub(super) fn directory_made(&mut self, id: EntryId) {
+        let Some(slot) = self.in_state_mut(id, State::Waiting) else {
+            return;
+        };
+        slot.state = State::Settled;
+        if let Some(entry) = slot.entry.take() {
+            self.unmade -= 1;
+            self.directories.insert(id, entry);
+        }
+    }
+
+    /// Whether one more large file may be prepared.
+    pub(super) fn may_prepare(&self) -> bool {
+        self.prepared < PREPARED_MAX
+    }
+
+    /// The large file is about to be prepared.
+    pub(super) fn begin_preparing(&mut self, id: EntryId) {
+        if let Some(slot) = self.in_state_mut(id, State::Waiting) {
+            slot.prepared = true;
+            self.prepared += 1;
+        }
+    }
+
+    /// What an earlier run left of the large file is gone: it begins anew under another name.
+    pub(super) fn prepare_anew(&mut self, id: EntryId, temp: TempName) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.temp = temp;
+            self.prepared -= slot.take_prepared();
+        }
+    }
+
+    /// The file is prepared.
+    pub(super) fn open(&mut self, id: EntryId) {
+        if let Some(slot) = self.in_state_mut(id, State::Waiting) {
+            slot.state = State::Open;
+        }
+    }
+
+    /// The file is under its name already.
+    pub(super) fn found(&mut self, id: EntryId) {
+        if let Some(slot) = self.in_state_mut(id, State::Waiting) {
+            slot.state = State::Found;
+            self.prepared -= slot.take_prepared();
+            self.unfinished -= 1;
+        }
+    }
+
+    /// Passes what is prepared. Returns what is whole with that, since it has no contents.
+    pub(super) fn pass_prepared(&mut self) -> Vec<EntryId> {
+        let mut whole = Vec::new();
+        while let Some(slot) = self.slots.get_mut(self.ready) {
+            if slot.state == State::Waiting {
+                break;
+            }
+            if slot.state == State::Open && slot.size == 0 {
+                slot.state = State::Whole;
+                self.unfinished -= 1;
+                whole.push(EntryId(self.ready));
+            }
+            self.ready += 1;
+        }
+        whole
+    }
+
+    /// The file cannot be written straight into its directory.
+    pub(super) fn write_apart(&mut self, id: EntryId) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.aside = false;
+        }
+    }
+
+    /// The file waits for so many groups of its object.
+    pub(super) fn await_groups(&mut self, id: EntryId, groups: u32) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.left = groups;
+        }
+    }
+
+    /// So many groups are there from an earlier run.
+    pub(super) fn groups_resumed(&mut self, id: EntryId, groups: u32) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.left -= groups;
+        }
+    }
+
+    /// A group is verified and written, or nobody needs it. Returns the state of the file if it was
+    /// the last that this waited for.
+    pub(super) fn group_finished(&mut self, id: EntryId) -> Option<State> {
+        let slot = self.slots.get_mut(id.0).filter(|slot| slot.state.awaits_groups())?;
+        slot.left -= 1;
+        (slot.left == 0).then_some(slot.state)
+    }
+
+    /// What the record is to say of a verified group, if it is one of a large file.
+    pub(super) fn claim(&self, id: EntryId, group: u32, value: ChainingValue) -> Option<Claim> {
+        let slot = self.get(id).filter(|slot| slot.state.awaits_groups() && slot.is_large())?;
+        Some(Claim { id, key: key(slot.entry.as_ref()?), temp: slot.temp, group, value })
+    }
+
+    /// The file was written to. Returns what to sync at the next checkpoint, if that is not known.
+    pub(super) fn written(&mut self, id: EntryId) -> Option<NamedFile> {
+        let slot = self.in_state_mut(id, State::Open).filter(|slot| !slot.dirty)?;
+        slot.dirty = true;
+        let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
+        Some(NamedFile { id, temp: slot.temp, aside })
+    }
+
+    /// What was written to the file up to now is about to be synced.
+    pub(super) fn begin_sync(&mut self, id: EntryId) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.dirty = false;
+        }
+    }
+
+    /// Everything of the file is verified and written.
+    pub(super) fn became_whole(&mut self, id: EntryId) {
+        if let Some(slot) = self.in_state_mut(id, State::Open) {
+            slot.state = State::Whole;
+            self.prepared -= slot.take_prepared();
+            self.unfinished -= 1;
+        }
+    }
+
+    /// The file is durable in its directory, and gets its name with it.
+    pub(super) fn became_durable_aside(&mut self, id: EntryId) {
+        if let Some(slot) = self.in_state_mut(id, State::Whole) {
+            slot.state = State::Aside;
+        }
+    }
+
+    /// The directory with the file cannot be placed. Returns whether the file needs its name.
+    pub(super) fn stayed_aside(&mut self, id: EntryId) -> bool {
+        let slot = self.in_state_mut(id, State::Aside);
+        slot.map(|slot| slot.state = State::Whole).is_some()
+    }
+
+    /// The file, where it is durable in a directory that is not in its place.
+    pub(super) fn kept_file(&self, id: EntryId) -> Option<NamedFile> {
+        let slot = self.in_state(id, State::Aside)?;
+        Some(NamedFile { id, temp: slot.temp, aside: Some(Arc::clone(slot.entry.as_ref()?)) })
+    }
+
+    /// The record says, or has said, that the file is published.
+    pub(super) fn recorded(&mut self, id: EntryId) -> Option<EntryKey> {
+        let slot = self.slots.get_mut(id.0)?;
+        slot.recorded = true;
+        slot.entry.as_deref().map(key)
+    }
+
+    /// What the record is to say of a file whose name is durable, if it does not yet.
+    pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
+        let slot = self.get(id).filter(|slot| !slot.recorded)?;
+        slot.entry.as_deref().filter(|entry| entry.size > 0).map(key)
+    }
+
+    /// The file is about to get its name, unless it failed meanwhile.
+    pub(super) fn begin_publishing(&mut self, id: EntryId) -> Option<Publication> {
+        let slot = self.in_state_mut(id, State::Whole)?;
+        let entry = Arc::clone(slot.entry.as_ref()?);
+        slot.state = State::Publishing;
+        Some(Publication { id, entry, temp: slot.temp, aside: slot.aside })
+    }
+
+    /// The file has its name: it was published, with its directory perhaps, or by an earlier run.
+    pub(super) fn got_name(&mut self, id: EntryId) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.state = State::Named;
+            self.unnamed -= 1;
+        }
+    }
+
+    /// Ends an entry that is durable under its name.
+    pub(super) fn confirm(&mut self, id: EntryId) -> Option<Arc<Entry>> {
+        let entry = match self.slots.get_mut(id.0) {
+            Some(slot) if slot.entry.is_some() => {
+                slot.state = State::Settled;
+                slot.entry.take()
+            }
+            _ => self.directories.remove(&id),
+        }?;
+        if entry.kind != EntryKind::Directory {
+            self.unsettled -= 1;
+        }
+        Some(entry)
+    }
+
+    /// Ends a directory that was made.
+    pub(super) fn fail_made(&mut self, id: EntryId) -> Option<Arc<Entry>> {
+        self.directories.remove(&id)
+    }
+
+    /// Ends an entry that does not have its name.
+    pub(super) fn fail(&mut self, id: EntryId, kept: Kept) -> Option<Failed> {
+        let slot = self.slots.get_mut(id.0)?;
+        let was = slot.state;
+        if !matches!(was, State::Waiting | State::Open | State::Whole | State::Publishing) {
+            return None;
+        }
+        slot.state = State::Settled;
+        self.prepared -= slot.take_prepared();
+        let aside = core::mem::take(&mut slot.aside).then_some(slot.directory).flatten();
+        let entry = slot.entry.take()?;
+        let object = slot.object;
+        if entry.kind == EntryKind::Directory {
+            self.unmade -= 1;
+            return Some(Failed { entry, object, aside, discarded: None });
+        }
+        self.unsettled -= 1;
+        self.unnamed -= 1;
+        self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
+        let discarded = (kept == Kept::Nothing || !slot.is_large()).then_some(slot.temp);
+        self.discarded.extend(discarded);
+        Some(Failed { entry, object, aside, discarded })
+    }
+
+    /// A file was prepared that failed meanwhile.
+    pub(super) fn discard(&mut self, temp: TempName) {
+        self.discarded.push(temp);
+    }
+
+    pub(super) fn take_discarded(&mut self) -> Vec<TempName> {
+        core::mem::take(&mut self.discarded)
+    }
+
+    /// Forgets what is settled at the front, if it is prepared and below `bound`.
+    pub(super) fn forget(&mut self, bound: u32) {
+        let bound = bound.min(self.ready);
+        self.slots.forget_while(|number, slot| number < bound && slot.state == State::Settled);
+    }
+}
+
+impl Slot {
+    pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
+        self.entry.as_ref()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn temp(&self) -> TempName {
+        self.temp
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// What holds it.
+    pub(super) fn directory(&self) -> Option<EntryId> {
+        self.directory
+    }
+
+    /// The directory that it is written straight into.
+    pub(super) fn aside(&self) -> Option<EntryId> {
+        self.directory.filter(|_| self.aside)
+    }
+
+    pub(super) fn object(&self) -> u32 {
+        self.object
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        is_large(self.size)
+    }
+
+    /// How to write a part of a group that belongs to it.
+    pub(super) fn piece(&self, part: Part) -> Option<WritePiece> {
+        Some(WritePiece {
+            id: part.entry,
+            entry: self.entry.clone()?,
+            temp: self.temp,
+            aside: self.aside,
+            file_offset: part.file_offset,
+            group_offset: part.group_offset,
+            len: part.len,
+        })
+    }
+
+    /// It no longer counts in [`Entries::prepared`]: what it counted.
+    fn take_prepared(&mut self) -> u32 {
+        u32::from(core::mem::take(&mut self.prepared))
+    }
+}
+
+impl State {
+    /// Whether the file is settled no sooner than its groups.
+    pub(super) fn awaits_groups(self) -> bool {
+        matches!(self, Self::Open | Self::Found)
+    }
+
+    /// Whether it has its name, or cannot be kept from it.
+    pub(super) fn is_publishing(self) -> bool {
+        matches!(self, Self::Aside | Self::Publishing | Self::Named)
+    }
+}
+
+/// Whether a file of so many bytes is an object of its own.
+pub(super) fn is_large(size: u64) -> bool {
+    size >= LARGE_FILE_MIN
+}
+
+const NO_OBJECT: u32 = u32::MAX;

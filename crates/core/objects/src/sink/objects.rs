@@ -1,0 +1,442 @@
+//! The objects that were announced, and what is known of their groups.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use longhaul_units::{ObjectId, RangeSet};
+
+use crate::hash::RootHasher;
+use crate::layout::{Layout, Part};
+use crate::limits::{HAVE_RANGES_MAX, REPAIRS_MAX};
+use crate::window::Window;
+use crate::{ChainingValue, EntryId, ObjectTable};
+
+#[derive(Debug)]
+pub(super) struct Objects {
+    window: Window<Object>,
+    /// Objects below are accepted.
+    accepted: u32,
+    table: ObjectTable,
+    abandoned: BTreeMap<ObjectId, Abandoned>,
+    /// BLAKE3 of large files that are whole.
+    digests: BTreeMap<EntryId, ChainingValue>,
+    /// First-sent bytes that are written and whose hash has not come.
+    unverified: u64,
+    /// Hashes whose group has not come.
+    waiting_hashes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Object {
+    layout: Layout,
+    /// Groups that are verified and written, or not needed.
+    done: RangeSet,
+    remaining: u32,
+    groups: BTreeMap<u32, Group>,
+    root: RootHasher,
+    /// Chaining values behind a gap.
+    beyond: BTreeMap<u32, ChainingValue>,
+}
+
+/// A group of which something is known and that is not done.
+#[derive(Debug, Default)]
+struct Group {
+    /// What the source says.
+    expected: Option<ChainingValue>,
+    /// What was received, and is being or was written.
+    actual: Option<ChainingValue>,
+    writing: bool,
+    written: bool,
+    /// Received at least once: counted against credit.
+    received: bool,
+    repairs: u8,
+    /// Its share of [`Objects::unverified`].
+    unverified: u32,
+}
+
+/// An object whose files failed while groups of it were under way.
+#[derive(Debug)]
+struct Abandoned {
+    size: u64,
+    /// Groups counted against credit.
+    received: RangeSet,
+}
+
+/// What a group is that a lane has received whole, and how many of its bytes are `new`: all, if it came
+/// for the first time, or none.
+pub(super) enum Arrival {
+    /// It cannot be.
+    Unknown,
+    /// It is there, or on its way to storage.
+    Repeated,
+    /// All that it belongs to has failed.
+    Unneeded { new: u32 },
+    /// It is not what the source says.
+    Wrong { new: u32 },
+    /// It is right, as far as is known.
+    Awaited { new: u32 },
+}
+
+/// What is known of a group that was compared to its hash, or was not.
+pub(super) enum Verification {
+    /// Its hash, its bytes or the end of its write have to come.
+    Pending,
+    /// It is written and verified.
+    Right,
+    Wrong,
+}
+
+/// What becomes of a group that did not verify.
+pub(super) enum Rejection {
+    /// Nobody needs it any more.
+    Unneeded,
+    /// It is to be sent again.
+    Again,
+    /// It was sent often enough.
+    Final,
+}
+
+/// A group that is done.
+pub(super) struct Finished {
+    pub(super) len: u32,
+    /// `None` if it was not received, or did not verify.
+    pub(super) value: Option<ChainingValue>,
+}
+
+impl Objects {
+    pub(super) fn new() -> Self {
+        Self {
+            window: Window::new(),
+            accepted: 0,
+            table: ObjectTable::default(),
+            abandoned: BTreeMap::new(),
+            digests: BTreeMap::new(),
+            unverified: 0,
+            waiting_hashes: 0,
+        }
+    }
+
+    /// Number that the next object gets.
+    pub(super) fn end(&self) -> u32 {
+        self.window.end()
+    }
+
+    /// Objects below are accepted.
+    pub(super) fn accepted(&self) -> u32 {
+        self.accepted
+    }
+
+    /// Sizes of the accepted objects.
+    pub(super) fn table(&self) -> &ObjectTable {
+        &self.table
+    }
+
+    pub(super) fn digest(&self, id: EntryId) -> Option<&ChainingValue> {
+        self.digests.get(&id)
+    }
+
+    /// First-sent bytes that are written and whose hash has not come.
+    pub(super) fn unverified(&self) -> u64 {
+        self.unverified
+    }
+
+    /// Hashes whose group has not come.
+    pub(super) fn waiting_hashes(&self) -> u64 {
+        self.waiting_hashes
+    }
+
+    pub(super) fn announce(&mut self, object: Object) {
+        self.window.push(object);
+    }
+
+    /// Accepts the next object, if everything in it is prepared: entries below `ready` are.
+    pub(super) fn accept_next(&mut self, ready: u32) -> Option<ObjectId> {
+        let object = self.window.get(self.accepted)?;
+        object.layout.files().next_back().filter(|last| last.0 < ready)?;
+        self.table.push(object.layout.size());
+        self.accepted += 1;
+        Some(ObjectId(self.accepted - 1))
+    }
+
+    /// The object, while it is not over or those before it are not.
+    fn get(&self, id: ObjectId) -> Option<&Object> {
+        self.window.get(id.0)
+    }
+
+    /// Files in the object, each with its groups.
+    pub(super) fn files(&self, id: ObjectId) -> Vec<(EntryId, Range<u32>)> {
+        let Some(Object { layout, .. }) = self.get(id) else {
+            return Vec::new();
+        };
+        layout.files().enumerate().map(|(index, file)| (file, layout.groups_of(index))).collect()
+    }
+
+    /// What the group consists of.
+    pub(super) fn parts(&self, id: ObjectId, group: u32) -> impl Iterator<Item = Part> + '_ {
+        self.get(id).into_iter().flat_map(move |object| object.layout.parts(group))
+    }
+
+    /// Groups that need not be sent.
+    pub(super) fn done(&self, id: ObjectId) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.get(id).into_iter().flat_map(|object| object.done.iter())
+    }
+
+    /// Number of its groups, unless it is over and forgotten.
+    pub(super) fn groups(&self, id: ObjectId) -> Option<u32> {
+        self.get(id).map(|object| object.layout.groups())
+    }
+
+    /// Whether no group is awaited.
+    pub(super) fn is_over(&self, id: ObjectId) -> bool {
+        self.get(id).is_some_and(Object::is_over)
+    }
+
+    pub(super) fn is_abandoned(&self, id: ObjectId) -> bool {
+        self.abandoned.contains_key(&id)
+    }
+
+    /// Of the groups of an accepted object only these are needed.
+    pub(super) fn await_only(&mut self, id: ObjectId, awaited: &RangeSet) {
+        if let Some(object) = self.window.get_mut(id.0) {
+            for idle in awaited.gaps(0..u64::from(object.layout.groups())) {
+                object.finish_range(idle);
+            }
+        }
+    }
+
+    /// These groups were verified and written by an earlier run. Returns how many of them are
+    /// believed, and their bytes.
+    pub(super) fn resume(&mut self, id: ObjectId, groups: Vec<(u32, ChainingValue)>) -> (u32, u64) {
+        let (mut count, mut bytes) = (0, 0);
+        let Some(object) = self.window.get_mut(id.0) else {
+            return (count, bytes);
+        };
+        for (group, value) in groups {
+            let extends = object.done.last().is_some_and(|last| last.end == u64::from(group));
+            if group >= object.layout.groups()
+                || !extends && object.done.range_count() == HAVE_RANGES_MAX
+            {
+                continue;
+            }
+            object.finish_range(u64::from(group)..u64::from(group) + 1);
+            object.hash(group, value);
+            count += 1;
+            bytes += u64::from(object.layout.group_len(group));
+        }
+        (count, bytes)
+    }
+
+    /// A lane has received the group whole, with this chaining value. One that is awaited goes on with
+    /// [`Objects::begin_write`], or is finished if nobody needs it.
+    pub(super) fn receive(&mut self, id: ObjectId, group: u32, value: ChainingValue) -> Arrival {
+        if id.0 >= self.accepted {
+            return Arrival::Unknown;
+        }
+        if let Some(abandoned) = self.abandoned.get_mut(&id) {
+            return Arrival::Unneeded { new: abandoned.receive(group) };
+        }
+        let Some(object) = self.window.get_mut(id.0) else {
+            return Arrival::Repeated;
+        };
+        let len = object.layout.group_len(group);
+        if len == 0 {
+            return Arrival::Unknown;
+        }
+        if object.done.contains(u64::from(group)) {
+            return Arrival::Repeated;
+        }
+        let state = object.groups.entry(group).or_default();
+        if state.actual.is_some() || state.writing {
+            return Arrival::Repeated;
+        }
+        let new = if core::mem::replace(&mut state.received, true) { 0 } else { len };
+        let Some(expected) = state.expected else {
+            return Arrival::Awaited { new };
+        };
+        self.waiting_hashes -= 1;
+        if expected == value { Arrival::Awaited { new } } else { Arrival::Wrong { new } }
+    }
+
+    /// The group is being written.
+    pub(super) fn begin_write(&mut self, id: ObjectId, group: u32, value: ChainingValue) {
+        let object = self.window.get_mut(id.0);
+        if let Some(state) = object.and_then(|object| object.groups.get_mut(&group)) {
+            state.actual = Some(value);
+            state.writing = true;
+        }
+    }
+
+    /// That write has ended, of so many `new` bytes. Returns the length of the group and whether it is
+    /// right, unless nobody needs it any more.
+    pub(super) fn end_write(
+        &mut self,
+        id: ObjectId,
+        group: u32,
+        new: u32,
+    ) -> Option<(u32, Verification)> {
+        let object = self.window.get_mut(id.0)?;
+        let state = object.groups.get_mut(&group).filter(|state| state.writing)?;
+        state.writing = false;
+        state.written = true;
+        let verification = match (state.actual, state.expected) {
+            // It was found bad while it was written.
+            (None, _) => Verification::Wrong,
+            (Some(_), Some(_)) => Verification::Right,
+            (Some(_), None) => {
+                state.unverified = new;
+                self.unverified += u64::from(new);
+                Verification::Pending
+            }
+        };
+        Some((object.layout.group_len(group), verification))
+    }
+
+    /// The hash of a group has come. `None` if the object is over and forgotten.
+    pub(super) fn expect(
+        &mut self,
+        id: ObjectId,
+        group: u32,
+        value: ChainingValue,
+    ) -> Option<Verification> {
+        let object = self.window.get_mut(id.0)?;
+        if object.done.contains(u64::from(group)) {
+            return Some(Verification::Pending);
+        }
+        let state = object.groups.entry(group).or_default();
+        match state.actual {
+            None if state.writing => {}
+            None => {
+                self.waiting_hashes += u64::from(state.expected.is_none());
+                state.expected = Some(value);
+            }
+            // The group is settled by the hash it was first compared to.
+            Some(_) if state.expected.is_some() => {}
+            Some(actual) if actual == value => {
+                state.expected = Some(value);
+                if state.written {
+                    return Some(Verification::Right);
+                }
+            }
+            // A write under way must not come after that of the repair.
+            Some(_) if state.writing => state.actual = None,
+            Some(_) => return Some(Verification::Wrong),
+        }
+        Some(Verification::Pending)
+    }
+
+    /// Ends what is known of a group that did not verify.
+    pub(super) fn reject(&mut self, id: ObjectId, group: u32) -> Rejection {
+        let object = self.window.get_mut(id.0);
+        let Some(state) = object.and_then(|object| object.groups.get_mut(&group)) else {
+            return Rejection::Unneeded;
+        };
+        self.unverified -= u64::from(core::mem::take(&mut state.unverified));
+        state.actual = None;
+        state.expected = None;
+        state.written = false;
+        state.repairs += 1;
+        if state.repairs <= REPAIRS_MAX { Rejection::Again } else { Rejection::Final }
+    }
+
+    /// The group is verified and written, or nobody needs it.
+    pub(super) fn finish(&mut self, id: ObjectId, group: u32) -> Option<Finished> {
+        let object = self.window.get_mut(id.0)?;
+        let Group { actual: value, unverified, .. } =
+            object.groups.remove(&group).unwrap_or_default();
+        self.unverified -= u64::from(unverified);
+        object.finish_range(u64::from(group)..u64::from(group) + 1);
+        if let Some(value) = value.filter(|_| object.layout.is_large()) {
+            object.hash(group, value);
+        }
+        Some(Finished { len: object.layout.group_len(group), value })
+    }
+
+    /// The large file that the object is has become whole.
+    pub(super) fn finish_digest(&mut self, number: u32, id: EntryId) {
+        if let Some(object) = self.window.get_mut(number) {
+            self.digests.insert(id, core::mem::take(&mut object.root).finish());
+        }
+    }
+
+    /// Ends an object after a failure if no file awaits groups of it. The source may send no
+    /// more of it, though some may be under way.
+    pub(super) fn abandon_if_idle(&mut self, number: u32, awaits: impl Fn(EntryId) -> bool) {
+        let object = self.window.get_mut(number).filter(|object| {
+            number < self.accepted && !object.is_over() && !object.layout.files().any(awaits)
+        });
+        let Some(object) = object else {
+            return;
+        };
+        let mut received = core::mem::take(&mut object.done);
+        for (group, state) in core::mem::take(&mut object.groups) {
+            self.unverified -= u64::from(state.unverified);
+            self.waiting_hashes -= u64::from(state.awaits_bytes());
+            if state.received {
+                received.insert_one(u64::from(group));
+            }
+        }
+        object.remaining = 0;
+        let abandoned = Abandoned { size: object.layout.size(), received };
+        self.abandoned.insert(ObjectId(number), abandoned);
+    }
+
+    /// Forgets what is over at the front.
+    pub(super) fn forget(&mut self) {
+        let accepted = self.accepted;
+        self.window.forget_while(|number, object| number < accepted && object.is_over());
+    }
+}
+
+impl Object {
+    pub(super) fn new() -> Self {
+        Self {
+            layout: Layout::new(),
+            done: RangeSet::new(),
+            remaining: 0,
+            groups: BTreeMap::new(),
+            root: RootHasher::default(),
+            beyond: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, id: EntryId, size: u64) {
+        self.layout.push(id, size);
+        self.remaining = self.layout.groups();
+    }
+
+    fn is_over(&self) -> bool {
+        self.remaining == 0
+    }
+
+    fn finish_range(&mut self, groups: Range<u64>) {
+        self.remaining -= self.done.insert(groups) as u32;
+    }
+
+    /// Takes the chaining value of a verified group into the root hash.
+    fn hash(&mut self, group: u32, value: ChainingValue) {
+        if group != self.root.pushed() {
+            self.beyond.insert(group, value);
+            return;
+        }
+        self.root.push(value);
+        while let Some(value) = self.beyond.remove(&self.root.pushed()) {
+            self.root.push(value);
+        }
+    }
+}
+
+impl Group {
+    /// Counted in [`Objects::waiting_hashes`].
+    fn awaits_bytes(&self) -> bool {
+        self.expected.is_some() && self.actual.is_none() && !self.writing
+    }
+}
+
+impl Abandoned {
+    /// Returns how many bytes came for the first time.
+    fn receive(&mut self, group: u32) -> u32 {
+        let is_new = self.received.insert_one(u64::from(group));
+        if is_new { crate::hash::group_len(self.size, group) } else { 0 }
+    }
+}

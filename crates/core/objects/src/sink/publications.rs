@@ -1,0 +1,45 @@
+//! Files that get their names.
+
+use alloc::collections::VecDeque;
+
+use crate::EntryId;
+
+#[derive(Debug, Default)]
+pub(super) struct Publications {
+    /// They can get their names, unless they fail meanwhile.
+    ready: VecDeque<EntryId>,
+    /// How many are getting theirs.
+    under_way: u32,
+}
+
+impl Publications {
+    /// These files can get their names.
+    pub(super) fn add(&mut self, files: impl IntoIterator<Item = EntryId>) {
+        self.ready.extend(files);
+    }
+
+    /// The next that can get its name.
+    pub(super) fn poll(&mut self) -> Option<EntryId> {
+        self.ready.pop_front()
+    }
+
+    /// The driver is about to give a file its name.
+    pub(super) fn began(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// It has, or cannot.
+    pub(super) fn ended(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// Whether no file is getting its name.
+    pub(super) fn are_over(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Whether none can get its name either.
+    pub(super) fn is_empty(&self) -> bool {
+        self.are_over() && self.ready.is_empty()
+    }
+}

@@ -1,0 +1,112 @@
+//! What was done so far, for RESULT and for people.
+
+use alloc::vec::Vec;
+
+use longhaul_units::{Bytes, Duration};
+use longhaul_wire::{Entry, SourceReport, Summary};
+
+use super::SinkStats;
+use crate::{EntryId, Failure};
+
+/// Counts, and what failed.
+#[derive(Debug)]
+pub(super) struct Report {
+    stats: SinkStats,
+    failures: Vec<Failure>,
+    cpu_time: Duration,
+    /// What the source said last of its sending.
+    source: Option<SourceReport>,
+}
+
+impl Report {
+    pub(super) fn new() -> Self {
+        let stats = SinkStats::default();
+        Self { stats, failures: Vec::new(), cpu_time: Duration::ZERO, source: None }
+    }
+
+    pub(super) fn stats(&self) -> &SinkStats {
+        &self.stats
+    }
+
+    pub(super) fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    pub(super) fn source(&self) -> Option<&SourceReport> {
+        self.source.as_ref()
+    }
+
+    pub(super) fn summary(&self) -> Summary {
+        Summary {
+            confirmed: u64::from(self.stats.confirmed),
+            failed: u64::from(self.stats.failed),
+            bytes: Bytes::new(self.stats.confirmed_bytes),
+            resumed: Bytes::new(self.stats.resumed_bytes),
+            cpu_time: self.cpu_time,
+        }
+    }
+
+    /// Whether the run leaves something to a later one.
+    pub(super) fn has_failures(&self) -> bool {
+        self.stats.failed > 0
+    }
+
+    pub(super) fn set_cpu_time(&mut self, cpu_time: Duration) {
+        self.cpu_time = cpu_time;
+    }
+
+    pub(super) fn source_said(&mut self, report: SourceReport) {
+        self.source = Some(report);
+    }
+
+    /// So many more entries were announced, and `bytes` in all.
+    pub(super) fn announced(&mut self, entries: usize, bytes: u64) {
+        self.stats.entries += entries as u32;
+        self.stats.bytes = bytes;
+    }
+
+    pub(super) fn manifest_ended(&mut self) {
+        self.stats.complete = true;
+    }
+
+    /// Bytes were received for the first time and written.
+    pub(super) fn received(&mut self, bytes: u32) {
+        self.stats.received_bytes += u64::from(bytes);
+    }
+
+    pub(super) fn verified(&mut self, bytes: u32) {
+        self.stats.verified_bytes += u64::from(bytes);
+    }
+
+    pub(super) fn resumed(&mut self, bytes: u64) {
+        self.stats.resumed_bytes += bytes;
+    }
+
+    pub(super) fn rechecked(&mut self, groups: usize) {
+        self.stats.rechecked += groups as u64;
+    }
+
+    /// A group came once more.
+    pub(super) fn repeated(&mut self) {
+        self.stats.duplicates += 1;
+    }
+
+    /// A group did not verify.
+    pub(super) fn rejected(&mut self) {
+        self.stats.repairs += 1;
+    }
+
+    pub(super) fn checkpoint_began(&mut self) {
+        self.stats.checkpoints += 1;
+    }
+
+    pub(super) fn confirmed(&mut self, entry: &Entry) {
+        self.stats.confirmed += 1;
+        self.stats.confirmed_bytes += entry.size;
+    }
+
+    pub(super) fn failed(&mut self, id: EntryId, entry: &Entry, reason: &str) {
+        crate::source::note_failure(&mut self.failures, id, entry, reason);
+        self.stats.failed += 1;
+    }
+}
