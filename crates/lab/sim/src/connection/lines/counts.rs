@@ -1,0 +1,72 @@
+//! What paths have of the user's limit, and what is seen of them all together.
+
+use longhaul_connection::{CarrierSeen, Times};
+use longhaul_units::{Bottleneck, Duration, Instant, PathId};
+use longhaul_wire::ReceiverBounds;
+
+use super::Lines;
+use crate::connection::lane::LaneState;
+use crate::connection::pace::{self, Meter};
+use crate::scenario::Scenario;
+
+impl Lines {
+    /// The user's limit is that of all lanes together. What carries data is what most are on.
+    pub(super) fn share(&mut self, scenario: &Scenario, [now, local]: [Instant; 2]) {
+        let counts = self.set.counts();
+        if let Some(all) = scenario.limit {
+            let lanes = counts.iter().sum::<u32>().max(1);
+            for (line, count) in self.lines.iter_mut().zip(&counts) {
+                let limit = all.scale((*count).max(1), lanes);
+                if line.limit == Some(limit) {
+                    continue;
+                }
+                line.limit = Some(limit);
+                let path = line.path.get_mut();
+                path.govern(local, |governor| governor.set(Bottleneck::UserLimit, limit));
+                line.meter =
+                    Some(Meter::new(now, limit, pace::under_limit(limit), pace::LEAST_BURST));
+            }
+        }
+        let most = (0..counts.len()).rev().max_by_key(|path| counts[*path]).unwrap_or(0);
+        let path = PathId(most as u16);
+        if path != self.carrying.path() {
+            self.times();
+            self.carrying.go(path, Times::of_path(&self.lines[most].path.borrow()));
+        }
+    }
+
+    /// Time by what held the pace of those who carry data.
+    fn times(&mut self) -> Times {
+        let path = &self.lines[usize::from(self.carrying.path().0)].path;
+        self.carrying.look(Times::of_path(&path.borrow()))
+    }
+
+    /// What the lanes have seen by now.
+    pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
+        let trips = self.lines.iter().map(|line| {
+            let path = line.path.borrow();
+            if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
+        });
+        let mut seen = CarrierSeen {
+            round_trip: trips.max().unwrap_or_default(),
+            times: self.times(),
+            ..CarrierSeen::default()
+        };
+        for lane in lanes {
+            let stats = lane.stats();
+            seen.delivered += stats.bytes_delivered;
+            seen.received += stats.bytes_received;
+            seen.moved += stats.fresh_bytes_delivered + lane.placed();
+            // Any lane is told the same, sooner or later.
+            if seen.peer == ReceiverBounds::NONE {
+                seen.peer = lane.peer_bounds();
+            }
+        }
+        seen
+    }
+
+    /// How often a lane has gone to another path.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+}
