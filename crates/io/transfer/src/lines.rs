@@ -1,7 +1,10 @@
 //! The paths of a connection's UDP lanes, and which lane is on which: carries what is seen to a
 //! [`Paths`], and what that says to the lanes.
 
-use std::net::{IpAddr, SocketAddr};
+mod ends;
+mod server;
+
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{
@@ -9,13 +12,13 @@ use longhaul_connection::{
 };
 use longhaul_engine::{Carried, Path};
 use longhaul_sys::clock;
-use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
 use crate::buffer::lock;
 use crate::carrier::{Command, Mailbox, Way};
-use crate::client::on_link_of;
 use crate::lane::PathLock;
+
+pub(crate) use ends::Ends;
 
 /// Whose paths they are.
 pub(crate) enum Owner {
@@ -23,13 +26,6 @@ pub(crate) enum Owner {
     Client(Ends),
     /// A server's: its lanes are where the client takes them.
     Server(Opening),
-}
-
-/// The addresses of a path, as its client knows them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub local: IpAddr,
-    pub remote: SocketAddr,
 }
 
 /// What a server does when a client takes a lane to a path that it has not been on: rate control for
@@ -138,40 +134,6 @@ impl Lines {
         let _ = self.settle(&mut set, now);
     }
 
-    /// A server's `lane` has proven that its client is at `client`: the path that this is, if it is
-    /// another one than `on`.
-    pub fn follow(
-        &self,
-        lane: LaneId,
-        client: IpAddr,
-        on: PathId,
-    ) -> Option<(PathId, Arc<Mutex<Path>>)> {
-        let Owner::Server(opening) = &self.owner else { return None };
-        let mut set = lock(&self.set);
-        let known = |peer| set.lines.iter().position(|line| line.peer == peer);
-        let number = known(Peer::Client(client)).or_else(|| known(Peer::Unknown));
-        let number = match number {
-            Some(number) => number,
-            None if set.lines.len() == PATHS_MAX => 0,
-            None => {
-                let path = (opening.0)()?;
-                let path = Arc::new(Mutex::new(path));
-                set.lines.push(Line { path, peer: Peer::Unknown });
-                usize::from(set.paths.add(clock::now(), Offer::Share(1)).0)
-            }
-        };
-        let line = &mut set.lines[number];
-        if line.peer == Peer::Unknown {
-            line.peer = Peer::Client(client);
-        }
-        let (path, number) = (line.path.clone(), PathId(number as u16));
-        set.paths.note_place(lane, number);
-        drop(set);
-        // A new one has its part of the limits from the first packet on.
-        self.hold_limits(clock::now());
-        (number != on).then_some((number, path))
-    }
-
     /// Looks, if it is time, whether paths live over which lanes have sent what is in `accounts`.
     pub fn look(&self, accounts: impl Fn() -> Vec<Account>) {
         let now = clock::now();
@@ -218,7 +180,7 @@ impl Lines {
             let left = set.lines[usize::from(places[lane].0)].peer;
             let line = &set.lines[usize::from(one.path.0)];
             let Peer::Server(ends) = line.peer else { return result };
-            match socket(left, ends) {
+            match ends::socket(left, ends) {
                 Ok(socket) => {
                     let (path, remote) = (line.path.clone(), ends.remote);
                     let way = Way { number: one.path, path, remote, socket };
@@ -280,27 +242,6 @@ pub(crate) fn sum(accounts: &[Account], path: PathId) -> Carried {
         sum.lost += carried.lost;
     }
     sum
-}
-
-/// A socket for a lane that goes from `left` to `ends`, if its own cannot be used there.
-fn socket(left: Peer, ends: Ends) -> std::io::Result<Option<UdpSocket>> {
-    if let Peer::Server(left) = left
-        && left.local == ends.local
-        && left.remote.is_ipv4() == ends.remote.is_ipv4()
-    {
-        return Ok(None);
-    }
-    ends.socket().map(Some)
-}
-
-impl Ends {
-    /// A socket for a lane.
-    pub fn socket(&self) -> std::io::Result<UdpSocket> {
-        let here = on_link_of(self.local, self.remote);
-        let socket = UdpSocket::bind(here, &UdpOptions::default())?;
-        socket.connect(self.remote)?;
-        Ok(socket)
-    }
 }
 
 /// The path that all lanes begin on.

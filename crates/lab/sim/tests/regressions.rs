@@ -102,6 +102,10 @@ const SEEDS: &[(u64, &str)] = &[
     (30372419, "one controller for lanes over unlike lines: the slowest of all set the pace"),
     (33031242, "the same"),
     (33047924, "the same"),
+    (
+        50017551,
+        "the check of pacing knew nothing of a booking that begins anew after a short pause",
+    ),
 ];
 
 #[test]

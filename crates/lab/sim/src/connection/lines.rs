@@ -1,17 +1,17 @@
 //! The paths of an end: their rate control, and which lane is on which.
 
+mod counts;
+mod following;
+
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-use longhaul_connection::{
-    CarrierSeen, Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths, Times,
-};
+use longhaul_connection::{Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths};
 use longhaul_engine::{Onward, Path};
 use longhaul_rate_control::{Controller, Governor, Profile, Start, TimeRange, Trc, Vector};
 use longhaul_units::{Bottleneck, Duration, Instant, PathId};
-use longhaul_wire::ReceiverBounds;
 
-use super::lane::{LaneState, PathCell};
+use super::lane::LaneState;
 use super::pace::{self, Meter};
 use crate::network::server;
 use crate::scenario::{End, Scenario};
@@ -214,62 +214,6 @@ impl Lines {
         moved
     }
 
-    /// Opens and closes the circuit as it is booked.
-    fn follow_booking(&mut self, scenario: &Scenario, [now, local]: [Instant; 2]) -> bool {
-        let Some(circuit) =
-            scenario.circuit.as_ref().filter(|_| self.change.is_some_and(|at| at <= now))
-        else {
-            return false;
-        };
-        let since = now - self.start;
-        self.change = circuit.next_change(since).map(|at| self.start + at);
-        let (data, ip) = match circuit.is_booked(since) {
-            true if circuit.beside_ip => (Offer::Share(1), Offer::Share(1)),
-            true => (Offer::Share(1), Offer::Standby),
-            false => (Offer::Closed, Offer::Share(1)),
-        };
-        let last = self.lines.len() - 1;
-        for path in 0..last {
-            self.set.offer(local, PathId(path as u16), ip);
-        }
-        self.set.offer(local, PathId(last as u16), data);
-        true
-    }
-
-    /// A server's lanes are where the client has taken them.
-    fn follow_client(
-        &mut self,
-        scenario: &Scenario,
-        times: [Instant; 2],
-        lanes: &mut [LaneState],
-    ) -> bool {
-        let mut moved = false;
-        for lane in lanes {
-            let Some(udp) = lane.udp() else { continue };
-            let engine = udp.half.engine();
-            let Some(remote) = engine.remote().filter(|_| engine.is_validated()) else { continue };
-            let (number, before) = (udp.lane_id, engine.path());
-            let known = self.lines.iter().position(|line| line.client == Some(remote.ip()));
-            let path = match known {
-                Some(path) => path,
-                None if self.lines[0].client.is_none() => 0,
-                None => {
-                    self.set.add(times[1], Offer::Share(1));
-                    self.open(scenario, times, 0, None);
-                    self.lines.len() - 1
-                }
-            };
-            self.lines[path].client = Some(remote.ip());
-            let path = PathId(path as u16);
-            if path != before {
-                self.set.note_place(number, path);
-                self.go(times[1], lane, path, None, scenario);
-                moved = true;
-            }
-        }
-        moved
-    }
-
     fn go(
         &mut self,
         local: Instant,
@@ -283,60 +227,6 @@ impl Lines {
         let Some(udp) = lane.udp() else { return };
         let onward = Onward { path, remote, datagram_max: scenario.datagram_max };
         udp.half.leave_path(local, self.lines[left].path.get_mut(), onward);
-    }
-
-    /// Divides what holds for all paths, and sees which of them carries data: what most lanes are on.
-    fn share(&mut self, local: Instant) {
-        self.hold_limits(local);
-        let counts = self.set.counts();
-        let most = (0..counts.len()).rev().max_by_key(|path| counts[*path]).unwrap_or(0);
-        let path = PathId(most as u16);
-        if path != self.carrying.path() {
-            self.times();
-            self.carrying.go(path, Times::of_path(&self.lines[most].path.borrow()));
-        }
-    }
-
-    fn hold_limits(&mut self, local: Instant) {
-        let paths = self.lines.iter().zip(self.set.counts());
-        // What was booked for a path that was left is nobody's any more.
-        let paths = paths.filter(|(_, lanes)| *lanes > 0).map(|(line, _)| PathCell(&line.path));
-        self.limits.look(local, &paths.collect::<Vec<_>>());
-    }
-
-    /// Time by what held the pace of those who carry data.
-    fn times(&mut self) -> Times {
-        let path = &self.lines[usize::from(self.carrying.path().0)].path;
-        self.carrying.look(Times::of_path(&path.borrow()))
-    }
-
-    /// What the lanes have seen by now.
-    pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
-        let trips = self.lines.iter().map(|line| {
-            let path = line.path.borrow();
-            if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
-        });
-        let mut seen = CarrierSeen {
-            round_trip: trips.max().unwrap_or_default(),
-            times: self.times(),
-            ..CarrierSeen::default()
-        };
-        for lane in lanes {
-            let stats = lane.stats();
-            seen.delivered += stats.bytes_delivered;
-            seen.received += stats.bytes_received;
-            seen.moved += stats.fresh_bytes_delivered + lane.placed();
-            // Any lane is told the same, sooner or later.
-            if seen.peer == ReceiverBounds::NONE {
-                seen.peer = lane.peer_bounds();
-            }
-        }
-        seen
-    }
-
-    /// How often a lane has gone to another path.
-    pub fn moves(&self) -> u64 {
-        self.moves
     }
 
     /// Whether nothing is under way.

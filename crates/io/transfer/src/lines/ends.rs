@@ -1,0 +1,36 @@
+//! The ends of a path, and sockets between them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+
+use super::Peer;
+use crate::client::on_link_of;
+
+/// The addresses of a path, as its client knows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub local: IpAddr,
+    pub remote: SocketAddr,
+}
+
+/// A socket for a lane that goes from `left` to `ends`, if its own cannot be used there.
+pub(super) fn socket(left: Peer, ends: Ends) -> std::io::Result<Option<UdpSocket>> {
+    if let Peer::Server(left) = left
+        && left.local == ends.local
+        && left.remote.is_ipv4() == ends.remote.is_ipv4()
+    {
+        return Ok(None);
+    }
+    ends.socket().map(Some)
+}
+
+impl Ends {
+    /// A socket for a lane.
+    pub fn socket(&self) -> std::io::Result<UdpSocket> {
+        let here = on_link_of(self.local, self.remote);
+        let socket = UdpSocket::bind(here, &UdpOptions::default())?;
+        socket.connect(self.remote)?;
+        Ok(socket)
+    }
+}

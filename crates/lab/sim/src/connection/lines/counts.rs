@@ -1,0 +1,64 @@
+//! What paths have of the user's limit, and what is seen of them all together.
+
+use longhaul_connection::{CarrierSeen, Times};
+use longhaul_units::{Duration, Instant, PathId};
+use longhaul_wire::ReceiverBounds;
+
+use super::Lines;
+use crate::connection::lane::{LaneState, PathCell};
+
+impl Lines {
+    /// Divides what holds for all paths, and sees which of them carries data: what most lanes are on.
+    pub(super) fn share(&mut self, local: Instant) {
+        self.hold_limits(local);
+        let counts = self.set.counts();
+        let most = (0..counts.len()).rev().max_by_key(|path| counts[*path]).unwrap_or(0);
+        let path = PathId(most as u16);
+        if path != self.carrying.path() {
+            self.times();
+            self.carrying.go(path, Times::of_path(&self.lines[most].path.borrow()));
+        }
+    }
+
+    pub(super) fn hold_limits(&mut self, local: Instant) {
+        let paths = self.lines.iter().zip(self.set.counts());
+        // What was booked for a path that was left is nobody's any more.
+        let paths = paths.filter(|(_, lanes)| *lanes > 0).map(|(line, _)| PathCell(&line.path));
+        self.limits.look(local, &paths.collect::<Vec<_>>());
+    }
+
+    /// Time by what held the pace of those who carry data.
+    fn times(&mut self) -> Times {
+        let path = &self.lines[usize::from(self.carrying.path().0)].path;
+        self.carrying.look(Times::of_path(&path.borrow()))
+    }
+
+    /// What the lanes have seen by now.
+    pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
+        let trips = self.lines.iter().map(|line| {
+            let path = line.path.borrow();
+            if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
+        });
+        let mut seen = CarrierSeen {
+            round_trip: trips.max().unwrap_or_default(),
+            times: self.times(),
+            ..CarrierSeen::default()
+        };
+        for lane in lanes {
+            let stats = lane.stats();
+            seen.delivered += stats.bytes_delivered;
+            seen.received += stats.bytes_received;
+            seen.moved += stats.fresh_bytes_delivered + lane.placed();
+            // Any lane is told the same, sooner or later.
+            if seen.peer == ReceiverBounds::NONE {
+                seen.peer = lane.peer_bounds();
+            }
+        }
+        seen
+    }
+
+    /// How often a lane has gone to another path.
+    pub fn moves(&self) -> u64 {
+        self.moves
+    }
+}
