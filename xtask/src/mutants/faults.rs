@@ -162,8 +162,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "lanes never hear that a repaired group has come",
         file: "crates/core/connection/src/incoming_copy.rs",
-        what: "            self.taken.extend(self.repairs.take(object, group));\n",
-        with: "            self.repairs.take(object, group);\n",
+        what: "self.taken.extend(self.repairs.take(object, group)),",
+        with: "{\n                self.repairs.take(object, group);\n            }",
     },
     Mutant {
         name: "a group that was dealt counts as being read",

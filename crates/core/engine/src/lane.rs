@@ -1,8 +1,12 @@
 mod feedback;
+mod liveness;
 mod moves;
+mod peer;
+mod promises;
 mod receive;
 mod refused;
 mod streams;
+mod supply;
 mod transmit;
 
 use alloc::boxed::Box;
@@ -12,7 +16,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use longhaul_rate_control::{DeliveryMeter, ReceiverState};
-use longhaul_units::{Extent, Instant, Losses, PacketNumber, PathId, Rate, StreamId};
+use longhaul_units::{Extent, Instant, PacketNumber, PathId, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
 };
@@ -27,8 +31,12 @@ use crate::reception::Reception;
 use crate::repair::{self, Policy};
 use crate::ways::{Carried, Ways};
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
+use liveness::Liveness;
 use moves::Asks;
+use peer::Peer;
+use promises::Promises;
 use streams::Stream;
+use supply::Supply;
 
 pub use refused::NotSent;
 pub use streams::StreamError;
@@ -70,33 +78,17 @@ pub struct Lane {
     ways: Ways,
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
-    probe_timeouts: u32,
-    /// Since when nothing eliciting was acknowledged, while something is unsettled.
-    waiting_since: Option<Instant>,
-    ping_wanted: bool,
+    liveness: Liveness,
     state_due: Option<Instant>,
-    /// Packets below were sent before the application last ran out of bytes.
-    limited_below: u64,
-    starved: bool,
+    supply: Supply,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
-    peer_causes: Losses,
-    unattributed: Losses,
-    receiver: ReceiverState,
-    peer_bounds: ReceiverBounds,
-    /// Absolute object bytes that the peer promised room for.
-    credit: u64,
+    peer: Peer,
 
     // Receiving.
     reception: Reception,
     responses: VecDeque<(SocketAddr, [u8; 8])>,
-    our_credit: u64,
-    our_capacity: Option<Rate>,
-    our_bounds: ReceiverBounds,
-    our_suspend: Option<(u64, Duration)>,
-    suspend_order: u64,
-    report_until: Option<u64>,
-    last_heard: Instant,
+    promises: Promises,
 
     streams: BTreeMap<StreamId, Stream>,
     asks: Asks,
@@ -164,29 +156,15 @@ impl Lane {
             repair: repair::policy(config.repair),
             ways: Ways::new(config.path, config.reordering),
             reported_largest: None,
-            probe_timeouts: 0,
-            waiting_since: None,
-            ping_wanted: false,
+            liveness: Liveness::new(now),
             state_due: None,
-            limited_below: 0,
-            // Until the first object byte everything is limited by the application.
-            starved: true,
+            supply: Supply::new(),
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
-            peer_causes: Losses::default(),
-            unattributed: Losses::default(),
-            receiver: ReceiverState::default(),
-            peer_bounds: ReceiverBounds::NONE,
-            credit: 0,
+            peer: Peer::new(),
             reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
-            our_credit: 0,
-            our_capacity: None,
-            our_bounds: ReceiverBounds::NONE,
-            our_suspend: None,
-            suspend_order: 0,
-            report_until: None,
-            last_heard: now,
+            promises: Promises::new(),
             streams: BTreeMap::new(),
             asks: Asks::new(),
             stats: LaneStats::default(),
@@ -212,15 +190,13 @@ impl Lane {
 
     /// Object bytes that the peer may be sent for the first time, in all, as it last said.
     pub fn credit(&self) -> u64 {
-        self.credit
+        self.peer.credit()
     }
 
     /// Announces that this side takes `credit` object bytes in all.
     pub fn set_credit(&mut self, credit: u64) {
         // Told with the next report; reports flow while there is anything to be limited.
-        if credit > self.our_credit {
-            self.our_credit = credit;
-        }
+        self.promises.raise_credit(credit);
     }
 
     /// Announces, now, credit that a waiting peer needs.
@@ -228,13 +204,13 @@ impl Lane {
         if self.reception.largest.is_some() {
             self.reception.request_report();
             // Elicits an answer, so that a lost announcement is noticed.
-            self.ping_wanted = true;
+            self.liveness.want_ping();
         }
     }
 
     /// Announces the rate at which this host can receive.
     pub fn set_capacity(&mut self, capacity: Option<Rate>) {
-        self.our_capacity = capacity;
+        self.promises.set_capacity(capacity);
     }
 
     /// Packets found missing since the last call, but for those that the socket dropped and those
@@ -250,8 +226,7 @@ impl Lane {
 
     /// Tells the peer, now if it is news, what holds this host up.
     pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
-        if bounds != self.our_bounds {
-            self.our_bounds = bounds;
+        if self.promises.set_bounds(bounds) {
             self.announce();
         }
     }
@@ -259,8 +234,7 @@ impl Lane {
     /// Asks the peer to send no new object bytes, on any lane of the connection, for `duration`; zero
     /// resumes.
     pub fn suspend_peer(&mut self, duration: Duration) {
-        self.suspend_order += 1;
-        self.our_suspend = Some((self.suspend_order, duration));
+        self.promises.suspend(duration);
     }
 
     /// Closes the lane: CLOSE is sent, nothing else is any more.
@@ -302,15 +276,11 @@ impl Lane {
         if let Some(remote) = remote {
             self.addresses.go_to(now, remote, self.rng.next_u64().to_be_bytes());
         }
-        self.limited_below = self.next_number;
+        self.supply.on_moved(self.next_number);
         self.config.datagram_max = datagram_max;
         self.meter = DeliveryMeter::default();
         self.one_way = OneWayMinimum::default();
-        self.probe_timeouts = 0;
-        // Whoever was silent there is given his time here.
-        self.waiting_since = self.waiting_since.map(|_| now);
-        // The peer learns of the new way by something that comes over it.
-        self.ping_wanted = true;
+        self.liveness.on_moved(now);
     }
 
     /// The path that it is on.
@@ -379,7 +349,7 @@ impl Lane {
                 return;
             }
             if self.keep_alive_due().is_some_and(|at| at <= now) {
-                self.ping_wanted = true;
+                self.liveness.want_ping();
             }
             if self.probe_timeout(path).is_some_and(|at| at <= now) {
                 self.on_probe_timeout(now, path);
@@ -388,10 +358,8 @@ impl Lane {
     }
 
     fn on_probe_timeout(&mut self, now: Instant, path: &mut Path) {
-        self.probe_timeouts += 1;
+        self.liveness.on_probe_timeout(now);
         self.stats.probe_timeouts += 1;
-        self.waiting_since = Some(now);
-        self.ping_wanted = true;
         self.repair.on_probe_timeout();
         path.on_probe_timeout(now);
     }
@@ -399,23 +367,18 @@ impl Lane {
     /// When the next probe timeout falls, while something is unsettled.
     fn probe_timeout(&self, path: &Path) -> Option<Instant> {
         let interval = self.config.feedback.interval(path.rtt().smoothed());
-        let first = path.rtt().probe_timeout(interval).max(PROBE_TIMEOUT_MIN);
-        let doubled = first * (1 << self.probe_timeouts.min(8));
-        self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
+        self.liveness.probe_timeout(path.rtt().probe_timeout(interval))
     }
 
-    /// A peer that has nothing to say must still be able to show that it lives: when to ask it,
-    /// while nothing that is unsettled asks already.
     fn keep_alive_due(&self) -> Option<Instant> {
-        let due = self.last_heard + self.config.idle_timeout / 3;
-        (!self.ping_wanted && self.waiting_since.is_none()).then_some(due)
+        self.liveness.keep_alive_due(self.config.idle_timeout)
     }
 
     /// When the peer is given up. A lane that the client has not opened yet, as it does when a booking
     /// begins, waits: the control connection tells whether there is a client.
     fn idle_at(&self) -> Instant {
         match self.addresses.current() {
-            Some(_) => self.last_heard + self.config.idle_timeout,
+            Some(_) => self.liveness.idle_at(self.config.idle_timeout),
             None => Instant::FAR_FUTURE,
         }
     }
@@ -476,12 +439,12 @@ impl Lane {
 
     /// The peer's announced socket buffer and receive capacity.
     pub fn receiver(&self) -> ReceiverState {
-        self.receiver
+        self.peer.receiver()
     }
 
     /// What holds the peer up, as it said last.
     pub fn peer_bounds(&self) -> ReceiverBounds {
-        self.peer_bounds
+        self.peer.bounds()
     }
 
     fn ip_overhead(&self) -> u64 {
@@ -510,9 +473,6 @@ const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
 const IPV6_UDP_HEADERS: u64 = 48;
 const CLOSE_REPEATS: u8 = 3;
-const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
-/// A busy host runs a thread this much later than it should.
-const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// IP-layer bytes of a small CONTROL packet, for allowances.
 const CONTROL_MIN_WIRE: u64 = IPV6_UDP_HEADERS + (HEADER_LEN + AEAD_TAG_LEN) as u64 + 16;
 /// Streams that may be open at once (protocol.md 6).

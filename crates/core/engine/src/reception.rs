@@ -64,6 +64,8 @@ pub(crate) struct Reception {
     rotation: u64,
     rotation_end: u64,
     report_newest: bool,
+    /// A round ended there: everything below is to be reported, in as many frames as it takes.
+    report_until: Option<u64>,
 }
 
 /// The highest number received, with what RTT and rate are computed from.
@@ -96,6 +98,7 @@ impl Reception {
             rotation: 0,
             rotation_end: 0,
             report_newest: true,
+            report_until: None,
         }
     }
 
@@ -173,10 +176,13 @@ impl Reception {
         self.urgent = true;
     }
 
-    /// Rotating reports begin anew at the floor.
-    pub fn restart_rotation(&mut self) {
+    /// The peer's ROUND_END: rotating reports begin anew at the floor, and go on until they come to
+    /// `end`.
+    pub fn on_round_end(&mut self, end: u64) {
+        self.report_until = Some(end);
         self.rotation = self.floor;
         self.rotation_end = self.end();
+        self.request_report();
     }
 
     fn interval(&self) -> Duration {
@@ -225,7 +231,7 @@ impl Reception {
     }
 
     /// Whether the rotating reports have come to `end`.
-    pub fn reported_to(&self, end: u64) -> bool {
+    fn reported_to(&self, end: u64) -> bool {
         self.rotation >= end.min(self.end())
     }
 
@@ -235,6 +241,10 @@ impl Reception {
         self.unreported = false;
         self.unreported_bytes = 0;
         self.urgent = false;
+        self.report_until = self.report_until.filter(|end| !self.reported_to(*end));
+        if self.report_until.is_some() {
+            self.request_report();
+        }
     }
 
     /// Entries of memory in use.

@@ -1,6 +1,6 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample, ReceiverState};
+use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample};
 use longhaul_units::{Duration, Instant, Losses, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
@@ -27,15 +27,10 @@ impl Lane {
             return Err(Fault::UnsentReported);
         }
         self.stats.feedback_received += 1;
-        self.credit = self.credit.max(feedback.credit.get());
+        self.peer.on_feedback(feedback);
         self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
         let marked = feedback.marked.saturating_sub(self.stats.marked);
         self.stats.marked += marked;
-        self.receiver = ReceiverState {
-            socket_buffer: feedback.socket_buffer,
-            capacity: feedback.receive_capacity,
-        };
-        self.peer_bounds = feedback.bounds;
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);
         // Of packets that went another way the fate matters, not the time.
         let news = newest && largest >= self.ways.since();
@@ -44,8 +39,8 @@ impl Lane {
         }
         // Between the last packet before a pause and the first behind it nothing was to be delivered:
         // the pause is no part of a rate.
-        let before = self.reported_largest.is_none_or(|reported| reported < self.limited_below);
-        if before && largest >= self.limited_below {
+        let before = self.reported_largest.is_none_or(|reported| self.supply.limits(reported));
+        if before && !self.supply.limits(largest) {
             self.meter = DeliveryMeter::default();
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
@@ -53,7 +48,7 @@ impl Lane {
         let (mut sample, late, earlier) = self.settle(path, feedback);
         // Nothing estimates a path that was left.
         let earlier_lost = earlier.iter().map(|elsewhere| elsewhere.lost).sum();
-        path.book(&self.attribute(feedback, earlier_lost));
+        path.book(&self.attribute(earlier_lost));
         for Elsewhere { number, arrived, lost } in earlier {
             self.ways.on_acked(number, arrived);
             self.ways.on_lost(number, lost);
@@ -71,7 +66,7 @@ impl Lane {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
             sent: feedback.largest_sent,
-            application_limited: largest < self.limited_below,
+            application_limited: self.supply.limits(largest),
             late,
         };
         let delivery = (news && !mixed)
@@ -79,21 +74,21 @@ impl Lane {
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         sample.marked_packets = marked;
-        sample.lost = self.attribute(feedback, sample.lost.unknown);
+        sample.lost = self.attribute(sample.lost.unknown);
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;
         sample.in_flight = path.in_flight();
         if sample.acked_packets + sample.spurious_packets > 0 {
-            self.probe_timeouts = 0;
+            self.liveness.on_arrived();
         }
         self.watch_for_black_hole(now, path, &sample);
-        self.waiting_since = self.ledger.has_unsettled().then_some(now);
+        self.liveness.on_report(now, self.ledger.has_unsettled());
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
         self.ways.forget(self.floor().get());
-        path.on_feedback(now, &sample, &self.receiver);
+        path.on_feedback(now, &sample, &self.peer.receiver());
         Ok(())
     }
 
@@ -195,20 +190,10 @@ impl Lane {
         (sample, late, earlier)
     }
 
-    /// Divides `lost` packets by what the peer says of its own drops since the last report. Drops
-    /// told before their loss is found (or after) are carried over. Of the rest nothing is known yet.
-    fn attribute(&mut self, feedback: &Feedback<'_>, lost: u64) -> Losses {
-        let causes = &mut self.peer_causes;
-        self.unattributed.socket += feedback.socket_drops.saturating_sub(causes.socket);
-        self.unattributed.host += feedback.host_drops.saturating_sub(causes.host);
-        causes.socket = causes.socket.max(feedback.socket_drops);
-        causes.host = causes.host.max(feedback.host_drops);
-        let socket = lost.min(self.unattributed.socket);
-        let host = (lost - socket).min(self.unattributed.host);
-        self.unattributed.socket -= socket;
-        self.unattributed.host -= host;
+    /// Counts `lost` packets, by their causes as far as the peer has told them.
+    fn attribute(&mut self, lost: u64) -> Losses {
         self.stats.lost += lost;
-        Losses { socket, host, unknown: lost - socket - host, ..Losses::default() }
+        self.peer.attribute(lost)
     }
 
     /// Packets of the full size that vanish while reports come: is it their size?

@@ -63,7 +63,7 @@ impl Lane {
             rand_core::Rng::next_u64(rng).to_be_bytes()
         });
         if usable {
-            self.last_heard = now;
+            self.liveness.on_heard(now);
             self.reception.on_arrival(arrival, eliciting);
         }
         usable
@@ -98,11 +98,7 @@ impl Lane {
                     self.events.push_back(Event::Validated);
                 }
             }
-            Frame::RoundEnd { end, .. } => {
-                self.report_until = Some(end.get());
-                self.reception.restart_rotation();
-                self.reception.request_report();
-            }
+            Frame::RoundEnd { end, .. } => self.reception.on_round_end(end.get()),
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
             Frame::Suspend { order, duration } => {
                 path.suspend(Suspension { order, until: now + duration });

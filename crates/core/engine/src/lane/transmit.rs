@@ -123,9 +123,7 @@ impl Lane {
         let wire = self.control_wire(plan.frames.len());
         let number = self.next_number;
         self.next_number += 1;
-        if self.starved {
-            self.limited_below = self.next_number;
-        }
+        self.supply.on_control(self.next_number);
         self.addresses.on_sent(to, wire);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += wire;
@@ -133,7 +131,7 @@ impl Lane {
         if let Some(content) = content {
             if !matches!(content, Content::Probe(_)) {
                 path.on_control_sent(now, wire);
-                self.waiting_since.get_or_insert(now);
+                self.liveness.on_asked(now);
             }
             self.ledger.push(Entry {
                 first: number,
@@ -238,7 +236,7 @@ impl Lane {
         if report {
             self.push_feedback(now, room, plan);
         }
-        if let Some((order, duration)) = self.our_suspend.take() {
+        if let Some((order, duration)) = self.promises.take_order() {
             push(&mut plan.frames, &Frame::Suspend { order, duration });
         }
         if let Some(frame) = self.repair.poll_frame(self.next_number) {
@@ -250,7 +248,7 @@ impl Lane {
         if self.streams_due(now, path).is_some_and(|due| due <= now) {
             self.push_stream_data(room, &mut plan.frames, &mut sent);
         }
-        if core::mem::take(&mut self.ping_wanted) && sent.is_empty() {
+        if self.liveness.take_ping() && sent.is_empty() {
             push(&mut plan.frames, &Frame::Ping);
             sent.push(SentFrame::Ping);
         }
@@ -275,23 +273,15 @@ impl Lane {
             marked: self.reception.marked,
             socket_drops: self.reception.socket_drops,
             host_drops: self.reception.host_drops,
-            credit: Bytes::new(self.our_credit),
+            credit: Bytes::new(self.promises.credit()),
             ranges: self.reception.report(&mut buffer[..budget]),
-            receive_capacity: self.our_capacity,
+            receive_capacity: self.promises.capacity(),
             socket_buffer: self.config.socket_buffer,
-            bounds: self.our_bounds,
+            bounds: self.promises.bounds(),
         };
         push(&mut plan.frames, &Frame::Feedback(feedback));
         self.stats.feedback_sent += 1;
         self.reception.on_report(now);
-        // The end of a round wants everything below it reported, in as many frames as it takes.
-        if let Some(end) = self.report_until {
-            if self.reception.reported_to(end) {
-                self.report_until = None;
-            } else {
-                self.reception.request_report();
-            }
-        }
     }
 
     fn push_stream_control(
@@ -367,7 +357,7 @@ impl Lane {
             }
             return None;
         }
-        self.starved = false;
+        self.supply.on_bytes();
         let payload = u64::from(self.payload());
         let overhead = self.ip_overhead() + (OBJECT_HEADER_LEN + self.config.object_tag) as u64;
         let packets = self.batch_now(now, path, packets_max)?;
@@ -417,7 +407,7 @@ impl Lane {
 
     /// When [`Self::batch_now`] or streams will allow something, as far as pacing decides it.
     pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
-        let asks = self.ping_wanted || self.our_suspend.is_some() || self.asks_due();
+        let asks = self.liveness.wants_ping() || self.promises.has_order() || self.asks_due();
         if asks || !self.responses.is_empty() {
             return Some(now);
         }
@@ -457,7 +447,7 @@ impl Lane {
     ) -> Transmit {
         let first = self.next_number;
         // After a time without anything to send nothing could have left earlier.
-        let late_by = match first == self.limited_below {
+        let late_by = match self.supply.resumes_at(first) {
             true => Duration::ZERO,
             false => path.sender_late_by(now),
         };
@@ -494,7 +484,7 @@ impl Lane {
         self.stats.packets_sent += u64::from(packets);
         self.stats.bytes_sent += total;
         self.ways.on_sent(packets.into(), total);
-        self.waiting_since.get_or_insert(now);
+        self.liveness.on_asked(now);
         let state_interval = path.rtt().smoothed() / 4;
         self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
         self.addresses.on_sent(to, total);
@@ -511,10 +501,7 @@ impl Lane {
     /// Everything offered is sent: rates measured from here on say what the application gave,
     /// and a round of repair may be over.
     fn on_nothing_to_send(&mut self) {
-        if !self.starved {
-            self.starved = true;
-            self.limited_below = self.next_number;
-        }
+        self.supply.on_none(self.next_number);
         let Self { repair, ledger, .. } = self;
         repair.on_all_sent(self.next_number, &|| ledger.has_unsettled_objects());
     }

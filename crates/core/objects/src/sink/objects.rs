@@ -300,7 +300,8 @@ impl Objects {
         value: ChainingValue,
     ) -> Option<Verification> {
         let object = self.window.get_mut(id.0)?;
-        if object.done.contains(u64::from(group)) {
+        // One that was abandoned, by a hash before this one perhaps, has nothing done and is over.
+        if object.is_over() || object.done.contains(u64::from(group)) {
             return Some(Verification::Pending);
         }
         let state = object.groups.entry(group).or_default();
@@ -438,5 +439,30 @@ impl Abandoned {
     fn receive(&mut self, group: u32) -> u32 {
         let is_new = self.received.insert_one(u64::from(group));
         if is_new { crate::hash::group_len(self.size, group) } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::GROUP_SIZE;
+
+    #[test]
+    fn hashes_of_an_abandoned_object_wait_for_nothing() {
+        let mut objects = Objects::new();
+        for number in 0..2 {
+            let mut object = Object::new();
+            object.push(EntryId(number), 3 * GROUP_SIZE);
+            objects.announce(object);
+            assert_eq!(objects.accept_next(number + 1), Some(ObjectId(number)));
+        }
+        let id = ObjectId(1);
+        assert!(objects.expect(id, 0, [1; 32]).is_some());
+        assert_eq!(objects.waiting_hashes(), 1);
+        objects.abandon_if_idle(id.0, |_| false);
+        // It is kept for the one before it.
+        objects.forget();
+        assert!(objects.expect(id, 1, [1; 32]).is_some());
+        assert_eq!(objects.waiting_hashes(), 0);
     }
 }

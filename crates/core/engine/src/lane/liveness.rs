@@ -1,0 +1,92 @@
+//! Whether the peer lives: when to ask it, and when to give it up.
+
+use longhaul_units::{Duration, Instant};
+
+#[derive(Debug)]
+pub(super) struct Liveness {
+    last_heard: Instant,
+    /// Since when nothing eliciting was acknowledged, while something is unsettled.
+    waiting_since: Option<Instant>,
+    /// Probe timeouts since something was.
+    timeouts: u32,
+    /// The peer is to be asked for a sign of life.
+    ping_wanted: bool,
+}
+
+impl Liveness {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { last_heard: now, waiting_since: None, timeouts: 0, ping_wanted: false }
+    }
+
+    /// Something of the peer authenticated.
+    pub(super) fn on_heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// Something went out that the peer answers.
+    #[inline]
+    pub(super) fn on_asked(&mut self, now: Instant) {
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// Something of what went out has arrived.
+    pub(super) fn on_arrived(&mut self) {
+        self.timeouts = 0;
+    }
+
+    /// The peer has reported, and what is under way still is to be answered.
+    pub(super) fn on_report(&mut self, now: Instant, is_unsettled: bool) {
+        self.waiting_since = is_unsettled.then_some(now);
+    }
+
+    /// The peer did not answer in time.
+    pub(super) fn on_probe_timeout(&mut self, now: Instant) {
+        self.timeouts += 1;
+        self.waiting_since = Some(now);
+        self.ping_wanted = true;
+    }
+
+    /// The lane goes another way. Whoever was silent on the last one is given his time here, and
+    /// learns of the new way by something that comes over it.
+    pub(super) fn on_moved(&mut self, now: Instant) {
+        self.timeouts = 0;
+        self.waiting_since = self.waiting_since.map(|_| now);
+        self.ping_wanted = true;
+    }
+
+    pub(super) fn want_ping(&mut self) {
+        self.ping_wanted = true;
+    }
+
+    pub(super) fn wants_ping(&self) -> bool {
+        self.ping_wanted
+    }
+
+    pub(super) fn take_ping(&mut self) -> bool {
+        core::mem::take(&mut self.ping_wanted)
+    }
+
+    /// When the next probe timeout falls, while something is unsettled; the `first` falls after so
+    /// long.
+    pub(super) fn probe_timeout(&self, first: Duration) -> Option<Instant> {
+        let first = first.max(PROBE_TIMEOUT_MIN);
+        let doubled = first * (1 << self.timeouts.min(8));
+        self.waiting_since.map(|since| since + doubled.min(PROBE_TIMEOUT_MAX.max(first)))
+    }
+
+    /// A peer that has nothing to say must still be able to show that it lives: when to ask it,
+    /// while nothing that is unsettled asks already.
+    pub(super) fn keep_alive_due(&self, idle_timeout: Duration) -> Option<Instant> {
+        let due = self.last_heard + idle_timeout / 3;
+        (!self.ping_wanted && self.waiting_since.is_none()).then_some(due)
+    }
+
+    /// When the peer is given up.
+    pub(super) fn idle_at(&self, idle_timeout: Duration) -> Instant {
+        self.last_heard + idle_timeout
+    }
+}
+
+const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
+/// A busy host runs a thread this much later than it should.
+const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
