@@ -384,7 +384,8 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     /// When there will be something to write without any input.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.pace.held_since.map(|_| self.pace.until)
+        // What is being written comes first, and waits for room only.
+        self.pace.held_since.filter(|_| !self.is_writing()).map(|_| self.pace.until)
     }
 
     // Other.

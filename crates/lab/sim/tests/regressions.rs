@@ -106,6 +106,17 @@ const SEEDS: &[(u64, &str)] = &[
         50017551,
         "the check of pacing knew nothing of a booking that begins anew after a short pause",
     ),
+    (46000346, "a sink's timer ran while an action was under way before which nothing is begun"),
+    (46001190, "the same"),
+    (46020026, "a circuit that was left still had its part of the connection's limit"),
+    (46053918, "the check of pacing, and a lane that goes back and forth: each path has its burst"),
+    (46053073, "a TCP connection whose pause was over spun while the socket had no room"),
+    (46069623, "the same"),
+    (20, "a directory that an earlier run had made, and nobody had synced in its own"),
+    (155, "the same"),
+    (235, "the same"),
+    (421, "the same"),
+    (936, "the same"),
 ];
 
 #[test]

@@ -224,6 +224,8 @@ impl Lines {
     ) {
         let left = self.index(lane);
         self.moves += 1;
+        // The bucket of a path that lanes go to is full.
+        self.limit.iter_mut().for_each(Meter::restart);
         let Some(udp) = lane.udp() else { return };
         let onward = Onward { path, remote, datagram_max: scenario.datagram_max };
         udp.half.leave_path(local, self.lines[left].path.get_mut(), onward);

@@ -26,6 +26,11 @@ impl Meter {
         Self { rate, burst, least, level: 0, at: now, batches: 0 }
     }
 
+    /// From now on as if nothing had been sent.
+    pub fn restart(&mut self) {
+        (self.level, self.batches) = (0, 0);
+    }
+
     /// A batch of `packets` and `bytes` leaves. Only one packet can be larger than the controller's
     /// burst: it waits until that is full, which leaves room for it in the rest of this one.
     pub fn sent(&mut self, now: Instant, packets: u16, bytes: u64, checks: &mut Checks) {
