@@ -44,12 +44,14 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
         variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let number = |field| stat_field(&stat, field)?.parse::<u64>().ok();
-        // `vsize`, `env_start` and `env_end`.
-        let (memory, start, end) = (number(23)?, number(50)?, number(51)?);
+        // `vsize`, `startcode`, `env_start` and `env_end`. The kernel sets the ends of the variables one
+        // after the other, and where the code begins once both are right.
+        let (memory, code) = (number(23)?, number(26)?);
+        let (start, end) = (number(50)?, number(51)?);
         if memory == 0 {
             return None;
         }
-        if end != 0 && end.checked_sub(start) == Some(variables.len() as u64) {
+        if code > CODE_UNTOLD && end.checked_sub(start) == Some(variables.len() as u64) {
             break;
         }
         std::thread::sleep(BETWEEN_LOOKS);
@@ -57,6 +59,8 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
     Some(variables)
 }
 
+/// What the kernel says of where the code begins until it tells.
+const CODE_UNTOLD: u64 = 1;
 /// How often one that is becoming another program is looked at: it needs a processor for that.
 const LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
