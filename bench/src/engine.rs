@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_rate_control::Profile;
 use longhaul_sys::netns::Side;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_transfer::buffer::{Pool, Reuse};
+use longhaul_transfer::buffer::Pool;
 use longhaul_transfer::memory::{MemoryOptions, receive, send};
 use longhaul_wire::{Cipher, Protect};
 
@@ -16,18 +16,17 @@ use crate::rows::Sample;
 
 /// One object under profile `auto`.
 pub(crate) fn memory(link: &Link, quick: bool, protect: Protect) -> io::Result<Sample> {
-    let profile = Profile::by_name("auto").ok_or(io::ErrorKind::NotFound)?;
+    let profile = Profile::wished(Some("auto"), None, []).map_err(io::Error::other)?;
     let options = MemoryOptions {
         bytes: if quick { 1 << 30 } else { 4 << 30 },
         protect,
         cipher: Cipher::Aes128Gcm,
         secret: [7; 32],
         profile,
-        rate: None,
         window: 64 << 20,
     };
     let pool = || {
-        let pool = Pool::new(GROUPS, Reuse::Cold);
+        let pool = Pool::new(GROUPS);
         pool.fill();
         pool
     };

@@ -39,8 +39,14 @@ pub(crate) fn measure(link: &Link, quick: bool, name: &str) -> io::Result<Sample
 }
 
 /// What a row of [`crate::BenchOptions::peers`] is called is also the contender's name.
-const NAMES: [&str; 6] =
-    ["iperf3 cubic x1", "iperf3 bbr x1", "gridftp -p 4", "gridftp bbr -p 4", "gridftp -udt", "udt"];
+const NAMES: [&str; 6] = [
+    "iperf3 cubic x1",
+    "iperf3 bbr x1",
+    "gridftp -p 4",
+    "gridftp bbr -p 4",
+    "gridftp -udt",
+    "udt4",
+];
 const WORK: &str = "nothing; whole command";
 const BYTES: u64 = 1_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);

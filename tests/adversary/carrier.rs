@@ -56,7 +56,7 @@ impl Carrier {
     fn feedback(&mut self, credit: u64) {
         match self {
             Self::Udp(udp) => udp.feedback(),
-            Self::Tcp(tcp) => tcp.record(1, &feedback(credit, &[0; 4], None)),
+            Self::Tcp(tcp) => tcp.record(1, &feedback(credit, &[0; 4], 0, None)),
         }
     }
 
@@ -80,7 +80,7 @@ pub fn stream(stream: u64, offset: u64, last: bool, data: &[u8]) -> Vec<u8> {
 }
 
 /// FEEDBACK with what was received; of none on TCP.
-fn feedback(credit: u64, times: &[u8; 4], received: Option<&BTreeSet<u64>>) -> Vec<u8> {
+fn feedback(credit: u64, times: &[u8; 4], bytes: u64, received: Option<&BTreeSet<u64>>) -> Vec<u8> {
     let empty = BTreeSet::new();
     let received = received.unwrap_or(&empty);
     let largest = received.last().copied().unwrap_or(0);
@@ -100,8 +100,10 @@ fn feedback(credit: u64, times: &[u8; 4], received: Option<&BTreeSet<u64>>) -> V
         ranges = ranges.varint(run);
     }
     let body = Bytes::new().varint(largest).raw(times).u32(0).varint(0);
-    let body = body.varint(received.len() as u64).varint(received.len() as u64 * 1200);
-    let body = body.varint(0).varint(0).varint(0).varint(credit).varint(from).varint(end);
+    let body = body.varint(received.len() as u64).varint(bytes);
+    // No codepoints, and no drops.
+    let body = [0; 5].iter().fold(body, |body, _| body.varint(0));
+    let body = body.varint(credit).varint(from).varint(end);
     frame(5, &body.sized(&ranges.0).0)
 }
 
@@ -123,6 +125,8 @@ pub struct Udp {
     send: Keys,
     receive: Keys,
     received: BTreeSet<u64>,
+    /// Their IP-layer bytes.
+    received_bytes: u64,
     newest_sent: [u8; 4],
     /// Stream frames that were said, again when nothing is heard: any of them may be lost.
     said: Vec<Vec<u8>>,
@@ -151,6 +155,7 @@ impl Udp {
             send: Keys::new(secret, Carried::Packets, to_client, 0),
             receive: Keys::new(secret, Carried::Packets, !to_client, 0),
             received: BTreeSet::new(),
+            received_bytes: 0,
             newest_sent: [0; 4],
             said: Vec::new(),
             heard: Instant::now(),
@@ -194,7 +199,9 @@ impl Udp {
         }
         let said = match &self.lie {
             Some(lie) => lie.clone(),
-            None => feedback(self.credit, &self.newest_sent, Some(&self.received)),
+            None => {
+                feedback(self.credit, &self.newest_sent, self.received_bytes, Some(&self.received))
+            }
         };
         let state = frame(3, &Bytes::new().varint(0).varint(0).0);
         self.control(&[state, said].concat());
@@ -265,7 +272,9 @@ impl Udp {
         if self.received.last().is_none_or(|last| *last < number) {
             self.newest_sent = head[16..].try_into().unwrap();
         }
-        self.received.insert(number).then_some(opened)
+        let is_new = self.received.insert(number);
+        self.received_bytes += if is_new { datagram.len() as u64 + 28 } else { 0 };
+        is_new.then_some(opened)
     }
 }
 

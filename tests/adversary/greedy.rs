@@ -129,18 +129,21 @@ fn reports_of_what_was_never_sent_or_received_stop_nobody_else() {
         let file = fs::File::create(test.there("large")).unwrap();
         file.set_len(1 << 30).unwrap();
         let victim = Victim::start(test);
-        let head = |largest: u64, packets: u64, credit: u64| {
+        let counts = |largest: u64, packets: u64, marks: u64, credit: u64| {
             let head = Bytes::new().varint(largest).u32(0).u32(0).varint(0).varint(packets);
-            head.varint(packets).varint(0).varint(0).varint(0).varint(credit)
+            let head = head.varint(packets).varint(0).varint(0).varint(marks);
+            head.varint(0).varint(0).varint(credit)
         };
+        let head = |largest, packets, credit| counts(largest, packets, 0, credit);
         let all = |end: u64| Bytes::new().varint(0).varint(end).0;
         let none = head(0, 1, HUGE).varint(0).varint(1).sized(&all(1));
         let lies = [
             // Everything that there can be arrived.
             head(1 << 40, 1 << 40, HUGE).varint(0).varint(1 << 40).sized(&all(1 << 40)),
             head(HUGE, HUGE, HUGE).varint(0).varint(HUGE).sized(&all(HUGE)),
-            // So few packets, so many bytes and marks.
+            // So few numbers, so many packets and bytes; so few packets, so many marks.
             head(0, HUGE, HUGE).varint(0).varint(1).sized(&all(1)),
+            counts(0, 1, HUGE, HUGE).varint(0).varint(1).sized(&all(1)),
             // Ranges that do not add up.
             head(9, 9, HUGE).varint(0).varint(9).sized(&all(5)),
             // A receiver as fast as none is, and one that takes nothing.

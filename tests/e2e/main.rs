@@ -17,6 +17,7 @@ mod pipe;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
+mod queues;
 #[path = "../common/relay.rs"]
 mod relay;
 mod reports;

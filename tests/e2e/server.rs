@@ -110,6 +110,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         verify: true,
         token: token(1),
         profile: "auto".into(),
+        parameters: Vec::new(),
         rate: None,
         protect: Protect::Aead,
         carrier: CarrierChoice::Auto,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_pathsim::Probability;
-use longhaul_rate_control::Profile;
+use longhaul_rate_control::{Parameter, Profile};
 use longhaul_transfer::MEMORY_LEAST;
 use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
@@ -127,6 +127,9 @@ pub struct LinkArgs {
     /// 1.6Gbps; profiles without a rate control of their own send at it
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
+    /// One of the profile's parameters; may be given several times
+    #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
+    pub parameters: Vec<String>,
     /// Protection of the data on its way; verifying it at the end is another thing
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
     pub protect: ProtectArg,
@@ -407,7 +410,20 @@ pub enum FsyncArg {
 fn profile_help() -> String {
     let mut help = "Whole protocol: how losses are repaired, and what sets the rate:".to_owned();
     for profile in Profile::all() {
-        help += &format!("\n  {:<10} {}", profile.name, profile.description);
+        help += &format!("\n  {:<11} {}", profile.name, profile.description);
+    }
+    help
+}
+
+fn parameters_help() -> String {
+    let mut help = "One of the profile's parameters; may be given several times:".to_owned();
+    for profile in Profile::all() {
+        for parameter in profile.controller.parameters() {
+            let Parameter { name, about, unit, default, least, most } = parameter;
+            let [default, least, most] = [default, least, most].map(|figure| unit.show(*figure));
+            help +=
+                &format!("\n  {}: {name}={default}, from {least} to {most}: {about}", profile.name);
+        }
     }
     help
 }

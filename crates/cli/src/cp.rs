@@ -110,6 +110,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
         destination: destination.location,
         token: link.token,
         profile: link.profile,
+        parameters: link.parameters,
         rate: link.rate,
         protect: link.protect,
         carrier: link.carrier,

@@ -19,6 +19,7 @@ pub(crate) struct LinkOptions {
     pub token: Token,
     pub profile: String,
     pub rate: Option<Rate>,
+    pub parameters: Vec<String>,
     pub protect: Protect,
     pub carrier: CarrierChoice,
     pub lanes: u16,
@@ -30,7 +31,7 @@ pub(crate) struct LinkOptions {
 /// # Errors
 /// They do not fit each other, or there is no token.
 pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
-    Profile::wished(Some(&args.profile), args.rate)
+    Profile::wished(Some(&args.profile), args.rate, args.parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate < RATE_MIN) {
         return Err(Failure::usage(format!(
@@ -43,6 +44,7 @@ pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
         token: token::read(&file)?.swap_remove(0),
         profile: args.profile.clone(),
         rate: args.rate,
+        parameters: args.parameters.clone(),
         protect: match args.protect {
             ProtectArg::Aead => Protect::Aead,
             ProtectArg::Integrity => Protect::Integrity,

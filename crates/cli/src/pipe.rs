@@ -71,6 +71,7 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
         file: file?,
         token: link.token,
         profile: link.profile,
+        parameters: link.parameters,
         rate: link.rate,
         protect: link.protect,
         carrier: link.carrier,

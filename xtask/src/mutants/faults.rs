@@ -12,14 +12,14 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "what came on another lane is not given up",
         file: "crates/core/connection/src/incoming.rs",
-        what: "Repair::Taken(object, group) => self.give_up(object, group),",
-        with: "Repair::Taken(..) => None,",
+        what: "self.give_up((object, group)).into_iter().collect()",
+        with: "Vec::new()",
     },
     Mutant {
         name: "a late repetition begins its group again",
         file: "crates/core/connection/src/incoming.rs",
-        what: "        if is_done(&self.done, self.taken_below, target.key()) {\n            return Ok(());",
-        with: "        if false {\n            return Ok(());",
+        what: "        if is_done(&self.done, self.over, target.key()) {\n            return Ok(false);",
+        with: "        if false {\n            return Ok(false);",
     },
     Mutant {
         name: "payloads lie one byte early",
@@ -54,8 +54,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "what is sent again counts again",
         file: "crates/core/objects/src/intake.rs",
-        what: "        if self.has_begun(object, group) {\n            return;",
-        with: "        if false {\n            return;",
+        what: "        if self.has_begun(object, group) {\n            return false;",
+        with: "        if false {\n            return false;",
     },
     Mutant {
         name: "credit never reaches a lane",
@@ -92,6 +92,12 @@ pub(super) const ALL: &[Mutant] = &[
         file: "crates/core/connection/src/lane_half.rs",
         what: "if standing.drained && self.lane.backlog() == 0 {",
         with: "if false {",
+    },
+    Mutant {
+        name: "nothing need arrive of what was withdrawn",
+        file: "crates/core/engine/src/outbox.rs",
+        what: "(begun.remaining < begun.extent.len).then_some(begun.extent)",
+        with: "Some(begun.extent)",
     },
     Mutant {
         name: "replayed packets are taken",
@@ -164,6 +170,30 @@ pub(super) const ALL: &[Mutant] = &[
         file: "crates/core/connection/src/incoming_copy.rs",
         what: "self.taken.extend(self.repairs.take(object, group)),",
         with: "{\n                self.repairs.take(object, group);\n            }",
+    },
+    Mutant {
+        name: "a lane keeps what it has of a failed object",
+        file: "crates/core/connection/src/incoming.rs",
+        what: "keys.into_iter().filter_map(|key| self.give_up(key)).collect()",
+        with: "Vec::new()",
+    },
+    Mutant {
+        name: "what comes of a failed object keeps its credit",
+        file: "crates/core/connection/src/incoming_copy.rs",
+        what: "            if self.intake.begin(object, group) {\n                self.sink.group_dropped(object, group);\n            }\n",
+        with: "            self.intake.begin(object, group);\n",
+    },
+    Mutant {
+        name: "what a lane gives up of a failed object keeps its credit",
+        file: "crates/core/connection/src/transfer.rs",
+        what: "CopyIn(copy) => copy.handle_given_up(object, group),",
+        with: "CopyIn(_) => {}",
+    },
+    Mutant {
+        name: "what was withdrawn still counts",
+        file: "crates/core/connection/src/outgoing_copy.rs",
+        what: "self.source.group_withdrawn(extent.object, group, extent.len as u32);",
+        with: "let _ = group;",
     },
     Mutant {
         name: "a group that was dealt counts as being read",

@@ -7,7 +7,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_units::{ObjectId, RangeSet};
 
-use crate::Repair;
+use crate::{Over, Repair};
 
 /// Groups that a lane is receiving into buffers of type `B`.
 ///
@@ -18,10 +18,9 @@ pub struct Incoming<B> {
     /// The group that bytes came for last: mostly that of the next ones, too.
     current: Option<Arriving<B>>,
     open: BTreeMap<(ObjectId, u32), Arriving<B>>,
-    /// Groups handed on; what still comes of them is a repetition.
+    /// Groups handed on that are not [`Over`]; what still comes of them is a repetition.
     done: BTreeMap<ObjectId, RangeSet>,
-    /// As [`Groups::taken_below`] said last.
-    taken_below: u32,
+    over: Over,
     placed: u64,
     spare: Vec<GroupAssembly>,
 }
@@ -40,19 +39,20 @@ pub trait Groups<B> {
     /// # Errors
     /// There is none now, or the peer may not send these bytes.
     fn begin(&mut self, target: &GroupPart) -> Result<Begun<B>, Unplaceable>;
-
-    /// Groups below this number were taken, of whatever object: what still comes of them is a
-    /// repetition. Never shrinks.
-    fn taken_below(&self) -> u32;
 }
 
-/// Memory for a group.
-#[derive(Debug)]
-pub struct Begun<B> {
-    /// At least [`Self::len`] bytes.
-    pub buffer: B,
-    /// Bytes of the group.
-    pub len: u32,
+/// What a group gets of which the first authentic bytes have come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Begun<B> {
+    /// Memory.
+    Memory {
+        /// At least `len` bytes.
+        buffer: B,
+        /// Bytes of the group.
+        len: u32,
+    },
+    /// None: its object is over, so these bytes are a repetition, or of no use any more.
+    Unneeded,
 }
 
 /// Why authentic bytes cannot be taken.
@@ -87,6 +87,17 @@ pub struct WholeGroup<B> {
     /// Its bytes.
     pub len: u32,
     /// They are at the start of this buffer.
+    pub buffer: B,
+}
+
+/// A group of which a lane had a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp<B> {
+    /// Its object.
+    pub object: ObjectId,
+    /// Its number.
+    pub group: u32,
+    /// Its memory.
     pub buffer: B,
 }
 
@@ -151,7 +162,7 @@ impl<B> Default for Incoming<B> {
             current: None,
             open: BTreeMap::new(),
             done: BTreeMap::new(),
-            taken_below: 0,
+            over: Over::default(),
             placed: 0,
             spare: Vec::new(),
         }
@@ -166,7 +177,7 @@ impl<B: AsMut<[u8]>> Incoming<B> {
             Some(current) if current.key == key => current,
             _ => match self.open.get_mut(&key) {
                 Some(arriving) => arriving,
-                None if is_done(&self.done, self.taken_below, key) => return Slot::Repeated,
+                None if is_done(&self.done, self.over, key) => return Slot::Repeated,
                 None => return Slot::New,
             },
         };
@@ -180,7 +191,8 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         Slot::Place(&mut buffer.as_mut()[target.start as usize..][..target.len as usize])
     }
 
-    /// Begins the group of `target`, whose bytes are authentic, if need be.
+    /// Begins the group of `target`, whose bytes are authentic, if need be. Whether they have a place:
+    /// otherwise they are a repetition, or of no use.
     ///
     /// # Errors
     /// See [`Unplaceable`].
@@ -188,20 +200,19 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         &mut self,
         groups: &mut G,
         target: &GroupPart,
-    ) -> Result<(), Unplaceable> {
-        self.forget_taken(groups.taken_below());
+    ) -> Result<bool, Unplaceable> {
         if self.make_current(target.key()) {
             let len = self.current.as_ref().map_or(0, |current| current.assembly.len());
-            return if target.is_within(len) { Ok(()) } else { Err(Unplaceable::Unasked) };
+            return if target.is_within(len) { Ok(true) } else { Err(Unplaceable::Unasked) };
         }
-        if is_done(&self.done, self.taken_below, target.key()) {
-            return Ok(());
+        if is_done(&self.done, self.over, target.key()) {
+            return Ok(false);
         }
-        let Begun { buffer, len } = groups.begin(target)?;
+        let Begun::Memory { buffer, len } = groups.begin(target)? else { return Ok(false) };
         let mut assembly = self.spare.pop().unwrap_or_default();
         assembly.start(len);
         self.set_current(Arriving { key: target.key(), assembly, buffer });
-        Ok(())
+        Ok(true)
     }
 
     /// The bytes of `target` are in their place, or in `elsewhere`, and authentic. Hands the
@@ -229,20 +240,30 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         let Arriving { assembly, buffer, .. } = self.current.take()?;
         let len = assembly.len();
         self.spare.push(assembly);
-        self.done.entry(target.object).or_default().insert_one(target.group.into());
+        self.note_done(target.object, target.group);
         Some(WholeGroup { object: target.object, group: target.group, len, buffer })
     }
 
-    /// Does what the shared half says of a group that was found to be wrong. Gives back memory that
-    /// is of no use any more.
+    /// Does what the shared half says of groups that do not simply arrive. Gives back what is of no use
+    /// any more.
     #[must_use]
-    pub fn handle_repair(&mut self, repair: Repair) -> Option<B> {
+    pub fn handle_repair(&mut self, repair: Repair) -> Vec<GivenUp<B>> {
         match repair {
             Repair::ReceiveAnew(object, group) => {
                 self.forget(object, group);
-                None
+                Vec::new()
             }
-            Repair::Taken(object, group) => self.give_up(object, group),
+            Repair::Taken(object, group) => {
+                self.note_done(object, group);
+                self.give_up((object, group)).into_iter().collect()
+            }
+            Repair::Unneeded(object) => {
+                self.done.remove(&object);
+                let current = self.current.iter().map(|arriving| arriving.key);
+                let others = self.open.range((object, 0)..=(object, u32::MAX)).map(|(key, _)| *key);
+                let keys: Vec<_> = current.filter(|key| key.0 == object).chain(others).collect();
+                keys.into_iter().filter_map(|key| self.give_up(key)).collect()
+            }
         }
     }
 
@@ -252,14 +273,40 @@ impl<B: AsMut<[u8]>> Incoming<B> {
         }
     }
 
-    fn give_up(&mut self, object: ObjectId, group: u32) -> Option<B> {
-        self.done.entry(object).or_default().insert_one(group.into());
-        if !self.make_current((object, group)) {
+    fn give_up(&mut self, key: (ObjectId, u32)) -> Option<GivenUp<B>> {
+        if !self.make_current(key) {
             return None;
         }
         let Arriving { assembly, buffer, .. } = self.current.take()?;
         self.spare.push(assembly);
-        Some(buffer)
+        let (object, group) = key;
+        Some(GivenUp { object, group, buffer })
+    }
+
+    /// Goes by what the shared half says is over: that need not be known here, group by group.
+    pub fn handle_over(&mut self, over: Over) {
+        if over.objects > self.over.objects {
+            self.over.objects = over.objects;
+            self.done = self.done.split_off(&ObjectId(over.objects));
+        }
+        if over.groups > self.over.groups {
+            self.over.groups = over.groups;
+            self.done.retain(|_, groups| {
+                groups.remove_below(over.groups.into());
+                !groups.is_empty()
+            });
+        }
+    }
+
+    /// Objects of which groups are remembered that were handed on.
+    pub fn remembered(&self) -> usize {
+        self.done.len()
+    }
+
+    fn note_done(&mut self, object: ObjectId, group: u32) {
+        if object.0 >= self.over.objects {
+            self.done.entry(object).or_default().insert_one(group.into());
+        }
     }
 
     /// Bytes that came to their place for the first time, in all.
@@ -282,24 +329,14 @@ impl<B: AsMut<[u8]>> Incoming<B> {
             self.open.insert(last.key, last);
         }
     }
-
-    /// What is taken for good need not be known group by group.
-    fn forget_taken(&mut self, below: u32) {
-        if below > self.taken_below {
-            self.taken_below = below;
-            self.done.retain(|_, groups| {
-                groups.remove_below(below.into());
-                !groups.is_empty()
-            });
-        }
-    }
 }
 
-/// Whether the group was handed on.
+/// Whether the group was handed on. One of an object that is over may be another's that never came, so
+/// whoever knows the objects is asked.
 fn is_done(
     done: &BTreeMap<ObjectId, RangeSet>,
-    taken_below: u32,
+    over: Over,
     (object, group): (ObjectId, u32),
 ) -> bool {
-    group < taken_below || done.get(&object).is_some_and(|groups| groups.contains(group.into()))
+    group < over.groups || done.get(&object).is_some_and(|groups| groups.contains(group.into()))
 }

@@ -11,7 +11,7 @@ use longhaul_objects::{
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
-use crate::{Begun, Counts, GroupPart, Repair, Repairs, Unplaceable, WholeGroup};
+use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeGroup};
 
 /// A [`Sink`] over a connection. Whoever drives it hashes and writes, and does what it says with the
 /// storage. Groups are in buffers of type `I`.
@@ -72,7 +72,8 @@ impl<I> IncomingCopy<I> {
 
     // Groups.
 
-    /// `memory` for a group of which the first authentic bytes have come, if the source may send it.
+    /// `memory` for a group of which the first authentic bytes have come, if the source may send it and
+    /// its object is not over.
     ///
     /// # Errors
     /// See [`Unplaceable`]; nothing was taken then.
@@ -87,9 +88,15 @@ impl<I> IncomingCopy<I> {
         if !self.intake.allows(object, group, self.sink.credit()) {
             return Err(Unplaceable::BeyondCredit);
         }
+        if self.sink.is_over(object) {
+            if self.intake.begin(object, group) {
+                self.sink.group_dropped(object, group);
+            }
+            return Ok(Begun::Unneeded);
+        }
         let buffer = memory().ok_or(Unplaceable::NoMemory)?;
         self.intake.begin(object, group);
-        Ok(Begun { buffer, len })
+        Ok(Begun::Memory { buffer, len })
     }
 
     /// A group came whole. Once it is to be wound up nothing is taken any more.
@@ -125,12 +132,21 @@ impl<I> IncomingCopy<I> {
         self.sink.group_written(task, failed);
     }
 
-    /// What every lane is to know next of a group that was found to be wrong.
+    /// A lane gave up what it had of a group; its memory is free after this call.
+    pub fn handle_given_up(&mut self, object: ObjectId, group: u32) {
+        self.sink.group_dropped(object, group);
+    }
+
+    /// What every lane is to know next of groups that do not simply arrive.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.taken.pop_front().or_else(|| {
-            let (object, group) = self.sink.poll_anew()?;
-            Some(self.repairs.ask(object, group))
+            if let Some((object, group)) = self.sink.poll_anew() {
+                return Some(self.repairs.ask(object, group));
+            }
+            let object = self.sink.poll_unneeded()?;
+            self.repairs.forget(object);
+            Some(Repair::Unneeded(object))
         })
     }
 
@@ -217,6 +233,12 @@ impl<I> IncomingCopy<I> {
         self.sink.credit()
     }
 
+    /// Bytes of groups that the source has begun to send, each once: once none is under way, credit is
+    /// above [`Self::capacity`] by these.
+    pub fn begun(&self) -> u64 {
+        self.intake.bytes()
+    }
+
     /// Bytes of memory that it promises.
     pub fn capacity(&self) -> u64 {
         self.sink.capacity()
@@ -241,6 +263,11 @@ impl<I> IncomingCopy<I> {
     }
 
     // How far it is.
+
+    /// What is of no use any more when it comes.
+    pub fn over(&self) -> Over {
+        Over { objects: self.sink.over_below(), groups: 0 }
+    }
 
     /// Whether everything is settled, and the source was told.
     pub fn is_done(&self) -> bool {

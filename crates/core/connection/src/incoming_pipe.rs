@@ -7,7 +7,7 @@ use longhaul_objects::{ChainingValue, ObjectTable, Piece, PipeError, PipeSink, P
 use longhaul_units::Duration;
 use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
 
-use crate::{Begun, Counts, GroupPart, Repair, Repairs, Unplaceable, WholeGroup};
+use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeGroup};
 
 /// A [`PipeSink`] over a connection. Pieces are in buffers of type `I`.
 ///
@@ -89,7 +89,7 @@ impl<I> IncomingPipe<I> {
             return Err(Unplaceable::BeyondCredit);
         }
         let buffer = memory().ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer, len })
+        Ok(Begun::Memory { buffer, len })
     }
 
     /// A piece came whole.
@@ -154,7 +154,7 @@ impl<I> IncomingPipe<I> {
         self.wasted += 1;
     }
 
-    /// What every lane is to know next of a piece that was found to be wrong.
+    /// What every lane is to know next of pieces that do not simply arrive.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.told.pop_front()
@@ -227,9 +227,9 @@ impl<I> IncomingPipe<I> {
 
     // How far it is.
 
-    /// Pieces below this number were passed on; what still comes of them is a repetition.
-    pub fn taken_below(&self) -> u32 {
-        self.sink.taken_below()
+    /// What is of no use any more when it comes: pieces that were passed on.
+    pub fn over(&self) -> Over {
+        Over { objects: 0, groups: self.sink.taken_below() }
     }
 
     /// Groups that were asked for again and have not come.

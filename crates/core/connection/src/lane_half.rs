@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
-use longhaul_units::{Duration, Extent, Instant, LaneId};
+use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -84,6 +84,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     pub fn handle_order(&mut self, now: Instant, order: Order<O>) {
         match order {
             Order::Offer { extent, bytes } => self.offer(extent, bytes),
+            Order::Withdraw(object) => self.withdraw(object),
             Order::Close(code, reason) => self.lane.close(now, code, &reason),
             Order::AskToMove(MoveAsked { order, lane, beside }) => {
                 self.lane.ask_to_move(order, lane, beside);
@@ -91,15 +92,17 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         }
     }
 
-    /// Does what the shared half says of a group that was found to be wrong.
+    /// Does what the shared half says of groups that do not simply arrive.
     pub fn handle_repair(&mut self, repair: Repair) {
-        self.news.extend(self.receiving.incoming.handle_repair(repair).map(News::GivenUp));
+        let given_up = self.receiving.incoming.handle_repair(repair);
+        self.news.extend(given_up.into_iter().map(News::GivenUp));
     }
 
     /// Goes by what the shared half says that holds.
     pub fn handle_standing(&mut self, standing: &Standing) {
         self.lane.set_credit(standing.credit);
         self.lane.set_bounds(standing.bounds);
+        self.receiving.incoming.handle_over(standing.over);
         if standing.credit > self.credit_announced
             && standing.credit - self.credit_announced >= standing.credit_step
         {
@@ -127,6 +130,12 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         self.lane.offer(extent);
     }
 
+    fn withdraw(&mut self, object: ObjectId) {
+        let waiting = self.repairs.extract_if(.., |(extent, _)| extent.object == object);
+        self.news.extend(waiting.map(|(extent, _)| News::Withdrawn(extent)));
+        self.lane.withdraw(object);
+    }
+
     // Out.
 
     /// What the shared half is to know.
@@ -148,6 +157,10 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                 for (extent, bytes) in core::mem::take(&mut self.repairs) {
                     self.offer(extent, bytes);
                 }
+            }
+            Event::Withdrawn(extent) => {
+                self.outgoing.remove(&(extent.object, extent.offset));
+                self.news.push_back(News::Withdrawn(extent));
             }
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
@@ -233,6 +246,11 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
     /// Object bytes that came to their place for the first time.
     pub fn placed(&self) -> u64 {
         self.receiving.incoming.placed()
+    }
+
+    /// Objects of which groups are remembered that arrived.
+    pub fn remembered(&self) -> usize {
+        self.receiving.incoming.remembered()
     }
 }
 

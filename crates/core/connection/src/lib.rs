@@ -71,7 +71,7 @@ pub use diagnosis::{Stage, Stages, Times};
 
 pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
 pub use gate::{Gate, Hunger, Lanes, Outlook};
-pub use incoming::{Begun, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
+pub use incoming::{Begun, GivenUp, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
 pub use incoming_copy::{ArrivedGroup, IncomingCopy};
 pub use incoming_pipe::{IncomingPipe, PipeStep};
 pub use lane_half::{LaneHalf, SharedPath};
@@ -93,7 +93,7 @@ pub use shared_half::SharedHalf;
 pub use silence::Silence;
 pub use spent::Spent;
 pub use transfer::{End, Transfer, Violation, Work};
-pub use values::{CREDIT_STEP, News, Order, Repair, Repairs, Standing};
+pub use values::{CREDIT_STEP, News, Order, Over, Repair, Repairs, Standing};
 pub use watch::{CarrierSeen, Watch};
 pub use watchdog::{Counts, Watchdog};
 

@@ -70,7 +70,7 @@ mod tests {
     use core::cell::{RefCell, RefMut};
     use core::ops::DerefMut;
     use longhaul_engine::Path;
-    use longhaul_rate_control::{Governor, Profile, Start};
+    use longhaul_rate_control::{Governor, Profile};
     use longhaul_units::Bottleneck;
 
     struct Shared(RefCell<Path>);
@@ -85,8 +85,8 @@ mod tests {
     fn paths(limits: [Option<Rate>; 2]) -> [Shared; 2] {
         let now = Instant::ZERO;
         limits.map(|limit| {
-            let start = Start { now, packet: 1500, rate: Some(Rate::from_gbps(1)) };
-            let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+            let fixed = Profile::wished(Some("fixed"), Some(Rate::from_gbps(1)), []).unwrap();
+            let controller = fixed.controller(now, 1500, None);
             let mut governor = Governor::new(now, true);
             limit.into_iter().for_each(|limit| governor.set(Bottleneck::UserLimit, limit));
             let round_trip = Duration::from_millis(20);
@@ -113,9 +113,9 @@ mod tests {
         let limit = Rate::from_mbps(300);
         for (booked, rest) in [(200, 100), (300, 3)] {
             let paths = paths([Some(limit); 2]);
-            let start =
-                Start { now: Instant::ZERO, packet: 1500, rate: Some(Rate::from_mbps(booked)) };
-            let circuit = Profile::CIRCUIT.controller(&start).unwrap();
+            let booked_rate = Some(Rate::from_mbps(booked));
+            let trc = Profile::wished(Some(Profile::CIRCUIT.name), booked_rate, []).unwrap();
+            let circuit = trc.controller(Instant::ZERO, 1500, None);
             paths[1].0.borrow_mut().set_controller(Instant::ZERO, circuit);
             ConnectionLimits::default().look(Instant::ZERO, &paths);
             let [(ip, why), (circuit, _)] = paths.map(|path| path.0.borrow().allowed());

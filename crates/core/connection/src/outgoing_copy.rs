@@ -1,9 +1,10 @@
 //! The side of a copy that has the files: which group is read next, and on which lane it goes.
 
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     ChainingValue, EntryId, Failure, GroupTask, PushError, Source, SourceError, SourceStats,
 };
-use longhaul_units::{Instant, ObjectId};
+use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport, Summary};
 
 use crate::{Counts, Gate, Lanes, Stage};
@@ -14,7 +15,9 @@ use crate::{Counts, Gate, Lanes, Stage};
 /// - *Entries*: [`push_entry`](Self::push_entry) while it [`wants_entries`](Self::wants_entries),
 ///   [`finish_entries`](Self::finish_entries).
 /// - *Groups*: [`next_group`](Self::next_group) gives what to read; what was read goes to
-///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after.
+///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after. After each call
+///   all lanes hear of [`poll_withdrawn`](Self::poll_withdrawn), and what comes of that goes to
+///   [`handle_withdrawn`](Self::handle_withdrawn).
 /// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
 #[derive(Debug)]
 pub struct OutgoingCopy {
@@ -97,10 +100,27 @@ impl OutgoingCopy {
         given
     }
 
-    /// A group that was read, or part of it, is to be dealt: the lane for it.
-    pub fn deal(&mut self, lanes: &impl Lanes) -> usize {
+    /// A group that was read is to be dealt: the lane for it, unless nobody needs it any more. It is
+    /// offered to that lane as a whole, before [`Self::poll_withdrawn`] is asked again.
+    pub fn deal(&mut self, task: &GroupTask, lanes: &impl Lanes) -> Option<usize> {
         self.reading -= 1;
-        self.gate.next_lane(lanes)
+        if !self.source.is_wanted(task.object) {
+            self.source.group_withdrawn(task.object, task.group, task.len);
+            return None;
+        }
+        Some(self.gate.next_lane(lanes))
+    }
+
+    /// An object that every lane is to send no more of.
+    #[must_use]
+    pub fn poll_withdrawn(&mut self) -> Option<ObjectId> {
+        self.source.poll_withdrawn()
+    }
+
+    /// A lane sends nothing of a group that was withdrawn.
+    pub fn handle_withdrawn(&mut self, extent: Extent) {
+        let group = (extent.offset / GROUP_SIZE) as u32;
+        self.source.group_withdrawn(extent.object, group, extent.len as u32);
     }
 
     /// What a group that was read hashes to.

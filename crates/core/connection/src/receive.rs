@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use core::ops::Range;
 
 use longhaul_engine::{Arrival, Lane};
-use longhaul_units::{Instant, LaneId};
+use longhaul_units::{Ecn, Instant, LaneId};
 use longhaul_wire::{CloseCode, ConnectionId, Header, Kind};
 
 use crate::{Groups, Incoming, News, Opener, Run, SharedPath, Slot, Unplaceable, WholeGroup};
@@ -20,16 +20,16 @@ pub struct ReadBatch {
     pub at: Instant,
     /// Bytes of each but the last, which may be shorter. At least 1.
     pub segment: usize,
-    /// They carried the ECN mark CE.
-    pub marked: bool,
+    /// The ECN codepoint that each of them carried: those of others are never joined to them.
+    pub ecn: Ecn,
     /// The socket's buffer has overflowed since the batch before.
     pub overflowed: bool,
 }
 
 impl ReadBatch {
-    /// One datagram, of `len` bytes.
-    pub fn single(from: SocketAddr, at: Instant, len: usize) -> Self {
-        Self { from, at, segment: len.max(1), marked: false, overflowed: false }
+    /// One datagram, of `len` bytes, that carried `ecn`.
+    pub fn single(from: SocketAddr, at: Instant, len: usize, ecn: Ecn) -> Self {
+        Self { from, at, segment: len.max(1), ecn, overflowed: false }
     }
 
     /// Where the datagrams are in `len` bytes.
@@ -97,7 +97,15 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             if header.lane != self.lane || header.connection != self.connection {
                 continue;
             }
-            if !lane.accepts(header.number.get()) {
+            // A copy of one just before it, of which the engine is to hear first.
+            let number = header.number.get();
+            if let Some(whole) = run.take_if(|run| run.numbers.contains(&number)) {
+                self.take_run(now, lane, batch, whole, bytes, with);
+            }
+            if self.arrival.as_ref().is_some_and(|told| told.numbers.contains(&number)) {
+                self.flush_arrival(now, lane, batch.from);
+            }
+            if !lane.accepts(number) {
                 continue;
             }
             match header.kind {
@@ -140,7 +148,7 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             at: batch.at,
             send_time: header.send_time,
             wire_bytes: packet.len() as u64 + batch.header_bytes(),
-            marked: u32::from(batch.marked),
+            ecn: batch.ecn,
             overflowed: self.overflowed,
         };
         if let Ok(frames) = with.opener.open_control(header.number, packet) {
@@ -217,14 +225,12 @@ impl<I: AsMut<[u8]>> Receiving<I> {
     fn extend_arrival(&mut self, now: Instant, lane: &mut Lane, batch: &ReadBatch, run: &Run) {
         let packets = run.count() as u64;
         let wire_bytes = run.range.len() as u64 + packets * batch.header_bytes();
-        let marked = if batch.marked { packets as u32 } else { 0 };
         if let Some(arrival) = &mut self.arrival
             && arrival.numbers.end == run.numbers.start
         {
             arrival.numbers.end = run.numbers.end;
             arrival.send_time = run.send_time;
             arrival.wire_bytes += wire_bytes;
-            arrival.marked += marked;
             return;
         }
         self.flush_arrival(now, lane, batch.from);
@@ -233,7 +239,7 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             at: batch.at,
             send_time: run.send_time,
             wire_bytes,
-            marked,
+            ecn: batch.ecn,
             overflowed: core::mem::take(&mut self.overflowed),
         });
     }

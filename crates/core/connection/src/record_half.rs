@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Deref;
 
 use longhaul_engine::Closed;
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, Rate, shown};
+use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate, shown};
 use longhaul_wire::{
     CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, ReceiverBounds, RecordHead, Writer,
 };
@@ -123,21 +123,46 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     pub fn handle_order(&mut self, order: Order<O>) {
         match order {
             Order::Offer { extent, bytes } => self.outgoing.push_back((extent, bytes)),
+            Order::Withdraw(object) => self.withdraw(object),
             Order::Close(code, reason) => self.close(Closed { code, reason, by_peer: false }),
             // A TCP connection stays where it is.
             Order::AskToMove(_) => {}
         }
     }
 
-    /// Does what the shared half says of a group that was found to be wrong. Said before
+    /// Sends no more of the object but what has begun to go: the record under way ends, and the socket has
+    /// what was before.
+    fn withdraw(&mut self, object: ObjectId) {
+        let begun = self.sent + self.record.piece_len();
+        if let Some((first, _)) = self.outgoing.front_mut()
+            && first.object == object
+            && begun > 0
+        {
+            first.len = begun;
+        }
+        let mut is_begun = begun > 0;
+        let news = &mut self.news;
+        self.outgoing.retain(|(extent, _)| {
+            let stays = core::mem::take(&mut is_begun) || extent.object != object;
+            if !stays {
+                news.push_back(News::Withdrawn(*extent));
+            }
+            stays
+        });
+        self.finish_group();
+    }
+
+    /// Does what the shared half says of groups that do not simply arrive. Said before
     /// [`Self::place`] is asked.
     pub fn handle_repair(&mut self, repair: Repair) {
-        self.news.extend(self.incoming.handle_repair(repair).map(News::GivenUp));
+        let given_up = self.incoming.handle_repair(repair);
+        self.news.extend(given_up.into_iter().map(News::GivenUp));
     }
 
     /// Goes by what the shared half says that holds.
     pub fn handle_standing(&mut self, standing: &Standing) {
         self.standing = *standing;
+        self.incoming.handle_over(standing.over);
     }
 
     /// Where the next bytes are to be received. Memory for groups comes from `groups`.
@@ -146,21 +171,23 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
             return Place::Closed;
         }
         if let Reading::Object { target, repeated: repeated @ false, .. } = &mut self.reading {
-            match self.incoming.slot(target) {
-                Slot::Place(_) => {}
-                Slot::Repeated => {
+            let has_place = match self.incoming.slot(target) {
+                Slot::Place(_) => Ok(true),
+                Slot::Repeated => Ok(false),
+                Slot::New | Slot::Outside => self.incoming.begin(groups, target),
+            };
+            match has_place {
+                Ok(true) => {}
+                Ok(false) => {
                     self.repeated.resize(target.len as usize, 0);
                     *repeated = true;
                 }
-                Slot::New | Slot::Outside => match self.incoming.begin(groups, target) {
-                    Ok(()) => {}
-                    Err(Unplaceable::NoMemory) => return Place::NoMemory,
-                    Err(refusal) => {
-                        let reason = refusal.violation().unwrap_or_default();
-                        self.close(violation(reason.into()));
-                        return Place::Closed;
-                    }
-                },
+                Err(Unplaceable::NoMemory) => return Place::NoMemory,
+                Err(refusal) => {
+                    let reason = refusal.violation().unwrap_or_default();
+                    self.close(violation(reason.into()));
+                    return Place::Closed;
+                }
             }
         }
         match &mut self.reading {
@@ -373,6 +400,11 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         self.sent += len;
         self.sent_in_all += len;
         self.pace.spend(now, len);
+        self.finish_group();
+    }
+
+    /// The first group, if all of it is in the socket, makes room for the next.
+    fn finish_group(&mut self) {
         if self.outgoing.front().is_some_and(|(extent, _)| extent.len == self.sent) {
             self.sent = 0;
             // TCP resends what is lost, so the buffer is not needed any more.
@@ -384,8 +416,9 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     /// When there will be something to write without any input.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        // What is being written comes first, and waits for room only.
-        self.pace.held_since.filter(|_| !self.is_writing()).map(|_| self.pace.until)
+        // What is being written comes first, and waits for room only. What was held may be withdrawn.
+        let is_held = !self.is_writing() && !self.outgoing.is_empty();
+        self.pace.held_since.filter(|_| is_held).map(|_| self.pace.until)
     }
 
     // Other.
@@ -414,6 +447,11 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
     /// Object bytes that came to their place for the first time.
     pub fn placed(&self) -> u64 {
         self.incoming.placed()
+    }
+
+    /// Objects of which groups are remembered that arrived.
+    pub fn remembered(&self) -> usize {
+        self.incoming.remembered()
     }
 
     /// What the peer promised.
@@ -495,7 +533,8 @@ impl Pace {
 
     fn spend(&mut self, now: Instant, len: u64) {
         if let Some(rate) = self.rate {
-            let wire = len + len / PAYLOAD_PER_SEGMENT * HEADERS_PER_SEGMENT;
+            let framed = len + len.div_ceil(TLS_RECORD) * FRAMING;
+            let wire = framed + framed.div_ceil(PAYLOAD_PER_SEGMENT) * HEADERS_PER_SEGMENT;
             self.until = self.until.max(now.before(PACING_SLACK)) + rate.time_for(wire);
         }
     }
@@ -517,13 +556,17 @@ fn violation(reason: String) -> Closed {
 
 /// Bytes of a group in one record: messages of stream 0 wait for at most so many.
 const PIECE: u64 = 256 << 10;
-/// Under a rate they wait no longer than this, unless that is less than is worth a record.
-const PIECE_TIME: Duration = Duration::from_secs(1);
+/// Under a rate they wait no longer than this, unless that is less than is worth a record. What goes
+/// first goes unpaced, so it is no longer than a copy takes to begin.
+const PIECE_TIME: Duration = Duration::from_millis(20);
 const PIECE_MIN: u64 = 1 << 10;
 /// Bytes kept free in a record of frames for what is not stream data.
 const FRAMES_MARGIN: usize = 256;
 /// A thread that was late may catch up by so much.
 const PACING_SLACK: Duration = Duration::from_millis(10);
+/// What the head of a record and TLS add, to each of the records that TLS makes of one.
+const FRAMING: u64 = 40;
+const TLS_RECORD: u64 = 16 << 10;
 /// What IP and TCP add, for rates at the IP layer: with IPv4, MTU 1500 and timestamps.
 const PAYLOAD_PER_SEGMENT: u64 = 1448;
 const HEADERS_PER_SEGMENT: u64 = 52;

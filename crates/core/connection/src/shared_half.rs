@@ -3,13 +3,13 @@
 use alloc::string::{String, ToString};
 
 use longhaul_engine::Closed;
-use longhaul_units::{Bytes, Instant};
+use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
 
 use crate::{
-    Begun, CarrierSeen, Conversation, End, GroupPart, Heard, IncomingCopy, IncomingPipe, Lanes,
-    Misspoken, News, OutgoingCopy, OutgoingPipe, Part, Repair, Standing, Transfer, Unplaceable,
-    Violation, Watch, Wish, Work,
+    Begun, CarrierSeen, Conversation, End, GivenUp, GroupPart, Heard, IncomingCopy, IncomingPipe,
+    Lanes, Misspoken, News, OutgoingCopy, OutgoingPipe, Part, Repair, Standing, Transfer,
+    Unplaceable, Violation, Watch, Wish, Work,
 };
 
 /// What all threads of a connection share: what is said on stream 0, what this end does, and how it
@@ -20,7 +20,8 @@ use crate::{
 ///   given to [`handle_heard`](Self::handle_heard); [`poll_message`](Self::poll_message).
 /// - *Lanes*: [`handle_news`](Self::handle_news), [`handle_credit`](Self::handle_credit),
 ///   [`begin_group`](Self::begin_group); after each call [`poll_repair`](Self::poll_repair) until
-///   `None`, before messages are polled, and then [`standing`](Self::standing) for all of them.
+///   `None`, before messages are polled, [`poll_withdrawn`](Self::poll_withdrawn) until `None`, and then
+///   [`standing`](Self::standing) for all of them.
 /// - *Transfer*: [`begin`](Self::begin), or [`refuse`](Self::refuse) at a server; then its driver
 ///   works with [`transfer`](Self::transfer).
 /// - *Time*: [`look`](Self::look) when [`is_look_due`](Self::is_look_due),
@@ -208,9 +209,14 @@ impl<O: Clone, I> SharedHalf<O, I> {
                     transfer.handle_arrived(whole);
                 }
             }
-            News::GivenUp(buffer) => {
+            News::Withdrawn(extent) => {
                 if let Some(transfer) = self.transfer_mut() {
-                    transfer.handle_given_up();
+                    transfer.handle_withdrawn(extent);
+                }
+            }
+            News::GivenUp(GivenUp { object, group, buffer }) => {
+                if let Some(transfer) = self.transfer_mut() {
+                    transfer.handle_given_up(object, group);
                 }
                 drop(buffer);
             }
@@ -237,15 +243,16 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.transfer().map_or_else(Standing::default, Transfer::standing)
     }
 
-    /// What every lane is to know next of a group that was found to be wrong.
+    /// An object that every lane is to send no more of: [`Order::Withdraw`](crate::Order::Withdraw).
+    #[must_use]
+    pub fn poll_withdrawn(&mut self) -> Option<ObjectId> {
+        self.transfer_mut()?.poll_withdrawn()
+    }
+
+    /// What every lane is to know next of groups that do not simply arrive.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.transfer_mut()?.poll_repair()
-    }
-
-    /// Groups below this number were taken, of whatever object. Never shrinks.
-    pub fn taken_below(&self) -> u32 {
-        self.transfer().map_or(0, Transfer::taken_below)
     }
 
     /// `memory` for a group of which the first authentic bytes have come, if it may come.

@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{Failure, PipeError, SinkError, SourceError};
-use longhaul_units::{Bytes, Duration, Instant};
+use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, Message, ReceiverBounds, SourceReport};
 
 use crate::{
@@ -115,34 +115,41 @@ impl<O: Clone, I> Transfer<O, I> {
     /// What holds for the lanes.
     pub(crate) fn standing(&self) -> Standing {
         let sends = |drained| Standing { drained, ..Standing::default() };
-        let takes = |credit, capacity: u64, bounds| {
+        let takes = |credit, capacity: u64, bounds, over| {
             // Of little memory each group matters.
             let credit_step = (capacity / 4).min(CREDIT_STEP);
-            Standing { credit, credit_step, bounds, drained: false }
+            Standing { credit, credit_step, bounds, drained: false, over }
         };
         match self {
             CopyOut(copy) => sends(copy.is_drained()),
             // Nobody knows when more comes: what was dealt is all there is.
             PipeOut(_) => sends(true),
-            CopyIn(copy) => takes(copy.credit(), copy.capacity(), copy.bounds()),
-            PipeIn(pipe) => takes(pipe.credit(), pipe.capacity(), pipe.bounds()),
+            CopyIn(copy) => takes(copy.credit(), copy.capacity(), copy.bounds(), copy.over()),
+            PipeIn(pipe) => takes(pipe.credit(), pipe.capacity(), pipe.bounds(), pipe.over()),
         }
     }
 
-    /// What every lane is to know next of a group that was found to be wrong.
+    /// An object that every lane is to send no more of.
+    pub(crate) fn poll_withdrawn(&mut self) -> Option<ObjectId> {
+        match self {
+            CopyOut(copy) => copy.poll_withdrawn(),
+            PipeOut(_) | CopyIn(_) | PipeIn(_) => None,
+        }
+    }
+
+    /// A lane sends nothing of a group that was withdrawn.
+    pub(crate) fn handle_withdrawn(&mut self, extent: Extent) {
+        if let CopyOut(copy) = self {
+            copy.handle_withdrawn(extent);
+        }
+    }
+
+    /// What every lane is to know next of groups that do not simply arrive.
     pub(crate) fn poll_repair(&mut self) -> Option<Repair> {
         match self {
             CopyIn(copy) => copy.poll_repair(),
             PipeIn(pipe) => pipe.poll_repair(),
             CopyOut(_) | PipeOut(_) => None,
-        }
-    }
-
-    /// Groups below are of no use any more, whatever their object.
-    pub(crate) fn taken_below(&self) -> u32 {
-        match self {
-            PipeIn(pipe) => pipe.taken_below(),
-            CopyIn(_) | CopyOut(_) | PipeOut(_) => 0,
         }
     }
 
@@ -169,10 +176,12 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// A lane gave memory up whose group came on another one.
-    pub(crate) fn handle_given_up(&mut self) {
-        if let PipeIn(pipe) = self {
-            pipe.handle_given_up();
+    /// A lane gave up what it had of a group.
+    pub(crate) fn handle_given_up(&mut self, object: ObjectId, group: u32) {
+        match self {
+            CopyIn(copy) => copy.handle_given_up(object, group),
+            PipeIn(pipe) => pipe.handle_given_up(),
+            CopyOut(_) | PipeOut(_) => {}
         }
     }
 

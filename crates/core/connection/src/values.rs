@@ -8,7 +8,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Extent, ObjectId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::{MoveAsked, WholeGroup};
+use crate::{GivenUp, MoveAsked, WholeGroup};
 
 /// What the shared half tells a lane, once.
 #[derive(Clone, Debug)]
@@ -21,14 +21,17 @@ pub enum Order<O> {
         /// They are at the start of this buffer.
         bytes: O,
     },
+    /// Nothing of this object is wanted any more: what was not sent stays here. Nothing of it is offered
+    /// behind this order.
+    Withdraw(ObjectId),
     /// At a server: ask the client to move a lane, which may be another one.
     AskToMove(MoveAsked),
     /// Say goodbye and end.
     Close(CloseCode, String),
 }
 
-/// What the shared half tells every lane of a group that was found to be wrong. Taken in as it was
-/// said, between receiving and placing.
+/// What the shared half tells every lane of groups that do not simply arrive. Taken in as it was said,
+/// between receiving and placing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
@@ -37,6 +40,8 @@ pub enum Repair {
     /// The group that was to be received anew has come, perhaps on another lane: what comes of it is a
     /// repetition, and what has come here is of no use.
     Taken(ObjectId, u32),
+    /// The files of the object failed: what has come here is of no use, and the rest may never come.
+    Unneeded(ObjectId),
 }
 
 /// What the shared half says that holds until it says otherwise. Lanes may see it late.
@@ -51,6 +56,18 @@ pub struct Standing {
     pub bounds: ReceiverBounds,
     /// Everything that may be sent now was offered: a round of repair may end.
     pub drained: bool,
+    /// What is of no use any more when it comes.
+    pub over: Over,
+}
+
+/// Groups that were taken for good, or that nobody needs: what still comes of them is of no use. Never
+/// shrinks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Over {
+    /// Of a copy: objects below this number.
+    pub objects: u32,
+    /// Of a pipe: groups below this number, of whatever object.
+    pub groups: u32,
 }
 
 /// A step of new credit ([`Standing::credit_step`]) for sinks that promise several times as much.
@@ -61,12 +78,15 @@ pub const CREDIT_STEP: u64 = 8 * GROUP_SIZE;
 pub enum News<I> {
     /// The peer's address is proven: the lane may carry data.
     Validated,
-    /// Every byte that was offered so is at the peer.
+    /// Every byte that was offered so is at the peer, or some of what was withdrawn.
     Delivered(Extent),
+    /// Of a group that was withdrawn nothing was sent, and nothing will be.
+    Withdrawn(Extent),
     /// A group arrived whole.
     Arrived(WholeGroup<I>),
-    /// Memory of a group that came on another lane: it is of no use here, and still counts as taken.
-    GivenUp(I),
+    /// Memory of a group that came on another lane, or that nobody needs: it is of no use here, and still
+    /// counts as taken.
+    GivenUp(GivenUp<I>),
     /// The server asks that a lane moves.
     MoveAsked(MoveAsked),
     /// The lane is closed.
@@ -87,6 +107,11 @@ impl Repairs {
     /// The group came whole, and is taken: what every lane is to know, if it is anything.
     pub fn take(&mut self, object: ObjectId, group: u32) -> Option<Repair> {
         self.0.remove(&(object, group)).then_some(Repair::Taken(object, group))
+    }
+
+    /// Nothing of the object is awaited any more.
+    pub fn forget(&mut self, object: ObjectId) {
+        self.0.retain(|(other, _)| *other != object);
     }
 
     /// How many there are.

@@ -11,8 +11,12 @@ use longhaul_wire::CloseCode;
 pub enum Event {
     /// The peer's address is proven; data may flow to it without bound.
     Validated,
-    /// Every byte of an offered extent was acknowledged: its memory may be reused.
+    /// Every byte of an offered extent was acknowledged, or some of one that was withdrawn: its memory
+    /// may be reused.
     Delivered(Extent),
+    /// Of an offered extent that was withdrawn nothing was sent, and nothing will be: its memory may be
+    /// reused.
+    Withdrawn(Extent),
     /// The peer opened a stream.
     StreamOpened(StreamId),
     /// Bytes, or the end, of a stream can be read.

@@ -7,6 +7,7 @@ mod receive;
 mod refused;
 mod streams;
 mod supply;
+mod telling;
 mod transmit;
 
 use alloc::boxed::Box;
@@ -16,7 +17,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use longhaul_rate_control::{DeliveryMeter, ReceiverState};
-use longhaul_units::{Extent, Instant, PacketNumber, PathId, Rate, StreamId};
+use longhaul_units::{Extent, Instant, ObjectId, PacketNumber, PathId, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
 };
@@ -26,7 +27,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::address::Addresses;
 use crate::ledger::Ledger;
 use crate::mtu::MtuSearch;
-use crate::outbox::Outbox;
+use crate::outbox::{Gone, Outbox};
 use crate::reception::Reception;
 use crate::repair::{self, Policy};
 use crate::ways::{Carried, Ways};
@@ -37,6 +38,7 @@ use peer::Peer;
 use promises::Promises;
 use streams::Stream;
 use supply::Supply;
+use telling::Telling;
 
 pub use refused::NotSent;
 pub use streams::StreamError;
@@ -79,7 +81,7 @@ pub struct Lane {
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
     liveness: Liveness,
-    state_due: Option<Instant>,
+    telling: Telling,
     supply: Supply,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
@@ -157,7 +159,7 @@ impl Lane {
             ways: Ways::new(config.path, config.reordering),
             reported_largest: None,
             liveness: Liveness::new(now),
-            state_due: None,
+            telling: Telling::default(),
             supply: Supply::new(),
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
@@ -181,6 +183,20 @@ impl Lane {
     pub fn offer(&mut self, extent: Extent) {
         self.repair.on_offered();
         self.outbox.offer(extent);
+    }
+
+    /// Nothing of `object` is wanted any more, and nothing of it will be offered again. What was offered
+    /// and not sent stays here ([`Event::Withdrawn`]). Of an extent of which something was sent the peer
+    /// gets to know: what was lost of it is resent until some of it is acknowledged, and then no more
+    /// ([`Event::Delivered`]).
+    pub fn withdraw(&mut self, object: ObjectId) {
+        let Self { outbox, events, .. } = self;
+        outbox.withdraw(object, |gone| {
+            events.push_back(match gone {
+                Gone::Unsent(extent) => Event::Withdrawn(extent),
+                Gone::Known(extent) => Event::Delivered(extent),
+            });
+        });
     }
 
     /// Nothing more will be offered until something is delivered: a round of repair may end.
@@ -328,7 +344,7 @@ impl Lane {
             earlier(self.addresses.next_timeout(CONTROL_MIN_WIRE));
             if self.control_allowed() {
                 earlier(self.reception.report_due());
-                earlier(self.state_due);
+                earlier(self.telling.due());
                 earlier(self.transmit_due(now, path));
             }
             if self.probe_allowed() {
@@ -361,6 +377,7 @@ impl Lane {
         self.liveness.on_probe_timeout(now);
         self.stats.probe_timeouts += 1;
         self.repair.on_probe_timeout();
+        self.ways.on_probe_timeout();
         path.on_probe_timeout(now);
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     pub last_wire_bytes: u32,
     /// The first might have left earlier: this host was busy elsewhere.
     pub late: bool,
+    /// They left with ECT(0).
+    pub ect: bool,
     pub content: Content,
 }
 
@@ -266,6 +268,7 @@ mod tests {
             wire_bytes: 1100,
             last_wire_bytes: 600,
             late: false,
+            ect: false,
             content: Content::Object {
                 object: ObjectId(7),
                 offset,

@@ -7,15 +7,14 @@
 //!
 //! ```
 //! use longhaul_engine::{Lane, LaneConfig, Path, Plan, Role};
-//! use longhaul_rate_control::{Governor, Profile, Start};
+//! use longhaul_rate_control::{Governor, Profile};
 //! use longhaul_units::{Duration, Instant, LaneId};
 //! use longhaul_wire::ConnectionId;
 //!
 //! let now = Instant::from_nanos(0);
-//! let start = Start { now, packet: 1500, rate: None };
-//! let profile = Profile::by_name("auto").unwrap();
-//! let controller = profile.controller(&start).unwrap();
-//! let governor = Governor::new(now, profile.heeds_receiver);
+//! let chosen = Profile::wished(Some("auto"), None, []).unwrap();
+//! let controller = chosen.controller(now, 1500, None);
+//! let governor = Governor::new(now, chosen.profile.heeds_receiver);
 //! let rtt = Duration::from_millis(100);
 //! let mut path = Path::new(now, controller, governor, rtt, 1);
 //! let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), Role::Client, 1);

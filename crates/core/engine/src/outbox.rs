@@ -2,6 +2,7 @@
 //! until every byte is acknowledged.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use longhaul_units::{Extent, ObjectId, RangeSet};
 
@@ -36,6 +37,16 @@ struct Offered {
     extent: Extent,
     acked: RangeSet,
     remaining: u64,
+    /// The peer is to have some of it, and needs no more.
+    is_withdrawn: bool,
+}
+
+/// An extent that was withdrawn and is done with.
+pub(crate) enum Gone {
+    /// Nothing of it was sent.
+    Unsent(Extent),
+    /// The peer has some of it.
+    Known(Extent),
 }
 
 impl Outbox {
@@ -45,7 +56,8 @@ impl Outbox {
         debug_assert!(self.find(&extent).is_none(), "{extent:?} is offered already");
         self.backlog.push_back(extent);
         self.backlog_bytes += extent.len;
-        let offered = Offered { extent, acked: RangeSet::new(), remaining: extent.len };
+        let (acked, remaining) = (RangeSet::new(), extent.len);
+        let offered = Offered { extent, acked, remaining, is_withdrawn: false };
         self.offered.insert((extent.object, extent.offset), offered);
     }
 
@@ -111,26 +123,64 @@ impl Outbox {
         Some(Extent { object, offset: range.start, len: range.end - range.start })
     }
 
-    /// Bytes arrived. Returns the offered extent when these were its last.
-    pub fn on_acked(&mut self, extent: Extent) -> Option<Extent> {
-        let bytes = extent.offset..extent.end();
+    /// Nothing of `object` is wanted any more. `gone` sees what is done with; of the other extents some
+    /// was sent, and the peer may have none of it: they wait for a first acknowledgement.
+    pub fn withdraw(&mut self, object: ObjectId, mut gone: impl FnMut(Gone)) {
+        let Self { backlog, backlog_bytes, offered, .. } = self;
+        backlog.retain(|left| {
+            if left.object != object {
+                return true;
+            }
+            *backlog_bytes -= left.len;
+            let key = (object, left.offset);
+            if offered.get(&key).is_some_and(|whole| whole.extent == *left) {
+                offered.remove(&key);
+                gone(Gone::Unsent(*left));
+            }
+            false
+        });
+        let begun = offered.range_mut((object, 0)..=(object, u64::MAX));
+        let known: Vec<Extent> = begun
+            .filter_map(|(_, begun)| {
+                begun.is_withdrawn = true;
+                (begun.remaining < begun.extent.len).then_some(begun.extent)
+            })
+            .collect();
+        for extent in known {
+            self.forget(extent);
+            gone(Gone::Known(extent));
+        }
+    }
+
+    /// Forgets an offered extent, and what of it was to be sent again.
+    fn forget(&mut self, extent: Extent) {
+        self.offered.remove(&(extent.object, extent.offset));
+        self.forget_resends(extent);
+    }
+
+    fn forget_resends(&mut self, extent: Extent) {
         if self.resend_bytes > 0
             && let Some(ranges) = self.resend.get_mut(&extent.object)
         {
-            self.resend_bytes -= ranges.remove(bytes.clone());
+            self.resend_bytes -= ranges.remove(extent.offset..extent.end());
             if ranges.is_empty() {
                 self.resend.remove(&extent.object);
             }
         }
+    }
+
+    /// Bytes arrived. Returns the offered extent when these were its last, or it was withdrawn.
+    pub fn on_acked(&mut self, extent: Extent) -> Option<Extent> {
+        self.forget_resends(extent);
         let offered = self.find(&extent)?;
-        let new = offered.acked.insert(bytes);
+        let new = offered.acked.insert(extent.offset..extent.end());
         offered.remaining -= new;
-        let (whole, remaining) = (offered.extent, offered.remaining);
+        let (whole, is_done) = (offered.extent, offered.remaining == 0 || offered.is_withdrawn);
         self.delivered_bytes += new;
-        if remaining > 0 {
+        if !is_done {
             return None;
         }
-        self.offered.remove(&(whole.object, whole.offset));
+        self.forget(whole);
         Some(whole)
     }
 
@@ -157,6 +207,8 @@ fn run(extent: Extent, payload: u64, resent: bool) -> Run {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
 
     fn extent(offset: u64, len: u64) -> Extent {
@@ -198,5 +250,59 @@ mod tests {
         outbox.on_lost(extent(1000, 1000));
         assert_eq!(outbox.delivered_bytes(), 3000);
         assert!(outbox.undelivered() == 0 && !outbox.has_resends());
+    }
+
+    /// What is done with of `object`: unsent extents, and those of which the peer has some.
+    fn withdraw(outbox: &mut Outbox, object: u32) -> [Vec<Extent>; 2] {
+        let [mut unsent, mut known] = [Vec::new(), Vec::new()];
+        outbox.withdraw(ObjectId(object), |gone| match gone {
+            Gone::Unsent(extent) => unsent.push(extent),
+            Gone::Known(extent) => known.push(extent),
+        });
+        [unsent, known]
+    }
+
+    #[test]
+    fn what_is_withdrawn_is_not_sent_and_delays_nobody() {
+        let mut outbox = Outbox::default();
+        let other = Extent { object: ObjectId(2), offset: 0, len: 700 };
+        for offset in [0, 5000, 10_000] {
+            outbox.offer(extent(offset, 5000));
+        }
+        outbox.offer(other);
+        // All of the first is sent, and a part of the second.
+        assert_eq!(outbox.take(1000, 5, true).unwrap().extent, extent(0, 5000));
+        assert_eq!(outbox.take(1000, 2, true).unwrap().extent, extent(5000, 2000));
+        assert_eq!(outbox.on_acked(extent(0, 1000)), None);
+        outbox.on_lost(extent(1000, 2000));
+        let [unsent, known] = withdraw(&mut outbox, 1);
+        assert_eq!((unsent, known), (vec![extent(10_000, 5000)], vec![extent(0, 5000)]));
+        assert_eq!((outbox.backlog_bytes(), outbox.has_resends()), (700, false));
+        assert_eq!(outbox.take(1000, 64, true).unwrap().extent, other);
+        // What arrives or is lost of it later is nobody's business.
+        assert_eq!(outbox.on_acked(extent(3000, 2000)), None);
+        outbox.on_lost(extent(1000, 2000));
+        assert!(!outbox.has_resends());
+        assert_eq!(withdraw(&mut outbox, 1), [vec![], vec![]], "once more, it does nothing");
+        assert_eq!(outbox.on_acked(other), Some(other));
+        assert_eq!(outbox.undelivered(), 1, "nobody knows whether the peer has any of the second");
+    }
+
+    /// The peer counts a group when its first bytes come; one that was counted here and never comes
+    /// would be missing in its account for ever.
+    #[test]
+    fn of_what_was_begun_some_arrives_and_the_rest_is_left_out() {
+        let mut outbox = Outbox::default();
+        outbox.offer(extent(0, 5000));
+        outbox.take(1000, 3, true);
+        outbox.on_lost(extent(0, 1000));
+        assert_eq!(withdraw(&mut outbox, 1), [vec![], vec![]]);
+        assert_eq!(outbox.backlog_bytes(), 0);
+        outbox.on_lost(extent(1000, 2000));
+        assert_eq!(outbox.take(1000, 1, false).unwrap().extent, extent(0, 1000));
+        assert!(outbox.has_resends());
+        assert_eq!(outbox.on_acked(extent(0, 1000)), Some(extent(0, 5000)));
+        assert!(!outbox.has_resends() && outbox.undelivered() == 0);
+        assert_eq!(outbox.delivered_bytes(), 1000);
     }
 }

@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Governor, Metrics, Pacer, Pacing,
-    ReceiverState, RttEstimator, Sent,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Metrics, Pacer, Pacing,
+    ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
 };
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -18,6 +18,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 #[derive(Debug)]
 pub struct Path {
     controller: Box<dyn Controller>,
+    /// What the controller judges as a whole.
+    spans: Spans,
     estimates: Estimates,
     governor: Governor,
     pacer: Pacer,
@@ -34,6 +36,7 @@ pub struct Path {
     allowed: Pacing,
     bound: Bottleneck,
     suspension: Option<Suspension>,
+    heeds_marks: bool,
     /// IP-layer bytes known to have arrived, over all lanes.
     delivered: u64,
     /// What each lane delivered last.
@@ -58,6 +61,21 @@ impl Lateness {
     /// lost. Single batches are late on every busy host, and the burst makes up for most of them.
     fn is_bound(&self) -> bool {
         self.lost * 7 > self.used
+    }
+}
+
+/// The spans under way.
+#[derive(Debug)]
+struct Spans {
+    segment: Option<SpanMeter>,
+    chunk: Option<SpanMeter>,
+}
+
+impl Spans {
+    fn new(now: Instant, sizes: SpanSizes) -> Self {
+        let [segment, chunk] = [sizes.segment, sizes.chunk]
+            .map(|size| size.map(|packets| SpanMeter::new(now, packets)));
+        Self { segment, chunk }
     }
 }
 
@@ -93,6 +111,7 @@ impl Path {
             pacer: Pacer::new(now, allowed),
             rtt: RttEstimator::new(rtt),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            spans: Spans::new(now, controller.spans()),
             estimates: Estimates::new(now, FULL_PACKET),
             controller,
             governor,
@@ -103,9 +122,21 @@ impl Path {
             allowed,
             bound,
             suspension: None,
+            heeds_marks: false,
             delivered: 0,
             deliveries: Vec::new(),
         }
+    }
+
+    /// The same, of a profile that [heeds marks](longhaul_rate_control::Profile::heeds_marks) or does
+    /// not: where it does, packets are ECN-capable.
+    #[must_use]
+    pub fn heeding_marks(self, heeds_marks: bool) -> Self {
+        Self { heeds_marks, ..self }
+    }
+
+    pub(crate) fn heeds_marks(&self) -> bool {
+        self.heeds_marks
     }
 
     /// Smoothed and minimum RTT.
@@ -162,8 +193,19 @@ impl Path {
 
     /// Goes on under another controller, as when a booking has changed.
     pub fn set_controller(&mut self, now: Instant, controller: Box<dyn Controller>) {
+        self.spans = Spans::new(now, controller.spans());
         self.controller = controller;
         self.renew(now);
+    }
+
+    /// What a controller that takes over now is to know, if it is to go on where this one is.
+    pub fn known(&self) -> Known {
+        Known { rate: self.allowed.rate, round_trip: self.rtt.smoothed() }
+    }
+
+    /// Size of a full packet of its lanes, headers included.
+    pub(crate) fn set_packet(&mut self, bytes: u64) {
+        self.estimates.set_packet(bytes);
     }
 
     /// How long each bound was active.
@@ -318,6 +360,7 @@ impl Path {
         let told = self.estimates.on_feedback(now, &self.rtt, feedback);
         let (controller, mut cx) = self.controlled(now);
         controller.on_feedback(&mut cx, &told);
+        self.tell_spans(now, &told);
         let wanted = self.controller.pacing().rate;
         let Self { governor, estimates, rtt, .. } = self;
         governor.on_feedback(now, rtt, estimates, (&told, receiver), wanted);
@@ -325,6 +368,18 @@ impl Path {
             self.opened = now;
         }
         self.renew(now);
+    }
+
+    fn tell_spans(&mut self, now: Instant, told: &Feedback) {
+        let [segment, chunk] = [&mut self.spans.segment, &mut self.spans.chunk]
+            .map(|meter| meter.as_mut().and_then(|meter| meter.on_feedback(now, told)));
+        let (controller, mut cx) = self.controlled(now);
+        if let Some(segment) = segment {
+            controller.on_segment(&mut cx, &segment);
+        }
+        if let Some(chunk) = chunk {
+            controller.on_chunk(&mut cx, &chunk);
+        }
     }
 
     pub(crate) fn on_probe_timeout(&mut self, now: Instant) {
@@ -357,13 +412,13 @@ const LATE: Duration = Duration::from_micros(50);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_rate_control::{Profile, Start};
+    use longhaul_rate_control::Profile;
 
     #[test]
     fn the_controller_sees_what_all_lanes_deliver_together() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let start = Start { now: at(0), packet: 1500, rate: None };
-        let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+        let chosen = Profile::wished(Some("auto"), None, []).unwrap();
+        let controller = chosen.controller(at(0), 1500, None);
         let rtt = Duration::from_millis(80);
         let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         let interval = Duration::from_millis(10);
@@ -385,8 +440,8 @@ mod tests {
     #[test]
     fn a_suspend_holds_all_lanes_until_it_is_over_or_lifted() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let start = Start { now: at(0), packet: 1500, rate: None };
-        let controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+        let chosen = Profile::wished(Some("auto"), None, []).unwrap();
+        let controller = chosen.controller(at(0), 1500, None);
         let mut path =
             Path::new(at(0), controller, Governor::new(at(0), false), Duration::from_millis(80), 1);
         assert_eq!(path.suspended_until(at(0)), None);
@@ -404,8 +459,8 @@ mod tests {
     #[test]
     fn a_sender_behind_what_it_may_send_is_late_unless_the_window_held_it() {
         let at = |us| Instant::ZERO + Duration::from_secs(1) + Duration::from_micros(us);
-        let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_gbps(1)) };
-        let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+        let chosen = Profile::wished(Some("fixed"), Some(Rate::from_gbps(1)), []).unwrap();
+        let controller = chosen.controller(at(0), 1500, None);
         let rtt = Duration::from_millis(10);
         let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         let burst = path.quantum() * 2;
@@ -424,8 +479,8 @@ mod tests {
     #[test]
     fn a_sender_that_loses_much_of_its_allowance_is_the_bound() {
         let at = |us| Instant::ZERO + Duration::from_secs(1) + Duration::from_micros(us);
-        let start = Start { now: at(0), packet: 1500, rate: Some(Rate::from_mbps(12)) };
-        let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+        let chosen = Profile::wished(Some("fixed"), Some(Rate::from_mbps(12)), []).unwrap();
+        let controller = chosen.controller(at(0), 1500, None);
         let rtt = Duration::from_millis(10);
         let mut path = Path::new(at(0), controller, Governor::new(at(0), false), rtt, 1);
         // A packet takes a millisecond of 12 Mb/s.

@@ -5,7 +5,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use longhaul_rate_control::FeedbackSchedule;
-use longhaul_units::{Instant, PacketNumber, RangeSet};
+use longhaul_units::{Ecn, EcnCounts, Instant, PacketNumber, RangeSet};
 use longhaul_wire::Ranges;
 
 /// Gaps that the set of received numbers may have (protocol.md 4.4).
@@ -22,7 +22,7 @@ const EARLY_BYTES: u64 = 512 << 10;
 /// Interval until the peer has told its round trip.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
 
-/// Packets of consecutive numbers that arrived together and authenticated.
+/// Packets of consecutive numbers that arrived together and authenticated, for the first time.
 #[derive(Clone, Debug)]
 pub struct Arrival {
     /// Their numbers; not empty.
@@ -33,8 +33,8 @@ pub struct Arrival {
     pub send_time: u32,
     /// IP-layer bytes of all of them.
     pub wire_bytes: u64,
-    /// How many carried the ECN mark CE.
-    pub marked: u32,
+    /// The ECN codepoint that each of them carried.
+    pub ecn: Ecn,
     /// The socket reported since the arrival before this one that its buffer had overflowed.
     pub overflowed: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Reception {
     pub largest: Option<Largest>,
     pub packets: u64,
     pub bytes: u64,
-    pub marked: u64,
+    pub ecn: EcnCounts,
     pub socket_drops: u64,
     pub host_drops: u64,
     /// Packets newly found missing that the socket did not drop.
@@ -86,7 +86,7 @@ impl Reception {
             largest: None,
             packets: 0,
             bytes: 0,
-            marked: 0,
+            ecn: EcnCounts::ZERO,
             socket_drops: 0,
             host_drops: 0,
             unexplained: 0,
@@ -131,7 +131,7 @@ impl Reception {
         }
         self.packets += new;
         self.bytes += arrival.wire_bytes;
-        self.marked += u64::from(arrival.marked);
+        self.ecn.add(arrival.ecn, new);
         if self.largest.is_none_or(|largest| end - 1 > largest.number) {
             self.largest =
                 Some(Largest { number: end - 1, send_time: arrival.send_time, at: arrival.at });
@@ -265,7 +265,7 @@ mod tests {
             at: Instant::ZERO,
             send_time: 0,
             wire_bytes,
-            marked: 0,
+            ecn: Ecn::Ect0,
             overflowed: false,
         }
     }

@@ -1,15 +1,20 @@
 //! The ways of a lane: which packets went over which path, and what each path has shown.
 
+mod ecn;
+
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::time::Duration;
 
-use longhaul_units::{Instant, PathId};
+use longhaul_units::{Ecn, EcnCounts, Instant, PathId};
 
 use crate::ledger::{Entry, Ledger};
 use crate::mtu::MtuSearch;
+use ecn::{Account, PathEcn};
+
+pub(crate) use ecn::Arrived;
 
 /// What a lane has sent over one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +37,7 @@ pub(crate) struct Ways {
     stretches: VecDeque<Stretch>,
     /// Least reordering extent.
     reordering: Duration,
+    ecn: Account,
 }
 
 /// Packets with consecutive numbers, all of one way.
@@ -52,6 +58,7 @@ struct Way {
     newest_arrived: Instant,
     /// The search for its MTU, while the lane is elsewhere.
     mtu: Option<MtuSearch>,
+    ecn: PathEcn,
     carried: Carried,
 }
 
@@ -63,6 +70,7 @@ impl Way {
             round_trip: Duration::ZERO,
             newest_arrived: Instant::ZERO,
             mtu: None,
+            ecn: PathEcn::new(),
             carried: Carried::default(),
         }
     }
@@ -72,7 +80,8 @@ impl Ways {
     /// Of a lane that begins on `path`.
     pub fn new(path: PathId, reordering: Duration) -> Self {
         let stretches = VecDeque::from([Stretch { first: 0, way: 0 }]);
-        Self { ways: vec![Way::new(path, reordering)], stretches, reordering }
+        let ways = vec![Way::new(path, reordering)];
+        Self { ways, stretches, reordering, ecn: Account::default() }
     }
 
     /// The path that packets take now.
@@ -175,12 +184,34 @@ impl Ways {
         *reordering = ((*reordering).max(smoothed / 16) * 2).min((smoothed / 2).max(least));
     }
 
-    /// Packets leave.
-    pub fn on_sent(&mut self, packets: u64, bytes: u64) {
+    /// The codepoint for packets that are ECN-capable if the path is.
+    pub fn codepoint(&mut self) -> Ecn {
         let now = self.now();
-        let carried = &mut self.ways[now].carried;
-        carried.packets_sent += packets;
-        carried.bytes_sent += bytes;
+        self.ways[now].ecn.codepoint()
+    }
+
+    /// Packets leave, all with that codepoint.
+    pub fn on_sent(&mut self, packets: u64, bytes: u64, ecn: Ecn) {
+        let now = self.now();
+        let way = &mut self.ways[now];
+        way.carried.packets_sent += packets;
+        way.carried.bytes_sent += bytes;
+        if ecn == Ecn::Ect0 {
+            self.ecn.on_sent(&mut way.ecn, packets);
+        }
+    }
+
+    /// The peer counts `counts`, in a report that tells of `arrived` packets of the present way. Returns
+    /// how many marks are new, where they are believed.
+    pub fn on_counted(&mut self, counts: &EcnCounts, arrived: Arrived) -> u64 {
+        let now = self.now();
+        self.ecn.on_report(&mut self.ways[now].ecn, counts, arrived)
+    }
+
+    /// Nothing is acknowledged any more.
+    pub fn on_probe_timeout(&mut self) {
+        let now = self.now();
+        self.ways[now].ecn.on_probe_timeout();
     }
 
     /// So many packets, `number` among them, are lost.

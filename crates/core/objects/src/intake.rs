@@ -40,11 +40,11 @@ impl Intake {
             || self.len(object, group).is_some_and(|len| self.bytes + len <= credit)
     }
 
-    /// Bytes of the group have come.
-    pub fn begin(&mut self, object: ObjectId, group: u32) {
-        let Some(size) = self.objects.size(object) else { return };
+    /// Bytes of the group have come. Whether they are the first.
+    pub fn begin(&mut self, object: ObjectId, group: u32) -> bool {
+        let Some(size) = self.objects.size(object) else { return false };
         if self.has_begun(object, group) {
-            return;
+            return false;
         }
         self.bytes += self.len(object, group).unwrap_or(0);
         let begun = self.begun.entry(object).or_default();
@@ -53,6 +53,12 @@ impl Intake {
             self.begun.remove(&object);
             self.whole.insert_one(object.0.into());
         }
+        true
+    }
+
+    /// Bytes of the groups that have begun.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     fn has_begun(&self, object: ObjectId, group: u32) -> bool {
@@ -86,7 +92,7 @@ mod tests {
         let object = ObjectId(0);
         for group in [2, 0] {
             assert!(intake.allows(object, group, MIB + 7));
-            intake.begin(object, group);
+            assert!(intake.begin(object, group));
         }
         assert!(!intake.allows(object, 1, 2 * MIB + 6));
         assert!(intake.allows(object, 1, 2 * MIB + 7));
@@ -98,8 +104,8 @@ mod tests {
     #[test]
     fn what_is_sent_again_does_not_count() {
         let mut intake = intake(&[2 * MIB]);
-        for _ in 0..3 {
-            intake.begin(ObjectId(0), 1);
+        for first in [true, false, false] {
+            assert_eq!(intake.begin(ObjectId(0), 1), first);
             assert!(intake.allows(ObjectId(0), 1, 0));
         }
         assert!(intake.allows(ObjectId(0), 0, 2 * MIB));
@@ -114,7 +120,7 @@ mod tests {
         let mut intake = intake(&[MIB]);
         assert!(!intake.allows(ObjectId(0), 1, u64::MAX));
         assert!(!intake.allows(ObjectId(1), 0, u64::MAX));
-        intake.begin(ObjectId(1), 0);
+        assert!(!intake.begin(ObjectId(1), 0));
         assert!(intake.allows(ObjectId(0), 0, MIB));
         // An older table takes nothing away.
         intake.set_objects(&ObjectTable::default());

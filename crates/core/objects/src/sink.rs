@@ -52,10 +52,12 @@ use crate::{
 /// * calls [`Sink::group_received`] for each group that a lane has received whole, with its
 ///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
 ///   the same time; each ends with [`Sink::group_written`];
-/// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`] and every group of
-///   [`Sink::poll_anew`];
-/// * calls `poll_action`, `poll_anew` and `poll_message` again after any of these, and at
-///   [`Sink::next_timeout`].
+/// * takes no memory for a group of an object that [`Sink::is_over`], and says so once with
+///   [`Sink::group_dropped`];
+/// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`], every group of
+///   [`Sink::poll_anew`] and every object of [`Sink::poll_unneeded`];
+/// * calls `poll_action`, `poll_anew`, `poll_unneeded` and `poll_message` again after any of these, and
+///   at [`Sink::next_timeout`].
 ///
 /// When storage fails as a whole (a sync fails, the record cannot be written) the driver ends
 /// the transfer without answering; what is recorded stays valid.
@@ -237,6 +239,18 @@ impl Sink {
         self.objects.table()
     }
 
+    /// Whether the object is over: no group of it is awaited, so whatever still comes of it is of no
+    /// use.
+    pub fn is_over(&self, id: ObjectId) -> bool {
+        self.objects.is_over(id)
+    }
+
+    /// All objects below this number are over. Never shrinks; behind an object that is not over
+    /// others may be.
+    pub fn over_below(&self) -> u32 {
+        self.objects.over_below()
+    }
+
     /// Object bytes that may ever be sent for the first time (docs/protocol.md section 5.4).
     /// Never shrinks.
     pub fn credit(&self) -> u64 {
@@ -326,11 +340,20 @@ impl Sink {
             self.asides.spoil(directory, &entry);
         }
         self.earlier.forget(id);
+        self.abandon_if_idle(object);
+        self.advance();
+    }
+
+    /// Ends an object of which no file awaits groups any more, though some have not come: those of
+    /// files that failed.
+    fn abandon_if_idle(&mut self, object: u32) {
         let entries = &self.entries;
-        self.objects.abandon_if_idle(object, |file| {
+        let abandoned = self.objects.abandon_if_idle(object, |file| {
             entries.get(file).is_some_and(|slot| slot.state().awaits_groups())
         });
-        self.advance();
+        if let Some(abandoned) = abandoned {
+            self.answers.give_up(abandoned);
+        }
     }
 
     fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, told: Told) {

@@ -1,7 +1,7 @@
 mod answers;
 mod manifest;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,8 +22,9 @@ use crate::{ChainingValue, EntryError, EntryId, Failure};
 ///   [`Source::wants_entries`] is false, then [`Source::finish_entries`];
 /// * sends what [`Source::poll_message`] gives while the stream has room, and hands what arrives
 ///   to [`Source::handle`]; any call may make messages;
-/// * reads, hashes and sends each group that [`Source::next_group`] gives, repairs included, and
-///   calls [`Source::group_hashed`]; where a file cannot be read, or is found changed, it calls
+/// * reads, hashes and sends each group that [`Source::next_group`] gives, repairs included, unless it is
+///   not [wanted](Source::is_wanted) any more, or [withdrawn](Source::poll_withdrawn), and calls
+///   [`Source::group_hashed`]; where a file cannot be read, or is found changed, it calls
 ///   [`Source::entry_failed`] **before** `group_hashed` of the last group read from it, and sends
 ///   zeros for the bytes it does not have. So an entry that failed is never published: the sink
 ///   can verify the group only after it has read of the failure.
@@ -48,6 +49,10 @@ pub struct Source {
     dealing: u32,
     repairs: VecDeque<(ObjectId, u32)>,
     repair_counts: BTreeMap<(ObjectId, u32), u8>,
+    /// Objects of which the lanes are to send no more.
+    withdrawn: VecDeque<ObjectId>,
+    /// Groups of such objects that were sent, and asked for again.
+    sent_before: BTreeSet<(ObjectId, u32)>,
     hashes: Vec<(ObjectId, u32, ChainingValue)>,
     /// Failures not sent to the sink yet.
     failed: BTreeMap<EntryId, String>,
@@ -104,8 +109,11 @@ pub struct SourceStats {
     pub bytes: u64,
     /// Whether the scan is finished, so that these three are final.
     pub complete: bool,
-    /// Bytes given out by [`Source::next_group`] for the first time: what counts against credit.
+    /// Bytes given out by [`Source::next_group`] for the first time. What counts against credit is these
+    /// less the withdrawn ones.
     pub sent_bytes: u64,
+    /// Bytes of these of which nothing was sent, since their files failed.
+    pub withdrawn_bytes: u64,
     /// Bytes that the sink has already.
     pub resumed_bytes: u64,
     /// Groups that the sink wants again.
@@ -243,6 +251,8 @@ impl Source {
             dealing: 0,
             repairs: VecDeque::new(),
             repair_counts: BTreeMap::new(),
+            withdrawn: VecDeque::new(),
+            sent_before: BTreeSet::new(),
             hashes: Vec::new(),
             failed: BTreeMap::new(),
             failures: Vec::new(),
@@ -300,7 +310,8 @@ impl Source {
                 continue;
             }
             let len = object.layout.group_len(after_have);
-            if self.stats.sent_bytes + u64::from(len) > credit {
+            let counted = self.stats.sent_bytes - self.stats.withdrawn_bytes;
+            if counted + u64::from(len) > credit {
                 return None;
             }
             object.next_group += 1;
@@ -308,6 +319,27 @@ impl Source {
             return self.task(ObjectId(number), after_have, false);
         }
         None
+    }
+
+    /// Whether anybody needs what is still to be sent of the object. Once all of its files have failed,
+    /// were refused or are confirmed nobody does: a group that was read meanwhile is not to be sent, but
+    /// told to [`Source::group_withdrawn`].
+    pub fn is_wanted(&self, object: ObjectId) -> bool {
+        self.objects.get(object.0).is_some_and(|object| object.live > 0)
+    }
+
+    /// An object that the lanes are to send no more of: all of its files have failed, or were refused.
+    #[must_use]
+    pub fn poll_withdrawn(&mut self) -> Option<ObjectId> {
+        self.withdrawn.pop_front()
+    }
+
+    /// A group that was given out was withdrawn, and nothing of it was sent: unless it was a repair, it
+    /// does not count against credit.
+    pub fn group_withdrawn(&mut self, object: ObjectId, group: u32, len: u32) {
+        if !self.sent_before.contains(&(object, group)) {
+            self.stats.withdrawn_bytes += u64::from(len);
+        }
     }
 
     /// Whether accepted objects have groups that were not given out. Where [`Source::next_group`]

@@ -39,7 +39,6 @@ extern crate alloc;
 
 mod config;
 mod duplex;
-mod ecn;
 mod flights;
 mod fluid;
 mod hazards;
@@ -56,11 +55,11 @@ mod stats;
 
 pub use config::{ConfigError, Duplication, PathConfig, Reordering};
 pub use duplex::{Direction, Duplex, DuplexConfig};
-pub use ecn::Ecn;
 pub use flights::Flights;
 pub use hazards::Flip;
 pub use jitter::{Jitter, JitterShape};
 pub use link::{Delivery, Link};
+pub use longhaul_units::Ecn;
 pub use loss::GilbertElliott;
 pub use path::{Arrival, Fate, Path, Train};
 pub use preset::{Preset, UnknownPreset};

@@ -4,7 +4,7 @@ use core::fmt::Debug;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use rand_core::Rng;
 
-use crate::{Estimates, RttEstimator};
+use crate::{Estimates, Parameter, Parameters, RttEstimator, Span, SpanSizes};
 
 /// Decides the sending rate of one path.
 ///
@@ -19,6 +19,17 @@ pub trait Controller: Debug + Send {
 
     /// A feedback frame brought news.
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback);
+
+    /// Sizes of the spans that it judges as a whole.
+    fn spans(&self) -> SpanSizes {
+        SpanSizes::default()
+    }
+
+    /// A segment is over; told behind the feedback that ended it.
+    fn on_segment(&mut self, _cx: &mut Context<'_>, _segment: &Span) {}
+
+    /// A chunk is over; told behind the segment that ended with it.
+    fn on_chunk(&mut self, _cx: &mut Context<'_>, _chunk: &Span) {}
 
     /// Nothing was heard for a probe timeout while `in_flight` bytes were out
     /// (docs/protocol.md 5.4.1).
@@ -41,12 +52,18 @@ pub trait Controller: Debug + Send {
 
 /// Makes a controller; every controller has one, with defaults.
 pub trait ControllerConfig: Debug {
-    /// A controller in its first state.
+    /// What may be chosen about it.
+    fn parameters(&self) -> &'static [Parameter] {
+        &[]
+    }
+
+    /// A controller in its first state; behind another one ([`Start::known`]) in one that goes on at
+    /// that one's rate.
     fn build(&self, start: &Start) -> Box<dyn Controller>;
 }
 
-/// What is known when a transfer starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What is known when a controller starts.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Start {
     /// The present time.
     pub now: Instant,
@@ -54,6 +71,20 @@ pub struct Start {
     pub packet: u64,
     /// The rate that the user chose, if any.
     pub rate: Option<Rate>,
+    /// What is known of the path, where another controller was there before.
+    pub known: Option<Known>,
+    /// What was chosen of [`ControllerConfig::parameters`], and the defaults of the others.
+    pub parameters: Parameters,
+}
+
+/// What a controller that takes over in mid-transfer is told. What is in flight stays so, and the
+/// path's [`Estimates`] and [`RttEstimator`] go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// What was sent at last, by all bounds.
+    pub rate: Rate,
+    /// Smoothed round trip.
+    pub round_trip: Duration,
 }
 
 /// What every call gets from its surroundings.

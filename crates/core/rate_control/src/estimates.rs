@@ -42,7 +42,7 @@ pub struct Estimates {
     queue_full: Option<Duration>,
     /// When it last did.
     filled: Option<Instant>,
-    pub(crate) packet: u64,
+    packet: u64,
     /// What the last feedback completed.
     pub(crate) completed: Completed,
 }
@@ -91,6 +91,16 @@ impl Estimates {
             packet,
             completed: Completed::default(),
         }
+    }
+
+    /// Size of a full packet, headers included; follows the path MTU.
+    pub fn packet(&self) -> u64 {
+        self.packet
+    }
+
+    /// The path MTU was found, or has changed.
+    pub fn set_packet(&mut self, packet: u64) {
+        self.packet = packet;
     }
 
     /// Takes in feedback, whose losses in the network have no label yet. Gives what the controller
@@ -199,6 +209,12 @@ impl Estimates {
         let lost = self.round.lost_packets + self.last_round.lost_packets;
         let all = lost + self.round.acked_packets + self.last_round.acked_packets;
         lost >= least + chance::explained(all, self.random_loss_ppm().min(most_chance))
+    }
+
+    /// So many of `all` packets may have been lost by chance, by the best evidence there is; no more
+    /// than `most_chance` parts per million are put down to it.
+    pub(crate) fn by_chance(&self, all: u64, most_chance: u32) -> u64 {
+        chance::explained(all, self.chance_ppm().unwrap_or(0).min(most_chance))
     }
 
     /// Losses of the present and the last round, parts per million.

@@ -1,5 +1,6 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use crate::burst::useful_burst;
 use crate::receiver::ReceiverBound;
 use crate::sender::SenderBound;
 use crate::{Estimates, Feedback, Pacing, ReceiverState, RttEstimator};
@@ -101,15 +102,16 @@ impl Governor {
     }
 
     /// What may be sent, and which bound says so. At equal rates another bound wins over the
-    /// controller. No more may leave back to back than any limit's own rate makes in half a
-    /// millisecond, even where the controller's rate is lower: its burst is made for a path that can
-    /// carry more. A controller that goes at exactly the limit's rate has made its burst for that.
+    /// controller. No more may leave back to back than is of use at any limit's own rate, half a
+    /// millisecond of it or some packets, even where the controller's rate is lower: its burst is made
+    /// for a path that can carry more. A controller that goes at exactly the limit's rate has made its
+    /// burst for that.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bottleneck) {
         let mut least = (controller.rate, self.controller);
         let mut burst = controller.burst;
         for (bound, rate) in self.rates() {
             if rate != controller.rate {
-                burst = burst.min(rate.bytes_in(BURST_TIME).max(MIN_BURST));
+                burst = burst.min(useful_burst(rate, PACKET));
             }
             if rate < least.0 || rate == least.0 && least.1 == self.controller {
                 least = (rate, bound);
@@ -168,10 +170,8 @@ impl Governor {
 const WHOLE: u32 = 1_000_000;
 /// A share of a limit still lets packets go.
 const LEAST: Rate = Rate::from_bps(1);
-/// A timer of the operating system fires up to half a millisecond late; the burst makes up for it.
-const BURST_TIME: Duration = Duration::from_micros(500);
-/// Two packets of the usual size.
-const MIN_BURST: u64 = 3_000;
+/// The usual size of packets.
+const PACKET: u64 = 1_500;
 
 #[cfg(test)]
 mod tests {
@@ -206,7 +206,9 @@ mod tests {
         let mut governor = Governor::new(Instant::ZERO, false);
         for (limit, burst) in [
             (Rate::from_mbps(1), 3_000),
-            (Rate::from_mbps(100), 6_250),
+            (Rate::from_mbps(20), 6_000),
+            (Rate::from_mbps(100), 15_000),
+            (Rate::from_mbps(500), 31_250),
             (Rate::from_gbps(4), 250_000),
             (Rate::from_gbps(6), 375_000),
             (Rate::from_gbps(9), 512 << 10),

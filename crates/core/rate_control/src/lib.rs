@@ -9,7 +9,8 @@
 //! models behind the controllers, and where they come from, are in docs/rate-control.md.
 //!
 //! The crate never sees a packet, a number or a clock, keeps no ledger, and knows nothing of
-//! policy: controllers do not hear of hosts, disks or user limits.
+//! policy: controllers do not hear of hosts or disks, and of the user's limit only what it says of the
+//! path.
 //!
 //! Contract: one controller serves all lanes of a path and is used by one thread at a time. The
 //! caller reports every batch sent, every feedback frame that brought news (docs/protocol.md 5.4; to the
@@ -18,14 +19,14 @@
 //! headers included.
 //!
 //! ```
-//! use longhaul_rate_control::{Governor, Pacer, Profile, Start};
+//! use longhaul_rate_control::{Governor, Pacer, Profile};
 //! use longhaul_units::{Bottleneck, Instant, Rate};
 //!
-//! let profile = Profile::by_name("auto").unwrap();
+//! let chosen = Profile::wished(Some("auto"), None, []).unwrap();
 //! let now = Instant::from_nanos(1);
-//! let controller = profile.controller(&Start { now, packet: 1500, rate: None }).unwrap();
+//! let controller = chosen.controller(now, 1500, None);
 //!
-//! let mut governor = Governor::new(now, profile.heeds_receiver);
+//! let mut governor = Governor::new(now, chosen.profile.heeds_receiver);
 //! governor.set(Bottleneck::UserLimit, Rate::from_mbps(1));
 //! let (pacing, bound) = governor.allow(controller.pacing());
 //! assert_eq!((pacing.rate, bound), (Rate::from_mbps(1), Bottleneck::UserLimit));
@@ -40,35 +41,40 @@
 
 extern crate alloc;
 
-mod auto;
+mod burst;
 mod controller;
+mod controllers;
 mod delivery;
 mod division;
 mod estimates;
 mod filter;
-mod fixed;
 mod governor;
 mod losses;
 mod memory;
 mod pacer;
+mod parameters;
 mod profile;
 mod receiver;
 mod rtt;
 mod sender;
-mod trc;
+mod spans;
 
-pub use auto::{Auto, AutoConfig};
 pub use controller::{
-    Context, Controller, ControllerConfig, Delivery, Feedback, Metrics, Pacing, ReceiverState,
-    Sent, Start,
+    Context, Controller, ControllerConfig, Delivery, Feedback, Known, Metrics, Pacing,
+    ReceiverState, Sent, Start,
+};
+pub use controllers::{
+    Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,
+    FobsLinearConfig, FobsStateConfig, Pcc, PccConfig, SabulConfig, Scavenger, ScavengerConfig,
+    TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector, VectorError,
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;
 pub use estimates::Estimates;
-pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
 pub use governor::Governor;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
-pub use profile::{FeedbackSchedule, Profile, Repair, Unplayable};
+pub use parameters::{Parameter, Parameters, Unit};
+pub use profile::{ChosenProfile, FeedbackSchedule, Profile, Repair, Unplayable};
 pub use rtt::RttEstimator;
-pub use trc::{TimeRange, Trc, TrcConfig, Vector, VectorError};
+pub use spans::{Span, SpanMeter, SpanSizes};

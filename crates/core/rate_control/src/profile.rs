@@ -2,10 +2,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Duration, Rate, shown};
+use longhaul_units::{Duration, Instant, Rate, shown};
 
+use crate::parameters::nearest;
 use crate::{
-    AutoConfig, Controller, ControllerConfig, FixedConfig, Start, TrcConfig, UnlimitedConfig,
+    AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
+    FobsLinearConfig, FobsStateConfig, Known, Parameters, PccConfig, SabulConfig, ScavengerConfig,
+    Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
 };
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
@@ -25,7 +28,10 @@ pub struct Profile {
     /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
     /// whatever happens, it does not.
     pub heeds_receiver: bool,
-    /// Its one parameter: whether the user has to choose a rate.
+    /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
+    /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
+    pub heeds_marks: bool,
+    /// Whether the user has to choose a rate.
     pub needs_rate: bool,
 }
 
@@ -74,7 +80,7 @@ impl Profile {
 
     /// Every profile, the default first.
     pub fn all() -> &'static [Self] {
-        &PROFILES
+        PROFILES
     }
 
     /// The names, the default first.
@@ -83,34 +89,59 @@ impl Profile {
     }
 
     /// The profile that somebody wishes, here or at the other end: the default where no name is
-    /// given.
+    /// given, with parameters written `name=value`.
     ///
     /// # Errors
     ///
-    /// [`Unplayable`]: there is none of that name, or `rate` lacks.
-    pub fn wished(name: Option<&str>, rate: Option<Rate>) -> Result<&'static Self, Unplayable> {
-        let Some(name) = name else { return Ok(&PROFILES[0]) };
-        let unknown = || Unplayable::Unknown(shown(name));
-        let profile = Self::by_name(name).ok_or_else(unknown)?;
-        profile.requires(rate)?;
-        Ok(profile)
-    }
-
-    /// A new controller.
-    ///
-    /// # Errors
-    ///
-    /// [`Unplayable`] if the profile needs the user's rate and `start` has none.
-    pub fn controller(&self, start: &Start) -> Result<Box<dyn Controller>, Unplayable> {
-        self.requires(start.rate)?;
-        Ok(self.controller.build(start))
-    }
-
-    fn requires(&self, rate: Option<Rate>) -> Result<(), Unplayable> {
-        match rate {
-            None if self.needs_rate => Err(Unplayable::MissingRate(self.name)),
-            _ => Ok(()),
+    /// [`Unplayable`]: there is none of that name, `rate` lacks, or a parameter is not its own or out
+    /// of bounds.
+    pub fn wished<'a>(
+        name: Option<&str>,
+        rate: Option<Rate>,
+        parameters: impl IntoIterator<Item = &'a str>,
+    ) -> Result<ChosenProfile, Unplayable> {
+        let profile = match name {
+            None => &PROFILES[0],
+            Some(name) => Self::by_name(name).ok_or_else(|| Unplayable::Unknown(shown(name)))?,
+        };
+        if profile.needs_rate && rate.is_none() {
+            return Err(Unplayable::MissingRate(profile.name));
         }
+        let mut chosen = ChosenProfile { profile, rate, ..ChosenProfile::of(profile) };
+        for text in parameters {
+            chosen.parameters.set(profile.name, text)?;
+        }
+        Ok(chosen)
+    }
+}
+
+/// A profile with what was chosen about it: what both ends of a connection play.
+#[derive(Clone, Debug)]
+pub struct ChosenProfile {
+    /// Which one.
+    pub profile: &'static Profile,
+    /// The user's rate: a limit, at which some profiles send, and which others take for the link.
+    pub rate: Option<Rate>,
+    /// Its parameters.
+    pub parameters: Parameters,
+}
+
+impl ChosenProfile {
+    fn of(profile: &'static Profile) -> Self {
+        Self { profile, rate: None, parameters: Parameters::of(profile.controller.parameters()) }
+    }
+
+    /// A new controller for full packets of `packet` bytes, on a path of which nothing is known, or
+    /// what a controller left there.
+    pub fn controller(
+        &self,
+        now: Instant,
+        packet: u64,
+        known: Option<Known>,
+    ) -> Box<dyn Controller> {
+        let Self { profile, rate, ref parameters } = *self;
+        let parameters = parameters.clone();
+        profile.controller.build(&Start { now, packet, rate, known, parameters })
     }
 }
 
@@ -121,13 +152,21 @@ pub enum Unplayable {
     Unknown(String),
     /// It sends at the user's rate, but none was chosen.
     MissingRate(&'static str),
+    /// It has no such parameter, or not with that value.
+    Parameter {
+        /// The profile.
+        profile: &'static str,
+        /// What is wrong, for people.
+        why: String,
+    },
 }
 
 impl fmt::Display for Unplayable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(name) => {
-                write!(f, "there is no profile {name}; there are")?;
+                let near = nearest(name, Profile::names()).unwrap_or_default();
+                write!(f, "there is no profile {name}; nearest: {near}; all:")?;
                 let mut names = Profile::names().enumerate();
                 names
                     .try_for_each(|(i, name)| write!(f, "{} {name}", if i == 0 { "" } else { "," }))
@@ -135,6 +174,7 @@ impl fmt::Display for Unplayable {
             Self::MissingRate(name) => {
                 write!(f, "profile {name} sends at the rate that you choose: give one with --rate")
             }
+            Self::Parameter { why, .. } => f.write_str(why),
         }
     }
 }
@@ -149,10 +189,46 @@ const TRC: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
+    heeds_marks: false,
     needs_rate: true,
 };
 
-static PROFILES: [Profile; 5] = [
+const SABUL: Profile = Profile {
+    name: "sabul",
+    description: "SABUL: a constant step down for each round trip with more than 0.1 % lost; --rate is \
+                  taken for the link",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &SabulConfig,
+    heeds_receiver: false,
+    heeds_marks: false,
+    needs_rate: false,
+};
+
+const TSUNAMI: Profile = Profile {
+    name: "tsunami",
+    description: "Tsunami UDP: your rate, and slower while more than 15 % are missing",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &TsunamiConfig,
+    heeds_receiver: false,
+    heeds_marks: false,
+    needs_rate: true,
+};
+
+const UDT: Profile = Profile {
+    name: "udt",
+    description: "UDT 4: rises each 10 ms by what is left of the link, falls by a ninth where \
+                  packets are lost",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &UdtConfig,
+    heeds_receiver: false,
+    heeds_marks: false,
+    needs_rate: false,
+};
+
+static PROFILES: &[Profile] = &[
     Profile {
         name: "auto",
         description: "finds the rate that path and receiver can take, and shares the path",
@@ -160,6 +236,47 @@ static PROFILES: [Profile; 5] = [
         feedback: FeedbackSchedule::USUAL,
         controller: &AutoConfig {},
         heeds_receiver: true,
+        heeds_marks: true,
+        needs_rate: false,
+    },
+    Profile {
+        name: "cubic",
+        description: "CUBIC (RFC 9438), as TCP of most systems has it; a reference",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &CubicConfig,
+        heeds_receiver: true,
+        heeds_marks: true,
+        needs_rate: false,
+    },
+    Profile {
+        name: "bbr",
+        description: "BBR version 3: bandwidth and round trip as a model; bears chance loss up to 2 %",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &BbrConfig,
+        heeds_receiver: true,
+        heeds_marks: true,
+        needs_rate: false,
+    },
+    Profile {
+        name: "pcc",
+        description: "PCC Vivace: tries rates, and goes where throughput, delay and loss are worth most",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &PccConfig,
+        heeds_receiver: true,
+        heeds_marks: true,
+        needs_rate: false,
+    },
+    Profile {
+        name: "scavenger",
+        description: "LEDBAT++: takes what others leave, and makes room as soon as packets wait",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &ScavengerConfig,
+        heeds_receiver: true,
+        heeds_marks: true,
         needs_rate: false,
     },
     Profile {
@@ -169,7 +286,41 @@ static PROFILES: [Profile; 5] = [
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
+        heeds_marks: false,
         needs_rate: true,
+    },
+    Profile {
+        name: "fobs",
+        description: "FOBS: changes between fobs-linear, fobs-state and auto as path and receiver \
+                      change; --rate is taken for the link",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &FobsConfig,
+        heeds_receiver: false,
+        heeds_marks: false,
+        needs_rate: false,
+    },
+    Profile {
+        name: "fobs-linear",
+        description: "FOBS, gentle: one linear step after each 100 MB, and a memory of which \
+                      rates lose packets; --rate is taken for the link",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &FobsLinearConfig,
+        heeds_receiver: false,
+        heeds_marks: false,
+        needs_rate: false,
+    },
+    Profile {
+        name: "fobs-state",
+        description: "FOBS, brisk: three states with rates and steps of their own, judged after \
+                      each 10,000 packets; --rate is taken for the link",
+        repair: Repair::Continuous,
+        feedback: FeedbackSchedule::USUAL,
+        controller: &FobsStateConfig,
+        heeds_receiver: false,
+        heeds_marks: false,
+        needs_rate: false,
     },
     Profile {
         name: "rbudp",
@@ -178,9 +329,13 @@ static PROFILES: [Profile; 5] = [
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
+        heeds_marks: false,
         needs_rate: true,
     },
+    SABUL,
     TRC,
+    TSUNAMI,
+    UDT,
     Profile {
         name: "unlimited",
         description: "no rate control at all; for tests on paths that belong to you",
@@ -188,6 +343,7 @@ static PROFILES: [Profile; 5] = [
         feedback: FeedbackSchedule::USUAL,
         controller: &UnlimitedConfig,
         heeds_receiver: false,
+        heeds_marks: false,
         needs_rate: false,
     },
 ];
@@ -196,6 +352,7 @@ static PROFILES: [Profile; 5] = [
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
     use longhaul_units::Instant;
 
     #[test]
@@ -209,23 +366,28 @@ mod tests {
 
     #[test]
     fn rbudp_sends_at_the_users_rate_or_not_at_all() {
-        let profile = Profile::by_name("rbudp").unwrap();
-        let mut start = Start { now: Instant::ZERO, packet: 1500, rate: None };
-        assert_eq!(profile.controller(&start).unwrap_err(), Unplayable::MissingRate("rbudp"));
-        start.rate = Some(Rate::from_gbps(2));
-        assert_eq!(profile.controller(&start).unwrap().pacing().rate, Rate::from_gbps(2));
+        let rbudp = |rate| Profile::wished(Some("rbudp"), rate, []);
+        assert_eq!(rbudp(None).unwrap_err(), Unplayable::MissingRate("rbudp"));
+        let chosen = rbudp(Some(Rate::from_gbps(2))).unwrap();
+        let controller = chosen.controller(Instant::ZERO, 1500, None);
+        assert_eq!(controller.pacing().rate, Rate::from_gbps(2));
     }
 
     #[test]
     fn what_cannot_be_played_is_refused_by_name() {
         let rate = Some(Rate::from_mbps(3));
-        let name = |wish, rate| Profile::wished(wish, rate).map(|profile| profile.name);
+        let name = |wish, rate| Profile::wished(wish, rate, []).map(|chosen| chosen.profile.name);
         assert_eq!(name(None, None), Ok("auto"));
         assert_eq!(name(Some("rbudp"), rate), Ok("rbudp"));
         assert_eq!(name(Some("rbudp"), None), Err(Unplayable::MissingRate("rbudp")));
         let other = name(Some("of\nanother version"), rate).unwrap_err().to_string();
         assert!(other.contains("another version") && !other.contains('\n'), "{other}");
-        assert!(other.ends_with("auto, fixed, rbudp, trc, unlimited"), "{other}");
+        let all: Vec<&str> = Profile::names().collect();
+        assert!(other.ends_with(&all.join(", ")), "{other}");
+        let near = name(Some("rbdup"), rate).unwrap_err().to_string();
+        assert!(near.contains("nearest: rbudp;"), "{near}");
+        let none = Profile::wished(Some("fixed"), rate, ["step=3"]).unwrap_err();
+        assert_eq!(none.to_string(), "profile fixed has no parameters, so no step either");
     }
 
     #[test]

@@ -74,7 +74,7 @@ impl ReceiverBound {
             let raised = self.cap.map(|cap| cap.scale(103, 100));
             self.cap = raised.filter(|cap| *cap <= recent.scale(3, 2));
         }
-        let packet = estimates.packet;
+        let packet = estimates.packet();
         self.least = (Rate::from_bytes_over(2 * packet, rtt.smoothed()), 4 * packet);
         // Before anything was delivered nobody knows what the path itself holds.
         let known = self.buffer.filter(|_| recent > Rate::ZERO);

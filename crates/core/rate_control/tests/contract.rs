@@ -1,10 +1,14 @@
 //! What every registered controller, and the governor beside it, must keep to, whatever they are told.
 
+#[path = "contract/path.rs"]
+mod path;
+
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Governor, Profile, ReceiverState,
-    RttEstimator, Sent, Start,
+    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Profile,
+    ReceiverState, RttEstimator, Sent, Span,
 };
-use longhaul_units::{Bytes, Duration, Instant, Losses, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
+use path::{Link, Path};
 use proptest::prelude::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -126,8 +130,11 @@ proptest! {
     ) {
         for profile in Profile::all() {
             let mut now = Instant::from_nanos(first_now);
-            let start = Start { now, packet: PACKET, rate: Some(Rate::from_mbps(50)) };
-            let mut controller = profile.controller(&start).unwrap();
+            let chosen = Profile::wished(Some(profile.name), Some(Rate::from_mbps(50)), []);
+            let rate = Rate::from_mbps(u64::from(first_rtt as u16));
+            let known = Known { rate, round_trip: Duration::from_micros(first_rtt) };
+            let known = (first_rtt % 2 == 0).then_some(known);
+            let mut controller = chosen.unwrap().controller(now, PACKET, known);
             let mut estimates = Estimates::new(now, PACKET);
             let mut rtt = RttEstimator::new(Duration::from_micros(first_rtt));
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(first_rtt);
@@ -135,7 +142,8 @@ proptest! {
             governor.set_share(first_rtt as u32);
             check(profile, &*controller, &governor, &estimates);
             for (step, wait) in &steps {
-                now += Duration::from_nanos(*wait);
+                let wait = &Duration::from_nanos(*wait);
+                now += *wait;
                 if let Step::Feedback(feedback, _, sample) = step {
                     let sample = sample.or(feedback.rtt);
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
@@ -148,7 +156,13 @@ proptest! {
                     Context { now, rtt: &rtt, estimates: &mut estimates, rng: &mut rng };
                 match step {
                     Step::Sent(sent) => controller.on_sent(&mut cx, sent),
-                    Step::Feedback(..) => controller.on_feedback(&mut cx, &told),
+                    Step::Feedback(..) => {
+                        controller.on_feedback(&mut cx, &told);
+                        let span =
+                            Span { acked_packets: told.acked_packets, lost: told.lost, took: *wait };
+                        controller.on_segment(&mut cx, &span);
+                        controller.on_chunk(&mut cx, &span);
+                    }
                     Step::Silence(in_flight) => controller.on_probe_timeout(&mut cx, *in_flight),
                     Step::Timer => controller.on_timeout(&mut cx),
                 }
@@ -172,8 +186,8 @@ proptest! {
 #[test]
 fn an_honest_path_heals_what_lies_did() {
     let mut now = Instant::from_nanos(1);
-    let start = Start { now, packet: PACKET, rate: None };
-    let mut controller = Profile::by_name("auto").unwrap().controller(&start).unwrap();
+    let chosen = Profile::wished(Some("auto"), None, []).unwrap();
+    let mut controller = chosen.controller(now, PACKET, None);
     let round_trip = Duration::from_millis(20);
     let mut rtt = RttEstimator::new(round_trip);
     let mut estimates = Estimates::new(now, PACKET);
@@ -212,4 +226,99 @@ fn an_honest_path_heals_what_lies_did() {
         tell(&honest(sent), now, &mut *controller);
     }
     assert!(controller.pacing().rate >= link.scale(9, 10), "{:?}", controller.pacing());
+}
+
+/// Profiles that send as the user says, whatever becomes of it.
+const TOLD: [&str; 5] = ["fixed", "rbudp", "trc", "tsunami", "unlimited"];
+
+/// Those that find their rate.
+fn finders() -> impl Iterator<Item = ChosenProfile> {
+    let names = Profile::names().filter(|name| !TOLD.contains(name));
+    names.map(|name| Profile::wished(Some(name), None, []).expect("a profile"))
+}
+
+/// Those whose paper judges by whole segments, or chunks, however long one takes.
+const PATIENT: [&str; 2] = ["fobs-linear", "fobs-state"];
+
+const SECOND: Duration = Duration::from_secs(1);
+const RATE: Rate = Rate::from_mbps(100);
+
+fn link(rate: Rate) -> Link {
+    let round_trip = Duration::from_millis(20);
+    Link { rate, round_trip, queue: rate.bytes_in(round_trip).max(8 * PACKET) }
+}
+
+#[test]
+fn each_fills_paths_of_many_rates_from_nothing() {
+    for chosen in finders() {
+        for (rate, seconds) in [(Rate::from_mbps(2), 10), (RATE, 10), (Rate::from_gbps(2), 12)] {
+            let mut path = Path::new(&chosen, link(rate), None);
+            path.run(SECOND * seconds);
+            let used = path.run(SECOND * 5) * 100 / rate.bytes_in(SECOND * 5);
+            assert!(used >= 70, "{}: {used} % of {rate}", chosen.profile.name);
+        }
+    }
+}
+
+/// A path that carries a tenth of what it carried makes everybody slower, before long.
+#[test]
+fn each_comes_down_to_what_a_path_still_carries() {
+    for chosen in finders().filter(|chosen| !PATIENT.contains(&chosen.profile.name)) {
+        let mut path = Path::new(&chosen, link(RATE), None);
+        path.run(SECOND * 10);
+        path.set_link(link(RATE.scale(1, 10)));
+        path.run(SECOND * 5);
+        let (sent, lost) = (path.sent, path.lost);
+        path.run(SECOND * 5);
+        let (sent, lost) = ((path.sent - sent) / PACKET, path.lost - lost);
+        assert!(lost * 10 <= sent, "{}: {lost} of {sent} lost", chosen.profile.name);
+    }
+}
+
+#[test]
+fn each_is_silent_in_an_outage_and_fills_the_path_behind_it() {
+    for chosen in finders() {
+        let name = chosen.profile.name;
+        let mut path = Path::new(&chosen, link(RATE), None);
+        path.run(SECOND * 5);
+        path.dark_until = path.now + SECOND * 3;
+        path.run(SECOND);
+        let sent = path.sent;
+        path.run(SECOND * 2);
+        assert!(path.sent - sent < 50 * PACKET, "{name}: {} into the dark", path.sent - sent);
+        path.run(SECOND * 10);
+        let used = path.run(SECOND * 5) * 100 / RATE.bytes_in(SECOND * 5);
+        assert!(used >= 70, "{name}: {used} % behind an outage");
+    }
+}
+
+/// Who takes over goes on at the known rate: no burst, no start-up, and no gap.
+#[test]
+fn each_goes_on_at_a_known_rate() {
+    for chosen in finders() {
+        let name = chosen.profile.name;
+        let link = link(RATE);
+        let known = Known { rate: RATE.scale(3, 4), round_trip: link.round_trip };
+        let mut path = Path::new(&chosen, link, Some(known));
+        let pacing = path.controller.pacing();
+        assert!(pacing.rate <= known.rate.scale(21, 20), "{name}: {}", pacing.rate);
+        assert!(pacing.burst <= 10 * PACKET, "{name}: a burst of {}", pacing.burst);
+        assert_ne!(path.controller.metrics().bound, Bottleneck::StartUp, "{name}");
+        path.run(known.round_trip * 2);
+        let share = path.run(SECOND / 5) * 100 / known.rate.bytes_in(SECOND / 5);
+        assert!((70..=134).contains(&share), "{name}: {share} % of the known rate");
+        assert_eq!(path.lost, 0, "{name}");
+    }
+}
+
+#[test]
+fn each_does_the_same_again() {
+    for chosen in finders() {
+        let run = || {
+            let mut path = Path::new(&chosen, link(RATE), None);
+            path.run(SECOND * 8);
+            (path.sent, path.lost, path.controller.pacing())
+        };
+        assert_eq!(run(), run(), "{}", chosen.profile.name);
+    }
 }

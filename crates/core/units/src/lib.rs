@@ -1,5 +1,5 @@
 //! Types that every Longhaul crate shares: time, rate, size, the number spaces of a
-//! lane, and what a transfer is held up by and loses.
+//! lane, marks of congestion, and what a transfer is held up by and loses.
 //!
 //! The crate holds no protocol logic. All arithmetic is on integers, so that a run is the same on
 //! every machine; the only clock is the one the caller passes in.
@@ -21,6 +21,7 @@ extern crate alloc;
 
 mod bottleneck;
 mod bytes;
+mod ecn;
 mod losses;
 mod number;
 mod quantity;
@@ -32,9 +33,10 @@ mod time;
 pub use bottleneck::Bottleneck;
 pub use bytes::Bytes;
 pub use core::time::Duration;
+pub use ecn::{Ecn, EcnCounts};
 pub use losses::Losses;
 pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};
-pub use quantity::ParseQuantityError;
+pub use quantity::{ParseQuantityError, parse_time};
 pub use range_set::RangeSet;
 pub use rate::Rate;
 pub use text::{acts_on_terminals, shown};

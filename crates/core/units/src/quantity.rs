@@ -1,6 +1,7 @@
 //! Reading and writing numbers with decimal and binary prefixes.
 
 use core::fmt;
+use core::time::Duration;
 
 /// Why a rate or size could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,24 @@ pub(crate) fn parse(text: &str, units: &[&str]) -> Result<u64, ParseQuantityErro
         })
         .ok_or(ParseQuantityError::Malformed)?;
     scaled(number, multiplier)
+}
+
+/// Reads `100ms`, `1.5 s`, `250us` or `40ns`.
+///
+/// # Errors
+/// Not a number with one of these units, or more than 64 bits of nanoseconds.
+pub fn parse_time(text: &str) -> Result<Duration, ParseQuantityError> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let nanos = match unit.trim_start() {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(ParseQuantityError::Malformed),
+    };
+    scaled(number, nanos).map(Duration::from_nanos)
 }
 
 /// `number` times `multiplier`, with at most nine decimal places taken into account.

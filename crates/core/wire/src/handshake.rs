@@ -230,6 +230,9 @@ pub struct Hello {
     /// Most that the server may send, at the IP layer; not zero. The rate of a profile that needs
     /// one.
     pub rate: Option<Rate>,
+    /// Parameters of the profile that are not the default, `name=value` and a space between two.
+    /// Written up to [`MAX_PARAMETERS`] bytes.
+    pub parameters: Option<String>,
 }
 
 impl Hello {
@@ -250,6 +253,9 @@ impl Hello {
         }
         if let Some(rate) = self.rate {
             put(&mut body, options::RATE, &rate.as_bps().to_be_bytes());
+        }
+        if let Some(parameters) = &self.parameters {
+            put(&mut body, options::PARAMETERS, cut(parameters, MAX_PARAMETERS).as_bytes());
         }
         body
     }
@@ -288,6 +294,7 @@ impl Hello {
             receive_limits: receive_limits(&options)?,
             profile: options.text(options::PROFILE, MAX_PROFILE)?,
             rate: rate(&options)?,
+            parameters: options.text(options::PARAMETERS, MAX_PARAMETERS)?,
         })
     }
 }
@@ -418,6 +425,8 @@ fn cut(text: &str, limit: usize) -> &str {
 pub const MAX_IMPLEMENTATION: usize = 64;
 /// Longest name of a profile, in bytes.
 pub const MAX_PROFILE: usize = 32;
+/// Longest parameters of a profile, in bytes.
+pub const MAX_PARAMETERS: usize = 1_024;
 
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;

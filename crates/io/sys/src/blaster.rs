@@ -190,8 +190,6 @@ fn send_all(
         match socket.send(route, &[IoSlice::new(bytes)], Some(datagram), Wait::UntilReady) {
             Ok(sent) => bytes = &bytes[sent..],
             Err(SendError::NoBuffers) => std::thread::yield_now(),
-            // Nobody listens yet, or no longer.
-            Err(SendError::Refused) => {}
             Err(error) => return Err(error.into()),
         }
     }

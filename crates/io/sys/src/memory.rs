@@ -1,14 +1,10 @@
 //! Large page-aligned memory: staging rings, buffers for direct I/O.
 
-mod past_caches;
-
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-
-pub use past_caches::copy_past_caches;
 
 /// Zeroed private memory that begins at a page and asks for huge pages, which spare a gigabyte
 /// of staging most of its page faults and TLB misses. Pages are taken when first touched.

@@ -5,10 +5,12 @@
 //! it, [`UdpSocket::send`] does so behind the same face; [`UdpSocket::capabilities`] tells.
 //!
 //! No call allocates or keeps anything of the caller's. Datagrams never fragment (DF is set, the
-//! kernel's path MTU is ignored): the caller finds the path MTU (RFC 8899).
+//! kernel's path MTU is ignored): the caller finds the path MTU (RFC 8899). ICMP messages fail no call:
+//! who is a stranger to a connection can make them up.
 
 mod address;
 mod control;
+mod hearsay;
 mod options;
 mod receive;
 mod send;
@@ -19,7 +21,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use longhaul_units::Instant;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -43,6 +45,8 @@ pub struct UdpSocket {
     capabilities: Capabilities,
     /// Cleared when the outgoing device turns out not to cut super-packets.
     cuts: AtomicBool,
+    /// As it was set last.
+    traffic_class: AtomicU8,
     receive_buffer: BufferSize,
     send_buffer: BufferSize,
 }
@@ -128,12 +132,28 @@ impl UdpSocket {
         socket.bind(&local.into())?;
         let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         let cuts = AtomicBool::new(capabilities.gso);
-        Ok(Self { socket, family, local, capabilities, cuts, receive_buffer, send_buffer })
+        let traffic_class = AtomicU8::new(options.traffic_class);
+        Ok(Self {
+            socket,
+            family,
+            local,
+            capabilities,
+            cuts,
+            traffic_class,
+            receive_buffer,
+            send_buffer,
+        })
     }
 
     /// Fixes the peer: datagrams of others are not received, sending by [`Route::CONNECTED`]
-    /// spares a route lookup, and an unreachable port is reported as an error.
+    /// spares a route lookup, and what a queue of this host drops is an error
+    /// ([`SendError::NoBuffers`]). On a socket without a peer it counts as sent: there ICMP messages
+    /// about any datagram could be made up, and would have to be passed over.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.hear_of_drops()?;
         let peer = match (peer, self.family) {
             (SocketAddr::V4(v4), Family::V6) => {
                 SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port())
@@ -173,9 +193,17 @@ impl UdpSocket {
         mtu.map(|mtu| mtu as u32)
     }
 
-    /// Sets the traffic class byte (DSCP and ECN) of datagrams whose route gives none.
+    /// Sets the traffic class byte (DSCP and ECN) of datagrams whose route gives none. A byte that is
+    /// set already costs no system call.
+    ///
+    /// # Errors
+    /// Those of `setsockopt`: `ENOPROTOOPT` where the kernel knows no such byte.
     pub fn set_traffic_class(&self, class: u8) -> io::Result<()> {
-        options::set_traffic_class(self.as_fd(), self.family, class)
+        if self.traffic_class.load(Ordering::Relaxed) != class {
+            options::set_traffic_class(self.as_fd(), self.family, class)?;
+            self.traffic_class.store(class, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Memory that the kernel holds for the socket now; one system call of about 1 us.

@@ -22,7 +22,7 @@ use std::{env, thread};
 
 use longhaul_rate_control::Profile;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_transfer::buffer::{Pool, Reuse};
+use longhaul_transfer::buffer::Pool;
 use longhaul_transfer::memory::{MemoryOptions, receive, send};
 use longhaul_units::{LaneId, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{Cipher, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect};
@@ -68,9 +68,7 @@ fn run(bytes: u64, protect: Protect, rate: Option<Rate>, forge: Forge) -> Outcom
         protect,
         cipher: Cipher::Aes128Gcm,
         secret: [7; 32],
-        profile: Profile::by_name(if rate.is_some() { "fixed" } else { "auto" })
-            .ok_or("no such profile")?,
-        rate,
+        profile: Profile::wished(rate.map(|_| "fixed"), rate, [])?,
         window: 32 << 20,
     };
     let mut shared = UdpOptions::default();
@@ -86,12 +84,12 @@ fn run(bytes: u64, protect: Protect, rate: Option<Rate>, forge: Forge) -> Outcom
     let (over, forged) = (AtomicBool::new(forge == Forge::No), AtomicU64::new(0));
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let pool = Pool::new(BUFFERS, Reuse::Cold);
+            let pool = Pool::new(BUFFERS);
             pool.fill();
             receive(receiving, &options, pool)
         });
         let sender = scope.spawn(|| {
-            let pool = Pool::new(BUFFERS, Reuse::Cold);
+            let pool = Pool::new(BUFFERS);
             let groups = (0..BUFFERS).map_while(|_| pool.try_take().map(Arc::new)).collect();
             send(sending, to, &options, groups)
         });

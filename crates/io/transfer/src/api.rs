@@ -68,6 +68,8 @@ pub struct CopyOptions {
     pub profile: String,
     /// Most that may be sent, at the IP layer; the rate of profiles that need one.
     pub rate: Option<Rate>,
+    /// What is chosen of the profile's parameters, each `name=value`.
+    pub parameters: Vec<String>,
     /// Protection of payload.
     pub protect: Protect,
     /// What carries the data.

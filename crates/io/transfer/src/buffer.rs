@@ -1,6 +1,5 @@
 //! Memory for groups: a bounded pool of 1 MiB buffers that go round.
 
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -11,15 +10,6 @@ use longhaul_sys::memory::Pages;
 /// this crate is whole between statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Which of the free buffers is given out next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
-    /// The one returned last: it is still in the cache.
-    Warm,
-    /// The one returned first: for memory that is larger than the caches and read later.
-    Cold,
 }
 
 /// Buffers made at a time, so that they lie in huge pages of 2 MiB.
@@ -35,12 +25,12 @@ pub struct Pool {
 struct Inner {
     free: Mutex<Free>,
     returned: Condvar,
-    reuse: Reuse,
 }
 
 #[derive(Debug)]
 struct Free {
-    buffers: VecDeque<Pages>,
+    /// The one returned last is given out first: it is still in the cache.
+    buffers: Vec<Pages>,
     /// Buffers that may still be made, and all that there may be.
     left: usize,
     most: usize,
@@ -51,21 +41,16 @@ struct Free {
 
 impl Pool {
     /// A pool of at most `buffers` buffers of 1 MiB, made when first needed.
-    pub fn new(buffers: usize, reuse: Reuse) -> Self {
+    pub fn new(buffers: usize) -> Self {
         let free = Free {
-            buffers: VecDeque::new(),
+            buffers: Vec::new(),
             left: buffers,
             most: buffers,
             given_back: 0,
             closed: false,
         };
-        let inner = Inner { free: Mutex::new(free), returned: Condvar::new(), reuse };
+        let inner = Inner { free: Mutex::new(free), returned: Condvar::new() };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Whether a buffer is out of the caches before it is given out again.
-    pub(crate) fn is_cold(&self) -> bool {
-        self.inner.reuse == Reuse::Cold
     }
 
     /// Makes and touches all buffers now, so that no page fault falls into a measurement.
@@ -134,12 +119,7 @@ impl Pool {
     }
 
     fn take_from(&self, free: &mut Free) -> Option<Buffer> {
-        let pages = match self.inner.reuse {
-            Reuse::Warm => free.buffers.pop_back(),
-            Reuse::Cold if free.left > 0 => None,
-            Reuse::Cold => free.buffers.pop_front(),
-        };
-        let pages = pages.or_else(|| {
+        let pages = free.buffers.pop().or_else(|| {
             let count = free.left.min(BUFFERS_PER_HUGE_PAGE);
             free.left -= count;
             // Memory that cannot be had is a smaller pool; waiting for a buffer goes on.
@@ -201,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_pool_is_bounded_and_waits() {
-        let pool = Pool::new(2, Reuse::Warm);
+        let pool = Pool::new(2);
         let (a, b) = (pool.try_take().unwrap(), pool.try_take().unwrap());
         assert_eq!((a.len(), b.len()), (1 << 20, 1 << 20));
         assert!(pool.try_take().is_none());
@@ -216,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_pool_grows_and_does_not_shrink() {
-        let pool = Pool::new(1, Reuse::Warm);
+        let pool = Pool::new(1);
         assert!(!pool.grow(0) && !pool.grow(1));
         let first = pool.try_take().unwrap();
         assert!(!pool.has_free());
@@ -226,18 +206,5 @@ mod tests {
         assert!(!pool.grow(2));
         let taken: Vec<_> = std::iter::from_fn(|| pool.try_take()).collect();
         assert_eq!(taken.len(), 2);
-    }
-
-    #[test]
-    fn cold_buffers_go_round() {
-        let pool = Pool::new(3, Reuse::Cold);
-        pool.fill();
-        let mut seen = Vec::new();
-        for _ in 0..3 {
-            seen.push(pool.take().unwrap().as_ptr() as usize);
-        }
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 3);
     }
 }

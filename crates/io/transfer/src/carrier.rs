@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Unplaceable,
-    Violation, WholeGroup,
+    Begun, GivenUp, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing,
+    Unplaceable, Violation, WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Extent, Instant, PathId, shown};
+use longhaul_units::{Duration, Ecn, Extent, Instant, PathId, shown};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::{Buffer, lock};
@@ -44,16 +44,12 @@ pub trait UpperLayer: Send + Sync {
     fn on_credit(&self, credit: u64);
     /// A group that was offered is at the peer.
     fn on_delivered(&self, extent: Extent);
+    /// Of a group that was withdrawn nothing was sent.
+    fn on_withdrawn(&self, _: Extent) {}
     /// A lane closed.
     fn on_closed(&self, closed: &Closed);
     /// What this side says that holds until it says otherwise.
     fn standing(&self) -> Standing;
-
-    /// Groups below this number were taken, of whatever object: what still comes of them is a
-    /// repetition. Never shrinks.
-    fn taken_below(&self) -> u32 {
-        0
-    }
     /// Memory for the group of `part`, of which the first authentic bytes have come.
     ///
     /// # Errors
@@ -61,9 +57,9 @@ pub trait UpperLayer: Send + Sync {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
     /// A group arrived whole.
     fn on_group(&self, whole: WholeGroup<Buffer>);
-    /// A lane gave memory up whose group came on another one.
-    fn on_given_up(&self, buffer: Buffer) {
-        drop(buffer);
+    /// A lane gave up what it had of a group that came on another one, or that nobody needs.
+    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
+        drop(given_up);
     }
 }
 
@@ -124,7 +120,8 @@ pub(crate) fn pass_news(
             News::Validated => upper.on_validated(),
             News::Delivered(extent) => upper.on_delivered(extent),
             News::Arrived(whole) => upper.on_group(whole),
-            News::GivenUp(buffer) => upper.on_given_up(buffer),
+            News::Withdrawn(extent) => upper.on_withdrawn(extent),
+            News::GivenUp(given_up) => upper.on_given_up(given_up),
             News::Closed(closed) => upper.on_closed(&closed),
             // A lane that can move has taken it.
             News::MoveAsked(_) => {}
@@ -136,10 +133,6 @@ pub(crate) fn pass_news(
 impl Groups<Buffer> for &dyn UpperLayer {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         self.begin_group(part)
-    }
-
-    fn taken_below(&self) -> u32 {
-        UpperLayer::taken_below(*self)
     }
 }
 
@@ -163,6 +156,8 @@ pub struct Stray {
     pub to: Option<std::net::IpAddr>,
     /// When it came.
     pub at: Instant,
+    /// The ECN codepoint that it carried.
+    pub ecn: Ecn,
     /// What it holds.
     pub bytes: Vec<u8>,
 }
@@ -233,7 +228,7 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Passes on what is to be known of a group. That it is to be received anew is posted before the
+    /// Passes on what is to be known of groups. That one is to be received anew is posted before the
     /// source is asked for it.
     pub fn post_repair(&self, repair: Repair) {
         lock(&self.repairs).push(repair);

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{Part, Wish};
-use longhaul_rate_control::Profile;
+use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::udp::UdpOptions;
-use longhaul_units::{Bytes, Duration, Instant, Rate};
+use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
@@ -79,8 +79,7 @@ pub(crate) struct Client<'a> {
     pub host: &'a str,
     pub port: u16,
     pub token: &'a Token,
-    pub profile: &'static Profile,
-    pub rate: Option<Rate>,
+    pub profile: ChosenProfile,
     pub protect: Protect,
     pub carrier: CarrierChoice,
     pub lanes: u16,
@@ -122,8 +121,8 @@ impl Client<'_> {
 
     /// What the user asked for that the TCP carrier does not do.
     fn of_no_effect(&self) -> Option<String> {
-        let limit = if self.rate.is_some() { " below --rate" } else { "" };
-        let name = self.profile.name;
+        let limit = if self.profile.rate.is_some() { " below --rate" } else { "" };
+        let name = self.profile.profile.name;
         (name != UNNAMED).then(|| {
             format!(
                 "over TCP the kernel repairs losses and sets the rate{limit}: profile {name} has \
@@ -147,7 +146,8 @@ impl Client<'_> {
         notices.iter().for_each(|notice| progress.tell(notice));
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
         // The server has little to send to a source: no limit, but what its profile needs.
-        let told = self.profile.needs_rate || self.wish.part() == Part::Sink;
+        let ChosenProfile { profile, rate, parameters } = &self.profile;
+        let told = profile.needs_rate || self.wish.part() == Part::Sink;
         let config = ClientConfig {
             protect: self.protect,
             carrier,
@@ -155,8 +155,9 @@ impl Client<'_> {
             lanes: self.lanes.max(1) + u16::from(self.circuit.is_some()),
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
-            profile: Some(self.profile.name.into()),
-            rate: self.rate.filter(|_| told),
+            profile: Some(profile.name.into()),
+            rate: rate.filter(|_| told),
+            parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };
         let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)

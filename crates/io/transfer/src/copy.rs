@@ -151,8 +151,7 @@ pub fn copy(
         host: &job.host,
         port: job.port,
         token: &options.token,
-        profile: profile(&options.profile, options.rate)?,
-        rate: options.rate,
+        profile: profile(&options.profile, options.rate, &options.parameters)?,
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
@@ -369,7 +368,8 @@ impl Task for Part {
         match self.shared.lock().transfer() {
             Some(Transfer::OutgoingCopy(copy)) => {
                 let stats = copy.stats();
-                let sent = stats.sent_bytes.saturating_sub(backlog) + stats.resumed_bytes;
+                let given = stats.sent_bytes - stats.withdrawn_bytes;
+                let sent = given.saturating_sub(backlog) + stats.resumed_bytes;
                 Snapshot {
                     bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
                     bytes_total: stats.complete.then_some(stats.bytes),

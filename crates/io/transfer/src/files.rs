@@ -4,6 +4,7 @@
 //! with its storage. Both block, and both are shared by as many threads as like to call them.
 //! Which file is where is decided here, with the habits of `cp`; what is moved when is not.
 
+mod above;
 mod aside;
 mod cache;
 mod destination;

@@ -221,9 +221,9 @@ impl LaneThread {
     }
 
     fn take_stray(&mut self, stray: Stray) {
-        let Stray { from, to, at, mut bytes } = stray;
+        let Stray { from, to, at, ecn, mut bytes } = stray;
         let before = self.half.engine().received_to();
-        let batch = ReadBatch::single(from, at, bytes.len());
+        let batch = ReadBatch::single(from, at, bytes.len(), ecn);
         self.handle_datagrams(&batch, &mut bytes);
         if let (Some(local), Some(common)) = (to, self.common.clone())
             && self.half.engine().received_to() > before
@@ -271,8 +271,7 @@ impl LaneThread {
         let mut any = false;
         for _ in 0..RECEIVE_BURST {
             let Some(socket) = self.socket.own() else { break };
-            // An unreachable port or route, told about an earlier datagram, ends a burst: the idle
-            // timeout decides whether the peer is gone.
+            // An error ends a burst: the idle timeout decides whether the peer is gone.
             let Ok(Some((batch, bytes))) = self.reading.read(socket) else { break };
             any = true;
             self.flooded |= bytes.len() > LARGE * batch.segment;
@@ -329,7 +328,7 @@ impl LaneThread {
             let Some(transmit) = planned else { break };
             any = true;
             let datagrams = self.half.seal(&transmit, &mut self.seal);
-            let (socket, route) = self.socket.route(datagrams.to);
+            let (socket, route) = self.socket.route(datagrams.to, transmit.ecn);
             let slices = [IoSlice::new(datagrams.bytes)];
             let sent = socket.send(&route, &slices, datagrams.segment, Wait::UntilReady);
             if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {
@@ -354,7 +353,7 @@ impl LaneThread {
             deadline = deadline.min(soon);
         }
         self.flooded = false;
-        if deadline > soon {
+        if deadline > self.view_due {
             self.publish(now);
         }
         if may_sleep && deadline > now {

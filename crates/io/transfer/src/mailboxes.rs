@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{Dealing, Gate, Lanes, Order, Repair};
-use longhaul_units::{Duration, Extent};
+use longhaul_units::{Duration, Extent, ObjectId};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{Command, Mailbox};
@@ -30,6 +30,11 @@ impl Mailboxes {
     /// Gives `bytes` to a lane.
     pub fn offer(&self, lane: usize, extent: Extent, bytes: Arc<Buffer>) {
         self.0[lane].post(Command::Order(Order::Offer { extent, bytes }));
+    }
+
+    /// Tells all lanes to send no more of the object.
+    pub fn withdraw(&self, object: ObjectId) {
+        self.0.iter().for_each(|mailbox| mailbox.post(Command::Order(Order::Withdraw(object))));
     }
 
     /// Passes a repair on to all lanes.

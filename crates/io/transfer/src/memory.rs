@@ -12,11 +12,11 @@ use longhaul_connection::{
 use longhaul_engine::{Closed, LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::Profile;
+use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
+use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
 use crate::buffer::{Buffer, Pool, lock};
@@ -38,9 +38,7 @@ pub struct MemoryOptions {
     /// Keys come from here.
     pub secret: [u8; 32],
     /// What sets the rate, and how losses are repaired.
-    pub profile: &'static Profile,
-    /// The rate of profiles that need one; for others a bound.
-    pub rate: Option<Rate>,
+    pub profile: ChosenProfile,
     /// Bytes offered to the lane at a time.
     pub window: u64,
 }
@@ -122,7 +120,7 @@ impl UpperLayer for MemoryTransfer {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         let len = part.group_len(&self.table)?;
         let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer, len })
+        Ok(Begun::Memory { buffer, len })
     }
     fn on_group(&self, whole: WholeGroup<Buffer>) {
         drop(whole.buffer);
@@ -140,7 +138,7 @@ pub fn send(
     options: &MemoryOptions,
     groups: Vec<Arc<Buffer>>,
 ) -> io::Result<MemoryReport> {
-    run(socket, Some(to), options, groups, Pool::new(0, crate::buffer::Reuse::Warm))
+    run(socket, Some(to), options, groups, Pool::new(0))
 }
 
 /// Receives `options.bytes` into buffers of `pool`.
@@ -165,14 +163,13 @@ fn run(
     };
     let secret = SessionSecret::new(options.secret);
     let lane = LaneId(0);
-    let cold = pool.is_cold();
     let protection = |direction| {
         let keys = LaneKeys::new(&secret, direction, lane);
-        Protection::new(keys, options.cipher, options.protect).past_caches(cold)
+        Protection::new(keys, options.cipher, options.protect)
     };
     let mut config = LaneConfig::new(ConnectionId(1), lane, role, 1);
     config.remote = to;
-    config.repair = options.profile.repair;
+    config.repair = options.profile.profile.repair;
     config.object_tag = object_tag_len(options.protect);
     config.socket_buffer = Some(Bytes::new(socket.receive_buffer().obtained as u64));
     if let Some(to) = to {
@@ -181,7 +178,7 @@ fn run(
         config.datagram_max = (socket.device_mtu()?.min(65_535) as u16).saturating_sub(headers);
     }
     let rtt = Duration::from_millis(1);
-    let path = client::path(options.profile, options.rate, rtt).map_err(io::Error::other)?;
+    let path = client::path(&options.profile, rtt);
     let mut table = ObjectTable::default();
     table.push(options.bytes);
     let upper = Arc::new(MemoryTransfer {

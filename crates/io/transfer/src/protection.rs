@@ -5,7 +5,7 @@ use std::mem::take;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use longhaul_connection::{DATAGRAMS_MAX, Forged, Opener, Run, Sealer};
 use longhaul_session::{EpochKeys, LaneKeys};
-use longhaul_sys::memory::{copy_past_caches, prefetch};
+use longhaul_sys::memory::prefetch;
 use longhaul_sys::siphash::HeaderMac;
 use longhaul_units::PacketNumber;
 use longhaul_wire::{
@@ -21,8 +21,6 @@ pub struct Protection {
     protect: Protect,
     /// Epochs in use, at most three (docs/protocol.md 4.2).
     epochs: Vec<(u16, Epoch)>,
-    /// Payload in `clear` is copied past the caches.
-    past_caches: bool,
     /// Headers and tags of a batch (`clear`).
     headers: Vec<[u8; OBJECT_HEADER_LEN]>,
     tags: Vec<[u8; CLEAR_TAG_LEN]>,
@@ -55,21 +53,7 @@ pub fn object_tag_len(protect: Protect) -> usize {
 impl Protection {
     /// Protection by `keys`.
     pub fn new(keys: LaneKeys, cipher: Cipher, protect: Protect) -> Self {
-        Self {
-            keys,
-            cipher,
-            protect,
-            epochs: Vec::new(),
-            past_caches: false,
-            headers: Vec::new(),
-            tags: Vec::new(),
-        }
-    }
-
-    /// Groups go to memory that is larger than the caches, and is read later.
-    #[must_use]
-    pub fn past_caches(self, past_caches: bool) -> Self {
-        Self { past_caches, ..self }
+        Self { keys, cipher, protect, epochs: Vec::new(), headers: Vec::new(), tags: Vec::new() }
     }
 
     /// Key and nonce for a packet; `None` when its epoch is not at hand.
@@ -187,11 +171,6 @@ impl Opener for Protection {
 
     fn open_run(&mut self, run: &Run, bytes: &[u8], into: &mut [u8]) -> usize {
         let clear = self.protect == Protect::Clear;
-        if clear && self.past_caches {
-            let payloads = run.packets(bytes).map(|(_, packet)| run.payload(packet));
-            copy_past_caches(payloads, into);
-            return run.count();
-        }
         run.open_each(bytes, into, |number, packet, place, behind| {
             prefetch(&behind[..place.len().min(behind.len())]);
             if clear {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_objects::{Fsync, TopNames};
-use longhaul_rate_control::{Profile, Unplayable};
+use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
@@ -18,7 +18,7 @@ use longhaul_sys::host::Machine;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
-use longhaul_units::{Bytes, Duration, LaneId, Rate};
+use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, Header, Hello, PipeRequest, PipeRole, Protect,
     ReceiveLimits, Refused, Request,
@@ -307,7 +307,7 @@ impl Server<'_> {
     fn serve_client(
         &self,
         client: PendingClient,
-        (profile, rate): Sending,
+        profile: ChosenProfile,
         lease: Arc<Lease>,
         from: SocketAddr,
         local: SocketAddr,
@@ -341,7 +341,7 @@ impl Server<'_> {
         let idle = self.options.idle_timeout;
         let _known = KnownLanes { lanes: &self.lanes, connection: id };
         let lanes = if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(rate, idle);
+            let tcp = tcp_options(profile.rate, idle);
             let joined = expected.collect(&session, &tcp, self.stop);
             drop(coming);
             let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
@@ -354,13 +354,11 @@ impl Server<'_> {
             }
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
-            let first = path(profile, rate, INITIAL_RTT);
-            let first = first.map_err(|reason| (CloseCode::INTERNAL, reason))?;
-            let Profile { repair, feedback, needs_rate, .. } = *profile;
+            let first = path(&profile, INITIAL_RTT);
+            let Profile { repair, feedback, needs_rate, .. } = *profile.profile;
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
             // The rate that a profile needs is that of one controller.
-            let open =
-                move || if needs_rate { None } else { path(profile, rate, INITIAL_RTT).ok() };
+            let open = move || (!needs_rate).then(|| path(&profile, INITIAL_RTT));
             let owner = Owner::Server(Opening(Box::new(open)));
             let upper = shared.clone();
             let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes);
@@ -463,8 +461,8 @@ impl Server<'_> {
                 let key = (header.connection.0, header.lane.0);
                 let mailbox = lock(&self.lanes).get(&key).cloned();
                 if let Some(mailbox) = mailbox {
-                    let (from, to, bytes) = (got.from, got.to, packet.to_vec());
-                    mailbox.post_datagram(Stray { from, to, at, bytes });
+                    let (from, to, ecn, bytes) = (got.from, got.to, got.ecn(), packet.to_vec());
+                    mailbox.post_datagram(Stray { from, to, at, ecn, bytes });
                 }
             }
         }
@@ -500,12 +498,10 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A profile that this host can play, and the most that it may send.
-type Sending = (&'static Profile, Option<Rate>);
-
 /// How this host sends to the client: under the profile of the connection, and within its limit.
-fn sending(hello: &Hello) -> Result<Sending, Unplayable> {
-    Ok((Profile::wished(hello.profile.as_deref(), hello.rate)?, hello.rate))
+fn sending(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
+    let parameters = hello.parameters.as_deref().unwrap_or_default().split_whitespace();
+    Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
 }
 
 /// What a client was granted. Written before the transfer begins, so that whoever sees that it has
@@ -650,6 +646,7 @@ const INITIAL_RTT: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_units::Rate;
     use longhaul_wire::{Bottleneck, Cipher};
 
     fn hello(profile: &str, rate: Option<Rate>) -> Hello {
@@ -665,6 +662,7 @@ mod tests {
             receive_limits: None,
             profile: Some(profile.into()),
             rate,
+            parameters: None,
         }
     }
 
@@ -677,9 +675,9 @@ mod tests {
             ("fixed", limit),
             ("rbudp", limit),
         ] {
-            let (profile, most) = sending(&hello(wished, Some(rate))).unwrap();
-            assert_eq!(profile.name, wished);
-            let path = super::path(profile, most, INITIAL_RTT).unwrap();
+            let chosen = sending(&hello(wished, Some(rate))).unwrap();
+            assert_eq!(chosen.profile.name, wished);
+            let path = super::path(&chosen, INITIAL_RTT);
             assert_eq!(path.allowed(), (rate, Bottleneck::UserLimit));
         }
     }
@@ -689,7 +687,9 @@ mod tests {
         let refused = |name| sending(&hello(name, None)).unwrap_err().to_string();
         assert!(refused("of another version").contains("no profile of another version"));
         assert!(refused("rbudp").contains("profile rbudp"));
+        let strange = Hello { parameters: Some("warp=9".into()), ..hello("auto", None) };
+        assert!(sending(&strange).unwrap_err().to_string().contains("so no warp either"));
         let unnamed = Hello { profile: None, ..hello("", None) };
-        assert_eq!(sending(&unnamed).unwrap().0.name, "auto");
+        assert_eq!(sending(&unnamed).unwrap().profile.name, "auto");
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, Gate, GroupPart, IncomingPipe, News, Part, SharedHalf, Standing, Transfer, Unplaceable,
-    Violation, Watch, WholeGroup, Wish, Work, buffers,
+    Begun, Gate, GivenUp, GroupPart, IncomingPipe, News, Part, SharedHalf, Standing, Transfer,
+    Unplaceable, Violation, Watch, WholeGroup, Wish, Work, buffers,
 };
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
@@ -17,7 +17,7 @@ use longhaul_wire::{CloseCode, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
-use crate::buffer::{Buffer, Pool, Reuse, lock};
+use crate::buffer::{Buffer, Pool, lock};
 use crate::carrier::{UpperLayer, join_all};
 use crate::control::ControlEnd;
 use crate::crew::Crew;
@@ -75,7 +75,6 @@ pub(crate) enum Memory {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     standing: Standing,
-    taken_below: u32,
     wants_messages: bool,
     has_said_all: bool,
     /// Where what is promised depends on it: how often memory was given back.
@@ -138,7 +137,7 @@ impl Shared {
             mailboxes,
             seen: Mutex::new(Seen { wants_messages: true, ..Seen::default() }),
             gate: GateSeen::default(),
-            pool: Pool::new(0, Reuse::Warm),
+            pool: Pool::new(0),
             memory: OnceLock::new(),
             crew: Crew::default(),
             threads: Mutex::default(),
@@ -267,6 +266,9 @@ impl Shared {
         while let Some(repair) = half.poll_repair() {
             self.mailboxes.post_repair(repair);
         }
+        while let Some(object) = half.poll_withdrawn() {
+            self.mailboxes.withdraw(object);
+        }
         if let Some(pipe) = half.outgoing_pipe() {
             while let Some(offer) = pipe.poll_offer(clock::now(), &self.mailboxes) {
                 self.mailboxes.offer(offer.lane, offer.extent, offer.bytes);
@@ -278,7 +280,6 @@ impl Shared {
         let news = Milestones::of(half);
         let seen = Seen {
             standing: half.standing(),
-            taken_below: half.taken_below(),
             wants_messages: half.wants_messages(),
             has_said_all: half.has_said_all(),
             given_back,
@@ -531,6 +532,12 @@ impl UpperLayer for Shared {
         self.tell_upstream();
     }
 
+    fn on_withdrawn(&self, extent: Extent) {
+        self.handle_news(News::Withdrawn(extent));
+        // There is memory, and credit, for another group.
+        self.work.notify_all();
+    }
+
     fn on_closed(&self, closed: &Closed) {
         self.handle_news(News::Closed(closed.clone()));
     }
@@ -543,14 +550,15 @@ impl UpperLayer for Shared {
         self.update(&mut self.lock(), |half| half.standing())
     }
 
-    fn taken_below(&self) -> u32 {
-        lock(&self.seen).taken_below
-    }
-
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         let mut half = self.lock();
-        self.refresh(&mut half);
-        half.begin_group(part, || self.pool.try_take())
+        let given_back = self.refresh(&mut half);
+        let begun = half.begin_group(part, || self.pool.try_take());
+        if matches!(begun, Ok(Begun::Unneeded)) {
+            // What nobody needs gives its credit back.
+            self.publish(&mut half, given_back);
+        }
+        begun
     }
 
     fn on_group(&self, whole: WholeGroup<Buffer>) {
@@ -558,8 +566,8 @@ impl UpperLayer for Shared {
         self.work.notify_one();
     }
 
-    fn on_given_up(&self, buffer: Buffer) {
-        self.handle_news(News::GivenUp(buffer));
+    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
+        self.handle_news(News::GivenUp(given_up));
     }
 }
 

@@ -85,18 +85,19 @@ impl SourceDriver {
                 true => hash::group_chaining_value(&buffer[..len], task.group, task.only),
                 false => hash::UNHASHED,
             };
-            let lane = shared.change(|half| {
+            shared.change(|half| {
                 let copy = half.outgoing_copy()?;
                 for (entry, reason) in failures {
                     copy.entry_failed(entry, &reason);
                 }
                 copy.group_hashed(task.object, task.group, value);
-                Some(copy.deal(&shared.mailboxes))
-            });
-            let extent = Extent { object: task.object, offset: task.offset, len: task.len.into() };
-            if let Some(lane) = lane {
+                let lane = copy.deal(&task, &shared.mailboxes)?;
+                let GroupTask { object, offset, len, .. } = task;
+                let extent = Extent { object, offset, len: len.into() };
+                // Under the lock: an order to withdraw it comes behind.
                 shared.mailboxes.offer(lane, extent, Arc::new(buffer));
-            }
+                Some(())
+            });
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::session::Session;
 pub(crate) struct Udt;
 
 impl Udt {
-    pub(crate) const USUAL: &[&str] = &["udt"];
+    pub(crate) const USUAL: &[&str] = &["udt4"];
 
     pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
         Self::USUAL.contains(&name).then(|| Box::new(Self) as _)
@@ -23,7 +23,7 @@ impl Udt {
 
 impl Contender for Udt {
     fn name(&self) -> &str {
-        "udt"
+        "udt4"
     }
 
     fn about(&self) -> String {

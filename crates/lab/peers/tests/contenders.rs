@@ -125,7 +125,7 @@ fn gridftp_over_udt_is_not_over_tcp() {
 #[needs(namespaces, udt)]
 #[test]
 fn udt() {
-    moves("udt", Transport::Udp, "udt");
+    moves("udt4", Transport::Udp, "udt");
 }
 
 #[needs(namespaces, xrootd)]

@@ -10,13 +10,13 @@ use std::net::SocketAddr;
 
 use longhaul_connection::{
     End as Ending, Heard, LaneHalf, News, NotSent, Order, Part, ReadBatch, RecordHalf, Sealer,
-    Violation, Watch, Wish, Work,
+    Transfer, Violation, Watch, Wish, Work,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{MemoryBudget, Profile};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Instant, LaneId, PathId};
+use longhaul_units::{Bytes, Duration, Ecn, Instant, LaneId, PathId};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
     SourceReport,
@@ -73,6 +73,7 @@ pub(crate) struct Outgoing {
     pub lane: LaneId,
     /// The path that a client sends it over.
     pub route: u16,
+    pub ecn: Ecn,
     pub bytes: Vec<u8>,
 }
 
@@ -283,10 +284,10 @@ impl Connection {
             while let Some(news) = self.lanes[number].poll_news() {
                 progress = true;
                 match &news {
-                    News::Delivered(extent) => {
+                    News::Delivered(extent) | News::Withdrawn(extent) => {
                         let held = self.driver.delivered(extent);
                         env.checks.require(held, || {
-                            format!("{extent:?} is delivered and was not offered")
+                            format!("{extent:?} is done with and was not offered")
                         });
                     }
                     News::MoveAsked(asked) => {
@@ -394,7 +395,7 @@ impl Connection {
         self.half.handle_credit(Lanes::at(times[1], &self.lanes).credit());
         self.look(now, env);
         let mut progress = self.driver.pump(times, &mut self.half, &mut self.lanes, env);
-        progress |= self.pass_repairs();
+        progress |= self.pass_repairs() | self.pass_withdrawn(times[1]);
         if let Some(Ending::Failed(reason)) = self.half.end() {
             self.close(now, CloseCode::STORAGE, &reason, false);
             return progress;
@@ -415,6 +416,18 @@ impl Connection {
             self.driver.note_repair(repair);
             for state in &mut self.lanes {
                 state.handle_repair(repair);
+            }
+        }
+        progress
+    }
+
+    /// Tells the lanes of objects that they are to send no more of; whether there were any.
+    fn pass_withdrawn(&mut self, local: Instant) -> bool {
+        let mut progress = false;
+        while let Some(object) = self.half.poll_withdrawn() {
+            progress = true;
+            for state in &mut self.lanes {
+                state.handle_order(local, Order::Withdraw(object));
             }
         }
         progress
@@ -492,6 +505,17 @@ impl Connection {
             && self.lanes[0].has_said_all()
     }
 
+    /// Bytes of a copy that count against the credit, as this end sees it.
+    pub fn counted(&self) -> Option<u64> {
+        match self.half.transfer()? {
+            Transfer::OutgoingCopy(copy) => {
+                Some(copy.stats().sent_bytes - copy.stats().withdrawn_bytes)
+            }
+            Transfer::IncomingCopy(copy) => Some(copy.begun()),
+            Transfer::OutgoingPipe(_) | Transfer::IncomingPipe(_) => None,
+        }
+    }
+
     /// What this end has still to bring to the other: at the end both numbers only fall.
     pub fn left(&self) -> Left {
         let lanes = || self.lanes.iter();
@@ -523,8 +547,8 @@ impl Connection {
             let segment = datagrams.segment.map_or(datagrams.bytes.len(), usize::from);
             let to = datagrams.to;
             let made = datagrams.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);
-            let lane = state.lane_id;
-            out.extend(made.map(|bytes| Outgoing { to, lane, route, bytes }));
+            let (lane, ecn) = (state.lane_id, transmit.ecn);
+            out.extend(made.map(|bytes| Outgoing { to, lane, route, ecn, bytes }));
             let sent = &out[before..];
             env.checks.require(sent.len() == usize::from(transmit.packets), || {
                 format!("{} packets were planned, {} made", transmit.packets, sent.len())

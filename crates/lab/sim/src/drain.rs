@@ -152,7 +152,9 @@ impl DrainDriver {
     ) -> Result<Begun<Staged>, Unplaceable> {
         let staging = &self.staging;
         let mut begun = half.begin_group(part, || staging.take())?;
-        begun.buffer.hold(begun.len, false);
+        if let Begun::Memory { buffer, len } = &mut begun {
+            buffer.hold(*len, false);
+        }
         self.peak = self.peak.max(self.staging.bytes());
         Ok(begun)
     }

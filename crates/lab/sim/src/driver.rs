@@ -136,7 +136,7 @@ impl Driver {
         half.grow_memory(memory);
     }
 
-    /// The peer has every byte of `extent`. Whether it was offered.
+    /// A lane is done with `extent`. Whether it was offered.
     pub fn delivered(&mut self, extent: &Extent) -> bool {
         match self {
             Self::Source(driver) => driver.delivered(extent),

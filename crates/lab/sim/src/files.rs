@@ -62,6 +62,14 @@ impl Files {
         Self { items }
     }
 
+    /// A file of each size, in this order.
+    pub fn of_sizes(draw: &mut Draw, sizes: &[u64]) -> Self {
+        let item = |(number, size): (u64, &u64)| {
+            Item::new(&number.to_string(), EntryKind::File, contents(draw, *size), number)
+        };
+        Self { items: (1..).zip(sizes).map(item).collect() }
+    }
+
     pub fn len(&self) -> usize {
         self.items.len()
     }

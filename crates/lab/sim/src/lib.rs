@@ -41,5 +41,7 @@ mod trace;
 mod wires;
 mod world;
 
-pub use scenario::{Accident, Choice, Circuit, End, Fault, Scenario, Silence, Ways};
+pub use scenario::{
+    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Ways,
+};
 pub use world::{Broken, LaneCounts, Report, World};

@@ -34,7 +34,7 @@ pub(crate) struct Network {
 pub(crate) struct Arrived {
     pub at: End,
     pub packet: Datagram,
-    pub marked: bool,
+    pub ecn: Ecn,
 }
 
 impl Network {
@@ -106,7 +106,7 @@ impl Network {
         &mut self,
         now: Instant,
         from: End,
-        Outgoing { to, lane, route, bytes }: Outgoing,
+        Outgoing { to, lane, route, ecn, bytes }: Outgoing,
         trace: &mut Trace,
         checks: &mut Checks,
     ) {
@@ -134,15 +134,18 @@ impl Network {
         if self.scenario.is_silent(path, from, now - self.start) {
             return trace.note(now, || format!("    path {path} swallows it"));
         }
+        let Some(ecn) = self.scenario.meddling.pass(ecn, from, now - self.start) else {
+            return trace.note(now, || format!("    path {path} drops {ecn:?}"));
+        };
         let link = route.link(from);
         if let Some(idea) = self.adversary.idea(&packet, from.peer()) {
-            let fate = link.push(now, idea.wire_bytes() as u32, Ecn::Ect0, idea.clone());
+            let fate = link.push(now, idea.wire_bytes() as u32, ecn, idea.clone());
             trace.note(now, || format!("adversary: {} from {}", idea.brief(), idea.from));
             if fate.arrival().is_some() {
                 self.adversary.count(&idea);
             }
         }
-        let fate = link.push(now, wire as u32, Ecn::Ect0, packet);
+        let fate = link.push(now, wire as u32, ecn, packet);
         trace.note(now, || match fate {
             Fate::Deliver(arrival) => format!("    arrives at {:?}", arrival.at),
             Fate::Drop(reason) => format!("    is lost: {reason:?}"),
@@ -161,7 +164,7 @@ impl Network {
                 if let Some(flip) = delivery.corrupted {
                     packet.corrupt(flip);
                 }
-                return Some(Arrived { at, packet, marked: delivery.ecn == Ecn::Ce });
+                return Some(Arrived { at, packet, ecn: delivery.ecn });
             }
         }
         None

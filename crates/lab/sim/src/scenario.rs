@@ -1,10 +1,12 @@
 mod circuits;
 mod drawn;
+mod meddling;
 mod paths;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 
 pub use circuits::Circuit;
+pub use meddling::{Meddles, Meddling};
 pub use paths::{Silence, Ways};
 
 use longhaul_units::{Bytes, Duration, Rate};
@@ -48,6 +50,8 @@ pub struct Scenario {
     pub name_len: usize,
     /// Most bytes in the tree; those of a pipe.
     pub bytes: u64,
+    /// Sizes of the files, in order and without directories, where the tree is not drawn.
+    pub sizes: Vec<u64>,
     /// Path of each lane, client to server and back.
     pub paths: Vec<DuplexConfig>,
     /// The path that each lane begins on: those with the same number are one, with one controller.
@@ -56,6 +60,8 @@ pub struct Scenario {
     pub circuit: Option<Circuit>,
     /// When a path swallows what is sent over it.
     pub silences: Vec<Silence>,
+    /// What becomes of ECN-capable packets.
+    pub meddling: Meddling,
     /// Addresses are those of IPv6.
     pub ipv6: bool,
     /// One-way delay of the control connection.
@@ -171,10 +177,12 @@ impl Scenario {
             entries: 12,
             name_len: 1,
             bytes: 2_000_000,
+            sizes: Vec::new(),
             paths: vec![DuplexConfig::symmetric(path)],
             homes: vec![0],
             circuit: None,
             silences: Vec::new(),
+            meddling: Meddling::NONE,
             ipv6: false,
             pipe_delay: Duration::from_millis(10),
             datagram_max: 1472,

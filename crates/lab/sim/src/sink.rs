@@ -236,7 +236,9 @@ impl SinkDriver {
     ) -> Result<Begun<Staged>, Unplaceable> {
         let staging = &self.staging;
         let mut begun = half.begin_group(part, || staging.take())?;
-        begun.buffer.hold(begun.len, self.repaired.contains(&(part.object, part.group)));
+        if let Begun::Memory { buffer, len } = &mut begun {
+            buffer.hold(*len, self.repaired.contains(&(part.object, part.group)));
+        }
         self.peak = self.peak.max(staging.bytes());
         let SinkMemory { promised, spare } = self.memory;
         env.checks.require(staging.first() <= promised.get(), || {

@@ -156,15 +156,15 @@ impl SourceDriver {
         while let Some((task, bytes)) = self.ready.pop_front() {
             let (object, offset) = (task.object, u64::from(task.group) * GROUP_SIZE);
             let extent = Extent { object, offset, len: u64::from(task.len) };
-            let lane = copy.deal(&Lanes::at(local, lanes));
+            progress = true;
+            let Some(lane) = copy.deal(&task, &Lanes::at(local, lanes)) else { continue };
             lanes[lane].handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
-            progress = true;
         }
         progress
     }
 
-    /// The peer has every byte of `extent`. Whether it was offered.
+    /// The lane is done with `extent`. Whether it was offered.
     pub fn delivered(&mut self, extent: &Extent) -> bool {
         let key = (extent.object, (extent.offset / GROUP_SIZE) as u32);
         let Some(times) = self.held.get_mut(&key) else { return false };

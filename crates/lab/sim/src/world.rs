@@ -85,6 +85,8 @@ pub struct Report {
 pub struct LaneCounts {
     /// Packets sent.
     pub packets_sent: u64,
+    /// Object bytes that were sent for the first time.
+    pub fresh_bytes: u64,
     /// Packets that carried bytes sent before.
     pub packets_resent: u64,
     /// Packets taken as lost that arrived.
@@ -152,7 +154,10 @@ impl World {
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
         Self {
-            files: Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
+            files: match &scenario.sizes[..] {
+                [] => Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
+                sizes => Files::of_sizes(&mut tree, sizes),
+            },
             network: Network::new(&scenario, start),
             control: None,
             wires: Vec::new(),
@@ -468,6 +473,12 @@ impl World {
             since = now;
         }
         self.done_since = Some((since, left));
+        if quiet && self.carrier.0 == Carrier::Udp {
+            let counted = [client.counted(), server.and_then(Connection::counted)];
+            self.checks.require(counted[1].is_none() || counted[0] == counted[1], || {
+                format!("the ends have counted {counted:?} bytes against the credit")
+            });
+        }
         if quiet || !self.scenario.rest {
             client.close(now, CloseCode::DONE, "", false);
         }

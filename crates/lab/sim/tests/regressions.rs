@@ -110,6 +110,7 @@ const SEEDS: &[(u64, &str)] = &[
     (46001190, "the same"),
     (46020026, "a circuit that was left still had its part of the connection's limit"),
     (46053918, "the check of pacing, and a lane that goes back and forth: each path has its burst"),
+    (41382924, "a TCP connection spun whose pause was for bytes of a file that had failed"),
     (46053073, "a TCP connection whose pause was over spun while the socket had no room"),
     (46069623, "the same"),
     (20, "a directory that an earlier run had made, and nobody had synced in its own"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_pathsim::{DuplexConfig, GilbertElliott, PathConfig, Probability};
-use longhaul_sim::{Accident, End, Report, Scenario, World};
+use longhaul_sim::{Accident, Choice, End, Report, Scenario, World};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{CloseCode, Protect};
 
@@ -233,6 +233,29 @@ fn a_file_that_changes_or_vanishes_while_it_is_read_is_not_published() {
     for accident in [Accident::Vanish, Accident::Change] {
         let report = run(one_file(14, 8).fault(ms(300), accident));
         assert_eq!((report.runs.as_slice(), report.failed), (&[CloseCode::DONE][..], 1));
+    }
+}
+
+/// Lanes hold 4 MiB of the large file when it is found gone; on this path they take two seconds.
+#[test]
+fn bytes_of_a_file_that_failed_do_not_delay_the_others() {
+    let slow = PathConfig::default().delay(ms(10)).rate(Rate::from_mbps(20), Bytes::new(50_000));
+    let at = ms(1000);
+    let sizes = vec![24 << 20, 1_500_000, 1_200_000];
+    // What a record, or the socket of a TCP connection, has taken is gone.
+    let slack = 512 << 10;
+    // Of these seeds it is the first file that vanishes, and sockets hold little.
+    let seeds = [(Choice::Udp, 22), (Choice::Tcp, 24)];
+    for ((carrier, seed), push) in seeds.into_iter().flat_map(|one| [(one, true), (one, false)]) {
+        let scenario = Scenario { carrier, push, sizes: sizes.clone(), ..Scenario::new(seed) };
+        let scenario = scenario.over(&DuplexConfig::symmetric(slow.clone()));
+        let report = run(scenario.fault(at, Accident::Vanish));
+        assert_eq!((report.runs.as_slice(), report.failed), (&[CloseCode::DONE][..], 1));
+        let sent: u64 = report.lanes.iter().map(|lane| lane.fresh_bytes).sum();
+        // It is found gone when the next group is read: once another one has left.
+        let before = Rate::from_mbps(20).bytes_in(at) + (1 << 20);
+        let others = sizes[1] + sizes[2];
+        assert!(sent < before + others + slack, "{carrier:?}, {push}: {sent} bytes");
     }
 }
 

@@ -150,25 +150,17 @@ impl Thread {
         offset: WallOffset,
         index: usize,
     ) -> io::Result<Option<(SuperPacket, SocketAddr, Instant)>> {
-        loop {
-            let buffers = &mut [IoSliceMut::new(self.line.room())];
-            let got = match socket.recv(buffers, Wait::No) {
-                Ok(Some(got)) => got,
-                Ok(None) => return Ok(None),
-                // About an earlier datagram: the server is not there yet, or gone.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
-                Err(error) => return Err(error),
-            };
-            if self.overflows.len() <= index {
-                self.overflows.resize(index + 1, 0);
-            }
-            self.overflows[index] = got.overflow;
-            let now = clock::now();
-            let at = got.kernel_time.map_or(now, |stamp| offset.to_instant(stamp).min(now));
-            let (len, segment) = (got.len, got.segment);
-            let packet = SuperPacket { len, segment, traffic_class: got.traffic_class, flow: 0 };
-            return Ok(Some((packet, got.from, at)));
+        let buffers = &mut [IoSliceMut::new(self.line.room())];
+        let Some(got) = socket.recv(buffers, Wait::No)? else { return Ok(None) };
+        if self.overflows.len() <= index {
+            self.overflows.resize(index + 1, 0);
         }
+        self.overflows[index] = got.overflow;
+        let now = clock::now();
+        let at = got.kernel_time.map_or(now, |stamp| offset.to_instant(stamp).min(now));
+        let (len, segment) = (got.len, got.segment);
+        let packet = SuperPacket { len, segment, traffic_class: got.traffic_class, flow: 0 };
+        Ok(Some((packet, got.from, at)))
     }
 
     /// Sends on what has arrived, each batch to where `way` says.
@@ -185,7 +177,7 @@ impl Thread {
             let segment = (batch.count > 1).then_some(batch.segment);
             match socket.send(&route, batch.payload, segment, Wait::UntilReady) {
                 Ok(_) => *released += batch.count,
-                // A closed port or a full queue below: lost, as on any line.
+                // A full queue below: lost, as on any line.
                 Err(_) => *unsent += batch.count,
             }
             *late_sum += batch.late_sum;

@@ -56,7 +56,7 @@ fn pieces_are_passed_on_in_order() {
         let piece = Piece { number, len: 3 };
         assert_eq!(step(&mut pipe), Some(PipeStep::Pass(piece, value(bytes), bytes)));
     }
-    assert_eq!((pipe.taken_below(), pipe.bytes(), pipe.is_at_end()), (2, 6, false));
+    assert_eq!((pipe.over().groups, pipe.bytes(), pipe.is_at_end()), (2, 6, false));
 }
 
 #[test]

@@ -3,13 +3,13 @@ use alloc::vec;
 use core::cell::RefCell;
 
 use longhaul_engine::Role;
-use longhaul_rate_control::{Governor, Profile, Start};
-use longhaul_units::{Bottleneck, Extent, ObjectId, PacketNumber};
+use longhaul_rate_control::{Governor, Profile};
+use longhaul_units::{Bottleneck, Ecn, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, ObjectHeader};
 use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
 
 use super::*;
-use crate::{Begun, Forged, GroupPart, Run, Unplaceable};
+use crate::{Begun, Forged, GivenUp, GroupPart, Run, Unplaceable};
 
 /// A tag that only says that the packet is of one of the two ends.
 struct Marked;
@@ -77,10 +77,7 @@ impl Groups<Vec<u8>> for Buffers {
             return Err(Unplaceable::Unasked);
         }
         self.left = self.left.checked_sub(1).ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer: vec![0; self.len as usize], len: self.len })
-    }
-    fn taken_below(&self) -> u32 {
-        0
+        Ok(Begun::Memory { buffer: vec![0; self.len as usize], len: self.len })
     }
 }
 
@@ -101,8 +98,8 @@ impl End {
     fn new(role: Role, now: Instant) -> Self {
         let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, 1);
         config.remote = (role == Role::Client).then(|| ADDRESSES[1].parse().unwrap());
-        let start = Start { now, packet: 1500, rate: None };
-        let controller = Profile::by_name("unlimited").unwrap().controller(&start).unwrap();
+        let unlimited = Profile::wished(Some("unlimited"), None, []).unwrap();
+        let controller = unlimited.controller(now, 1500, None);
         let governor = Governor::new(now, false);
         let path = Path::new(now, controller, governor, Duration::from_millis(1), 1);
         Self {
@@ -127,7 +124,7 @@ impl End {
     }
 
     fn receive(&mut self, now: Instant, from: &str, bytes: &mut [u8], segment: usize) {
-        let batch = ReadBatch { segment, ..ReadBatch::single(from.parse().unwrap(), now, 1) };
+        let batch = ReadBatch::single(from.parse().unwrap(), now, segment, Ecn::Ect0);
         let (path, buffers) = (&self.path, &mut self.buffers);
         self.half.handle_datagrams(now, &batch, bytes, &mut Marked, buffers, path);
         self.news.extend(core::iter::from_fn(|| self.half.poll_news()));
@@ -183,6 +180,25 @@ impl Pair {
         let bytes = Rc::new(vec![byte; LEN as usize]);
         self.ends[0].half.handle_order(self.now, Order::Offer { extent, bytes });
     }
+}
+
+#[test]
+fn copies_in_one_batch_count_once() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.run(20, || false);
+    pair.offer(0, 1);
+    pair.now += Duration::from_millis(1);
+    let sent = pair.ends[0].send(pair.now);
+    let (batch, segment) = sent.into_iter().find(|(bytes, _)| bytes[0] & 0xf == 2).unwrap();
+    let packets: Vec<_> = batch.chunks(segment).take(3).collect();
+    let before = pair.ends[1].half.engine().stats();
+    // One twice, two twice, and one that came before both.
+    let mut bytes = [1, 1, 2, 1, 2, 0].map(|index: usize| packets[index]).concat();
+    pair.ends[1].receive(pair.now, ADDRESSES[0], &mut bytes, segment);
+    let after = pair.ends[1].half.engine().stats();
+    assert_eq!(after.packets_received - before.packets_received, 3);
+    assert_eq!(after.bytes_received - before.bytes_received, 3 * (segment as u64 + 28));
 }
 
 #[test]
@@ -246,6 +262,44 @@ fn what_another_lane_has_brought_is_given_up_with_its_memory() {
     pair.run(500, || false);
     assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (1, 0));
     assert_eq!(pair.ends[1].half.placed(), placed);
+}
+
+/// Groups of a failed file wait behind a path that has carried a part of the first.
+#[test]
+fn what_is_withdrawn_is_not_sent_and_what_has_come_of_it_is_given_up() {
+    let mut pair = Pair::new();
+    pair.grant(1 << 30);
+    pair.run(20, || false);
+    for group in 0..4 {
+        pair.offer(group, 1);
+    }
+    let now = pair.now;
+    // One batch of the first group leaves.
+    let End { half, path, .. } = &mut pair.ends[0];
+    let transmit = half.poll_transmit(now, &mut path.lock(), 8).unwrap();
+    let made = half.seal(&transmit, &mut Marked);
+    let (mut bytes, segment) = (made.bytes.to_vec(), made.segment.map_or(0, usize::from));
+    half.handle_order(now, Order::Withdraw(OBJECT));
+    assert_eq!(half.engine().backlog(), 0);
+    let extent = Extent { object: ObjectId(1), offset: 0, len: LEN.into() };
+    half.handle_order(now, Order::Offer { extent, bytes: Rc::new(vec![2; LEN as usize]) });
+    pair.ends[1].receive(now, ADDRESSES[0], &mut bytes, segment);
+    let placed = pair.ends[1].half.placed();
+    assert!(placed > 0 && placed < LEN.into());
+    pair.ends[1].half.handle_repair(Repair::Unneeded(OBJECT));
+    pair.run(500, || false);
+    let [source, sink] = &pair.ends;
+    let is_withdrawn = |news: &News<_>| matches!(news, News::Withdrawn(_));
+    assert_eq!((source.count(is_withdrawn), source.delivered()), (3, 2));
+    assert_eq!(source.half.engine().undelivered(), 0);
+    let stats = source.half.engine().stats();
+    assert_eq!(stats.fresh_bytes_sent, placed + u64::from(LEN), "nothing else of it was sent");
+    let is_given_up = |news: &News<_>| match news {
+        News::GivenUp(GivenUp { object, group, .. }) => (*object, *group) == (OBJECT, 0),
+        _ => false,
+    };
+    assert_eq!(sink.count(is_given_up), 1);
+    assert_eq!(sink.arrived(), 1);
 }
 
 #[test]

@@ -52,8 +52,8 @@ fn nothing_is_read_before_it_may_be_dealt() {
     assert!(copy.gate.awaits_circuit() && copy.idles(Bottleneck::Unknown, &idle()));
     copy.gate.set_outlook(Outlook::Awaited);
     assert!(copy.gate.awaits_circuit());
-    assert_eq!(next(&mut copy, &idle()), Some(0));
-    assert_eq!(copy.deal(&idle()), 1);
+    let (task, ()) = copy.next_group(NOW, &idle(), || Some(())).unwrap();
+    assert_eq!(copy.deal(&task, &idle()), Some(1));
 }
 
 /// A blast round that ends while a group is read would ask for what was never sent.
@@ -61,10 +61,10 @@ fn nothing_is_read_before_it_may_be_dealt() {
 fn it_is_not_drained_while_somebody_reads() {
     let mut copy = copy(2);
     copy.gate.handle_credit(GROUP_SIZE);
-    assert_eq!(next(&mut copy, &idle()), Some(0));
+    let (task, ()) = copy.next_group(NOW, &idle(), || Some(())).unwrap();
     assert_eq!(next(&mut copy, &idle()), None);
     assert!(!copy.is_drained());
-    copy.deal(&idle());
+    copy.deal(&task, &idle());
     assert_eq!(next(&mut copy, &idle()), None);
     assert!(copy.is_drained());
     copy.gate.handle_credit(2 * GROUP_SIZE);
@@ -82,4 +82,54 @@ fn what_is_wanted_becomes_exact() {
     while copy.poll_message().is_some() {}
     copy.handle_message(SinkMessage::Accept { objects: 1 }).unwrap();
     assert_eq!(copy.wanted(), Wanted::Exactly(5 * GROUP_SIZE));
+}
+
+#[test]
+fn a_group_that_was_never_sent_gives_its_credit_back_and_a_repair_does_not() {
+    let mut copy = copy(4);
+    copy.gate.handle_credit(3 * GROUP_SIZE);
+    let tasks = [(); 3].map(|()| copy.next_group(NOW, &idle(), || Some(())).unwrap().0);
+    let extent = |task: &GroupTask| Extent {
+        object: task.object,
+        offset: task.offset,
+        len: task.len.into(),
+    };
+    // The first has come and is to come again, the second waits in a lane, the third is being read.
+    assert!(copy.deal(&tasks[0], &idle()).is_some() && copy.deal(&tasks[1], &idle()).is_some());
+    copy.handle_message(SinkMessage::Repair { object: ObjectId(0), group: 0 }).unwrap();
+    let (again, ()) = copy.next_group(NOW, &idle(), || Some(())).unwrap();
+    assert!(again.repair && copy.deal(&again, &idle()).is_some());
+    copy.entry_failed(EntryId(0), "gone");
+    assert_eq!(copy.poll_withdrawn(), None, "the sink does not know");
+    assert!(matches!(copy.poll_message(), Some(SourceMessage::EntryFailed { .. })));
+    assert_eq!((copy.poll_withdrawn(), copy.poll_withdrawn()), (Some(ObjectId(0)), None));
+    assert_eq!(copy.deal(&tasks[2], &idle()), None);
+    assert_eq!(copy.stats().withdrawn_bytes, GROUP_SIZE);
+    copy.handle_withdrawn(extent(&again));
+    assert_eq!(copy.stats().withdrawn_bytes, GROUP_SIZE, "the sink has counted it");
+    copy.handle_withdrawn(extent(&tasks[1]));
+    assert_eq!(copy.stats().withdrawn_bytes, 2 * GROUP_SIZE);
+    assert!(next(&mut copy, &idle()).is_none() && copy.is_drained());
+}
+
+#[test]
+fn what_is_withdrawn_makes_room_for_other_files() {
+    let mut copy = OutgoingCopy::new(NOW, 1);
+    for name in ["a", "b"] {
+        copy.push_entry(file(name, 2 * GROUP_SIZE)).unwrap();
+    }
+    copy.finish_entries();
+    while copy.poll_message().is_some() {}
+    copy.handle_message(SinkMessage::Accept { objects: 2 }).unwrap();
+    copy.gate.handle_credit(2 * GROUP_SIZE);
+    assert_eq!([next(&mut copy, &idle()), next(&mut copy, &idle())], [Some(0), Some(1)]);
+    assert_eq!(next(&mut copy, &idle()), None, "no credit");
+    let refused = SinkMessage::EntryRefused { entry: 0, reason: "no space".into() };
+    copy.handle_message(refused).unwrap();
+    assert_eq!(copy.poll_withdrawn(), Some(ObjectId(0)));
+    let extent = Extent { object: ObjectId(0), offset: GROUP_SIZE, len: GROUP_SIZE };
+    copy.handle_withdrawn(extent);
+    let (task, ()) = copy.next_group(NOW, &idle(), || Some(())).unwrap();
+    assert_eq!((task.object, task.group), (ObjectId(1), 0));
+    assert_eq!(next(&mut copy, &idle()), None, "the other group counts");
 }

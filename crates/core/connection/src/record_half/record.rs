@@ -49,6 +49,11 @@ impl<O: Deref<Target: AsRef<[u8]>>> Record<O> {
         self.head.len() + self.body.as_ref().map_or(0, |(_, piece)| piece.len())
     }
 
+    /// Bytes of a group in it.
+    pub fn piece_len(&self) -> u64 {
+        self.body.as_ref().map_or(0, |(_, piece)| piece.len() as u64)
+    }
+
     pub fn is_sent(&self) -> bool {
         self.sent == self.len()
     }

@@ -45,11 +45,7 @@ impl Groups<Vec<u8>> for Room {
     fn begin(&mut self, part: &GroupPart) -> Result<Begun<Vec<u8>>, Unplaceable> {
         self.0 = self.0.checked_sub(1).ok_or(Unplaceable::NoMemory)?;
         let len = part.group_len(&longhaul_objects::ObjectTable::of_pieces())?;
-        Ok(Begun { buffer: vec![0; len as usize], len })
-    }
-
-    fn taken_below(&self) -> u32 {
-        0
+        Ok(Begun::Memory { buffer: vec![0; len as usize], len })
     }
 }
 
@@ -59,26 +55,39 @@ fn half(lane: u16) -> Half {
     Half::new(NOW, LaneId(lane), None, None)
 }
 
-/// Passes what one has to write to the other, `step` bytes at a time; how many went.
-fn pass(from: &mut Half, to: &mut Half, room: &mut Room, step: usize) -> usize {
-    let mut passed = 0;
-    loop {
-        let [head, body] = from.poll_write(NOW);
-        let bytes: Vec<u8> = head.iter().chain(body).take(step).copied().collect();
-        if bytes.is_empty() {
-            return passed;
-        }
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let Place::Bytes(place) = to.place(room) else { return passed };
-            let count = place.len().min(rest.len());
-            place[..count].copy_from_slice(&rest[..count]);
-            to.handle_received(count);
-            rest = &rest[count..];
-        }
-        from.handle_written(NOW, bytes.len());
-        passed += bytes.len();
+/// Of an object that failed nothing is needed.
+struct Failed(ObjectId);
+
+impl Groups<Vec<u8>> for Failed {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Vec<u8>>, Unplaceable> {
+        if part.object == self.0 { Ok(Begun::Unneeded) } else { Room(1).begin(part) }
     }
+}
+
+/// Passes what one has to write to the other, `step` bytes at a time; how many went.
+fn pass(from: &mut Half, to: &mut Half, room: &mut impl Groups<Vec<u8>>, step: usize) -> usize {
+    core::iter::from_fn(|| Some(pass_once(from, to, room, step)).filter(|count| *count > 0)).sum()
+}
+
+/// Passes one step, if there is anything and a place for it.
+fn pass_once(
+    from: &mut Half,
+    to: &mut Half,
+    room: &mut impl Groups<Vec<u8>>,
+    step: usize,
+) -> usize {
+    let [head, body] = from.poll_write(NOW);
+    let bytes: Vec<u8> = head.iter().chain(body).take(step).copied().collect();
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        let Place::Bytes(place) = to.place(room) else { return 0 };
+        let count = place.len().min(rest.len());
+        place[..count].copy_from_slice(&rest[..count]);
+        to.handle_received(count);
+        rest = &rest[count..];
+    }
+    from.handle_written(NOW, bytes.len());
+    bytes.len()
 }
 
 /// A piece of a pipe, which is an object of its length.
@@ -99,7 +108,8 @@ fn arrived(half: &mut Half) -> Vec<Vec<u8>> {
     while let Some(news) = half.poll_news() {
         match news {
             News::Arrived(whole) => groups.push(whole.buffer),
-            News::Validated | News::Delivered(_) | News::GivenUp(_) => {}
+            News::Validated | News::Delivered(_) => {}
+            News::Withdrawn(_) | News::GivenUp(_) => {}
             News::Closed(closed) => panic!("{closed:?}"),
             News::MoveAsked(asked) => panic!("{asked:?}"),
         }
@@ -155,6 +165,38 @@ fn a_repetition_goes_elsewhere() {
     assert_eq!(arrived(&mut there), [again]);
 }
 
+/// Of three groups the first is on its way: its record ends, and nothing else of them follows.
+#[test]
+fn what_is_withdrawn_goes_no_further_than_the_record_under_way() {
+    for (passed, records) in [(0, 0), (100_000, 1), (PIECE + 100_000, 2)] {
+        let (mut here, mut there) = (half(1), half(1));
+        let len = 3 * PIECE as usize;
+        let failed = ObjectId(len as u32);
+        for number in 0..3 {
+            offer(&mut here, number, len);
+        }
+        let mut before = 0;
+        while before < passed {
+            before += pass_once(&mut here, &mut there, &mut Room(1), 50_000) as u64;
+        }
+        here.handle_order(Order::Withdraw(failed));
+        assert_eq!(here.backlog(), records * PIECE - here.sent_in_all());
+        there.handle_repair(Repair::Unneeded(failed));
+        let other = offer(&mut here, 0, 77);
+        // The memory of the group is gone, and there is none for it.
+        pass(&mut here, &mut there, &mut Failed(failed), 50_000);
+        assert_eq!(here.sent_in_all(), records * PIECE + 77, "after {passed} bytes");
+        let sent: Vec<_> = core::iter::from_fn(|| here.poll_news()).collect();
+        let withdrawn = sent.iter().filter(|news| matches!(news, News::Withdrawn(_))).count();
+        assert_eq!((withdrawn, sent.len()), (3 - usize::from(records > 0), 4));
+        let received: Vec<_> = core::iter::from_fn(|| there.poll_news()).collect();
+        let given_up =
+            |news: &News<_>| matches!(news, News::GivenUp(part) if part.object == failed);
+        assert_eq!(received.iter().any(given_up), records > 0);
+        assert!(matches!(received.last(), Some(News::Arrived(whole)) if whole.buffer == other));
+    }
+}
+
 #[test]
 fn what_is_not_read_holds_the_peer_back() {
     let (mut here, mut there) = (half(0), half(0));
@@ -198,33 +240,55 @@ fn goodbye_follows_the_record_that_has_begun() {
 }
 
 #[test]
-fn a_rate_holds_objects_and_no_messages() {
-    let rate = Rate::from_mbps(8);
-    let mut here = Half::new(NOW, LaneId(0), Some(rate), None);
-    let mut now = NOW;
-    for number in 0..4 {
-        offer(&mut here, number, 250_000);
-    }
-    let mut written = 0;
-    let end = NOW + Duration::from_millis(600);
-    while now < end {
-        loop {
-            let count = here.poll_write(now).iter().map(|part| part.len()).sum();
-            if count == 0 {
-                break;
-            }
-            written += count as u64;
-            here.handle_written(now, count);
+fn a_rate_holds_objects_from_the_first_byte_on_and_no_messages() {
+    for kbps in [500, 8_000, 40_000] {
+        let rate = Rate::from_bps(kbps * 1_000);
+        let mut here = Half::new(NOW, LaneId(0), Some(rate), None);
+        for number in 0..12 {
+            offer(&mut here, number, 250_000);
         }
-        assert!(here.next_timeout().is_some_and(|at| at > now));
-        now = here.next_timeout().unwrap_or(end);
+        let (mut now, mut written) = (NOW, 0);
+        let end = NOW + Duration::from_millis(500);
+        while now < end {
+            loop {
+                let count = here.poll_write(now).iter().map(|part| part.len()).sum();
+                if count == 0 {
+                    break;
+                }
+                written += count as u64;
+                here.handle_written(now, count);
+            }
+            let most = rate.bytes_in(now - NOW + Duration::from_millis(20)) + 100;
+            assert!(written <= most, "{kbps}: {written} after {:?}", now - NOW);
+            assert!(here.next_timeout().is_some_and(|at| at > now));
+            now = here.next_timeout().unwrap_or(end);
+        }
+        let all = rate.bytes_in(now - NOW);
+        assert!(written * 100 >= all * 88, "{kbps}: {written} of {all}");
+        assert!(here.held(now) > Duration::from_millis(400));
+        here.push_messages(b"now");
+        assert!(!here.poll_write(now.before(Duration::from_millis(1)))[0].is_empty());
     }
-    // A piece goes at once, and each of the others when the rate has carried the one before.
-    assert!((500_000..=1_000_100).contains(&written), "{written}");
-    assert!(here.held(now) > Duration::from_millis(400));
-    here.push_messages(b"now");
-    let at = now.before(Duration::from_millis(50));
-    assert!(!here.poll_write(at)[0].is_empty());
+}
+
+#[test]
+fn a_rate_waits_for_nothing_that_was_withdrawn() {
+    let mut here = Half::new(NOW, LaneId(1), Some(Rate::from_mbps(8)), None);
+    offer(&mut here, 0, 250_000);
+    offer(&mut here, 1, 250_000);
+    loop {
+        let count = here.poll_write(NOW).iter().map(|part| part.len()).sum();
+        if count == 0 {
+            break;
+        }
+        here.handle_written(NOW, count);
+    }
+    assert!(here.next_timeout().is_some());
+    here.handle_order(Order::Withdraw(ObjectId(250_000)));
+    assert_eq!((here.next_timeout(), here.backlog()), (None, 0));
+    let later = NOW + Duration::from_secs(1);
+    offer(&mut here, 0, 77);
+    assert!(here.poll_write(later).iter().any(|part| !part.is_empty()));
 }
 
 #[test]

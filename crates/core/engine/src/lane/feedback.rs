@@ -7,10 +7,11 @@ use longhaul_wire::{BASE_DATAGRAM, Feedback};
 use super::moves::{Asks, on_ask};
 use super::receive::Fault;
 use super::streams::Stream;
-use super::{Lane, Path};
-use crate::Event;
+use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
 use crate::control::SentFrame;
 use crate::ledger::{Content, Outcome, Report};
+use crate::ways::Arrived;
+use crate::{Event, LaneStats};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -26,11 +27,13 @@ impl Lane {
         if largest >= self.next_number || feedback.ranges.to() > self.next_number {
             return Err(Fault::UnsentReported);
         }
+        if self.is_beyond_sent(feedback) {
+            return Err(Fault::UnsentCounted);
+        }
         self.stats.feedback_received += 1;
         self.peer.on_feedback(feedback);
         self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
-        let marked = feedback.marked.saturating_sub(self.stats.marked);
-        self.stats.marked += marked;
+        self.stats.marked = self.stats.marked.max(feedback.ecn.ce);
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);
         // Of packets that went another way the fate matters, not the time.
         let news = newest && largest >= self.ways.since();
@@ -45,7 +48,7 @@ impl Lane {
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
-        let (mut sample, late, earlier) = self.settle(path, feedback);
+        let Settled { mut sample, ect, late, earlier } = self.settle(path, feedback);
         // Nothing estimates a path that was left.
         let earlier_lost = earlier.iter().map(|elsewhere| elsewhere.lost).sum();
         path.book(&self.attribute(earlier_lost));
@@ -73,7 +76,9 @@ impl Lane {
             .then(|| self.meter.on_feedback(report))
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
-        sample.marked_packets = marked;
+        let marks = self.ways.on_counted(&feedback.ecn, Arrived { packets: arrived, ect });
+        // Packets of another way may be the ones that were marked.
+        sample.marked_packets = if mixed || !path.heeds_marks() { 0 } else { marks };
         sample.lost = self.attribute(sample.lost.unknown);
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
@@ -88,8 +93,19 @@ impl Lane {
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
         self.ways.forget(self.floor().get());
+        path.set_packet(self.full_wire());
         path.on_feedback(now, &sample, &self.peer.receiver());
         Ok(())
+    }
+
+    /// Whether it counts what cannot have arrived. On the way IPv4 may become IPv6, whose header is
+    /// longer.
+    fn is_beyond_sent(&self, feedback: &Feedback<'_>) -> bool {
+        let LaneStats { packets_sent, bytes_sent, .. } = self.stats;
+        let bytes_most = bytes_sent + packets_sent * (IPV6_UDP_HEADERS - IPV4_UDP_HEADERS);
+        feedback.packets > packets_sent
+            || feedback.bytes.get() > bytes_most
+            || feedback.ecn.total() > feedback.packets
     }
 
     /// RTT and one-way delay from the packet that the report is about; the report `arrived` before
@@ -118,18 +134,14 @@ impl Lane {
         (rtt, Some(self.one_way.above(now, i64::from(one_way))))
     }
 
-    /// Applies the ranges to the ledger; says, too, whether any of what arrived had left late, and
-    /// what became of packets that went another way. Losses have no cause yet.
-    fn settle(
-        &mut self,
-        path: &mut Path,
-        feedback: &Feedback<'_>,
-    ) -> (Sample, bool, Vec<Elsewhere>) {
+    /// Applies the ranges to the ledger. Losses have no cause yet.
+    fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> Settled {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
         let smoothed = path.rtt().smoothed();
         let lost_below = self.repair.lost_below(largest);
-        let (mut sample, mut late, mut earlier) = (Sample::default(), false, Vec::new());
+        let (mut sample, mut ect, mut late, mut earlier) =
+            (Sample::default(), 0, false, Vec::new());
         let Self { ledger, outbox, streams, asks, mtu, events, ways, .. } = self;
         ways.on_arrived(ledger, largest, ranges.iter());
         let since = ways.since();
@@ -150,6 +162,9 @@ impl Lane {
                 }
                 if outcome.entry.first >= since {
                     path.on_settled(settled + lost);
+                    if outcome.entry.ect {
+                        ect += u64::from((outcome.acked | outcome.spurious).count_ones());
+                    }
                     late |= outcome.entry.late && outcome.acked & 1 != 0;
                     sample.acked_bytes += settled;
                     sample.acked_packets += u64::from(outcome.acked.count_ones());
@@ -187,7 +202,7 @@ impl Lane {
         if sample.spurious_packets > 0 {
             ways.on_spurious(smoothed);
         }
-        (sample, late, earlier)
+        Settled { sample, ect, late, earlier }
     }
 
     /// Counts `lost` packets, by their causes as far as the peer has told them.
@@ -205,6 +220,17 @@ impl Lane {
             self.mtu.on_large_lost(now, path.rtt().probe_timeout(self.config.feedback.most));
         }
     }
+}
+
+/// What a report told of packets.
+struct Settled {
+    /// Of those of the present way.
+    sample: Sample,
+    /// Those of them that arrived and had been sent with ECT(0).
+    ect: u64,
+    /// One that arrived had left late.
+    late: bool,
+    earlier: Vec<Elsewhere>,
 }
 
 /// What became of packets that had gone over another path, `number` among them.

@@ -121,6 +121,8 @@ pub(super) enum Fault {
     Stream(Violation),
     /// It reports packets that were never sent.
     UnsentReported,
+    /// It counts more packets, bytes or marks than were sent.
+    UnsentCounted,
     /// A client asks the server to move a lane.
     MoveAskedOfServer,
 }
@@ -133,6 +135,7 @@ impl Fault {
             Self::Stream(Violation::BeyondFinal) => "stream bytes behind the end",
             Self::Stream(Violation::FinalMoved) => "the end of a stream moved",
             Self::MoveAskedOfServer => "MOVE from a client",
+            Self::UnsentCounted => "feedback that counts more than was sent",
             Self::UnsentReported => "feedback about packets that were never sent",
         };
         text.to_string()

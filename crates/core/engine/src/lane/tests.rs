@@ -12,18 +12,20 @@ use core::time::Duration;
 
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
-    Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, Start, TimeRange,
-    Trc, Vector,
+    Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, TimeRange, Trc,
+    Vector,
 };
 use longhaul_units::{
-    Bottleneck, Bytes, Extent, Instant, LaneId, ObjectId, PacketNumber, PathId, RangeSet, Rate,
-    StreamId,
+    Bottleneck, Bytes, EcnCounts, Extent, Instant, LaneId, ObjectId, PacketNumber, PathId,
+    RangeSet, Rate, StreamId,
 };
 use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::{Arrival, Event, Lane, LaneConfig, Onward, Path, Plan, Role, What};
+use crate::{Arrival, Event, Lane, LaneConfig, LaneStats, Onward, Path, Plan, Role, What};
+
+mod ecn;
 
 #[derive(Clone, Debug)]
 struct Packet {
@@ -46,6 +48,8 @@ struct Side {
     address: SocketAddr,
     plan: Plan,
     events: Vec<Event>,
+    /// Batches sent, of objects.
+    batches: u64,
     /// Object bytes received.
     objects: BTreeMap<ObjectId, RangeSet>,
     duplicates: u64,
@@ -63,6 +67,10 @@ struct Pair {
     /// The way to the server by another path, and its rate control.
     other: Option<(Link<Packet>, Path)>,
     sizes_seen: Vec<u64>,
+    /// What becomes of the codepoint of the client's packet of that number; `None`: it is lost.
+    meddling: fn(u64, Ecn) -> Option<Ecn>,
+    /// Packets that the client has sent with ECT(0).
+    ect_sent: u64,
     /// Steps since time moved by more than a microsecond: a driver must not be made to spin.
     spins: u32,
     /// How often, and for how long, the client's host does not let it run.
@@ -106,9 +114,9 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn side(now: Instant, role: Role, options: &Options) -> Side {
-    let profile = Profile::by_name(options.profile).unwrap();
-    let start = Start { now, packet: 1500, rate: options.rate };
-    let controller = profile.controller(&start).unwrap();
+    let chosen = Profile::wished(Some(options.profile), options.rate, []).unwrap();
+    let profile = chosen.profile;
+    let controller = chosen.controller(now, 1500, None);
     let rtt = Duration::from_millis(100);
     let seed = if role == Role::Client { 1 } else { 2 };
     let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, seed);
@@ -117,25 +125,34 @@ fn side(now: Instant, role: Role, options: &Options) -> Side {
     config.remote = (role == Role::Client).then(|| address(7420));
     Side {
         lane: Lane::new(now, config),
-        path: Path::new(now, controller, Governor::new(now, profile.heeds_receiver), rtt, seed),
+        path: Path::new(now, controller, Governor::new(now, profile.heeds_receiver), rtt, seed)
+            .heeding_marks(profile.heeds_marks),
         address: address(if role == Role::Client { 1000 } else { 7420 }),
         plan: Plan::default(),
         events: vec![],
+        batches: 0,
         objects: BTreeMap::new(),
         duplicates: 0,
     }
 }
 
 impl Side {
-    fn transmit(&mut self, now: Instant, out: &mut Link<Packet>, sizes: &mut Vec<u64>) -> bool {
-        let Some(t) = self.lane.poll_transmit(now, &mut self.path, 44, &mut self.plan) else {
-            return false;
-        };
+    /// Sends a batch, if there is one, and says how many packets left with ECT(0).
+    fn transmit(
+        &mut self,
+        now: Instant,
+        out: &mut Link<Packet>,
+        sizes: &mut Vec<u64>,
+        meddling: fn(u64, Ecn) -> Option<Ecn>,
+    ) -> Option<u64> {
+        let t = self.lane.poll_transmit(now, &mut self.path, 44, &mut self.plan)?;
         let mut number = t.first.get();
         let mut push = |wire: u64, body: Body| {
             let packet = Packet { from: self.address, number, send_time: t.send_time, wire, body };
             sizes.push(wire - 28);
-            out.push(now, wire as u32, Ecn::NotEct, packet);
+            if let Some(ecn) = meddling(number, t.ecn) {
+                out.push(now, wire as u32, ecn, packet);
+            }
             number += 1;
         };
         match t.what {
@@ -144,6 +161,7 @@ impl Side {
                 push(wire, Body::Control(self.plan.frames.clone()));
             }
             What::Objects { payload } => {
+                self.batches += 1;
                 for run in &self.plan.runs {
                     let mut at = run.extent.offset;
                     while at < run.extent.end() {
@@ -156,10 +174,10 @@ impl Side {
             }
         }
         assert_eq!(number - t.first.get(), u64::from(t.packets));
-        true
+        Some(if t.ecn == Ecn::Ect0 { t.packets.into() } else { 0 })
     }
 
-    fn receive(&mut self, now: Instant, packet: &Packet) {
+    fn receive(&mut self, now: Instant, packet: &Packet, ecn: Ecn) {
         if !self.lane.accepts(packet.number) {
             return;
         }
@@ -168,7 +186,7 @@ impl Side {
             at: now,
             send_time: packet.send_time,
             wire_bytes: packet.wire,
-            marked: 0,
+            ecn,
             overflowed: false,
         };
         match &packet.body {
@@ -216,6 +234,8 @@ impl Pair {
             down: Link::new(&options.down, 12, now).unwrap(),
             other: None,
             sizes_seen: vec![],
+            meddling: |_, ecn| Some(ecn),
+            ect_sent: 0,
             spins: 0,
             stalls: None,
         }
@@ -238,26 +258,33 @@ impl Pair {
         assert!(self.spins < 1000, "timers fire without effect at {now:?}");
         self.now = now;
         while let Some(delivery) = self.up.poll(now) {
-            self.server.receive(now, &delivery.item);
+            self.server.receive(now, &delivery.item, delivery.ecn);
         }
         if let Some((link, _)) = &mut self.other {
             while let Some(delivery) = link.poll(now) {
-                self.server.receive(now, &delivery.item);
+                self.server.receive(now, &delivery.item, delivery.ecn);
             }
         }
         let stalled = self.stalled_until(now);
         let runs = stalled.is_none();
         while runs && let Some(delivery) = self.down.poll(now) {
-            self.client.receive(now, &delivery.item);
+            self.client.receive(now, &delivery.item, delivery.ecn);
         }
         if runs {
             self.client.lane.handle_timeout(now, &mut self.client.path);
         }
         self.server.lane.handle_timeout(now, &mut self.server.path);
         let mut sent = 0;
-        while (runs && self.client.transmit(now, &mut self.up, &mut self.sizes_seen))
-            | self.server.transmit(now, &mut self.down, &mut self.sizes_seen)
-        {
+        loop {
+            let (sizes, meddling) = (&mut self.sizes_seen, self.meddling);
+            let client = &mut self.client;
+            let here =
+                if runs { client.transmit(now, &mut self.up, sizes, meddling) } else { None };
+            let there = self.server.transmit(now, &mut self.down, sizes, |_, ecn| Some(ecn));
+            if here.or(there).is_none() {
+                break;
+            }
+            self.ect_sent += here.unwrap_or_default();
             sent += 1;
             assert!(sent < 1_000_000, "transmits for ever at one instant");
         }
@@ -321,8 +348,8 @@ fn onward(path: u16) -> Onward {
 
 /// A path with a controller of its own.
 fn fixed_path(now: Instant, rtt_ms: u64, rate: Rate) -> Path {
-    let start = Start { now, packet: 1500, rate: Some(rate) };
-    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    let chosen = Profile::wished(Some("fixed"), Some(rate), []).unwrap();
+    let controller = chosen.controller(now, 1500, None);
     Path::new(now, controller, Governor::new(now, true), Duration::from_millis(rtt_ms), 3)
 }
 
@@ -363,6 +390,24 @@ fn random_loss_is_repaired_once_each() {
     let lost = pair.client.path.losses();
     assert_eq!((lost.network(), lost.total()), (stats.lost, stats.lost));
     assert!(lost.random > lost.total() / 2, "of no queue, for any profile: {lost:?}");
+}
+
+/// On a short path, where every millisecond has a round trip.
+#[test]
+fn a_slow_sender_sends_full_packets_and_a_few_at_a_time() {
+    for (mbps, packets_a_batch) in [(5, 1), (20, 2), (50, 4), (100, 5)] {
+        let mut pair = Pair::new(&gigabit(1));
+        let limit = Rate::from_mbps(mbps);
+        pair.client.path.govern(pair.now, |governor| governor.set(Bottleneck::UserLimit, limit));
+        pair.offer(1, mbps * 200_000);
+        pair.run_until(5, |pair| pair.client.delivered() == mbps * 200_000);
+        let stats = pair.client.lane.stats();
+        let mean = stats.bytes_sent / stats.packets_sent;
+        assert!(mean > 1_200, "{mbps} Mb/s: {mean} bytes a packet");
+        // The last packet of each group is a batch of its own.
+        let batches = pair.client.batches * packets_a_batch;
+        assert!(batches < stats.packets_sent * 11 / 10, "{mbps} Mb/s: {batches} {stats:?}");
+    }
 }
 
 /// The rate says nothing of the cause: the queue does.
@@ -598,13 +643,13 @@ fn feedback_about_unsent_packets_closes() {
     let from = pair.server.address;
     let number = pair.server.lane.next_number + 5;
     let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
-    pair.client.receive(pair.now, &packet);
+    pair.client.receive(pair.now, &packet, Ecn::NotEct);
     pair.client.drain_events();
     assert_eq!(pair.client.closed(), Some(CloseCode::PROTOCOL_VIOLATION));
 }
 
 #[test]
-fn feedback_that_lies_about_times_and_counts_loses_nothing() {
+fn feedback_that_lies_as_far_as_it_can_loses_nothing() {
     for seed in 0..12 {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut pair = Pair::new(&gigabit(20).loss(1));
@@ -612,6 +657,7 @@ fn feedback_that_lies_about_times_and_counts_loses_nothing() {
         for _ in 0..100 {
             pair.run_for(Duration::from_millis(1));
             let (now, sent) = (pair.now, pair.client.lane.next_number);
+            let LaneStats { packets_sent, bytes_sent, .. } = pair.client.lane.stats();
             // As much as fits the wire, small, or nothing.
             let mut lie = || rng.next_u64() >> 2 >> [0, 40, 62][rng.next_u64() as usize % 3];
             let feedback = longhaul_wire::Feedback {
@@ -619,9 +665,13 @@ fn feedback_that_lies_about_times_and_counts_loses_nothing() {
                 largest_sent: lie() as u32,
                 largest_received: lie() as u32,
                 delay: Duration::from_micros(lie()),
-                packets: lie(),
-                bytes: Bytes::new(lie()),
-                marked: lie(),
+                packets: packets_sent,
+                bytes: Bytes::new(lie() % (bytes_sent + 1)),
+                ecn: EcnCounts {
+                    ect0: lie() % (packets_sent / 3 + 1),
+                    ect1: lie() % (packets_sent / 3 + 1),
+                    ce: lie() % (packets_sent / 3 + 1),
+                },
                 socket_drops: lie(),
                 host_drops: lie(),
                 receive_capacity: Some(Rate::from_bps(lie())),
@@ -819,8 +869,8 @@ fn a_lane_takes_its_load_to_another_path() {
     pair.run_for(Duration::from_millis(500));
     // From here on at a tenth of the rate.
     let now = pair.now;
-    let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(30)) };
-    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    let chosen = Profile::wished(Some("fixed"), Some(Rate::from_mbps(30)), []).unwrap();
+    let controller = chosen.controller(now, 1500, None);
     let rtt = Duration::from_millis(60);
     let mut path = Path::new(now, controller, Governor::new(now, false), rtt, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
@@ -841,8 +891,8 @@ fn what_an_earlier_path_lost_is_repaired_at_once() {
     let sent = 10_000_000 / 1440;
     pair.run_until(5, |pair| pair.client.lane.stats().packets_sent >= sent);
     let now = pair.now;
-    let start = Start { now, packet: 1500, rate: Some(Rate::from_mbps(100)) };
-    let controller = Profile::by_name("fixed").unwrap().controller(&start).unwrap();
+    let chosen = Profile::wished(Some("fixed"), Some(Rate::from_mbps(100)), []).unwrap();
+    let controller = chosen.controller(now, 1500, None);
     let mut path = Path::new(now, controller, Governor::new(now, false), round, 3);
     core::mem::swap(&mut path, &mut pair.client.path);
     pair.client.lane.leave_path(now, &mut path, onward(1));

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use longhaul_units::{Bytes, Duration, Instant, PacketNumber};
+use longhaul_units::{Bytes, Duration, Ecn, Instant, PacketNumber};
 use longhaul_wire::{
     AEAD_TAG_LEN, BASE_DATAGRAM, Feedback, Frame, HEADER_LEN, MAX_EPOCH_PACKETS, OBJECT_HEADER_LEN,
     State as StateFrame, Writer,
@@ -36,6 +36,8 @@ pub struct Transmit {
     pub packets: u16,
     /// Send time for their headers.
     pub send_time: u32,
+    /// The ECN codepoint for their IP headers.
+    pub ecn: Ecn,
     /// What they carry.
     pub what: What,
 }
@@ -127,7 +129,8 @@ impl Lane {
         self.addresses.on_sent(to, wire);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += wire;
-        self.ways.on_sent(1, wire);
+        let ecn = self.control_codepoint(path, content.as_ref());
+        self.ways.on_sent(1, wire, ecn);
         if let Some(content) = content {
             if !matches!(content, Content::Probe(_)) {
                 path.on_control_sent(now, wire);
@@ -142,6 +145,7 @@ impl Lane {
                 wire_bytes: wire as u32,
                 last_wire_bytes: wire as u32,
                 late: false,
+                ect: ecn == Ecn::Ect0,
                 content,
             });
         }
@@ -150,8 +154,24 @@ impl Lane {
             first: PacketNumber::new(number),
             packets: 1,
             send_time: now.as_wire_micros(),
+            ecn,
             what: What::Control,
         }
+    }
+
+    /// Whether the peer is there, and what size passes, is not to depend on the codepoint. What nobody
+    /// acknowledges has none either, as in TCP (RFC 3168 6.1.4): whether it arrives is not known.
+    fn control_codepoint(&mut self, path: &Path, content: Option<&Content>) -> Ecn {
+        match content {
+            Some(Content::Control(frames)) if !frames.contains(&SentFrame::Challenge) => {
+                self.codepoint(path)
+            }
+            _ => Ecn::NotEct,
+        }
+    }
+
+    fn codepoint(&mut self, path: &Path) -> Ecn {
+        if path.heeds_marks() { self.ways.codepoint() } else { Ecn::NotEct }
     }
 
     fn plan_close(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
@@ -228,10 +248,10 @@ impl Lane {
         }
         let mut sent: Vec<SentFrame> = Vec::new();
         let report = self.reception.report_due().is_some_and(|due| due <= now);
-        if report || self.state_due.is_some_and(|due| due <= now) {
+        if report || self.telling.due().is_some_and(|due| due <= now) {
             let round_trip = path.rtt().has_sample().then(|| path.rtt().smoothed());
             push(&mut plan.frames, &Frame::State(StateFrame { floor: self.floor(), round_trip }));
-            self.state_due = None;
+            self.telling.on_told();
         }
         if report {
             self.push_feedback(now, room, plan);
@@ -270,7 +290,7 @@ impl Lane {
             delay: now - largest.at,
             packets: self.reception.packets,
             bytes: Bytes::new(self.reception.bytes),
-            marked: self.reception.marked,
+            ecn: self.reception.ecn,
             socket_drops: self.reception.socket_drops,
             host_drops: self.reception.host_drops,
             credit: Bytes::new(self.promises.credit()),
@@ -401,7 +421,7 @@ impl Lane {
     }
 
     /// IP-layer bytes of a packet of the full size.
-    fn full_wire(&self) -> u64 {
+    pub(super) fn full_wire(&self) -> u64 {
         u64::from(self.mtu.datagram()) + self.ip_overhead()
     }
 
@@ -453,6 +473,7 @@ impl Lane {
         };
         let late = late_by > Duration::ZERO;
         let wire = payload + overhead;
+        let ecn = self.codepoint(path);
         let (mut packets, mut total) = (0, 0);
         for run in &plan.runs {
             let last = run.extent.len - (u64::from(run.packets) - 1) * payload;
@@ -465,6 +486,7 @@ impl Lane {
                 wire_bytes: wire as u32,
                 last_wire_bytes: (last + overhead) as u32,
                 late,
+                ect: ecn == Ecn::Ect0,
                 content: Content::Object {
                     object: run.extent.object,
                     offset: run.extent.offset,
@@ -483,10 +505,9 @@ impl Lane {
         }
         self.stats.packets_sent += u64::from(packets);
         self.stats.bytes_sent += total;
-        self.ways.on_sent(packets.into(), total);
+        self.ways.on_sent(packets.into(), total, ecn);
         self.liveness.on_asked(now);
-        let state_interval = path.rtt().smoothed() / 4;
-        self.state_due.get_or_insert(now + state_interval.max(STATE_INTERVAL_MIN));
+        self.telling.on_sent(now, packets.into(), path.rtt().smoothed());
         self.addresses.on_sent(to, total);
         path.on_sent(now, total, self.outbox.backlog_bytes() == 0, late_by);
         Transmit {
@@ -494,6 +515,7 @@ impl Lane {
             first: PacketNumber::new(first),
             packets,
             send_time: now.as_wire_micros(),
+            ecn,
             what: What::Objects { payload: payload as u16 },
         }
     }
@@ -522,13 +544,11 @@ pub(super) fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
 }
 
 /// Most bytes of a FEEDBACK frame without its ranges, its type and length included.
-const FEEDBACK_FIXED_MAX: usize = 104;
+const FEEDBACK_FIXED_MAX: usize = 136;
 /// Most bytes of ranges in one report: some hundred gaps.
 const RANGES_MAX: usize = 1024;
 /// Most bytes of STREAM without its data, twice for a wrapped buffer.
 const STREAM_HEADER_MAX: usize = 48;
 /// Most bytes of STREAM_LIMIT and STREAM_RESET together.
 const STREAM_CONTROL_MAX: usize = 40;
-/// Shortest time between two STATEs sent of this side's own accord.
-const STATE_INTERVAL_MIN: Duration = Duration::from_millis(1);
 const _: () = assert!(FEEDBACK_FIXED_MAX + 2 * STREAM_HEADER_MAX < BASE_DATAGRAM - 36);

@@ -22,6 +22,7 @@ fn packet(number: u64, sent: u64) -> Entry {
         wire_bytes: 1000,
         last_wire_bytes: 1000,
         late: false,
+        ect: false,
         content: Content::Object {
             object: ObjectId(0),
             offset: number,
@@ -80,7 +81,7 @@ fn what_each_path_carried_is_told_apart() {
     let mut ways = Ways::new(A, REORDERING);
     for (first, path) in [(0, B), (5, A), (5, B), (9, A)] {
         ways.go(first, ms(1), search(), path);
-        ways.on_sent(4, 4000);
+        ways.on_sent(4, 4000, Ecn::Ect0);
     }
     ways.on_lost(3, 1);
     ways.on_lost(8, 2);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{Ecn, Path};
-use longhaul_rate_control::{Governor, Metrics, Profile, Start};
+use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile};
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -37,13 +37,6 @@ pub struct Host {
     pub gro: bool,
 }
 
-/// What a flow plays: a profile by its name, and the user's rate.
-#[derive(Clone, Copy, Debug)]
-pub struct Played {
-    pub profile: &'static Profile,
-    pub rate: Option<Rate>,
-}
-
 /// On its way, or in the receiver's socket.
 struct Packet {
     number: u64,
@@ -51,7 +44,7 @@ struct Packet {
     wire: u64,
     /// When the receiver's kernel took it.
     stamp: Instant,
-    marked: bool,
+    ecn: Ecn,
     /// The socket dropped packets before this one.
     overflowed: bool,
     /// Frames of a CONTROL packet.
@@ -66,14 +59,14 @@ struct End {
 
 /// A flow under a profile's controller and governor.
 pub struct Longhaul {
-    played: Played,
+    played: ChosenProfile,
     offer: Offer,
     host: Option<Host>,
     rtt: Duration,
     seed: u64,
     /// The receiver's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
-    /// Packets are ECN-capable.
+    /// The path keeps the codepoint of ECN-capable packets.
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
     pub stutters: Option<(Duration, Duration)>,
@@ -81,6 +74,8 @@ pub struct Longhaul {
     pub deaf: Option<(Instant, Instant)>,
     /// Called with time and rate control at each feedback.
     pub trace: Option<Trace>,
+    /// Another profile's controller takes over at this time.
+    pub successor: Option<(Instant, ChosenProfile)>,
 
     started: Option<Instant>,
     ends: Option<(End, End)>,
@@ -105,7 +100,7 @@ pub type Trace = Box<dyn FnMut(Instant, &Rated)>;
 
 impl Longhaul {
     /// A flow whose feedback takes half of `rtt`, and whose addresses are proven before it starts.
-    pub fn new(played: Played, rtt: Duration, offer: Offer, seed: u64) -> Self {
+    pub fn new(played: ChosenProfile, rtt: Duration, offer: Offer, seed: u64) -> Self {
         Self {
             played,
             offer,
@@ -117,6 +112,7 @@ impl Longhaul {
             stutters: None,
             deaf: None,
             trace: None,
+            successor: None,
             started: None,
             ends: None,
             plan: Plan::default(),
@@ -144,23 +140,23 @@ impl Longhaul {
     /// the world's path.
     fn open(&mut self, now: Instant) {
         let begin = now.before(self.rtt * 3);
-        let end = |role, profile: &Profile, rate| {
+        let end = |role, chosen: &ChosenProfile| {
             let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, self.seed);
-            config.repair = profile.repair;
-            config.feedback = profile.feedback;
+            config.repair = chosen.profile.repair;
+            config.feedback = chosen.profile.feedback;
             config.remote = (role == Role::Client).then(|| address(Role::Server));
             config.idle_timeout = Duration::from_secs(3_600);
             let told = self.host.filter(|host| host.tells && role == Role::Server);
             config.socket_buffer = told.map(|host| Bytes::new(host.buffer));
-            let start = Start { now: begin, packet: PACKET, rate };
-            let controller = profile.controller(&start).expect("a rate where one is needed");
+            let profile = chosen.profile;
+            let controller = chosen.controller(begin, PACKET, None);
             let governor = Governor::new(begin, profile.heeds_receiver);
-            let rated = Rated::new(begin, controller, governor, self.rtt, self.seed);
+            let rated = Rated::new(begin, controller, governor, self.rtt, self.seed)
+                .heeding_marks(profile.heeds_marks);
             End { lane: Lane::new(begin, config), rated }
         };
-        let Played { profile, rate } = self.played;
-        let receiving = Profile::by_name("unlimited").expect("a known profile");
-        self.ends = Some((end(Role::Client, profile, rate), end(Role::Server, receiving, None)));
+        let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");
+        self.ends = Some((end(Role::Client, &self.played), end(Role::Server, &receiving)));
         let mut at = begin;
         while at < now {
             at = self.turn(at, None).unwrap_or(now);
@@ -208,7 +204,12 @@ impl Longhaul {
                 }
             }
         }
+        if let Some((_, chosen)) = self.successor.take_if(|(at, _)| *at <= now) {
+            let known = Some(end.rated.known());
+            end.rated.set_controller(now, chosen.controller(now, PACKET, known));
+        }
         end.lane.handle_timeout(now, &mut end.rated);
+        end.rated.handle_timeout(now);
         while let Some(event) = end.lane.poll_event() {
             if let Event::Delivered(extent) = event {
                 self.delivered += extent.len;
@@ -219,7 +220,8 @@ impl Longhaul {
             self.leave(now, &batch, path.as_deref_mut());
             self.refill(now, &mut end.lane);
         }
-        end.lane.next_timeout(now, &end.rated).into_iter().chain(offered_until).min()
+        let timers = [end.lane.next_timeout(now, &end.rated), end.rated.next_timeout()];
+        timers.into_iter().flatten().chain(offered_until).min()
     }
 
     /// Keeps the lane fed; says when that changes by itself.
@@ -255,22 +257,22 @@ impl Longhaul {
         batch: &longhaul_engine::Transmit,
         mut path: Option<&mut Path>,
     ) {
-        let ecn = if self.ecn { Ecn::Ect0 } else { Ecn::NotEct };
+        let sent = if self.ecn { batch.ecn } else { Ecn::NotEct };
         let mut packets = Vec::new();
         for (number, (wire, frames)) in (batch.first.get()..).zip(contents(batch, &self.plan)) {
             let arrival = match path.as_deref_mut() {
                 Some(path) => {
-                    let arrival = path.offer(now, wire as u32, ecn).arrival();
+                    let arrival = path.offer(now, wire as u32, sent).arrival();
                     self.sent_packets += 1;
                     self.lost_packets += u64::from(arrival.is_none());
-                    arrival.map(|arrival| (arrival.at, arrival.marked))
+                    arrival.map(|arrival| (arrival.at, if arrival.marked { Ecn::Ce } else { sent }))
                 }
-                None => Some((now + self.rtt / 2, false)),
+                None => Some((now + self.rtt / 2, sent)),
             };
-            let Some((stamp, marked)) = arrival else { continue };
+            let Some((stamp, ecn)) = arrival else { continue };
             let send_time = batch.send_time;
             let overflowed = false;
-            packets.push(Packet { number, send_time, wire, stamp, marked, overflowed, frames });
+            packets.push(Packet { number, send_time, wire, stamp, ecn, overflowed, frames });
         }
         match self.host {
             Some(host) => self.through_host(host, packets),
@@ -326,11 +328,13 @@ impl Longhaul {
                 continue;
             }
             match &mut train {
-                Some(train) if train.numbers.end == packet.number && !packet.overflowed => {
+                Some(train)
+                    if (train.numbers.end, train.ecn) == (packet.number, packet.ecn)
+                        && !packet.overflowed =>
+                {
                     train.numbers.end += 1;
                     (train.at, train.send_time) = (arrival.at, arrival.send_time);
                     train.wire_bytes += arrival.wire_bytes;
-                    train.marked += arrival.marked;
                 }
                 _ => {
                     place(local, end, train.replace(arrival));
@@ -345,8 +349,8 @@ impl Longhaul {
             let packets = (batch.first.get()..).zip(contents(&batch, &self.plan));
             for (number, (wire, frames)) in packets {
                 let (send_time, stamp) = (batch.send_time, at);
-                let (marked, overflowed) = (false, false);
-                let packet = Packet { number, send_time, wire, stamp, marked, overflowed, frames };
+                let (ecn, overflowed) = (batch.ecn, false);
+                let packet = Packet { number, send_time, wire, stamp, ecn, overflowed, frames };
                 self.returning.push_back((at, packet));
             }
         }
@@ -376,7 +380,7 @@ impl Packet {
             at: self.stamp,
             send_time: self.send_time,
             wire_bytes: self.wire,
-            marked: u32::from(self.marked),
+            ecn: self.ecn,
             overflowed: self.overflowed,
         }
     }

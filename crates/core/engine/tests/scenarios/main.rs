@@ -3,11 +3,13 @@
 //! Everything is deterministic; `cargo run --release -p longhaul-engine --example table`
 //! prints the figures themselves.
 
+mod family;
+mod papers;
 mod world;
 
 use longhaul_pathsim::{EcnMarking, Jitter, PathConfig, Probability, RateSchedule};
 use longhaul_units::{Bytes, Duration, Rate};
-use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
+use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, fair_share, path, played};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -61,12 +63,11 @@ fn fills_the_path_with_a_short_queue_and_little_loss() {
         let flow = auto(rtt, Offer::Endless, 3);
         let index = world.add(Duration::ZERO, flow);
         world.run((rtt * 15).max(3 * SECOND));
-        let (sent, lost) = world.flow(index).sent_and_lost();
         let before = world.mean_queue();
-        let used = world.utilisation(5 * SECOND) * 1_000_000 / (1_000_000 - u64::from(loss_ppm));
+        let span = world.span(index, 5 * SECOND);
         let after = world.mean_queue();
-        let now = world.flow(index).sent_and_lost();
-        let loss = (now.1 - lost) * 1_000_000 / (now.0 - sent);
+        let used = span.used * 1_000_000 / (1_000_000 - u64::from(loss_ppm));
+        let loss = span.loss_ppm();
         let total = |(mean, count): (Duration, u64)| mean.as_nanos() as u64 / 1_000 * count;
         let queue = (total(after) - total(before)) / (after.1 - before.1);
         assert!(used >= plan.least, "{name}: {used} permille used");
@@ -135,10 +136,8 @@ fn follows_a_change_of_the_path() {
     world.run(6 * SECOND);
     // Down: within a second the losses are over.
     world.run(2 * SECOND);
-    let (sent, lost) = world.flow(index).sent_and_lost();
-    assert!(world.utilisation(2 * SECOND) >= 950);
-    let now = world.flow(index).sent_and_lost();
-    assert!((now.1 - lost) * 100 <= now.0 - sent, "still losing {} packets", now.1 - lost);
+    let span = world.span(index, 2 * SECOND);
+    assert!(span.used >= 950 && span.loss_ppm() <= 10_000, "still losing: {span:?}");
 }
 
 #[test]
@@ -167,11 +166,9 @@ fn a_receiver_slower_than_the_network_loses_nothing() {
         let flow = auto(rtt, Offer::Endless, 3).host(host);
         let index = world.add(Duration::ZERO, flow);
         world.run(200 * MS);
-        let (_, lost) = world.flow(index).sent_and_lost();
-        let used = world.utilisation(SECOND);
-        assert!(used >= 970, "{gbps} Gb/s: {used} permille");
-        let (_, now) = world.flow(index).sent_and_lost();
-        assert_eq!(now - lost, 0, "{gbps} Gb/s: losses in the socket");
+        let span = world.span(index, SECOND);
+        assert!(span.used >= 970, "{gbps} Gb/s: {span:?}");
+        assert_eq!(span.lost, 0, "{gbps} Gb/s: losses in the socket");
     }
 }
 
@@ -224,49 +221,39 @@ fn a_stall_that_overflows_the_socket_is_soon_made_up_for() {
         let flow = auto(rtt, Offer::Endless, 3).host(host);
         let index = world.add(Duration::ZERO, flow);
         world.run(5 * SECOND);
-        let before = world.flow(index).sent_and_lost().1;
-        let used = world.utilisation(30 * SECOND);
-        let lost = world.flow(index).sent_and_lost().1 - before;
-        assert!(lost > 1_000, "the socket did not overflow");
-        assert!(used >= 850, "{gbps} Gb/s, {rtt_ms} ms: {used} permille");
+        let span = world.span(index, 30 * SECOND);
+        assert!(span.lost > 1_000, "the socket did not overflow");
+        assert!(span.used >= 850, "{gbps} Gb/s, {rtt_ms} ms: {span:?}");
     }
+}
+
+/// Behind a path that carries five times as much, once it has begun.
+fn takes_what_a_slow_receiver_takes(
+    played: longhaul_rate_control::ChosenProfile,
+    tells: bool,
+    buffer: u64,
+) {
+    let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
+    let host = Host { rate: Rate::from_gbps(2), buffer, tells, stalls: None, gro: true };
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
+    let flow = Longhaul::new(played, rtt, Offer::Endless, 3).host(host);
+    let index = world.add(Duration::ZERO, flow);
+    world.run(3 * SECOND);
+    let span = world.span(index, 3 * SECOND);
+    assert!(span.used >= 850 && span.loss_ppm() <= 50_000, "{span:?}");
 }
 
 #[test]
 fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
-    let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
-    let host =
-        Host { rate: Rate::from_gbps(2), buffer: 2 << 20, tells: false, stalls: None, gro: true };
-    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
-    let flow = auto(rtt, Offer::Endless, 3).host(host);
-    let index = world.add(Duration::ZERO, flow);
-    world.run(3 * SECOND);
-    let (sent, lost) = world.flow(index).sent_and_lost();
-    let used = world.utilisation(3 * SECOND);
-    let now = world.flow(index).sent_and_lost();
-    let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
-    assert!(used >= 850, "{used} permille");
-    assert!(loss <= 50, "{loss} permille lost");
+    takes_what_a_slow_receiver_takes(played("auto", None), false, 2 << 20);
 }
 
 /// The limits of the receiving host are the governor's: they bound whoever heeds them.
 #[test]
 fn a_fixed_rate_above_what_the_receiver_takes_is_lowered_to_that() {
-    let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
     for tells in [false, true] {
-        let host =
-            Host { rate: Rate::from_gbps(2), buffer: 4 << 20, tells, stalls: None, gro: true };
-        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
         let fixed = played("fixed", Some(Rate::from_gbps(8)));
-        let index =
-            world.add(Duration::ZERO, Longhaul::new(fixed, rtt, Offer::Endless, 3).host(host));
-        world.run(3 * SECOND);
-        let (sent, lost) = world.flow(index).sent_and_lost();
-        let used = world.utilisation(3 * SECOND);
-        let now = world.flow(index).sent_and_lost();
-        let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
-        assert!(used >= 850, "{used} permille");
-        assert!(loss <= 50, "{loss} permille lost");
+        takes_what_a_slow_receiver_takes(fixed, tells, 4 << 20);
     }
 }
 
@@ -281,9 +268,8 @@ fn marks_are_obeyed_before_anything_is_lost() {
     flow.ecn = true;
     let index = world.add(Duration::ZERO, flow);
     world.run(3 * SECOND);
-    let (_, lost) = world.flow(index).sent_and_lost();
-    assert!(world.utilisation(10 * SECOND) >= 950);
-    assert_eq!(world.flow(index).sent_and_lost().1, lost);
+    let span = world.span(index, 10 * SECOND);
+    assert!(span.used >= 950 && span.lost == 0, "{span:?}");
 }
 
 #[test]
@@ -294,12 +280,8 @@ fn a_policer_is_no_queue() {
     let flow = auto(rtt, Offer::Endless, 3);
     let index = world.add(Duration::ZERO, flow);
     world.run(5 * SECOND);
-    let (sent, lost) = world.flow(index).sent_and_lost();
-    let used = world.utilisation(10 * SECOND);
-    let now = world.flow(index).sent_and_lost();
-    let loss = (now.1 - lost) * 1_000 / (now.0 - sent);
-    assert!(used >= 900, "{used} permille");
-    assert!(loss <= 30, "{loss} permille lost");
+    let span = world.span(index, 10 * SECOND);
+    assert!(span.used >= 900 && span.loss_ppm() <= 30_000, "{span:?}");
 }
 
 #[test]
@@ -392,7 +374,7 @@ fn shares_the_path() {
         world.run(60 * SECOND);
         let rates = world.measure(60 * SECOND);
         let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
-        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        let share = fair_share(&rates);
         let name = format!("{rtt_ms} ms, queue {queue} %, {neighbours:?}");
         assert!((50..=150).contains(&share), "{name}: {share} % of the fair share");
         assert!(total * 100 / rate.as_bps() >= 90, "{name}: the path is not filled");
@@ -412,9 +394,7 @@ fn takes_no_more_from_many() {
             world.add(10 * MS * i, Tcp::new(TcpKind::Cubic, rtt, 100 + u64::from(i)));
         }
         world.run(60 * SECOND);
-        let rates = world.measure(30 * SECOND);
-        let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
-        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        let share = fair_share(&world.measure(30 * SECOND));
         assert!((50..=150).contains(&share), "queue {queue} %: {share} % of the fair share");
     }
 }
@@ -453,9 +433,7 @@ fn comes_up_where_all_was_lost_at_first() {
             world.add(300 * MS * i, Tcp::new(TcpKind::Cubic, rtt, seed + 100 + u64::from(i)));
         }
         world.run(60 * SECOND);
-        let rates = world.measure(60 * SECOND);
-        let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
-        let share = rates[0].as_bps() * rates.len() as u64 * 100 / total;
+        let share = fair_share(&world.measure(60 * SECOND));
         assert!((50..=150).contains(&share), "{rtt_ms} ms: {share} % of the fair share");
     }
 }

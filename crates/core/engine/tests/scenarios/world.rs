@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use longhaul_pathsim::{Path, PathConfig};
-use longhaul_rate_control::{Metrics, Profile};
+use longhaul_rate_control::{ChosenProfile, Metrics, Profile};
 use longhaul_units::{Duration, Instant, Rate};
 
 #[path = "longhaul.rs"]
@@ -20,7 +20,7 @@ mod longhaul;
 #[path = "tcp.rs"]
 mod tcp;
 
-pub use longhaul::{Host, Longhaul, Offer, Played};
+pub use longhaul::{Host, Longhaul, Offer};
 pub use tcp::{Tcp, TcpKind};
 
 /// IP-layer bytes of a full packet.
@@ -128,11 +128,43 @@ impl World {
         total * 1_000 / self.rate.as_bps()
     }
 
+    /// The next `time`, as all flows see the link, and flow `index` the path.
+    pub fn span(&mut self, index: usize, time: Duration) -> Span {
+        let (sent, lost) = self.flow(index).sent_and_lost();
+        let used = self.utilisation(time);
+        let now = self.flow(index).sent_and_lost();
+        Span { used, sent: now.0 - sent, lost: now.1 - lost }
+    }
+
     /// What the queue has seen since the start.
     pub fn mean_queue(&self) -> (Duration, u64) {
         let stats = self.path.queue_stats();
         (stats.mean_delay, stats.accepted)
     }
+}
+
+/// What was seen over a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// As [`World::utilisation`].
+    pub used: u64,
+    /// Packets that one flow sent.
+    pub sent: u64,
+    /// Those that it lost.
+    pub lost: u64,
+}
+
+impl Span {
+    /// Parts per million of the packets that were lost.
+    pub fn loss_ppm(&self) -> u64 {
+        self.lost * 1_000_000 / self.sent
+    }
+}
+
+/// Percent of its fair share that the first of some flows has.
+pub fn fair_share(rates: &[Rate]) -> u64 {
+    let total: u64 = rates.iter().map(|rate| rate.as_bps()).sum();
+    rates[0].as_bps() * rates.len() as u64 * 100 / total
 }
 
 /// A path of `rate` with a drop-tail queue of `queue` bytes and random loss, one way `rtt / 2`.
@@ -144,6 +176,6 @@ pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig 
 }
 
 /// A profile by its name.
-pub fn played(name: &str, rate: Option<Rate>) -> Played {
-    Played { profile: Profile::by_name(name).expect("a known profile"), rate }
+pub fn played(name: &str, rate: Option<Rate>) -> ChosenProfile {
+    Profile::wished(Some(name), rate, []).expect("a known profile, and the rate that it needs")
 }

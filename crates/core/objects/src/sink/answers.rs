@@ -24,6 +24,8 @@ pub(super) struct Answers {
     anew: VecDeque<(ObjectId, u32)>,
     /// And then, until the source is told.
     repairs: VecDeque<(ObjectId, u32)>,
+    /// Objects that failed, until the lanes are told.
+    unneeded: VecDeque<ObjectId>,
     confirmed: RangeSet,
 }
 
@@ -35,6 +37,7 @@ impl Answers {
             accepted: 0,
             anew: VecDeque::new(),
             repairs: VecDeque::new(),
+            unneeded: VecDeque::new(),
             confirmed: RangeSet::new(),
         }
     }
@@ -80,6 +83,16 @@ impl Answers {
         let group = self.anew.pop_front()?;
         self.repairs.push_back(group);
         Some(group)
+    }
+
+    /// Nothing that comes of the object is of use any more.
+    pub(super) fn give_up(&mut self, object: ObjectId) {
+        self.unneeded.push_back(object);
+    }
+
+    /// Tells the lanes of such an object.
+    pub(super) fn poll_unneeded(&mut self) -> Option<ObjectId> {
+        self.unneeded.pop_front()
     }
 
     pub(super) fn confirm(&mut self, id: EntryId) {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
 
-use super::entries::State;
+use super::entries::{Slot, State};
 use super::objects::{Arrival, Rejection, Verification};
 use super::{Kept, Sink, SinkError, Told};
 use crate::limits::{GROUP_SIZE, WAITING_HASHES_MAX};
@@ -46,10 +46,16 @@ impl Sink {
             self.finish_group(id, group);
             return Verdict::Discard;
         }
-        self.objects.begin_write(id, group, value);
         self.credit.hold((id, group), new);
         self.asides.begin_write((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
+    }
+
+    /// Bytes of this group came, and no lane has memory for it or will hand it over. Of an object that is
+    /// not over ([`Sink::is_over`]), or of a group that was handed over, it changes nothing.
+    pub fn group_dropped(&mut self, id: ObjectId, group: u32) {
+        let new = self.objects.drop_group(id, group);
+        self.credit.drop_new(new);
     }
 
     /// A group that did not verify: whatever the lanes have of it is to be forgotten, so that the
@@ -58,6 +64,13 @@ impl Sink {
     #[must_use]
     pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
         self.answers.poll_anew()
+    }
+
+    /// An object whose files failed: what lanes have of its groups is to be given up, since the rest may
+    /// never come, and told to [`Sink::group_dropped`] once its memory is free.
+    #[must_use]
+    pub fn poll_unneeded(&mut self) -> Option<ObjectId> {
+        self.answers.poll_unneeded()
     }
 
     /// The pieces of `task` are written (not synced), but for those of the entries that `failed`,
@@ -152,11 +165,26 @@ impl Sink {
             self.checkpoints.verified(claim);
             ended.extend(self.entries.group_finished(file).map(|state| (file, state)));
         }
+        let has_ended = !ended.is_empty();
         for (file, state) in ended {
             match state {
                 State::Open => self.became_whole(file),
                 _ => self.named(file),
             }
+        }
+        if has_ended {
+            self.abandon_if_idle(id.0);
+        }
+        self.forget();
+    }
+
+    /// The source has lost a file that is under its name here: it may send no more groups with a part of
+    /// it.
+    pub(super) fn found_alone(&mut self, id: EntryId) {
+        let object = self.entries.get(id).map(Slot::object);
+        self.named(id);
+        if let Some(object) = object {
+            self.abandon_if_idle(object);
         }
         self.forget();
     }

@@ -29,11 +29,14 @@ impl Sink {
                     return Err(SinkError::Failure { entry });
                 }
                 let entry = EntryId(entry as u32);
-                let state = self.entries.get(entry).map(Slot::state);
-                let is_publishing = state.is_some_and(State::is_publishing);
                 // What has its name keeps it, though the source lost the file since.
-                if self.ending.is_receiving() && !is_publishing {
-                    self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
+                match self.entries.get(entry).map(Slot::state) {
+                    Some(State::Found) => self.found_alone(entry),
+                    Some(state) if state.is_publishing() => {}
+                    _ if self.ending.is_receiving() => {
+                        self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
+                    }
+                    _ => {}
                 }
                 Ok(())
             }

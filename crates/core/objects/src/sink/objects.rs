@@ -42,17 +42,28 @@ pub(super) struct Object {
 /// A group of which something is known and that is not done.
 #[derive(Debug, Default)]
 struct Group {
-    /// What the source says.
-    expected: Option<ChainingValue>,
-    /// What was received, and is being or was written.
-    actual: Option<ChainingValue>,
-    writing: bool,
-    written: bool,
-    /// Received at least once: counted against credit.
-    received: bool,
+    stage: Stage,
     repairs: u8,
-    /// Its share of [`Objects::unverified`].
-    unverified: u32,
+}
+
+/// How far a group has come. Its bytes and its hash come in any order.
+#[derive(Debug, Default)]
+enum Stage {
+    /// Neither has come, or what came did not verify.
+    #[default]
+    Missing,
+    /// Its hash has come: counted in [`Objects::waiting_hashes`].
+    Hashed(ChainingValue),
+    /// Its bytes, of this value, are being written; its hash has to come.
+    Writing(ChainingValue),
+    /// They are being written, and are what the source says.
+    WritingRight(ChainingValue),
+    /// They are being written, and are not. That write must not come after that of the repair.
+    WritingWrong,
+    /// They are written, its hash has to come; and its share of [`Objects::unverified`].
+    Written(ChainingValue, u32),
+    /// They are written, and are what the source says.
+    Right(ChainingValue),
 }
 
 /// An object whose files failed while groups of it were under way.
@@ -74,7 +85,7 @@ pub(super) enum Arrival {
     Unneeded { new: u32 },
     /// It is not what the source says.
     Wrong { new: u32 },
-    /// It is right, as far as is known.
+    /// It is right, as far as is known, and taken as being written from now on.
     Awaited { new: u32 },
 }
 
@@ -187,9 +198,14 @@ impl Objects {
         self.get(id).map(|object| object.layout.groups())
     }
 
-    /// Whether no group is awaited.
+    /// Whether no group is awaited, and none will be.
     pub(super) fn is_over(&self, id: ObjectId) -> bool {
-        self.get(id).is_some_and(Object::is_over)
+        id.0 < self.over_below() || self.get(id).is_some_and(Object::is_over)
+    }
+
+    /// All objects below are over.
+    pub(super) fn over_below(&self) -> u32 {
+        self.window.base()
     }
 
     pub(super) fn is_abandoned(&self, id: ObjectId) -> bool {
@@ -228,7 +244,7 @@ impl Objects {
     }
 
     /// A lane has received the group whole, with this chaining value. One that is awaited goes on with
-    /// [`Objects::begin_write`], or is finished if nobody needs it.
+    /// [`Objects::end_write`], or is finished if nobody needs it.
     pub(super) fn receive(&mut self, id: ObjectId, group: u32, value: ChainingValue) -> Arrival {
         if id.0 >= self.accepted {
             return Arrival::Unknown;
@@ -247,24 +263,26 @@ impl Objects {
             return Arrival::Repeated;
         }
         let state = object.groups.entry(group).or_default();
-        if state.actual.is_some() || state.writing {
-            return Arrival::Repeated;
+        let new = if state.was_received() { 0 } else { len };
+        match state.stage {
+            Stage::Missing => state.stage = Stage::Writing(value),
+            Stage::Hashed(expected) => {
+                self.waiting_hashes -= 1;
+                if expected != value {
+                    state.stage = Stage::Missing;
+                    return Arrival::Wrong { new };
+                }
+                state.stage = Stage::WritingRight(value);
+            }
+            _ => return Arrival::Repeated,
         }
-        let new = if core::mem::replace(&mut state.received, true) { 0 } else { len };
-        let Some(expected) = state.expected else {
-            return Arrival::Awaited { new };
-        };
-        self.waiting_hashes -= 1;
-        if expected == value { Arrival::Awaited { new } } else { Arrival::Wrong { new } }
+        Arrival::Awaited { new }
     }
 
-    /// The group is being written.
-    pub(super) fn begin_write(&mut self, id: ObjectId, group: u32, value: ChainingValue) {
-        let object = self.window.get_mut(id.0);
-        if let Some(state) = object.and_then(|object| object.groups.get_mut(&group)) {
-            state.actual = Some(value);
-            state.writing = true;
-        }
+    /// No lane hands over this group of an object that is over, of which bytes came. Returns how many of
+    /// its bytes count as new.
+    pub(super) fn drop_group(&mut self, id: ObjectId, group: u32) -> u32 {
+        self.abandoned.get_mut(&id).map_or(0, |abandoned| abandoned.receive(group))
     }
 
     /// That write has ended, of so many `new` bytes. Returns the length of the group and whether it is
@@ -276,18 +294,19 @@ impl Objects {
         new: u32,
     ) -> Option<(u32, Verification)> {
         let object = self.window.get_mut(id.0)?;
-        let state = object.groups.get_mut(&group).filter(|state| state.writing)?;
-        state.writing = false;
-        state.written = true;
-        let verification = match (state.actual, state.expected) {
-            // It was found bad while it was written.
-            (None, _) => Verification::Wrong,
-            (Some(_), Some(_)) => Verification::Right,
-            (Some(_), None) => {
-                state.unverified = new;
+        let state = object.groups.get_mut(&group)?;
+        let verification = match state.stage {
+            Stage::Writing(value) => {
+                state.stage = Stage::Written(value, new);
                 self.unverified += u64::from(new);
                 Verification::Pending
             }
+            Stage::WritingRight(value) => {
+                state.stage = Stage::Right(value);
+                Verification::Right
+            }
+            Stage::WritingWrong => Verification::Wrong,
+            _ => return None,
         };
         Some((object.layout.group_len(group), verification))
     }
@@ -305,23 +324,21 @@ impl Objects {
             return Some(Verification::Pending);
         }
         let state = object.groups.entry(group).or_default();
-        match state.actual {
-            None if state.writing => {}
-            None => {
-                self.waiting_hashes += u64::from(state.expected.is_none());
-                state.expected = Some(value);
+        match state.stage {
+            Stage::Missing | Stage::Hashed(_) => {
+                self.waiting_hashes += u64::from(!state.awaits_bytes());
+                state.stage = Stage::Hashed(value);
             }
+            Stage::Writing(actual) if actual == value => state.stage = Stage::WritingRight(actual),
+            Stage::Writing(_) => state.stage = Stage::WritingWrong,
+            Stage::Written(actual, unverified) if actual == value => {
+                self.unverified -= u64::from(unverified);
+                state.stage = Stage::Right(actual);
+                return Some(Verification::Right);
+            }
+            Stage::Written(..) => return Some(Verification::Wrong),
             // The group is settled by the hash it was first compared to.
-            Some(_) if state.expected.is_some() => {}
-            Some(actual) if actual == value => {
-                state.expected = Some(value);
-                if state.written {
-                    return Some(Verification::Right);
-                }
-            }
-            // A write under way must not come after that of the repair.
-            Some(_) if state.writing => state.actual = None,
-            Some(_) => return Some(Verification::Wrong),
+            Stage::WritingRight(_) | Stage::WritingWrong | Stage::Right(_) => {}
         }
         Some(Verification::Pending)
     }
@@ -332,10 +349,8 @@ impl Objects {
         let Some(state) = object.and_then(|object| object.groups.get_mut(&group)) else {
             return Rejection::Unneeded;
         };
-        self.unverified -= u64::from(core::mem::take(&mut state.unverified));
-        state.actual = None;
-        state.expected = None;
-        state.written = false;
+        self.unverified -= u64::from(state.unverified());
+        state.stage = Stage::Missing;
         state.repairs += 1;
         if state.repairs <= REPAIRS_MAX { Rejection::Again } else { Rejection::Final }
     }
@@ -343,9 +358,10 @@ impl Objects {
     /// The group is verified and written, or nobody needs it.
     pub(super) fn finish(&mut self, id: ObjectId, group: u32) -> Option<Finished> {
         let object = self.window.get_mut(id.0)?;
-        let Group { actual: value, unverified, .. } =
-            object.groups.remove(&group).unwrap_or_default();
-        self.unverified -= u64::from(unverified);
+        let value = match object.groups.remove(&group).unwrap_or_default().stage {
+            Stage::Right(value) => Some(value),
+            _ => None,
+        };
         object.finish_range(u64::from(group)..u64::from(group) + 1);
         if let Some(value) = value.filter(|_| object.layout.is_large()) {
             object.hash(group, value);
@@ -360,26 +376,28 @@ impl Objects {
         }
     }
 
-    /// Ends an object after a failure if no file awaits groups of it. The source may send no
-    /// more of it, though some may be under way.
-    pub(super) fn abandon_if_idle(&mut self, number: u32, awaits: impl Fn(EntryId) -> bool) {
+    /// Ends an object if no file awaits groups of it, and others failed. The source may send no more of
+    /// it, though some may be under way. Returns the object that ended so.
+    pub(super) fn abandon_if_idle(
+        &mut self,
+        number: u32,
+        awaits: impl Fn(EntryId) -> bool,
+    ) -> Option<ObjectId> {
         let object = self.window.get_mut(number).filter(|object| {
             number < self.accepted && !object.is_over() && !object.layout.files().any(awaits)
-        });
-        let Some(object) = object else {
-            return;
-        };
+        })?;
         let mut received = core::mem::take(&mut object.done);
         for (group, state) in core::mem::take(&mut object.groups) {
-            self.unverified -= u64::from(state.unverified);
+            self.unverified -= u64::from(state.unverified());
             self.waiting_hashes -= u64::from(state.awaits_bytes());
-            if state.received {
+            if state.was_received() {
                 received.insert_one(u64::from(group));
             }
         }
         object.remaining = 0;
         let abandoned = Abandoned { size: object.layout.size(), received };
         self.abandoned.insert(ObjectId(number), abandoned);
+        Some(ObjectId(number))
     }
 
     /// Forgets what is over at the front.
@@ -430,7 +448,20 @@ impl Object {
 impl Group {
     /// Counted in [`Objects::waiting_hashes`].
     fn awaits_bytes(&self) -> bool {
-        self.expected.is_some() && self.actual.is_none() && !self.writing
+        matches!(self.stage, Stage::Hashed(_))
+    }
+
+    /// Its share of [`Objects::unverified`].
+    fn unverified(&self) -> u32 {
+        match self.stage {
+            Stage::Written(_, unverified) => unverified,
+            _ => 0,
+        }
+    }
+
+    /// At least once, so that it is counted against credit: a repair follows what came.
+    fn was_received(&self) -> bool {
+        self.repairs > 0 || !matches!(self.stage, Stage::Missing | Stage::Hashed(_))
     }
 }
 

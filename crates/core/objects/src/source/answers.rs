@@ -174,9 +174,20 @@ impl Source {
         if entry.is_some_and(|entry| entry.kind != EntryKind::Directory) {
             self.unsettled -= 1;
         }
-        if let Some(object) = self.objects.get_mut(slot.object) {
+        let number = slot.object;
+        if let Some(object) = self.objects.get_mut(number) {
             object.live -= 1;
+            if object.live == 0 && object.next_group > 0 && state != EntryState::Confirmed {
+                self.withdraw(ObjectId(number));
+            }
         }
+    }
+
+    fn withdraw(&mut self, object: ObjectId) {
+        self.withdrawn.push_back(object);
+        // Of a group that the sink wants again it has counted the first sending.
+        let again = self.repair_counts.range((object, 0)..=(object, u32::MAX));
+        self.sent_before.extend(again.map(|(group, _)| *group));
     }
 
     /// Forgets what is settled at the front.

@@ -245,6 +245,65 @@ fn after_failures_only_what_failed_is_copied_again() {
     assert!(world.disk.read_record().is_empty());
 }
 
+/// Lets both ends of a copy say what they have to say, and the disk do what it is to do.
+fn talk(world: &mut World) {
+    let World { source, sink, disk, now, .. } = world;
+    loop {
+        let mut is_quiet = true;
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).unwrap();
+            is_quiet = false;
+        }
+        while let Some(action) = sink.poll_action(*now) {
+            sink.handle_answer(storage::perform(disk, action).unwrap());
+            is_quiet = false;
+        }
+        while let Some(message) = sink.poll_message() {
+            source.handle(message).unwrap();
+            is_quiet = false;
+        }
+        if is_quiet {
+            return;
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_groups_of_a_file_that_is_there_and_that_the_source_has_lost() {
+    let mut world = world(&[400_000, 900_000, 30 * GROUP_SIZE], Faults::default());
+    step_until(&mut world, |world| claimed(world).published() == 2);
+    world.crash();
+    // The second is to be copied again, and shares a group with the first, which is there.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    world.items[1] = item("2", EntryKind::File, contents(&mut rng, 900_000), 1000);
+    world.start();
+    for item in world.items.clone() {
+        world.source.push_entry(item.entry).unwrap();
+    }
+    world.source.finish_entries();
+    talk(&mut world);
+    for lost in [EntryId(0), EntryId(1)] {
+        world.source.entry_failed(lost, "no such file");
+    }
+    talk(&mut world);
+    while let Some(task) = world.source.next_group(world.sink.credit()) {
+        assert_eq!(task.object, ObjectId(1));
+        let piece = &task.pieces[0];
+        let data = &world.items[2].data[piece.file_offset as usize..][..piece.len as usize];
+        let value = group_chaining_value(data, task.group, task.only);
+        world.source.group_hashed(task.object, task.group, value);
+        let verdict = world.sink.group_received(task.object, task.group, value);
+        let Verdict::Write(write) = verdict else { panic!("{verdict:?}") };
+        world.sink.group_written(&write, &storage::write(&mut world.disk, &write, data));
+        talk(&mut world);
+    }
+    world.now += Duration::from_secs(2);
+    talk(&mut world);
+    let result = world.source.result().expect("everything is settled");
+    assert_eq!((result.confirmed, result.failed), (2, 1));
+    assert_eq!(world.sink.over_below(), 2);
+}
+
 /// What is done, in order and at once: how many of each action and message.
 pub struct Costs {
     pub checkpoints: u32,

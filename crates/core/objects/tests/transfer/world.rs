@@ -55,6 +55,10 @@ pub struct World {
     writes: Vec<(WriteTask, Vec<u8>)>,
     setup: VecDeque<Action>,
     actions: Vec<Action>,
+    /// Groups of which a lane has a part, and the rest never comes.
+    begun: Vec<(ObjectId, u32)>,
+    /// Groups that came at least once.
+    delivered: BTreeSet<(ObjectId, u32)>,
     /// First-sent bytes that the sink answers for.
     first_sent: BTreeSet<(ObjectId, u32)>,
     unreadable: BTreeSet<u32>,
@@ -89,6 +93,8 @@ impl World {
             writes: Vec::new(),
             setup: VecDeque::new(),
             actions: Vec::new(),
+            begun: Vec::new(),
+            delivered: BTreeSet::new(),
             first_sent: BTreeSet::new(),
             unreadable: BTreeSet::new(),
             confirmed: BTreeSet::new(),
@@ -128,6 +134,8 @@ impl World {
         self.writes.clear();
         self.setup.clear();
         self.actions.clear();
+        self.begun.clear();
+        self.delivered.clear();
         self.first_sent.clear();
         self.unreadable.clear();
         self.confirmed.clear();
@@ -167,6 +175,7 @@ impl World {
     pub fn run(&mut self) {
         for _ in 0..2_000_000 {
             if self.is_done() {
+                self.check_credit();
                 return self.check_end();
             }
             if self.chance(self.faults.crash) && self.runs < 6 {
@@ -215,6 +224,7 @@ impl World {
             }
             3 => {
                 while self.sink.poll_anew().is_some() {}
+                while self.sink.poll_unneeded().is_some() {}
                 if self.to_source.len() < 4
                     && let Some(message) = self.sink.poll_message()
                 {
@@ -274,7 +284,8 @@ impl World {
         let Some(task) = self.source.next_group(credit) else {
             return;
         };
-        assert!(self.source.stats().sent_bytes <= credit);
+        let stats = self.source.stats();
+        assert!(stats.sent_bytes - stats.withdrawn_bytes <= credit);
         *self.reads.entry((self.runs, task.object, task.group)).or_default() += 1;
         let mut data = vec![0; task.len as usize];
         for piece in &task.pieces {
@@ -301,6 +312,9 @@ impl World {
         let (task, mut data) = self.unhashed.swap_remove(index);
         let value = group_chaining_value(&data, task.group, task.only);
         self.source.group_hashed(task.object, task.group, value);
+        if !self.source.is_wanted(task.object) {
+            return self.source.group_withdrawn(task.object, task.group, task.len);
+        }
         if self.chance(self.faults.corrupt) {
             let at = below(&mut self.rng, data.len() as u64) as usize;
             data[at] ^= 1;
@@ -311,7 +325,32 @@ impl World {
         self.path.push((task, data));
     }
 
+    /// Of an object that nobody needs any more some groups stay at the source; of some a part has left.
+    fn withdraw(&mut self) {
+        while let Some(object) = self.source.poll_withdrawn() {
+            for (task, data) in std::mem::take(&mut self.path) {
+                let group = (task.object, task.group);
+                if task.object != object || self.rng.next_u64() & 1 == 0 {
+                    self.path.push((task, data));
+                } else if !task.repair
+                    && (self.delivered.contains(&group) || self.rng.next_u64() & 1 == 0)
+                {
+                    self.begun.push(group);
+                } else {
+                    self.source.group_withdrawn(task.object, task.group, task.len);
+                    self.first_sent.remove(&group);
+                }
+            }
+        }
+        let given_up = self.begun.extract_if(.., |(object, _)| self.sink.is_over(*object));
+        for (object, group) in given_up.collect::<Vec<_>>() {
+            self.sink.group_dropped(object, group);
+            self.first_sent.remove(&(object, group));
+        }
+    }
+
     fn deliver(&mut self) {
+        self.withdraw();
         if self.path.is_empty() {
             return;
         }
@@ -322,6 +361,7 @@ impl World {
             self.path.swap_remove(index)
         };
         assert!(self.sink.objects().place(task.object, task.offset, data.len()).is_ok());
+        self.delivered.insert((task.object, task.group));
         let value = group_chaining_value(&data, task.group, task.only);
         match self.sink.group_received(task.object, task.group, value) {
             Verdict::Write(write) => self.writes.push((write, data)),
@@ -409,6 +449,20 @@ impl World {
             _ => false,
         };
         assert!(right, "seed {}: {:?} is {node:?}", self.seed, item.entry);
+    }
+
+    /// Once nothing is under way, both ends have counted the same.
+    fn check_credit(&mut self) {
+        while !(self.unhashed.is_empty() && self.path.is_empty() && self.writes.is_empty()) {
+            self.hash();
+            self.deliver();
+            self.write();
+        }
+        self.withdraw();
+        assert!(self.begun.is_empty(), "seed {}", self.seed);
+        let stats = self.source.stats();
+        let counted = stats.sent_bytes - stats.withdrawn_bytes;
+        assert_eq!(self.sink.credit(), self.capacity + counted, "seed {}", self.seed);
     }
 
     fn check_end(&self) {

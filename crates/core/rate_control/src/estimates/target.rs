@@ -4,6 +4,7 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::rates::CALM_ROUNDS;
 use super::{Estimates, MAX_PACKET_TIME};
+use crate::burst::{TIMER_TIME, useful_burst};
 
 impl Estimates {
     /// The path lost or marked packets at a queueing delay of `delay`.
@@ -39,22 +40,22 @@ impl Estimates {
         self.queue_full.map_or(TIMER_TIME, |full| TIMER_TIME.min(full / 2))
     }
 
-    /// As [`Estimates::burst_time`], for a flow that has the path to itself: what was not sent while the
-    /// host gave the sender no turn then waits in the queue, and the next such pause leaves the link
-    /// busy.
-    pub(crate) fn burst_time_alone(&self, now: Instant) -> Duration {
+    /// Bytes that may leave back to back of a flow of `rate` that has the path to itself: what was not
+    /// sent while the host gave the sender no turn then waits in the queue, and the next such pause
+    /// leaves the link busy. And half of them are worth a wake-up.
+    pub(crate) fn burst_alone(&self, now: Instant, rate: Rate) -> u64 {
         let since = self.filled.map_or(Duration::MAX, |filled| now - filled);
         if since < self.last_round.elapsed * CALM_ROUNDS {
-            return self.burst_time();
+            return rate.bytes_in(self.burst_time());
         }
         let time = (self.min_rtt / 8).clamp(TIMER_TIME, TURN_TIME);
-        self.queue_full.map_or(time, |full| time.min(full / 4).max(self.burst_time()))
+        let burst = rate.bytes_in(time).max(useful_burst(rate, self.packet));
+        let most = self.queue_full.map(|full| (full / 4).max(self.burst_time()));
+        most.map_or(burst, |most| burst.min(rate.bytes_in(most)))
     }
 }
 
 const FULL_MEMORY: Duration = Duration::from_secs(30);
-/// A timer fires up to half a millisecond late; the burst makes up for it.
-const TIMER_TIME: Duration = Duration::from_micros(500);
 /// Two or three turns of another thread.
 const TURN_TIME: Duration = Duration::from_millis(4);
 const TARGET_BASE: Duration = Duration::from_micros(250);

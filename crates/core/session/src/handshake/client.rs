@@ -31,6 +31,8 @@ pub struct ClientConfig {
     pub profile: Option<String>,
     /// Most that the server may send, at the IP layer; not zero.
     pub rate: Option<Rate>,
+    /// Parameters of the profile, see [`longhaul_wire::Hello::parameters`].
+    pub parameters: Option<String>,
     /// Time after which the handshake is given up.
     pub timeout: Duration,
 }
@@ -46,6 +48,7 @@ impl Default for ClientConfig {
             receive_limits: None,
             profile: None,
             rate: None,
+            parameters: None,
             timeout: TIMEOUT,
         }
     }
@@ -91,6 +94,7 @@ impl ClientHandshake {
             receive_limits: config.receive_limits,
             profile: config.profile.clone(),
             rate: config.rate,
+            parameters: config.parameters.clone(),
         };
         let hello_body = hello.encode();
         let mut out = Vec::new();

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use longhaul_session::{EpochKeys, LaneKeys, Session};
-use longhaul_units::{Bytes, Duration, LaneId, ObjectId, PacketNumber, Rate, StreamId};
+use longhaul_units::{Bytes, Duration, EcnCounts, LaneId, ObjectId, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, Bottleneck, Cipher, CloseCode, Feedback, Frame, Frames, HEADER_LEN, Header, Kind,
     OBJECT_HEADER_LEN, ObjectHeader, Ranges, ReceiverBounds, State, Writer,
@@ -132,7 +132,7 @@ fn feedback(page: &mut Page) {
         delay: Duration::from_micros(120),
         packets: 1001,
         bytes: Bytes::new(1_453_452),
-        marked: 2,
+        ecn: EcnCounts { ect0: 990, ect1: 0, ce: 2 },
         socket_drops: 16,
         host_drops: 4,
         credit: Bytes::from_mib(64),
@@ -174,7 +174,8 @@ fn show_feedback(page: &mut Page, feedback: Feedback<'_>) {
     page.value("largest received", feedback.largest_received);
     page.value("delay", feedback.delay.as_micros());
     page.value("packets, bytes", format_args!("{} {}", feedback.packets, feedback.bytes.get()));
-    page.value("marked", feedback.marked);
+    let EcnCounts { ect0, ect1, ce } = feedback.ecn;
+    page.value("ECT(0), ECT(1), CE", format_args!("{ect0} {ect1} {ce}"));
     page.value(
         "socket, host drops",
         format_args!("{} {}", feedback.socket_drops, feedback.host_drops),

@@ -1,4 +1,4 @@
-use longhaul_units::{Bytes, Duration, PacketNumber, Rate};
+use longhaul_units::{Bytes, Duration, EcnCounts, PacketNumber, Rate};
 
 use super::Ranges;
 use crate::{Bottleneck, DecodeError, Full, Reader, Writer, units, varint};
@@ -20,8 +20,8 @@ pub struct Feedback<'a> {
     pub packets: u64,
     /// Their bytes at the IP layer.
     pub bytes: Bytes,
-    /// Packets that carried the ECN mark CE.
-    pub marked: u64,
+    /// Those that carried an ECN codepoint.
+    pub ecn: EcnCounts,
     /// Packets missing because a socket buffer of the receiver was full.
     pub socket_drops: u64,
     /// Packets missing because of the receiving host otherwise.
@@ -63,7 +63,7 @@ impl<'a> Feedback<'a> {
             delay: Duration::ZERO,
             packets: 0,
             bytes: Bytes::ZERO,
-            marked: 0,
+            ecn: EcnCounts::ZERO,
             socket_drops: 0,
             host_drops: 0,
             credit,
@@ -82,7 +82,7 @@ impl<'a> Feedback<'a> {
             delay: Duration::from_micros(reader.varint()?),
             packets: reader.varint()?,
             bytes: Bytes::new(reader.varint()?),
-            marked: reader.varint()?,
+            ecn: EcnCounts { ect0: reader.varint()?, ect1: reader.varint()?, ce: reader.varint()? },
             socket_drops: reader.varint()?,
             host_drops: reader.varint()?,
             credit: Bytes::new(reader.varint()?),
@@ -141,12 +141,14 @@ impl<'a> Feedback<'a> {
     }
 
     /// The fields between the times and the ranges, in wire order.
-    fn counts(&self) -> [u64; 9] {
+    fn counts(&self) -> [u64; 11] {
         [
             units::micros(self.delay),
             self.packets,
             self.bytes.get(),
-            self.marked,
+            self.ecn.ect0,
+            self.ecn.ect1,
+            self.ecn.ce,
             self.socket_drops,
             self.host_drops,
             self.credit.get(),

@@ -3,7 +3,7 @@ use crate::Bottleneck;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, EcnCounts, Rate};
 use proptest::prelude::*;
 
 fn encode(frame: &Frame<'_>) -> Vec<u8> {
@@ -53,9 +53,9 @@ fn literal_bytes() {
 #[test]
 fn literal_feedback() {
     let bytes = [
-        5, 40, // FEEDBACK of 40 bytes
+        5, 42, // FEEDBACK of 42 bytes
         20, 0, 0, 0, 1, 0, 0, 0, 2, // largest, its send time and arrival
-        50, 11, 0x44, 0xb0, 1, 2, 3, 63, // delay to credit
+        50, 11, 0x44, 0xb0, 7, 0, 1, 2, 3, 63, // delay to credit
         8, 21, 5, 0, 2, 1, 8, 2, // 8..21: 8..10 and 11..19 received
         2, 4, 0xbb, 0x9a, 0xca, 0, // 1 Gb/s
         4, 1, 9, // a socket buffer of 9 bytes
@@ -70,7 +70,7 @@ fn literal_feedback() {
         delay: Duration::from_micros(50),
         packets: 11,
         bytes: Bytes::new(1200),
-        marked: 1,
+        ecn: EcnCounts { ect0: 7, ect1: 0, ce: 1 },
         socket_drops: 2,
         host_drops: 3,
         credit: Bytes::new(63),
@@ -84,7 +84,7 @@ fn literal_feedback() {
     };
     check(&bytes, Frame::Feedback(feedback));
     check(
-        &[5, 20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 1, 0],
+        &[5, 22, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 1, 0],
         Frame::Feedback(Feedback::credit_only(Bytes::new(7))),
     );
 }
@@ -190,7 +190,7 @@ impl Owned {
                     delay: Duration::from_micros(*delay),
                     packets: *count,
                     bytes: Bytes::new(count * 3),
-                    marked: count / 2,
+                    ecn: EcnCounts { ect0: count / 2, ect1: count / 5, ce: count / 6 },
                     socket_drops: count / 3,
                     host_drops: count / 4,
                     credit: Bytes::new(*credit),

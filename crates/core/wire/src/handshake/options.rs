@@ -56,6 +56,7 @@ kinds! {
     11 false RECEIVE_LIMITS Both "receive limits"
     12 true PROFILE Hello "profile"
     13 true RATE Hello "rate"
+    14 true PARAMETERS Hello "parameters"
 }
 
 /// The options of a HELLO or WELCOME, each there at most once.

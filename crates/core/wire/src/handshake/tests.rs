@@ -15,6 +15,7 @@ fn hello() -> Hello {
         receive_limits: Some(ReceiveLimits { socket_buffer: Bytes::new(5), credit: Bytes::new(6) }),
         profile: Some("auto".into()),
         rate: Some(Rate::from_bps(7)),
+        parameters: Some("step=5".into()),
     }
 }
 
@@ -49,6 +50,7 @@ fn hello_bytes() -> Vec<u8> {
         option(11, &[0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6]),
         option(0x800c, b"auto"),
         option(0x800d, &[0, 0, 0, 0, 0, 0, 0, 7]),
+        option(0x800e, b"step=5"),
     ]
     .concat()
 }
@@ -229,11 +231,12 @@ proptest! {
         receive_limits in limits(),
         profile in text(MAX_PROFILE),
         rate in prop::option::of((1u64..).prop_map(Rate::from_bps)),
+        parameters in text(MAX_PARAMETERS),
     ) {
         let versions = [versions, vec![PROTOCOL_VERSION]].concat();
         let hello = Hello {
             versions, key_id, proof, protect, ciphers, carrier, lanes, implementation,
-            receive_limits, profile, rate,
+            receive_limits, profile, rate, parameters,
         };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }

@@ -6,7 +6,7 @@ use longhaul_needs::needs;
 use super::*;
 use crate::netns::tests::quiet_stack;
 use crate::netns::{DEVICE, Namespace, Side, wait_for_path};
-use crate::udp::{Route, UdpOptions, UdpSocket, Wait};
+use crate::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
 
 #[needs(namespaces, htb)]
 #[test]
@@ -50,6 +50,36 @@ fn an_htb_holds_its_queue_and_counts_what_it_drops() {
     assert_eq!(counters.read().unwrap(), QueueCount { dropped, waiting: Bytes::ZERO });
     assert!(far.recv(&mut [IoSliceMut::new(&mut buffer)], Wait::No).unwrap().is_none());
     assert!(near.run(|| QueueCounters::of("no such")).unwrap().is_err());
+}
+
+#[needs(namespaces, htb)]
+#[test]
+fn a_connected_socket_hears_of_each_datagram_and_super_packet_that_a_queue_drops() {
+    let [near, host] = [(); 2].map(|()| quiet_stack());
+    let addresses = Side::ALL.map(Side::ipv4);
+    near.join(&host, DEVICE, 1500, &[(addresses, 24)]).unwrap();
+    wait_for_path([&near, &host], addresses).unwrap();
+    // A packet a second.
+    let slow = class(1, Rate::from_kbps(8), 1);
+    let queue = Change::AddQueue { class: 1, limit: 200_000 };
+    let mut egress = near.run(|| Egress::of(DEVICE)).unwrap().unwrap();
+    made(egress.apply(&[Change::AddHtb { default: 1 }, Change::AddClass(slow), queue]));
+    let counters = near.run(|| QueueCounters::of(DEVICE)).unwrap().unwrap();
+    let (sender, far) = (socket(&near, addresses[0]), socket(&host, addresses[1]));
+    sender.connect(far.local_addr()).unwrap();
+    let mut refused = 0;
+    for (bytes, segment) in [(1000, None), (40_000, Some(1000)), (1000, None)] {
+        for _ in 0..300 {
+            let payload = [IoSlice::new(&[0; 40_000][..bytes])];
+            match sender.send(&Route::CONNECTED, &payload, segment, Wait::No) {
+                Ok(sent) => assert_eq!(sent, bytes),
+                Err(SendError::NoBuffers) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused > 0);
+        assert_eq!(counters.read().unwrap().dropped, refused);
+    }
 }
 
 #[needs(namespaces, htb, ipv6)]

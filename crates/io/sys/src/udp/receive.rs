@@ -1,6 +1,8 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 
+use longhaul_units::Ecn;
+
 use super::address::RawAddress;
 use super::control::{ControlBuffer, ReceivedControl};
 use super::{UdpSocket, Wait};
@@ -38,9 +40,9 @@ impl Received {
         self.len.div_ceil(usize::from(self.segment.max(1))).max(1)
     }
 
-    /// The ECN bits: 0 not capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
-    pub fn ecn(&self) -> u8 {
-        self.traffic_class & 3
+    /// The ECN codepoint, of all datagrams: the kernel joins none that differ in it.
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.traffic_class)
     }
 }
 
@@ -49,8 +51,7 @@ impl UdpSocket {
     /// `wait` is [`Wait::No`] and nothing is there.
     ///
     /// # Errors
-    /// Those of `recvmsg`. On a connected socket `ConnectionRefused` tells of an earlier datagram
-    /// that nobody listened for; the socket stays usable.
+    /// Those of `recvmsg`, but for ICMP messages about earlier datagrams.
     pub fn recv(&self, buffers: &mut [IoSliceMut<'_>], wait: Wait) -> io::Result<Option<Received>> {
         let mut name = RawAddress::EMPTY;
         let mut control = ControlBuffer::new();
@@ -59,24 +60,27 @@ impl UdpSocket {
         // `IoSliceMut` is guaranteed to have the layout of `iovec`.
         header.msg_iov = buffers.as_mut_ptr().cast();
         header.msg_iovlen = buffers.len() as _;
-        let len = loop {
-            header.msg_name = name.bytes.as_mut_ptr().cast();
-            header.msg_namelen = name.len;
-            header.msg_control = control.bytes.as_mut_ptr().cast();
-            header.msg_controllen = control.bytes.len() as _;
-            // SAFETY: the kernel writes to the caller's buffers, `name` and `control`, no more
-            // than the lengths in `header` say, and all of them outlive the call.
-            let len = unsafe { libc::recvmsg(self.raw_fd(), &mut header, wait.flags()) };
-            if len >= 0 {
-                break len as usize;
+        let len = self.past_icmp(|| {
+            loop {
+                header.msg_name = name.bytes.as_mut_ptr().cast();
+                header.msg_namelen = name.len;
+                header.msg_control = control.bytes.as_mut_ptr().cast();
+                header.msg_controllen = control.bytes.len() as _;
+                // SAFETY: the kernel writes to the caller's buffers, `name` and `control`, no more
+                // than the lengths in `header` say, and all of them outlive the call.
+                let len = unsafe { libc::recvmsg(self.raw_fd(), &mut header, wait.flags()) };
+                if len >= 0 {
+                    return Ok(Some(len as usize));
+                }
+                let error = io::Error::last_os_error();
+                match error.kind() {
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::WouldBlock => return Ok(None),
+                    _ => return Err(error),
+                }
             }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock => return Ok(None),
-                _ => return Err(error),
-            }
-        };
+        })?;
+        let Some(len) = len else { return Ok(None) };
         name.len = header.msg_namelen;
         let notes = control.bytes.get(..header.msg_controllen as usize).unwrap_or_default();
         let notes = ReceivedControl::parse(notes);

@@ -50,15 +50,14 @@ pub enum SendError {
     #[error("the socket's send buffer is full")]
     WouldBlock,
     /// A queue below the socket is full (`ENOBUFS`). Waiting for the socket does not help;
-    /// sending slower does.
+    /// sending slower does. Connected sockets alone hear of it ([`UdpSocket::connect`]), and not of
+    /// queues that take a packet to drop another one (fq_codel), nor of what is dropped of a
+    /// super-packet that a queue cuts (TBF, if its burst is shorter).
     #[error("a queue of this host's network stack is full")]
     NoBuffers,
     /// A datagram exceeds the MTU of the outgoing device.
     #[error("the datagram is larger than the outgoing device takes")]
     TooLarge,
-    /// The connected peer said that nobody listens; about an earlier datagram.
-    #[error("the peer's port is closed")]
-    Refused,
     /// More bytes, datagrams or slices than one call takes, or datagrams of no bytes.
     #[error("not a valid super-packet")]
     Invalid,
@@ -73,7 +72,6 @@ impl From<SendError> for io::Error {
             SendError::WouldBlock => Self::from(io::ErrorKind::WouldBlock),
             SendError::NoBuffers => Self::from_raw_os_error(libc::ENOBUFS),
             SendError::TooLarge => Self::from_raw_os_error(libc::EMSGSIZE),
-            SendError::Refused => Self::from(io::ErrorKind::ConnectionRefused),
             SendError::Invalid => Self::from(io::ErrorKind::InvalidInput),
             SendError::Io(error) => error,
         }
@@ -138,18 +136,20 @@ impl UdpSocket {
         let envelope = Envelope::new(route, segment, self.family);
         // `IoSlice` is guaranteed to have the layout of `iovec`.
         let header = envelope.header(payload.as_ptr().cast(), payload.len());
-        loop {
-            // SAFETY: every pointer in `header` is to memory that outlives the call: the
-            // caller's slices, and the name and control bytes of `envelope`. `sendmsg` reads only.
-            let sent = unsafe { libc::sendmsg(self.raw_fd(), &header, wait.flags()) };
-            if sent >= 0 {
-                return Ok(sent as usize);
+        self.past_icmp(|| {
+            loop {
+                // SAFETY: every pointer in `header` is to memory that outlives the call: the caller's
+                // slices, and the name and control bytes of `envelope`. `sendmsg` reads only.
+                let sent = unsafe { libc::sendmsg(self.raw_fd(), &header, wait.flags()) };
+                if sent >= 0 {
+                    return Ok(sent as usize);
+                }
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        })
     }
 
     /// Does what the kernel does with `UDP_SEGMENT`, by `sendmmsg` of a few datagrams at a time.
@@ -198,21 +198,20 @@ impl UdpSocket {
         let mut done = 0;
         while done < messages.len() {
             let rest = &mut messages[done..];
-            // SAFETY: `rest` is that many headers, made by `send_each` with pointers to the
-            // caller's slices, to `vectors` and to `envelope`, all of which outlive the call.
-            let sent = unsafe {
-                let count = rest.len() as libc::c_uint;
-                libc::sendmmsg(self.raw_fd(), rest.as_mut_ptr(), count, wait.flags())
-            };
-            if sent > 0 {
-                done += sent as usize;
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                _ if done > 0 => break,
-                _ => return Err(error),
+            let sent = self.past_icmp(|| {
+                // SAFETY: `rest` is that many headers, made by `send_each` with pointers to the
+                // caller's slices, to `vectors` and to `envelope`, all of which outlive the call.
+                let sent = unsafe {
+                    let count = rest.len() as libc::c_uint;
+                    libc::sendmmsg(self.raw_fd(), rest.as_mut_ptr(), count, wait.flags())
+                };
+                if sent > 0 { Ok(sent as usize) } else { Err(io::Error::last_os_error()) }
+            });
+            match sent {
+                Ok(sent) => done += sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(done)
@@ -317,7 +316,6 @@ fn classify(error: io::Error) -> SendError {
         Some(libc::EAGAIN) => SendError::WouldBlock,
         Some(libc::ENOBUFS) => SendError::NoBuffers,
         Some(libc::EMSGSIZE) => SendError::TooLarge,
-        Some(libc::ECONNREFUSED) => SendError::Refused,
         _ => SendError::Io(error),
     }
 }

@@ -100,6 +100,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         verify: true,
         token: Token::from_random([1; 16]),
         profile: "auto".into(),
+        parameters: Vec::new(),
         rate: Some(Rate::from_gbps(10)),
         protect: Protect::Aead,
         carrier,

@@ -276,6 +276,7 @@ impl Follower {
         let ip = self.lines.path(FIRST);
         let governor = lock(&ip).governor().beside(now, Profile::CIRCUIT.heeds_receiver);
         Path::new(now, trc, governor, self.rtt(), now.as_nanos())
+            .heeding_marks(Profile::CIRCUIT.heeds_marks)
     }
 
     /// IP-layer bytes that the lanes of the circuit have sent over IP.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use longhaul_engine::Path;
-use longhaul_rate_control::{Governor, Profile, Start};
+use longhaul_rate_control::{ChosenProfile, Governor, Profile};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
@@ -30,8 +30,7 @@ pub(super) struct Link<'a> {
     /// This host's address towards it.
     pub local: IpAddr,
     pub rtt: Duration,
-    pub profile: &'static Profile,
-    pub rate: Option<Rate>,
+    pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
 }
 
@@ -80,9 +79,9 @@ impl Link<'_> {
         notices: &mut Vec<String>,
         stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, rtt, profile, rate, idle_timeout, .. } = *self;
+        let Self { session, identity, server, rtt, profile, idle_timeout, .. } = *self;
         if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(rate, idle_timeout);
+            let tcp = tcp_options(profile.rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
             let upper: Arc<dyn UpperLayer> = shared.clone();
             let lanes =
@@ -93,8 +92,8 @@ impl Link<'_> {
         if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
             notices.extend(socket_notices(socket));
         }
-        let path = path(profile, rate, rtt).map_err(Failure::Usage)?;
-        let Profile { repair, feedback, .. } = *profile;
+        let path = path(profile, rtt);
+        let Profile { repair, feedback, .. } = *profile.profile;
         let any = LaneRules { repair, feedback, idle_timeout, duty: Duty::Any };
         let Profile { repair, feedback, .. } = *Profile::CIRCUIT;
         let rules = |lane: LaneId| match (booked, lane.0) {
@@ -134,24 +133,28 @@ pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarr
     TcpCarrierOptions { congestion_control: None, rate, join_timeout: JOIN_TIMEOUT, idle_timeout }
 }
 
-/// The profile of that name, if `rate` is what it needs.
-pub(crate) fn profile(name: &str, rate: Option<Rate>) -> Result<&'static Profile, Failure> {
-    Profile::wished(Some(name), rate).map_err(|error| Failure::Usage(error.to_string()))
+/// The profile of that name with those parameters, if `rate` is what it needs.
+pub(crate) fn profile(
+    name: &str,
+    rate: Option<Rate>,
+    parameters: &[String],
+) -> Result<ChosenProfile, Failure> {
+    Profile::wished(Some(name), rate, parameters.iter().map(String::as_str))
+        .map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Rate control for a connection of this host.
-pub(crate) fn path(profile: &Profile, rate: Option<Rate>, rtt: Duration) -> Result<Path, String> {
+pub(crate) fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
     let now = clock::now();
-    // A limit is the governor's business; a controller hears of a rate only where it needs one.
-    let start = Start { now, packet: 1500, rate: rate.filter(|_| profile.needs_rate) };
-    let controller = profile.controller(&start).map_err(|error| error.to_string())?;
-    let mut governor = Governor::new(now, profile.heeds_receiver);
+    let controller = chosen.controller(now, 1500, None);
+    let mut governor = Governor::new(now, chosen.profile.heeds_receiver);
     // What a controller sends at by the user's wish is a limit, too: several paths share it.
     let is_reserved = controller.metrics().bound == Bottleneck::Reservation;
-    if let Some(rate) = rate.filter(|_| !is_reserved) {
+    if let Some(rate) = chosen.rate.filter(|_| !is_reserved) {
         governor.set(Bottleneck::UserLimit, rate);
     }
-    Ok(Path::new(now, controller, governor, rtt, now.as_nanos()))
+    Path::new(now, controller, governor, rtt, now.as_nanos())
+        .heeding_marks(chosen.profile.heeds_marks)
 }
 
 /// What the user should know of a socket.

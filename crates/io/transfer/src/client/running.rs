@@ -51,7 +51,7 @@ impl<T: Task> Running<T> {
         let task = make(server, &shared)?;
         let watched = shared.clone();
         control.on_end(move |end| watched.note_end(end));
-        let Client { profile, rate, idle_timeout, started, .. } = *client;
+        let Client { ref profile, idle_timeout, started, .. } = *client;
         let link = Link {
             session: &session,
             identity: &identity,
@@ -59,7 +59,6 @@ impl<T: Task> Running<T> {
             local,
             rtt,
             profile,
-            rate,
             idle_timeout,
         };
         let booked = client.circuit.is_some();
@@ -81,7 +80,7 @@ impl<T: Task> Running<T> {
             shared,
             task,
             lanes,
-            profile: profile.name,
+            profile: profile.profile.name,
             started,
             notices,
             meter: Meter::new(started),

@@ -156,6 +156,7 @@ fn other_versions_are_named() {
         receive_limits: None,
         profile: None,
         rate: None,
+        parameters: None,
     };
     let stop = Stop::default();
     pipe.write_all(&message(ControlMessage::Hello(&hello.encode())), soon(&stop)).unwrap();

@@ -53,6 +53,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         verify: true,
         token: Token::from_random([1; 16]),
         profile: "auto".into(),
+        parameters: Vec::new(),
         rate: None,
         protect: Protect::Aead,
         carrier: CarrierChoice::Auto,

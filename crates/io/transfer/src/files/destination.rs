@@ -12,6 +12,7 @@ use longhaul_sys::files::{ConfinedDir, ConfinedError, FileLock};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
+use super::above::Above;
 use super::aside::remove_aside;
 use super::explain;
 use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
@@ -127,6 +128,8 @@ pub(super) struct Resolved {
     pub(super) root: ConfinedDir,
     /// The new name of the source in it; `None`: sources keep their own.
     pub(super) name: Option<Vec<u8>>,
+    /// What may have been made on the way to it.
+    pub(super) above: Above,
 }
 
 /// The hidden directory of a transfer, locked.
@@ -163,15 +166,15 @@ impl Destination<'_> {
         match self.open(place) {
             Ok(root) => {
                 if plain && !is_directory && self.was_begun_as_name(parent, transfer) {
-                    return Ok(Resolved { root: self.parent(parent)?, name: Some(name.to_vec()) });
+                    return self.as_name(parent, name);
                 }
-                Ok(Resolved { root, name: None })
+                self.as_directory(root, is_directory)
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound if is_directory => {
                     self.make(place).map_err(|error| self.error(error))?;
                     let root = self.open(place).map_err(|error| self.error(error))?;
-                    Ok(Resolved { root, name: None })
+                    self.as_directory(root, is_directory)
                 }
                 io::ErrorKind::NotADirectory if is_directory => {
                     Err(DestinationError::NotDirectory { path: self.shown() })
@@ -181,11 +184,35 @@ impl Destination<'_> {
                         let what = special.to_string();
                         return Err(DestinationError::Special { path: self.shown(), what });
                     }
-                    Ok(Resolved { root: self.parent(parent)?, name: Some(name.to_vec()) })
+                    self.as_name(parent, name)
                 }
                 _ => Err(self.error(error)),
             },
         }
+    }
+
+    /// Everything goes into `root`, which is made where it is missing if it `is_directory` by the user's
+    /// word.
+    fn as_directory(
+        &self,
+        root: ConfinedDir,
+        is_directory: bool,
+    ) -> Result<Resolved, DestinationError> {
+        let top = match self {
+            Self::Local(_) => None,
+            Self::Below { root, .. } => Some(root),
+        };
+        let above = match is_directory {
+            true => Above::of(self.bytes(), top).map_err(|error| self.error(error))?,
+            false => Above::default(),
+        };
+        Ok(Resolved { root, name: None, above })
+    }
+
+    /// The source gets a new name, in a directory that is there.
+    fn as_name(&self, parent: &[u8], name: &[u8]) -> Result<Resolved, DestinationError> {
+        let (root, name) = (self.parent(parent)?, Some(name.to_vec()));
+        Ok(Resolved { root, name, above: Above::default() })
     }
 
     /// Checks that `place` holds nothing, unless this transfer has begun to fill it.

@@ -18,6 +18,7 @@ use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fsync, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
+use super::above::Above;
 use super::aside::Asides;
 use super::cache::HandleCache;
 use super::destination::{
@@ -61,6 +62,8 @@ pub struct SinkTree {
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
     pub(super) room: Mutex<Room>,
+    /// What the first checkpoint is to make durable of the way to the destination directory.
+    pub(super) above: Mutex<Above>,
     /// Where the destination directory folds names.
     pub(super) folding: Option<Mutex<Folding>>,
     /// Entries whose directories this run has made.
@@ -153,6 +156,7 @@ impl SinkTree {
         let folds = folding::folds(&hidden.directory, RECORD).map_err(explain)?;
         let tree = Self {
             root: place.root,
+            above: Mutex::new(place.above),
             only_empty: options.only_empty,
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
             hidden_name: hidden.name,

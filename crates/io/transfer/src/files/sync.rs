@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,15 +48,20 @@ impl SinkTree {
                 }
             }
             if !checkpoint.files.is_empty() {
-                fsync(&self.hidden)?;
+                sync_directory(&self.hidden)?;
             }
+        }
+        // The way to the destination directory is in that file system, too, as far as it matters.
+        let above = core::mem::take(&mut *lock(&self.above));
+        if !whole {
+            above.sync(&self.root)?;
         }
         if whole && !elsewhere {
             return Ok(());
         }
         for path in directories {
             match beneath(&self.root, &path, OFlags::RDONLY) {
-                Ok(directory) => fsync(directory)?,
+                Ok(directory) => sync_directory(directory)?,
                 // Removed, or replaced, by somebody since.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(error) => return Err(error.into()),
@@ -65,6 +71,13 @@ impl SinkTree {
     }
 }
 
+/// Makes the names in the directory durable.
+pub(super) fn sync_directory(directory: impl AsFd) -> io::Result<()> {
+    #[cfg(test)]
+    tests::note(directory.as_fd());
+    Ok(fsync(directory)?)
+}
+
 /// Locks; what a thread that panicked has left is as consistent as any.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -72,3 +85,24 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Files, or directories, that are synced one by one.
 const SYNC_EACH_MAX: usize = 16;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use std::os::fd::BorrowedFd;
+
+    thread_local! {
+        static SYNCED: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(super) fn note(directory: BorrowedFd<'_>) {
+        let inode = rustix::fs::fstat(directory).unwrap().st_ino;
+        SYNCED.with_borrow_mut(|synced| synced.insert(inode));
+    }
+
+    /// Inodes of the directories that this thread has synced since it asked last.
+    pub(in super::super) fn take_synced() -> BTreeSet<u64> {
+        SYNCED.take()
+    }
+}

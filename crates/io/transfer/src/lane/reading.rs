@@ -36,7 +36,7 @@ impl Reading {
             // A stamp from before a step of the wall clock may lie in the future.
             at: got.kernel_time.map_or(now, |stamp| self.wall.to_instant(stamp).min(now)),
             segment: usize::from(got.segment).max(1),
-            marked: got.traffic_class & CE == CE,
+            ecn: got.ecn(),
             overflowed: got.overflow != self.overflow,
         };
         self.overflow = got.overflow;
@@ -48,5 +48,3 @@ impl Reading {
 const BUFFER: usize = 65_536;
 /// How often the clocks are compared.
 const WALL_INTERVAL: Duration = Duration::from_secs(1);
-/// ECN bits of a congestion mark (RFC 3168).
-const CE: u8 = 3;

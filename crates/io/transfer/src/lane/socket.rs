@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_sys::udp::{Route, UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest, Waker};
-use longhaul_units::Instant;
+use longhaul_units::{Ecn, Instant};
 
 /// Bytes of receive buffer that hold what 60 Gb/s bring while a thread sleeps deaf.
 const ROOMY: usize = 4_000_000;
@@ -24,12 +24,21 @@ pub(crate) enum LaneSocket {
 }
 
 impl LaneSocket {
-    /// The socket to send with, and the route to `to`.
-    pub fn route(&self, to: SocketAddr) -> (&UdpSocket, Route) {
+    /// The socket to send with, and the route to `to`, for datagrams with the codepoint `ecn`.
+    ///
+    /// It changes once or twice in the life of a lane, so a socket of its own is set to it: beside each
+    /// datagram it would cost the route that the kernel keeps for a connected socket.
+    pub fn route(&self, to: SocketAddr, ecn: Ecn) -> (&UdpSocket, Route) {
         match self {
-            Self::Own(socket, peer) if *peer == to => (socket, Route::CONNECTED),
-            Self::Own(socket, _) => (socket, Route::to(to)),
-            Self::Shared(socket, local) => (socket, Route::to(to).from(Some(local.ip()))),
+            Self::Own(socket, peer) => {
+                // Where it cannot be set the peer counts none, and the lane does without.
+                let _ = socket.set_traffic_class(ecn.bits());
+                (socket, if *peer == to { Route::CONNECTED } else { Route::to(to) })
+            }
+            Self::Shared(socket, local) => {
+                let route = Route::to(to).from(Some(local.ip()));
+                (socket, route.with_traffic_class(ecn.bits()))
+            }
         }
     }
 
@@ -129,3 +138,34 @@ fn datagram_max(socket: &UdpSocket, remote: Option<SocketAddr>) -> u16 {
 
 /// Where the device is not known, sizes up to jumbo frames are tried.
 const JUMBO_MTU: u32 = 9000;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+
+    use longhaul_sys::udp::Wait;
+
+    use super::*;
+
+    #[test]
+    fn datagrams_carry_the_codepoint_of_their_batch_from_own_and_shared_sockets() {
+        for local in ["127.0.0.1:0", "[::1]:0"] {
+            let bind = || UdpSocket::bind(local.parse().unwrap(), &UdpOptions::default()).unwrap();
+            let peer = bind();
+            let to = peer.local_addr();
+            let (own, shared) = (bind(), Arc::new(bind()));
+            own.connect(to).unwrap();
+            let from = shared.local_addr();
+            for socket in [LaneSocket::Own(own, to), LaneSocket::Shared(shared, from)] {
+                for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct] {
+                    let (sender, route) = socket.route(to, ecn);
+                    sender.send(&route, &[IoSlice::new(b"x")], None, Wait::UntilReady).unwrap();
+                    let mut bytes = [0; 8];
+                    let mut slices = [IoSliceMut::new(&mut bytes)];
+                    let got = peer.recv(&mut slices, Wait::UntilReady).unwrap().unwrap();
+                    assert_eq!((got.len, got.ecn()), (1, ecn), "{local}");
+                }
+            }
+        }
+    }
+}

@@ -5,13 +5,13 @@ use longhaul_connection::{
 };
 use longhaul_engine::Role;
 use longhaul_objects::ObjectTable;
-use longhaul_rate_control::{Governor, Profile, Start};
+use longhaul_rate_control::{Governor, Profile};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
-use longhaul_units::{LaneId, ObjectId, PacketNumber};
+use longhaul_units::{Ecn, LaneId, ObjectId, PacketNumber};
 use longhaul_wire::{Cipher, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect};
 
 use super::*;
-use crate::buffer::{Pool, Reuse};
+use crate::buffer::Pool;
 
 /// What is received into memory.
 struct Memory {
@@ -30,10 +30,7 @@ impl Groups<Buffer> for Memory {
             Some(refusal) => return Err(refusal),
             None => self.pool.try_take().ok_or(Unplaceable::NoMemory)?,
         };
-        Ok(Begun { buffer, len })
-    }
-    fn taken_below(&self) -> u32 {
-        0
+        Ok(Begun::Memory { buffer, len })
     }
 }
 
@@ -61,18 +58,16 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn new(protect: Protect, reuse: Reuse) -> Self {
+    fn new(protect: Protect) -> Self {
         let now = clock::now();
         let protection = || {
             let secret = SessionSecret::new([1; 32]);
             let keys = LaneKeys::new(&secret, Direction::ClientToServer, LaneId(0));
-            Protection::new(keys, Cipher::Aes128Gcm, protect).past_caches(reuse == Reuse::Cold)
+            Protection::new(keys, Cipher::Aes128Gcm, protect)
         };
         let config = LaneConfig::new(ConnectionId(1), LaneId(0), Role::Server, 1);
-        let controller = Profile::by_name("auto")
-            .unwrap()
-            .controller(&Start { now, packet: 1500, rate: None })
-            .unwrap();
+        let auto = Profile::wished(Some("auto"), None, []).unwrap();
+        let controller = auto.controller(now, 1500, None);
         let mut table = ObjectTable::default();
         table.push(SIZE as u64);
         table.push(u64::from(NEVER_SENT) * END as u64);
@@ -87,7 +82,7 @@ impl Receiver {
                 Duration::from_millis(1),
                 1,
             )),
-            memory: Memory { table, lookups: 0, pool: Pool::new(BUFFERS, reuse), refusal: None },
+            memory: Memory { table, lookups: 0, pool: Pool::new(BUFFERS), refusal: None },
             arrived: Vec::new(),
             closed: None,
             object: (0..SIZE).map(|i| (i / 7 + i / 300) as u8).collect(),
@@ -133,7 +128,7 @@ impl Receiver {
         let before = self.half.engine().stats().packets_received;
         let (now, mut bytes) = (clock::now(), packets.concat());
         let segment = packets[0].len();
-        let batch = ReadBatch { segment, ..ReadBatch::single(FROM.parse().unwrap(), now, 1) };
+        let batch = ReadBatch::single(FROM.parse().unwrap(), now, segment, Ecn::Ect0);
         let (opening, memory) = (&mut self.opening, &mut self.memory);
         let path = &PathLock(&self.path);
         self.half.handle_datagrams(now, &batch, &mut bytes, opening, memory, path);
@@ -150,12 +145,10 @@ impl Receiver {
     }
 }
 
-/// Every mode and kind of memory.
+/// Every mode.
 fn each(test: impl Fn(Receiver)) {
     for protect in [Protect::Clear, Protect::Integrity, Protect::Aead] {
-        for reuse in [Reuse::Warm, Reuse::Cold] {
-            test(Receiver::new(protect, reuse));
-        }
+        test(Receiver::new(protect));
     }
 }
 

@@ -11,7 +11,7 @@ const SERVER: &str = "127.0.0.1:7420";
 const CIRCUIT: &str = "127.0.0.2:7420";
 
 fn fresh() -> Path {
-    path(Profile::by_name("auto").unwrap(), None, Duration::from_millis(5)).unwrap()
+    path(&Profile::wished(None, None, []).unwrap(), Duration::from_millis(5))
 }
 
 fn ends(remote: &str, local: &str) -> Ends {
@@ -26,7 +26,7 @@ fn client(lanes: u16) -> Lines {
 /// A server's, which may send so much.
 fn server(lanes: u16, limit: Rate) -> Lines {
     let round_trip = Duration::from_millis(5);
-    let fresh = move || path(Profile::by_name("auto").unwrap(), Some(limit), round_trip).unwrap();
+    let fresh = move || path(&Profile::wished(None, Some(limit), []).unwrap(), round_trip);
     let owner = Owner::Server(Opening(Box::new(move || Some(fresh()))));
     Lines::new(owner, fresh(), mailboxes(lanes).unwrap())
 }

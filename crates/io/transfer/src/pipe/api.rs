@@ -33,6 +33,8 @@ pub struct PipeOptions {
     pub profile: String,
     /// Most that may be sent to or by the server, at the IP layer; the rate of profiles that need one.
     pub rate: Option<Rate>,
+    /// What is chosen of the profile's parameters, each `name=value`.
+    pub parameters: Vec<String>,
     /// Protection of payload.
     pub protect: Protect,
     /// What carries the data.

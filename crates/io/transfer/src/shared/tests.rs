@@ -24,6 +24,14 @@ fn piece(group: u32) -> GroupPart {
     GroupPart { object: ObjectId(7), group, start: 0, len: 7 }
 }
 
+/// Memory for that piece.
+fn memory(server: &Shared, number: u32) -> Buffer {
+    let Begun::Memory { buffer, .. } = server.begin_group(&piece(number)).unwrap() else {
+        panic!("it is needed");
+    };
+    buffer
+}
+
 #[test]
 fn a_piece_beyond_the_credit_takes_no_memory() {
     let server = piped();
@@ -42,14 +50,14 @@ fn a_piece_beyond_the_credit_takes_no_memory() {
 fn memory_that_comes_free_is_promised_again() {
     let server = piped();
     let before = server.standing().credit;
-    let Begun { buffer, .. } = server.begin_group(&piece(0)).unwrap();
+    let buffer = memory(&server, 0);
     assert_eq!(server.standing().credit, before);
     // Whoever gets the piece has it for a while, and nobody tells when it is given back.
     drop(buffer);
     assert_eq!(server.standing().credit, before + (1 << 20));
     // A lane that gives memory up has had it for a piece that was counted on another one.
-    let Begun { buffer, .. } = server.begin_group(&piece(1)).unwrap();
-    server.on_given_up(buffer);
+    let buffer = memory(&server, 1);
+    server.on_given_up(GivenUp { object: ObjectId(7), group: 1, buffer });
     assert_eq!(server.standing().credit, before + (1 << 20));
 }
 

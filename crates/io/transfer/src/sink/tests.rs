@@ -82,7 +82,8 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     std::thread::scope(|scope| {
         scope.spawn(|| sink.work(&shared).unwrap());
         assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
-        let Begun { buffer, len: whole } = shared.begin_group(&first_byte(0)).unwrap();
+        let begun = shared.begin_group(&first_byte(0)).unwrap();
+        let Begun::Memory { buffer, len: whole } = begun else { panic!("it is needed") };
         shared.on_group(WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer });
         let received = || shared.lock().incoming_copy().unwrap().stats().received_bytes;
         while received() < len {

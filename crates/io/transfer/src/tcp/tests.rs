@@ -22,7 +22,7 @@ use longhaul_wire::{
 
 use super::*;
 use crate::api::Stop;
-use crate::buffer::{Buffer, Pool, Reuse};
+use crate::buffer::{Buffer, Pool};
 use crate::carrier::Command;
 use crate::control::{Accepted, Acceptor, Control, Dialed, dial};
 
@@ -401,12 +401,12 @@ impl TestTransfer {
             keep_buffers: AtomicBool::new(false),
             credit: AtomicU64::new(0),
             table: Mutex::default(),
-            pool: Mutex::new(Pool::new(0, Reuse::Warm)),
+            pool: Mutex::new(Pool::new(0)),
         })
     }
 
     fn expect_object(&self, size: u64, buffers: usize) {
-        *lock(&self.pool) = Pool::new(buffers, Reuse::Warm);
+        *lock(&self.pool) = Pool::new(buffers);
         lock(&self.table).push(size);
         self.credit.store(5_000_000, Ordering::Relaxed);
     }
@@ -470,7 +470,7 @@ impl UpperLayer for TestTransfer {
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         let len = part.group_len(&lock(&self.table))?;
         let buffer = lock(&self.pool).try_take().ok_or(Unplaceable::NoMemory)?;
-        Ok(Begun { buffer, len })
+        Ok(Begun::Memory { buffer, len })
     }
     fn on_group(&self, whole: WholeGroup<Buffer>) {
         let WholeGroup { group, len, buffer, .. } = whole;
@@ -507,7 +507,7 @@ impl End {
         let mailboxes = connections.iter().map(|_| Arc::new(Mailbox::new().unwrap())).collect();
         let dynamic: Arc<dyn UpperLayer> = upper.clone();
         let lanes = TcpLanes::start(connections, options, &dynamic, mailboxes).unwrap();
-        let pool = Pool::new(64, Reuse::Warm);
+        let pool = Pool::new(64);
         Self { upper, lanes, _session: session, _control: control, pool }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul_sys::clock::WallOffset;
 use longhaul_sys::udp::{Received, Route, SendError, UdpOptions, UdpSocket, Wait};
 use longhaul_sys::{clock, host};
-use longhaul_units::{Instant, Rate};
+use longhaul_units::{Ecn, Instant, Rate};
 
 use crate::testbed::{Host, Testbed};
 
@@ -198,7 +198,7 @@ fn receive(socket: &UdpSocket, spec: &Stream, done: &AtomicBool) -> io::Result<V
         let Some(got) = receive_once(socket, &mut memory)? else { continue };
         quiet_since = clock::now();
         let at = arrival(&got);
-        let marked = got.ecn() == 3;
+        let marked = got.ecn() == Ecn::Ce;
         for datagram in memory[..got.len].chunks(got.segment.max(1).into()) {
             let (Some(number), Some(sent)) =
                 (datagram.first_chunk(), datagram.get(4..).and_then(|rest| rest.first_chunk()))

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use longhaul_needs::needs;
-use longhaul_pathsim::DropReason;
+use longhaul_pathsim::{DropReason, Ecn};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{Route, UdpOptions, UdpSocket, Wait};
 
@@ -172,7 +172,7 @@ fn marks_reach_the_receiver() {
             receiver.wait_readable(None, Some(deadline)).unwrap();
             let got = receiver.recv(&mut [IoSliceMut::new(&mut memory)], Wait::No).unwrap();
             let got = got.expect("nothing is lost");
-            marked += if got.ecn() == 3 { got.datagrams() as u64 } else { 0 };
+            marked += if got.ecn() == Ecn::Ce { got.datagrams() as u64 } else { 0 };
             left -= got.datagrams();
         }
         let expected = testbed.stats(0).unwrap().forward.path.marked - before;

@@ -65,19 +65,8 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// What is expected, in words.
 pub fn parse_time_up_to(text: &str, most: u32) -> Result<Duration, String> {
     let wrong = || format!("expected a time like 100ms or 0.5s, up to {most}s, not {text:?}");
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-    let (number, unit) = text.split_at(at);
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    let seconds = match unit.trim_start() {
-        "us" => number / 1e6,
-        "ms" => number / 1e3,
-        "s" => number,
-        _ => return Err(wrong()),
-    };
-    if seconds > f64::from(most) {
-        return Err(wrong());
-    }
-    Ok(Duration::from_nanos((seconds * 1e9).round() as u64))
+    let time = longhaul_units::parse_time(text).map_err(|_| wrong())?;
+    if time > Duration::from_secs(most.into()) { Err(wrong()) } else { Ok(time) }
 }
 
 #[cfg(test)]

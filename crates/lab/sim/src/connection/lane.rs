@@ -241,10 +241,6 @@ impl Groups<Staged> for Memory<'_, '_> {
         self.driver.refresh(self.half);
         self.driver.begin_group(part, self.half, self.env)
     }
-
-    fn taken_below(&self) -> u32 {
-        self.half.taken_below()
-    }
 }
 
 /// A path that lanes of an end share.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use longhaul_connection::{Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths};
 use longhaul_engine::{Onward, Path};
-use longhaul_rate_control::{Controller, Governor, Profile, Start, TimeRange, Trc, Vector};
+use longhaul_rate_control::{Controller, Governor, Profile, TimeRange, Trc, Vector};
 use longhaul_units::{Bottleneck, Duration, Instant, PathId};
 
 use super::lane::LaneState;
@@ -106,19 +106,18 @@ impl Lines {
         route: u16,
         booked: Option<Box<dyn Controller>>,
     ) {
-        let profile = Profile::by_name(scenario.profile).expect("scenarios name profiles");
+        let chosen = Profile::wished(Some(scenario.profile), scenario.rate, [])
+            .expect("scenarios name profiles, and have the rates needed");
         let seed = self.seed.wrapping_add(self.lines.len() as u64);
         let is_booked = booked.is_some();
-        let profile_there = if is_booked { Profile::CIRCUIT } else { profile };
+        let profile_there = if is_booked { Profile::CIRCUIT } else { chosen.profile };
         let mut governor = Governor::new(local, profile_there.heeds_receiver);
-        let controller = booked.unwrap_or_else(|| {
-            let start = Start { now: local, packet: 1500, rate: scenario.rate };
-            profile.controller(&start).expect("scenarios have the rates needed")
-        });
+        let controller = booked.unwrap_or_else(|| chosen.controller(local, 1500, None));
         if let Some(limit) = scenario.limit.filter(|_| !is_booked) {
             governor.set(Bottleneck::UserLimit, limit);
         }
-        let path = Path::new(local, controller, governor, self.round_trip, seed);
+        let path = Path::new(local, controller, governor, self.round_trip, seed)
+            .heeding_marks(profile_there.heeds_marks);
         let meter = scenario.rate.map(|rate| {
             let is_circuit = scenario.profile == "trc";
             let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };

@@ -60,9 +60,11 @@ pub(super) fn of_circuit(rate: Rate) -> u64 {
     rate.bytes_in(Duration::from_millis(1)).clamp(4 * PACKET, most)
 }
 
-/// The burst of any controller under a user's limit: half a millisecond, two packets at least.
+/// The burst of any controller under a user's limit: half a millisecond; of a low one two, up to ten
+/// packets, or four, up to four packets; two packets at least.
 pub(super) fn under_limit(rate: Rate) -> u64 {
-    rate.bytes_in(Duration::from_micros(500)).max(LEAST_BURST)
+    let within = |us, packets| rate.bytes_in(Duration::from_micros(us)).min(packets * PACKET);
+    within(500, u64::MAX / PACKET).max(within(2_000, 10)).max(within(4_000, 4)).max(LEAST_BURST)
 }
 
 /// Two packets: no controller has a smaller burst.

@@ -65,13 +65,13 @@ impl UdpLane {
     /// Reads the socket: a datagram, and those of the same size and sender that came close behind it,
     /// as a kernel joins them. Time stamps are those of a clock that is `ahead` of the world's.
     pub fn read(&mut self, ahead: Duration) -> Option<(ReadBatch, Vec<u8>)> {
-        let (Arrived { packet, marked, .. }, at) = self.take()?;
+        let (Arrived { packet, ecn, .. }, at) = self.take()?;
         let mut bytes = packet.bytes.as_ref().clone();
         let segment = bytes.len();
         let mut joined = 1;
         while joined < JOINED_MAX
             && let Some((next, came)) = self.socket.front()
-            && (next.packet.from, next.marked) == (packet.from, marked)
+            && (next.packet.from, next.ecn) == (packet.from, ecn)
             && (1..=segment).contains(&next.packet.bytes.len())
             && bytes.len() == joined * segment
             && bytes.len() + next.packet.bytes.len() <= JOINED_BYTES_MAX
@@ -82,7 +82,7 @@ impl UdpLane {
             joined += 1;
         }
         let overflowed = std::mem::take(&mut self.overflowed);
-        let batch = ReadBatch { from: packet.from, at: at + ahead, segment, marked, overflowed };
+        let batch = ReadBatch { from: packet.from, at: at + ahead, segment, ecn, overflowed };
         Some((batch, bytes))
     }
 

@@ -4,7 +4,7 @@ use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathCon
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
-use super::{Accident, Choice, End, Fault, Scenario, circuits, paths};
+use super::{Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths};
 use crate::draw::Draw;
 
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -46,6 +46,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         paths,
         // A rate that somebody named is that of one controller.
         homes: (0..lanes).map(|lane| if alike || profile != "auto" { 0 } else { lane }).collect(),
+        meddling: Meddling::draw(seed),
         ipv6: draw.one_in(4),
         pipe_delay: base.delay,
         datagram_max,
@@ -76,8 +77,9 @@ pub(super) fn scenario(seed: u64) -> Scenario {
             }
             scenario.faults.push(Fault { at, what });
         }
-        scenario.faults.sort_by_key(|fault| fault.at);
     }
+    failing(&mut scenario, &lines);
+    scenario.faults.sort_by_key(|fault| fault.at);
     carry(&mut scenario);
     let horizon = horizon(&scenario, &lines);
     circuits::draw(&mut scenario, horizon);
@@ -101,6 +103,27 @@ fn short_buffer(scenario: &mut Scenario) {
         // All names go within some sixty round trips: an entry takes some fifty bytes beside its name.
         let least = (scenario.entries * (scenario.name_len as u64 + 50) / 64).max(16);
         scenario.stream_buffer = draw.scaled(least, 32 * least) as usize;
+    }
+}
+
+/// Large files in a sixteenth of the worlds, of which some fail while lanes are full of them.
+fn failing(scenario: &mut Scenario, lines: &[Line]) {
+    let draw = &mut Draw::new(scenario.seed, FAILING_STREAM);
+    if scenario.pipe || !draw.one_in(16) {
+        return;
+    }
+    scenario.sizes = (0..draw.between(2, 5)).map(|_| draw.between(1 << 20, 6 << 20)).collect();
+    (scenario.entries, scenario.bytes) =
+        (scenario.sizes.len() as u64, scenario.sizes.iter().sum::<u64>());
+    let horizon = horizon(scenario, lines);
+    for _ in 0..draw.between(1, 3) {
+        let at = Duration::from_micros(draw.below(horizon));
+        let what = match draw.below(4) {
+            0 => Accident::Change,
+            1 => Accident::DiskFull(Bytes::new(draw.below(scenario.bytes))),
+            _ => Accident::Vanish,
+        };
+        scenario.faults.push(Fault { at, what });
     }
 }
 
@@ -269,5 +292,7 @@ const NAMES_STREAM: u64 = 30;
 const CARRIER_STREAM: u64 = 31;
 /// That of what a stream buffers, likewise.
 const BUFFER_STREAM: u64 = 42;
+/// That of large files that fail, likewise.
+const FAILING_STREAM: u64 = 43;
 /// That of the memory that a sink has to spare, likewise.
 const SPARE_STREAM: u64 = 41;

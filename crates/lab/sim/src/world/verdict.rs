@@ -53,9 +53,13 @@ impl World {
                 if done_well {
                     self.report.failed = u64::from(copy.stats().failed);
                 }
-                if done_well && copy.stats().failed == 0 {
+                if done_well {
                     self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
+                    });
+                    let given = copy.credit() - copy.capacity();
+                    self.checks.require(given == copy.begun(), || {
+                        format!("{} bytes came, {given} gave their credit back", copy.begun())
                     });
                 }
             }
@@ -196,6 +200,7 @@ const BURSTS_MAX: usize = 6;
 fn counts(lane: LaneStats) -> LaneCounts {
     LaneCounts {
         packets_sent: lane.packets_sent,
+        fresh_bytes: lane.fresh_bytes_sent,
         packets_resent: lane.packets_resent,
         spurious: lane.spurious,
         datagram: lane.datagram,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longhaul_sys::files::ConfinedDir;
 
+use super::super::sync::tests::take_synced;
 use super::*;
 
 /// Copies `sources` to `to`, a path in the scratch directory with a slash behind it or not.
@@ -347,4 +348,55 @@ fn hidden_directories_are_neither_copied_nor_written_to() {
     let copy = Copy::new(SourceTree::local(&[scratch.at(&own)], false), &scratch.at("there"));
     copy.run();
     assert!(copy.failures()[0].1.contains("hidden directory"), "{:?}", copy.failures());
+}
+
+/// Copies on this thread; the directories, as paths in the scratch directory, that were synced before
+/// anything was confirmed.
+fn synced_before_confirming(scratch: &Scratch, copy: &Copy, directories: &[&str]) -> Vec<bool> {
+    let _ = take_synced();
+    copy.run_until(|sink| sink.stats().confirmed > 0);
+    let synced = take_synced();
+    let inode = |path: &&str| std::fs::metadata(scratch.at(path)).unwrap().ino();
+    directories.iter().map(|path| synced.contains(&inode(path))).collect()
+}
+
+#[test]
+fn what_is_made_above_a_destination_is_durable_before_anything_is_confirmed() {
+    let scratch = prepared();
+    let above = ["", "a", "a/b"];
+    let open = |to: &str| {
+        let tree = SourceTree::local(&[scratch.at("file")], false);
+        Copy::with(tree, Destination::Local(&scratch.at(to)), false).unwrap()
+    };
+    // A run that is killed leaves them made; the next one finds them.
+    drop(open("a/b/c/"));
+    assert_eq!(synced_before_confirming(&scratch, &open("a/b/c/"), &above), [true; 3]);
+    // Where nobody asks for a directory none is made.
+    assert_eq!(synced_before_confirming(&scratch, &open("a/b/c/new"), &above), [false; 3]);
+}
+
+#[test]
+fn nothing_is_synced_above_what_a_destination_is_confined_to() {
+    let scratch = prepared();
+    let served = ConfinedDir::open_root(scratch.at("there")).unwrap();
+    let tree = SourceTree::local(&[scratch.at("file")], false);
+    let to = Destination::Below { root: &served, path: b"x/../x/y/" };
+    let copy = Copy::with(tree, to, false).unwrap();
+    let above = ["there/x", "there", ""];
+    assert_eq!(synced_before_confirming(&scratch, &copy, &above), [true, true, false]);
+}
+
+#[test]
+fn names_above_that_nobody_here_could_have_made_are_left_alone() {
+    let scratch = prepared();
+    let open = scratch.directory("there/open");
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(scratch.at("there"), PermissionsExt::from_mode(0o711)).unwrap();
+    without_rights(|| {
+        let tree = SourceTree::local(&[scratch.at("file")], false);
+        let to = scratch.at("there/open/x/");
+        let copy = Copy::with(tree, Destination::Local(&to), false).unwrap();
+        let above = ["there/open", "there", ""];
+        assert_eq!(synced_before_confirming(&scratch, &copy, &above), [true, false, false]);
+    });
 }

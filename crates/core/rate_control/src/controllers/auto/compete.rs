@@ -2,23 +2,15 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use super::super::cubic::CubicWindow;
 use crate::Estimates;
 use crate::estimates::Round;
 
-/// A window that grows and shrinks as TCP CUBIC's (RFC 9438), so that it takes what CUBIC would
-/// take.
+/// A window that grows and shrinks as TCP CUBIC's, so that it takes what CUBIC would take.
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     packet: u64,
-    /// Bytes.
-    pub(super) window: u64,
-    /// Packets, at the last congestion event.
-    max: u64,
-    epoch: Instant,
-    /// Milliseconds from the epoch until the window is back at `max`.
-    k: u64,
-    /// What Reno would have, in 1/1024 packets.
-    friendly: u64,
+    cubic: CubicWindow,
     last_cut: Instant,
     /// The delivery rate before the last cut.
     before_cut: Rate,
@@ -43,13 +35,9 @@ enum Pulse {
 
 impl Compete {
     pub(super) fn new(now: Instant, packet: u64, window: u64, sure: bool) -> Self {
-        let mut compete = Self {
+        Self {
             packet,
-            window: window.max(4 * packet),
-            max: 0,
-            epoch: now,
-            k: 0,
-            friendly: 0,
+            cubic: CubicWindow::new(now, packet, window, LEAST_PACKETS),
             last_cut: now,
             before_cut: Rate::ZERO,
             pulse: Pulse::Done,
@@ -57,32 +45,21 @@ impl Compete {
             least_queue: Duration::MAX,
             dip: None,
             last_dip: now,
-        };
-        compete.start_epoch(now, compete.window / packet);
-        compete
+        }
     }
 
-    fn start_epoch(&mut self, now: Instant, max: u64) {
-        let packets = self.window / self.packet;
-        self.max = max.max(packets);
-        self.epoch = now;
-        // K = cbrt((max - window) / 0.4) seconds.
-        self.k = cbrt((self.max - packets).saturating_mul(2_500_000_000));
-        self.friendly = packets << 10;
+    /// Bytes.
+    pub(super) fn window(&self) -> u64 {
+        self.cubic.bytes()
     }
 
     /// Packets were lost or marked because the queue was full.
     pub(super) fn on_congestion(&mut self, now: Instant, model: &Estimates, marked: bool) {
         self.before_cut = model.recent();
         self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
-        let packets = self.window / self.packet;
-        // Fast convergence, RFC 9438 section 4.7.
-        let max = if packets < self.max { packets * 17 / 20 } else { packets };
-        let percent = if marked { 85 } else { 70 };
-        self.window = (self.window * percent / 100).max(4 * self.packet);
+        self.cubic.on_congestion(now, marked);
         self.last_cut = now;
         self.least_queue = Duration::MAX;
-        self.start_epoch(now, max);
     }
 
     pub(super) fn on_feedback(
@@ -96,16 +73,7 @@ impl Compete {
         if let Pulse::Active(_, queue) = &mut self.pulse {
             *queue = model.queue.max(*queue);
         }
-        let packets = self.window / self.packet;
-        let acked = acked / self.packet;
-        let t = (now - self.epoch + round_trip).as_millis() as i64;
-        let offset = i128::from(t - self.k as i64);
-        let cubic = i128::from(self.max) + offset * offset * offset * 4 / 10_000_000_000;
-        let target = cubic.clamp(i128::from(packets), i128::from(packets) * 3 / 2) as u64;
-        // 0.53 packets a round trip, RFC 9438 section 4.3.
-        self.friendly += ((acked * 543) << 10) / self.friendly.max(1024);
-        let growth = (target - packets) * acked * self.packet / packets.max(1);
-        self.window = (self.window + growth).max((self.friendly >> 10) * self.packet);
+        self.cubic.on_acked(now, round_trip, acked);
     }
 
     /// Judges a round; true if nobody else fills the queue any more.
@@ -117,8 +85,9 @@ impl Compete {
         round_trip: Duration,
     ) -> bool {
         let target = model.queue_target(model.recent());
-        let k = Duration::from_millis(self.k);
-        if now - self.last_cut > k * 2 + Duration::from_secs(2) && round.queue_max < target {
+        if now - self.last_cut > self.cubic.k() * 2 + Duration::from_secs(2)
+            && round.queue_max < target
+        {
             return true;
         }
         match self.pulse {
@@ -167,9 +136,9 @@ impl Compete {
         round_trip: Duration,
         model: &Estimates,
     ) -> (u64, Rate) {
-        let mut window = self.window;
+        let mut window = self.window();
         if self.dip.is_some() {
-            window = (model.product(model.recent()) / 2).clamp(4 * self.packet, window);
+            window = (model.product(model.recent()) / 2).clamp(LEAST_PACKETS * self.packet, window);
         }
         let rate = Rate::from_bytes_over(window, round_trip).scale(21, 20);
         match self.pulse {
@@ -183,14 +152,5 @@ impl Compete {
     }
 }
 
-/// Integer cube root, rounded down.
-fn cbrt(value: u64) -> u64 {
-    let (mut low, mut high) = (0u64, 2_642_245);
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if middle * middle * middle <= value { low = middle } else { high = middle - 1 }
-    }
-    low
-}
-
 const DIP_EVERY: Duration = Duration::from_secs(8);
+const LEAST_PACKETS: u64 = 4;

@@ -21,6 +21,7 @@ pub use vector::{TimeRange, Vector, VectorError};
 #[derive(Clone, Debug)]
 pub struct Trc {
     vector: Vector,
+    /// Of the usual size: a burst that grew with the path MTU would be long at low rates.
     packet: u64,
     /// What was in force when time was last told.
     rate: Rate,

@@ -104,7 +104,7 @@ impl Cruise {
     ) -> Verdict {
         self.watch_drain(now, model, feedback);
         let target = model.queue_target(model.recent());
-        let packets = model.recent().time_for(3 * model.packet).min(MAX_PACKETS_TIME);
+        let packets = model.recent().time_for(3 * model.packet()).min(MAX_PACKETS_TIME);
         let foreign =
             model.queue >= (target * 13 / 8).max(packets) && self.settled >= SETTLED_ROUNDS;
         if foreign && model.excess_loss(feedback, 1, u32::MAX) {
@@ -147,7 +147,7 @@ impl Cruise {
         if let Some((loss_ppm, _)) = suspicion {
             // Long enough for the difference to be told.
             let packets = 12_000_000 / u64::from(loss_ppm.max(1)) + 1;
-            let enough = model.recent().time_for(packets.saturating_mul(model.packet));
+            let enough = model.recent().time_for(packets.saturating_mul(model.packet()));
             length = enough.clamp(length, length * 8);
         }
         let excess = model.queue.as_nanos() as i64 * MILLION / length.as_nanos().max(1) as i64;
@@ -166,7 +166,7 @@ impl Cruise {
         let Some(drain) = &mut self.drain else { return };
         let since = now - drain.start;
         // Only an empty queue tells: others may keep it full.
-        let packets = model.recent().time_for(2 * model.packet).min(MAX_PACKETS_TIME);
+        let packets = model.recent().time_for(2 * model.packet()).min(MAX_PACKETS_TIME);
         let low = match drain.suspicion {
             Some((_, queue)) => queue / 2,
             None => model.queue_target(model.recent()) / 2,
@@ -252,7 +252,7 @@ impl Cruise {
             return;
         }
         // Less than any sender may have in flight at first: slow start.
-        let few = model.product(round.delivered) < FEW_PACKETS * model.packet;
+        let few = model.product(round.delivered) < FEW_PACKETS * model.packet();
         let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (FIRST_STEP, MAX_STEP) };
         self.step = (self.step * 2).clamp(first, most);
     }

@@ -3,24 +3,22 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use crate::estimates::Completed;
-use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start};
 
 mod compete;
 mod cruise;
 mod insist;
-mod startup;
 
+use super::startup::Startup;
 use compete::Compete;
 use cruise::{Cruise, Verdict};
 use insist::{Insist, Outcome};
-use startup::Startup;
 
 /// Finds the rate that the path can take, and shares the path.
 ///
 /// The model is described in docs/rate-control.md.
 #[derive(Clone, Debug)]
 pub struct Auto {
-    packet: u64,
     state: State,
     pacing: Pacing,
     bound: Bottleneck,
@@ -114,7 +112,7 @@ impl Controller for Auto {
                         let flight = model.recent().bytes_in(round_trip);
                         State::Compete(self.rivals.meet(
                             cx.now,
-                            model.packet,
+                            model.packet(),
                             flight,
                             Verdict::Overflow,
                         ))
@@ -128,7 +126,7 @@ impl Controller for Auto {
                 let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
                 if verdict != Verdict::Fine {
                     let flight = model.recent().bytes_in(round_trip);
-                    let mut compete = self.rivals.meet(cx.now, model.packet, flight, verdict);
+                    let mut compete = self.rivals.meet(cx.now, model.packet(), flight, verdict);
                     if verdict == Verdict::Overflow {
                         let marked = feedback.lost.network() == 0;
                         compete.on_congestion(cx.now, model, marked);
@@ -151,7 +149,7 @@ impl Controller for Auto {
                 let alone =
                     round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
                 if alone {
-                    self.rivals.leave(cx.now, compete.window);
+                    self.rivals.leave(cx.now, compete.window());
                     self.state = State::Cruise(Cruise::new(cx.now));
                 } else if model.recent() < model.capacity().scale(1, INSIST_BELOW)
                     && self.rivals.ignore_losses(cx.now, round_trip)
@@ -167,7 +165,7 @@ impl Controller for Auto {
                     Some(Outcome::Alone) => self.state = State::Cruise(Cruise::new(cx.now)),
                     Some(Outcome::TryAgain) => {
                         let window = model.recent().bytes_in(round_trip);
-                        let compete = Compete::new(cx.now, self.packet, window, true);
+                        let compete = Compete::new(cx.now, model.packet(), window, true);
                         self.state = State::Compete(compete);
                     }
                     _ => {}
@@ -209,22 +207,26 @@ impl Controller for Auto {
 
 impl Auto {
     fn new(start: &Start) -> Self {
-        let startup = Startup::new(start.now, start.packet);
-        let pacing =
-            Pacing { rate: startup.rate, burst: startup.window, window: Some(startup.window) };
-        Self {
-            rivals: Rivals::default(),
-            packet: start.packet,
-            state: State::Startup(startup),
-            pacing,
-            bound: Bottleneck::StartUp,
-            silence: 0,
-            heard: start.now,
-        }
+        let (state, pacing, bound) = match start.known {
+            None => {
+                let startup = Startup::new(start.now, start.packet);
+                let (rate, window) = (startup.rate, startup.window);
+                let pacing = Pacing { rate, burst: window, window: Some(window) };
+                (State::Startup(startup), pacing, Bottleneck::StartUp)
+            }
+            Some(Known { rate, round_trip }) => {
+                let window = rate.bytes_in(round_trip) * 2 + WINDOW_SLACK;
+                let pacing = Pacing { rate, burst: 2 * start.packet, window: Some(window) };
+                (State::Cruise(Cruise::new(start.now)), pacing, Bottleneck::Network)
+            }
+        };
+        let rivals = Rivals::default();
+        Self { rivals, state, pacing, bound, silence: 0, heard: start.now }
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
         let (now, rtt, model) = (cx.now, cx.rtt, &*cx.estimates);
+        let packet = model.packet();
         let slack = |rate: Rate| rate.bytes_in(FEEDBACK_DELAY) + WINDOW_SLACK;
         let (rate, window, bound) = match &self.state {
             State::Startup(startup) => (startup.rate, startup.window, Bottleneck::StartUp),
@@ -241,19 +243,20 @@ impl Auto {
                 (rate, window, Bottleneck::Network)
             }
         };
-        let floor = Rate::from_bytes_over(2 * self.packet, rtt.smoothed());
+        let floor = Rate::from_bytes_over(2 * packet, rtt.smoothed());
         let rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
-        let burst_of = |time| rate.bytes_in(time).min(MAX_BURST);
         let burst = match &self.state {
-            State::Cruise(cruise) => burst_of(model.burst_time_alone(now)) / cruise.burst_divisor(),
-            _ => burst_of(model.burst_time()),
+            State::Cruise(cruise) => {
+                model.burst_alone(now, rate).min(MAX_BURST) / cruise.burst_divisor()
+            }
+            _ => rate.bytes_in(model.burst_time()).min(MAX_BURST),
         };
-        let burst = burst.max(2 * self.packet);
+        let burst = burst.max(2 * packet);
         let burst = match &self.state {
             State::Startup(startup) => startup.burst().unwrap_or(burst),
             _ => burst,
         };
-        self.pacing = Pacing { rate, burst, window: Some(window.max(4 * self.packet)) };
+        self.pacing = Pacing { rate, burst, window: Some(window.max(4 * packet)) };
         self.bound = bound;
     }
 }

@@ -1,0 +1,119 @@
+//! What FEEDBACK counts, and the marks in it.
+
+use longhaul_pathsim::EcnMarking;
+
+use super::*;
+
+/// What the path does to the ECN codepoint of what the client sends.
+type Meddling = fn(u64, Ecn) -> Option<Ecn>;
+
+/// A copy of 20 MB over a path that marks from a tenth of its queue on, and meddles.
+fn copy(meddling: Meddling) -> Pair {
+    let mut options = Options::new(20, Rate::from_mbps(200), Bytes::new(500_000));
+    let marking = EcnMarking::step(Bytes::new(50_000));
+    options.up = options.up.ecn(marking).unwrap();
+    let mut pair = Pair::new(&options);
+    pair.meddling = meddling;
+    pair.offer(1, 20_000_000);
+    pair.run_until(60, |pair| pair.client.delivered() == 20_000_000);
+    assert_eq!(pair.client.closed(), None);
+    pair
+}
+
+/// Packets that left the client after it was through, ECN-capable or not.
+fn later(pair: &mut Pair) -> bool {
+    let before = pair.ect_sent;
+    pair.offer(2, 1_000_000);
+    pair.run_until(60, |pair| pair.client.delivered() == 21_000_000);
+    pair.ect_sent > before
+}
+
+#[test]
+fn a_queue_that_marks_is_heeded_before_it_drops() {
+    let mut pair = copy(|_, ecn| Some(ecn));
+    let stats = pair.client.lane.stats();
+    assert!(stats.marked > 0 && stats.lost == 0, "{stats:?}");
+    assert!(later(&mut pair));
+}
+
+#[test]
+fn a_path_that_clears_the_codepoint_is_sent_none() {
+    // From the start, or once it was believed.
+    let clears: [Meddling; 2] = [
+        |_, _| Some(Ecn::NotEct),
+        |number, ecn| Some(if number < 500 { ecn } else { Ecn::NotEct }),
+    ];
+    for meddling in clears {
+        let mut pair = copy(meddling);
+        assert!(!later(&mut pair));
+    }
+}
+
+#[test]
+fn a_path_that_marks_everything_or_remarks_is_not_believed() {
+    for meddling in [(|_, _| Some(Ecn::Ce)) as Meddling, |_, _| Some(Ecn::Ect1)] {
+        let mut pair = copy(meddling);
+        assert!(!later(&mut pair));
+    }
+}
+
+#[test]
+fn a_path_that_drops_what_is_ecn_capable_is_used_all_the_same() {
+    let drops: [Meddling; 2] = [
+        |_, ecn| (ecn == Ecn::NotEct).then_some(ecn),
+        |number, ecn| (ecn == Ecn::NotEct || number < 2000).then_some(ecn),
+    ];
+    for meddling in drops {
+        let mut pair = copy(meddling);
+        assert!(!later(&mut pair));
+        assert_eq!(pair.client.lane.stats().datagram, 1472, "nor are probes of its MTU lost");
+    }
+}
+
+#[test]
+fn who_heeds_no_marks_asks_for_none() {
+    for profile in ["fixed", "rbudp", "trc"] {
+        let mut pair = Pair::new(&gigabit(20).fixed(profile, Rate::from_mbps(100)));
+        pair.offer(1, 1_000_000);
+        pair.client.lane.flush();
+        pair.run_until(10, |pair| pair.client.delivered() == 1_000_000);
+        assert_eq!(pair.ect_sent, 0, "{profile}");
+    }
+}
+
+#[test]
+fn feedback_that_counts_more_than_was_sent_closes() {
+    let lies: [fn(&mut longhaul_wire::Feedback<'_>); 4] = [
+        |told| told.packets += 1,
+        |told| told.bytes = Bytes::new(told.bytes.get() * 2),
+        |told| told.ecn.ce = told.packets + 1,
+        |told| told.ecn = EcnCounts { ect0: told.packets / 2 + 1, ect1: 0, ce: told.packets / 2 },
+    ];
+    let mut closed = 0;
+    for lie in core::iter::once(None).chain(lies.map(Some)) {
+        let mut pair = Pair::new(&gigabit(20));
+        pair.offer(1, 1_000_000);
+        pair.run_until(10, |pair| pair.client.delivered() == 1_000_000);
+        let LaneStats { packets_sent, bytes_sent, .. } = pair.client.lane.stats();
+        let mut feedback = longhaul_wire::Feedback {
+            packets: packets_sent,
+            bytes: Bytes::new(bytes_sent),
+            ecn: EcnCounts::ZERO,
+            ..longhaul_wire::Feedback::credit_only(Bytes::ZERO)
+        };
+        if let Some(lie) = lie {
+            lie(&mut feedback);
+        }
+        let mut frames = vec![];
+        Frame::Feedback(feedback).encode(&mut Writer::append(&mut frames)).unwrap();
+        let from = pair.server.address;
+        let number = pair.server.lane.next_number + 5;
+        let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
+        pair.client.receive(pair.now, &packet, Ecn::NotEct);
+        pair.client.drain_events();
+        let expected = lie.map(|_| CloseCode::PROTOCOL_VIOLATION);
+        assert_eq!(pair.client.closed(), expected);
+        closed += u32::from(expected.is_some());
+    }
+    assert_eq!(closed, 4);
+}

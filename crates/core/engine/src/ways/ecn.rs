@@ -1,0 +1,228 @@
+//! Which packets are ECN-capable, and whether what the peer counts of them is believed
+//! (protocol.md 5.4.2, after RFC 9000 13.4.2).
+
+use longhaul_units::{Ecn, EcnCounts};
+
+/// ECN on one path of a lane.
+#[derive(Debug)]
+pub(super) struct PathEcn {
+    state: State,
+    /// Probe timeouts since something arrived.
+    timeouts: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// So many more packets find out whether the path carries ECT(0); `again`: they may try it once
+    /// more if all are lost.
+    Testing { left: u64, again: bool },
+    /// No packet with ECT(0) is known to have arrived: none is sent, until one is. With `again` the
+    /// path is tried once more as soon as anything arrives.
+    Waiting { again: bool },
+    /// It carries ECT(0), and the peer counts it.
+    Capable,
+    /// What the peer counts is not what was sent: somebody clears or changes the codepoint.
+    Failed,
+}
+
+/// What a lane and its peer have counted, over all paths.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// As the peer said last.
+    counted: EcnCounts,
+    /// Packets sent with ECT(0).
+    sent: u64,
+    /// Those of them that the peer reported, as far as their path was believed then.
+    reported: u64,
+}
+
+/// What one report has told of the packets of the present path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arrived {
+    /// Packets newly known to have arrived.
+    pub packets: u64,
+    /// Those of them that were sent with ECT(0).
+    pub ect: u64,
+}
+
+impl PathEcn {
+    pub fn new() -> Self {
+        Self { state: State::Testing { left: TEST_PACKETS, again: true }, timeouts: 0 }
+    }
+
+    /// What the next packets carry.
+    pub fn codepoint(&mut self) -> Ecn {
+        if let State::Testing { left: 0, .. } = self.state {
+            self.state = State::Waiting { again: false };
+        }
+        match self.state {
+            State::Testing { .. } | State::Capable => Ecn::Ect0,
+            State::Waiting { .. } | State::Failed => Ecn::NotEct,
+        }
+    }
+
+    /// Nothing is acknowledged any more: it may be the codepoint that the path drops.
+    pub fn on_probe_timeout(&mut self) {
+        self.timeouts += 1;
+        self.state = match self.state {
+            State::Testing { again, .. } => State::Waiting { again },
+            // A single one is the loss of the last packets, as a rule.
+            State::Capable if self.timeouts > 1 => State::Waiting { again: true },
+            state => state,
+        };
+    }
+
+    /// Packets arrived, and the peer's counts go with it.
+    fn on_arrived(&mut self, arrived: Arrived) {
+        if arrived.packets > 0 {
+            self.timeouts = 0;
+        }
+        self.state = match self.state {
+            State::Failed => State::Failed,
+            _ if arrived.ect > 0 => State::Capable,
+            State::Waiting { again: true } if arrived.packets > 0 => {
+                State::Testing { left: TEST_PACKETS, again: false }
+            }
+            state => state,
+        };
+    }
+}
+
+impl Account {
+    /// So many packets leave with ECT(0), over a path in the state `ecn`.
+    pub fn on_sent(&mut self, ecn: &mut PathEcn, packets: u64) {
+        self.sent += packets;
+        if let State::Testing { left, .. } = &mut ecn.state {
+            *left = left.saturating_sub(packets);
+        }
+    }
+
+    /// The peer counts `counts`, in a report of which `arrived` is news of the present path; returns
+    /// the marks to be heeded.
+    ///
+    /// Sums are compared, not what one report adds: a report may leave out packets that it counts,
+    /// and an older one may come behind a newer one.
+    pub fn on_report(&mut self, ecn: &mut PathEcn, counts: &EcnCounts, arrived: Arrived) -> u64 {
+        let before = self.counted;
+        self.counted = before.newer(counts);
+        if ecn.state == State::Failed {
+            return 0;
+        }
+        self.reported += arrived.ect;
+        let EcnCounts { ect0, ect1, ce } = self.counted;
+        let counted = ect0.saturating_add(ce);
+        if counted < self.reported || counted > self.sent || ect1 > 0 {
+            ecn.state = State::Failed;
+            // Other paths are not to blame for these.
+            self.reported = self.reported.min(counted);
+            return 0;
+        }
+        ecn.on_arrived(arrived);
+        ce - before.ce
+    }
+}
+
+/// Packets that try whether a path carries ECT(0) (RFC 9000 13.4.2), and the rest of their batch.
+const TEST_PACKETS: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path, and what a lane counts, with packets sent one by one.
+    struct Sender(PathEcn, Account);
+
+    impl Sender {
+        fn new() -> Self {
+            Self(PathEcn::new(), Account::default())
+        }
+
+        fn send(&mut self, packets: u64) -> u64 {
+            let capable = (0..packets).filter(|_| {
+                let is_ect = self.0.codepoint() == Ecn::Ect0;
+                self.1.on_sent(&mut self.0, is_ect.into());
+                is_ect
+            });
+            capable.count() as u64
+        }
+
+        fn report(&mut self, ect: u64, packets: u64, (ect0, ect1, ce): (u64, u64, u64)) -> u64 {
+            let counts = EcnCounts { ect0, ect1, ce };
+            self.1.on_report(&mut self.0, &counts, Arrived { packets, ect })
+        }
+    }
+
+    #[test]
+    fn marks_are_heeded_once_where_the_counts_are_right() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.send(8), 8);
+        assert_eq!(sender.report(6, 6, (5, 0, 1)), 1);
+        assert_eq!(sender.send(100), 100);
+        // It counts more than it had room to report, and says so later.
+        assert_eq!(sender.report(10, 10, (80, 0, 20)), 19);
+        assert_eq!(sender.report(90, 90, (84, 0, 22)), 2);
+        assert_eq!(sender.report(0, 0, (5, 0, 1)), 0, "an old one");
+        assert_eq!(sender.send(1), 1);
+    }
+
+    #[test]
+    fn counts_that_cannot_be_switch_it_off() {
+        // Cleared on the way, in part; remarked; more marks than packets; all marks, and too few.
+        for counts in [(0, 0, 0), (3, 0, 2), (0, 6, 0), (6, 1, 0), (6, 0, 5), (0, 0, 5)] {
+            let mut sender = Sender::new();
+            assert_eq!(sender.send(10), 10);
+            assert_eq!(sender.report(6, 6, counts), 0, "{counts:?}");
+            assert_eq!(sender.send(10), 0, "{counts:?}");
+            assert_eq!(sender.report(4, 14, (6, 0, 4)), 0);
+            assert_eq!(sender.send(1), 0, "for good");
+        }
+    }
+
+    #[test]
+    fn a_path_is_not_to_blame_for_another() {
+        let mut sender = Sender::new();
+        sender.send(10);
+        sender.report(10, 10, (0, 0, 0));
+        sender.0 = PathEcn::new();
+        assert_eq!(sender.send(10), 10);
+        assert_eq!(sender.report(10, 10, (9, 0, 1)), 1);
+        assert_eq!(sender.send(50), 50);
+    }
+
+    #[test]
+    fn a_path_that_drops_the_codepoint_is_tried_twice() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.send(20), TEST_PACKETS);
+        assert_eq!(sender.report(0, 10, (0, 0, 0)), 0);
+        assert_eq!(sender.send(20), 0);
+        assert_eq!(sender.report(1, 20, (1, 0, 0)), 0, "only late");
+        assert_eq!(sender.send(20), 20);
+
+        let mut sender = Sender::new();
+        assert_eq!(sender.send(3), 3);
+        sender.0.on_probe_timeout();
+        assert_eq!(sender.send(3), 0);
+        sender.report(0, 3, (0, 0, 0));
+        assert_eq!(sender.send(3), 3, "it may have been something else");
+        sender.0.on_probe_timeout();
+        sender.report(0, 3, (0, 0, 0));
+        assert_eq!(sender.send(20), 0);
+    }
+
+    #[test]
+    fn a_path_that_begins_to_drop_it_is_found_out() {
+        let mut sender = Sender::new();
+        sender.send(10);
+        sender.report(10, 10, (10, 0, 0));
+        sender.send(90);
+        sender.0.on_probe_timeout();
+        assert_eq!(sender.send(1), 1);
+        sender.0.on_probe_timeout();
+        assert_eq!(sender.send(1), 0);
+        sender.report(0, 1, (10, 0, 0));
+        assert_eq!(sender.send(20), TEST_PACKETS);
+        // It was an outage.
+        sender.report(2, 2, (12, 0, 0));
+        assert_eq!(sender.send(20), 20);
+    }
+}

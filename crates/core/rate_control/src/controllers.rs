@@ -1,0 +1,31 @@
+//! The family of controllers, one file or folder each. Their models, equations and sources are in
+//! docs/rate-control.md.
+
+mod auto;
+mod bbr;
+mod cubic;
+mod fixed;
+mod fobs;
+mod opening;
+mod paced;
+mod pcc;
+mod rounds;
+mod sabul;
+mod scavenger;
+mod startup;
+mod stepped;
+mod trc;
+mod tsunami;
+mod udt;
+
+pub use auto::{Auto, AutoConfig};
+pub use bbr::{Bbr, BbrConfig};
+pub use cubic::{Cubic, CubicConfig};
+pub use fixed::{Fixed, FixedConfig, UnlimitedConfig};
+pub use fobs::{FobsConfig, FobsLinearConfig, FobsStateConfig};
+pub use pcc::{Pcc, PccConfig};
+pub use sabul::SabulConfig;
+pub use scavenger::{Scavenger, ScavengerConfig};
+pub use trc::{TimeRange, Trc, TrcConfig, Vector, VectorError};
+pub use tsunami::TsunamiConfig;
+pub use udt::UdtConfig;

@@ -1,0 +1,112 @@
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use longhaul_units::Losses;
+
+use super::*;
+use crate::{Estimates, Profile, RttEstimator};
+
+const PACKET: u64 = 1_500;
+const ROUND: Duration = Duration::from_millis(40);
+
+/// A controller that is told of reports, eight a round trip, whose window is always full.
+struct Told {
+    now: Instant,
+    rtt: RttEstimator,
+    estimates: Estimates,
+    rng: Xoshiro256PlusPlus,
+    cubic: Cubic,
+}
+
+impl Told {
+    fn new() -> Self {
+        let now = Instant::from_nanos(1);
+        let parameters = Profile::wished(Some("cubic"), None, []).unwrap().parameters;
+        let start = Start { now, packet: PACKET, rate: None, known: None, parameters };
+        Self {
+            now,
+            rtt: RttEstimator::new(ROUND),
+            estimates: Estimates::new(now, PACKET),
+            rng: Xoshiro256PlusPlus::seed_from_u64(1),
+            cubic: Cubic::new(&start),
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.cubic.window.bytes() / PACKET
+    }
+
+    fn report(&mut self, lost: u64, marked_packets: u64) {
+        self.now += ROUND / 8;
+        self.rtt.update(self.now, ROUND);
+        let window = self.cubic.window.bytes();
+        let lost = Losses { unknown: lost, ..Losses::default() };
+        let acked_packets = (window / PACKET / 8).max(1) - lost.total().min(1);
+        let feedback = Feedback {
+            acked_packets,
+            acked_bytes: acked_packets * PACKET,
+            lost_bytes: lost.total() * PACKET,
+            lost,
+            marked_packets,
+            in_flight: window,
+            rtt: Some(ROUND),
+            ..Feedback::default()
+        };
+        let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
+        let Self { now, rtt, estimates, rng, cubic } = self;
+        let mut cx = Context { now: *now, rtt, estimates, rng };
+        let sent = Sent { bytes: window, in_flight: window, application_limited: false };
+        cubic.on_sent(&mut cx, &sent);
+        cubic.on_feedback(&mut cx, &told);
+    }
+
+    fn silence(&mut self, time: Duration) {
+        self.now += time;
+        let Self { now, rtt, estimates, rng, cubic } = self;
+        cubic.on_probe_timeout(&mut Context { now: *now, rtt, estimates, rng }, 0);
+    }
+}
+
+#[test]
+fn one_cut_a_round_trip_and_a_smaller_one_for_marks() {
+    let mut told = Told::new();
+    (0..40).for_each(|_| told.report(0, 0));
+    let before = told.window();
+    assert!(before > 200, "slow start doubles each round trip: {before}");
+    told.report(5, 0);
+    assert_eq!(told.window(), before * 7 / 10);
+    assert_eq!(told.cubic.metrics().state, "avoidance");
+    (0..8).for_each(|_| told.report(5, 0));
+    assert!(told.window() >= before * 7 / 10, "of the same round trip");
+    (0..8).for_each(|_| told.report(0, 0));
+    let before = told.cubic.window.bytes();
+    told.report(0, 3);
+    assert_eq!(told.cubic.window.bytes(), before * 85 / 100);
+}
+
+#[test]
+fn it_is_paced_at_twice_the_window_in_slow_start_and_a_quarter_above_it_then() {
+    let mut told = Told::new();
+    told.report(0, 0);
+    let rate = |told: &Told| Rate::from_bytes_over(told.cubic.window.bytes(), ROUND);
+    assert_eq!(told.cubic.pacing().rate, rate(&told).scale(2, 1));
+    (0..30).for_each(|_| told.report(0, 0));
+    told.report(1, 0);
+    assert_eq!(told.cubic.pacing().rate, rate(&told).scale(5, 4));
+}
+
+#[test]
+fn a_long_silence_begins_anew_below_what_was_lost() {
+    let mut told = Told::new();
+    (0..40).for_each(|_| told.report(0, 0));
+    let before = told.window();
+    told.silence(ROUND);
+    assert_eq!(told.window(), before, "a busy host");
+    told.silence(ROUND * 5);
+    assert_eq!(told.window(), LEAST_PACKETS);
+    told.report(500, 0);
+    assert!(told.window() >= LEAST_PACKETS, "that was known");
+    (0..140).for_each(|_| told.report(0, 0));
+    let after = told.window();
+    assert!((before * 6 / 10..before * 8 / 10).contains(&after), "{after} of {before}");
+}

@@ -1,0 +1,289 @@
+//! Profile `scavenger`: takes what others leave.
+
+mod delay;
+
+use alloc::boxed::Box;
+
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+
+use super::paced::{FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
+use super::rounds::Rounds;
+use crate::{
+    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
+};
+
+use delay::Delay;
+
+/// LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus).
+///
+/// docs/rate-control.md has the equations, and what differs.
+#[derive(Clone, Debug)]
+pub struct Scavenger {
+    /// Bytes, and millionths of one.
+    window: u64,
+    fraction: u64,
+    /// Up to here, in bytes, slow start.
+    threshold: u64,
+    phase: Phase,
+    delay: Delay,
+    target: Duration,
+    rounds: Rounds,
+    /// Most bytes in flight in the last round, and in the present one.
+    flight: (u64, u64),
+    /// What was lost before this is of an event that was heeded.
+    recovery: Instant,
+    heard: Instant,
+    /// Nothing was heard for so long that the window began anew.
+    collapsed: bool,
+    pacing: Pacing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The first slow start.
+    Starting,
+    /// When the next slowdown is due.
+    Avoidance(Instant),
+    /// Hardly anything in flight, so that queue and least round trip show: when it began, until when.
+    Slowdown(Instant, Instant),
+    /// Back to where it was, since when slowed down.
+    Returning(Instant),
+}
+
+impl Scavenger {
+    fn new(start: &Start) -> Self {
+        let Start { now, packet, ref parameters, .. } = *start;
+        let (window, phase, pacing) = match &start.known {
+            None => {
+                let pacing = first_flight(parameters.get(FIRST_WINDOW.name), packet);
+                (pacing.window.unwrap_or(packet), Phase::Starting, pacing)
+            }
+            Some(known) => {
+                let window = known_window(known, packet);
+                let rate = known.rate.max(Rate::from_bytes_over(2 * packet, known.round_trip));
+                let pacing = Pacing { rate, burst: 2 * packet, window: Some(window) };
+                let due = now + known.round_trip * SLOWDOWN_ROUNDS * SLOWDOWNS_APART;
+                (window, Phase::Avoidance(due), pacing)
+            }
+        };
+        Self {
+            window,
+            fraction: 0,
+            threshold: MOST_WINDOW,
+            phase,
+            delay: Delay::new(),
+            target: parameters.time(TARGET.name),
+            rounds: Rounds::default(),
+            flight: (0, 0),
+            recovery: now,
+            heard: now,
+            collapsed: false,
+            pacing,
+        }
+    }
+
+    /// 1 / GAIN: a flow of a short round trip is slower than TCP by this.
+    fn gain_divisor(&self, cx: &Context<'_>) -> u64 {
+        let base = self.delay.base(cx.rtt.smoothed()).as_nanos().max(1);
+        let ratio = (2 * self.target.as_nanos()).div_ceil(base);
+        u64::try_from(ratio).unwrap_or(MOST_GAIN_DIVISOR).clamp(1, MOST_GAIN_DIVISOR)
+    }
+
+    fn least(cx: &Context<'_>) -> u64 {
+        LEAST_PACKETS * cx.estimates.packet()
+    }
+
+    fn in_slow_start(&self) -> bool {
+        matches!(self.phase, Phase::Starting | Phase::Returning(_))
+    }
+
+    fn is_used(&self) -> bool {
+        let flight = self.flight.0.max(self.flight.1);
+        flight >= if self.in_slow_start() { self.window / 2 } else { self.window / 8 * 7 }
+    }
+
+    fn set(&mut self, cx: &Context<'_>, window: u64) {
+        self.window = window.clamp(Self::least(cx), MOST_WINDOW);
+    }
+
+    /// Section 4.2 of the draft: additive increase, and a decrease that grows with the delay.
+    fn avoid(&mut self, cx: &Context<'_>, acked: u64) {
+        let window = i128::from(self.window.max(1));
+        let (queue, target) = (self.delay.queue().as_nanos(), self.target.as_nanos().max(1));
+        let over = i128::try_from(queue.saturating_sub(target)).unwrap_or(0);
+        // Millionths of bytes a round trip.
+        let gain = i128::from(cx.estimates.packet() * 1_000_000 / self.gain_divisor(cx));
+        let decrease = window * 1_000_000 * over / target as i128;
+        let change = (gain - decrease).max(-window * 1_000_000 / 2);
+        let acked = i128::from(acked.min(self.window));
+        let sum = window * 1_000_000 + i128::from(self.fraction) + change * acked / window;
+        let sum = u128::try_from(sum).unwrap_or(0);
+        self.fraction = (sum % 1_000_000) as u64;
+        let window = u64::try_from(sum / 1_000_000).unwrap_or(MOST_WINDOW);
+        // What is not used may shrink only.
+        if window <= self.window || self.is_used() {
+            self.set(cx, window);
+        }
+    }
+
+    fn slow_start(&mut self, cx: &Context<'_>, acked: u64) {
+        if self.is_used() {
+            let growth = acked / self.gain_divisor(cx);
+            self.set(cx, self.window.saturating_add(growth).min(self.threshold));
+        }
+        match self.phase {
+            Phase::Starting if self.delay.queue() > self.target * 3 / 4 => self.end_start(cx),
+            Phase::Returning(begun) if self.window >= self.threshold => self.returned(cx, begun),
+            _ => {}
+        }
+    }
+
+    fn end_start(&mut self, cx: &Context<'_>) {
+        self.threshold = self.window;
+        self.phase = Phase::Avoidance(cx.now + cx.rtt.smoothed() * 2);
+    }
+
+    /// A slowdown takes a tenth of the time.
+    fn returned(&mut self, cx: &Context<'_>, begun: Instant) {
+        self.phase = Phase::Avoidance(cx.now + (cx.now - begun) * SLOWDOWNS_APART);
+    }
+
+    /// Half, once a round trip.
+    fn cut(&mut self, cx: &Context<'_>) {
+        match self.phase {
+            Phase::Slowdown(..) => {
+                self.threshold = (self.threshold / 2).max(Self::least(cx));
+                return;
+            }
+            Phase::Starting => {
+                self.set(cx, self.window / 2);
+                self.end_start(cx);
+            }
+            Phase::Returning(begun) => {
+                self.set(cx, self.window / 2);
+                self.returned(cx, begun);
+            }
+            Phase::Avoidance(_) => self.set(cx, self.window / 2),
+        }
+        self.threshold = self.window;
+    }
+
+    /// Round trip of what left at the time of a cut, until its fate is known.
+    fn recovery_time(cx: &Context<'_>) -> Duration {
+        let round_trip = cx.rtt.smoothed().max(cx.rtt.latest());
+        round_trip + round_trip / 4 + MIN_DELAY
+    }
+
+    fn decide(&mut self, cx: &Context<'_>) {
+        let (gain, of) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
+        let rate = Rate::from_bytes_over(self.window, cx.rtt.smoothed()).scale(gain, of);
+        self.pacing = paced(rate, self.window, cx.estimates);
+    }
+}
+
+impl Controller for Scavenger {
+    fn name(&self) -> &'static str {
+        "scavenger"
+    }
+
+    fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
+        self.flight.1 = self.flight.1.max(sent.in_flight);
+    }
+
+    fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
+        self.heard = cx.now;
+        self.delay.on_feedback(cx.now, feedback);
+        if core::mem::take(&mut self.collapsed) {
+            self.recovery = cx.now + Self::recovery_time(cx);
+        }
+        let round_is_over = self.rounds.on_feedback(feedback);
+        let lost = feedback.lost.network() + feedback.marked_packets > 0;
+        if lost && cx.now >= self.recovery {
+            self.cut(cx);
+            self.recovery = cx.now + Self::recovery_time(cx);
+        } else {
+            match self.phase {
+                Phase::Starting | Phase::Returning(_) => self.slow_start(cx, feedback.acked_bytes),
+                Phase::Avoidance(due) if cx.now >= due => {
+                    self.threshold = self.window;
+                    let until = cx.now + cx.rtt.smoothed() * 2;
+                    self.phase = Phase::Slowdown(cx.now, until);
+                    self.set(cx, 0);
+                }
+                Phase::Avoidance(_) => self.avoid(cx, feedback.acked_bytes),
+                Phase::Slowdown(begun, until) if cx.now >= until => {
+                    self.phase = Phase::Returning(begun);
+                }
+                Phase::Slowdown(..) => {}
+            }
+        }
+        if round_is_over {
+            self.flight = (self.flight.1, feedback.in_flight);
+        }
+        self.decide(cx);
+    }
+
+    /// RFC 9002 section 7.6: a silence of three probe timeouts is persistent congestion.
+    fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
+        let silence = (cx.rtt.smoothed() + cx.rtt.variation() * 4).max(LEAST_SILENCE) * 3;
+        if self.collapsed || cx.now - self.heard < silence {
+            return;
+        }
+        self.collapsed = true;
+        self.cut(cx);
+        self.phase = Phase::Returning(cx.now);
+        self.set(cx, 0);
+        self.decide(cx);
+    }
+
+    fn pacing(&self) -> Pacing {
+        self.pacing
+    }
+
+    fn metrics(&self) -> Metrics {
+        let (state, bound) = match self.phase {
+            Phase::Starting => ("slow start", Bottleneck::StartUp),
+            Phase::Avoidance(_) => ("avoidance", Bottleneck::Network),
+            Phase::Slowdown(..) => ("slowdown", Bottleneck::Network),
+            Phase::Returning(_) => ("slow start again", Bottleneck::Network),
+        };
+        Metrics { state, bound }
+    }
+}
+
+/// Makes [`Scavenger`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScavengerConfig;
+
+impl ControllerConfig for ScavengerConfig {
+    fn parameters(&self) -> &'static [Parameter] {
+        &[FIRST_WINDOW, TARGET]
+    }
+
+    fn build(&self, start: &Start) -> Box<dyn Controller> {
+        Box::new(Scavenger::new(start))
+    }
+}
+
+const TARGET: Parameter = Parameter {
+    name: "target",
+    about: "queueing delay above which it makes room; shorter than the queue of the path",
+    unit: Unit::Time,
+    default: 60_000_000,
+    least: 1_000_000,
+    most: 1_000_000_000,
+};
+
+const LEAST_PACKETS: u64 = 2;
+const MOST_GAIN_DIVISOR: u64 = 16;
+/// Between two slowdowns passes nine times what one takes.
+const SLOWDOWNS_APART: u32 = 9;
+/// What one takes, where none was seen yet: two round trips and the way back.
+const SLOWDOWN_ROUNDS: u32 = 20;
+/// Shortest time between reports, and as much for what they wait for.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+/// Shorter ones are those of busy hosts.
+const LEAST_SILENCE: Duration = Duration::from_millis(35);
+
+#[cfg(test)]
+mod tests;
