@@ -119,14 +119,17 @@ impl<O: Clone> OutgoingPipe<O> {
             let lane = self.gate.next_lane(lanes);
             return Some(PieceOffer { lane, extent: piece.extent(), bytes });
         }
-        if self.ended && self.waiting.is_empty() {
+        let no_more = self.ended && self.waiting.is_empty();
+        if no_more {
             self.source.finish();
         }
         if self.waiting.is_empty() {
             let full = self.gate.wants_room() && self.gate.is_full(lanes);
             self.gate.set_wants_room(full);
         }
-        if !self.is_read {
+        if no_more {
+            self.gate.enter(now, Stage::Answer, lanes);
+        } else if !self.is_read {
             let waits = !self.waiting.is_empty();
             let stage = if waits { self.stage_of_waiting() } else { Stage::Input };
             self.gate.enter(now, stage, lanes);

@@ -247,7 +247,7 @@ impl Failures {
     pub(crate) fn push(&mut self, path: String, reason: String) {
         self.count += 1;
         if self.sample.len() < FAILURES_MAX {
-            self.sample.push((path, reason));
+            self.sample.push((named(&path), reason));
         }
     }
 
@@ -256,9 +256,15 @@ impl Failures {
         self.count += count;
         let left = FAILURES_MAX.saturating_sub(self.sample.len());
         let more = sample.iter().take(left);
-        self.sample.extend(more.map(|failure| (failure.path.to_string(), failure.reason.clone())));
+        self.sample.extend(more.map(|failure| (named(&failure.path), failure.reason.clone())));
         self
     }
+}
+
+/// A path for people: what `SRC/.` stands for has no name.
+fn named(path: &impl ToString) -> String {
+    let path = path.to_string();
+    if path.is_empty() { ".".into() } else { path }
 }
 
 /// Something that a server tells its operator.

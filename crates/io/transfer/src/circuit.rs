@@ -12,9 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_rate_control::Vector;
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Duration, Instant, PathId, Rate};
 
 use crate::buffer::lock;
+use crate::lines::{Account, FIRST, sum};
 
 pub(crate) use follow::{Errand, Follower};
 
@@ -117,7 +118,7 @@ pub struct CircuitReport {
     pub packets_sent: u64,
     /// Those of them known to be lost when it was left.
     pub packets_lost: u64,
-    /// IP-layer bytes that its lanes sent over IP afterwards.
+    /// IP-layer bytes that the lanes sent over IP: messages, and data before and after the circuit.
     pub ip_bytes: u64,
     /// Until it opened, from the start of the copy.
     pub opened: Duration,
@@ -147,8 +148,29 @@ pub(crate) struct Shared {
 /// What is told at the end.
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
-    pub report: Option<CircuitReport>,
+    pub followed: Option<Followed>,
     pub notices: Vec<String>,
+}
+
+/// A circuit that was followed to its end, and not yet what was sent: lanes still count that.
+#[derive(Clone)]
+pub(crate) struct Followed {
+    report: CircuitReport,
+    circuit: PathId,
+}
+
+impl Followed {
+    /// With what lanes that have ended sent.
+    pub fn counted(self, accounts: &[Account]) -> CircuitReport {
+        let carried = sum(accounts, self.circuit);
+        CircuitReport {
+            sent_bytes: carried.bytes_sent,
+            packets_sent: carried.packets_sent,
+            packets_lost: carried.lost,
+            ip_bytes: sum(accounts, FIRST).bytes_sent,
+            ..self.report
+        }
+    }
 }
 
 impl Shared {
@@ -163,8 +185,8 @@ impl Shared {
         lock(&self.outcome).notices.push(notice);
     }
 
-    pub fn report(&self, report: CircuitReport) {
-        lock(&self.outcome).report = Some(report);
+    pub fn report(&self, followed: Followed) {
+        lock(&self.outcome).followed = Some(followed);
     }
 }
 

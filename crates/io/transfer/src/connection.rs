@@ -45,6 +45,14 @@ impl Lanes {
         }
     }
 
+    /// What each UDP lane has sent over each path.
+    pub fn accounts(&self) -> Vec<Account> {
+        match self {
+            Self::Udp(lanes) => lanes.accounts(),
+            Self::Tcp(_) => Vec::new(),
+        }
+    }
+
     /// Counters of all lanes together.
     pub fn totals(&self) -> Totals {
         match self {
@@ -234,14 +242,14 @@ impl UdpLanes {
         &self.lines
     }
 
-    /// Where each lane leaves what it has done.
-    pub fn views(&self) -> &[Arc<Mutex<LaneView>>] {
-        &self.views
+    /// What each lane has sent over each path.
+    fn accounts(&self) -> Vec<Account> {
+        self.views.iter().map(|view| lock(view).carried.clone()).collect()
     }
 
     /// Looks which paths live.
     fn look(&self) {
-        self.lines.look(|| accounts(&self.views));
+        self.lines.look(|| self.accounts());
     }
 
     /// Counters of all lanes together.
@@ -290,11 +298,6 @@ impl UdpLanes {
         let mut views = self.views.iter().map(|view| lock(view).peer);
         views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
     }
-}
-
-/// What each lane has sent over which path.
-pub(crate) fn accounts(views: &[Arc<Mutex<LaneView>>]) -> Vec<Account> {
-    views.iter().map(|view| lock(view).carried.clone()).collect()
 }
 
 /// Sums over the lanes of a connection, and the state of their path.

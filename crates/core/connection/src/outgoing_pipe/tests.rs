@@ -2,10 +2,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, Duration};
+use longhaul_wire::ReceiverBounds;
 
 use super::*;
 use crate::gate::tests::Backlogs;
+use crate::{Diagnosis, SendingSide, Spent, Times};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -15,6 +17,19 @@ fn joined(credit: u64) -> OutgoingPipe<&'static str> {
     pipe.handle_message(SinkMessage::Accept { objects: 1 << 32 }).unwrap();
     pipe.gate.handle_credit(credit * GROUP_SIZE);
     pipe
+}
+
+/// Lanes that have had nothing to send for so long.
+struct Hungry(Duration);
+
+impl Lanes for Hungry {
+    fn backlog(&self, _: usize) -> u64 {
+        0
+    }
+
+    fn hungry(&self, _: usize) -> Duration {
+        self.0
+    }
 }
 
 fn idle() -> Backlogs {
@@ -79,4 +94,24 @@ fn a_damaged_piece_goes_again_until_it_is_confirmed() {
     };
     pipe.handle_message(SinkMessage::Result(summary)).unwrap();
     assert_eq!(pipe.result(), Some(&summary));
+}
+
+#[test]
+fn behind_the_last_piece_it_waits_for_whoever_takes_the_output() {
+    let mut pipe = joined(2);
+    let mut diagnosis = Diagnosis::new(NOW);
+    assert_eq!(pipe.next_buffer(NOW, &idle(), || Some(7)), Ok(Some(7)));
+    pipe.push("a", 5, [0; 32]);
+    assert_eq!(offers(&mut pipe, &idle()), ["a"]);
+    pipe.finish();
+    assert!(offers(&mut pipe, &idle()).is_empty());
+    let second = Duration::from_secs(1);
+    diagnosis.observe(SendingSide {
+        stages: pipe.gate.stages(NOW + second, &Hungry(second)),
+        readers: Spent::default(),
+        carrier: Times::default(),
+        lanes: Spent::default(),
+        receiver: ReceiverBounds { intake: Bottleneck::Unknown, storage: Bottleneck::Output },
+    });
+    assert_eq!(diagnosis.now(), Bottleneck::Output);
 }

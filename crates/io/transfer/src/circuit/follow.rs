@@ -1,7 +1,7 @@
 //! From the wish to the tail: books, opens, follows, leaves.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longhaul_connection::{Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
@@ -11,11 +11,12 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
-use super::{CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Shared};
+use super::{
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, Shared,
+};
 use crate::buffer::lock;
-use crate::connection::accounts;
-use crate::lane::{LaneSocket, LaneView};
-use crate::lines::{Ends, FIRST, Lines, sum};
+use crate::lane::LaneSocket;
+use crate::lines::{Ends, FIRST, Lines};
 use crate::protection::object_tag_len;
 use crate::shared::Shared as Connection;
 use crate::source::SourceDriver;
@@ -26,9 +27,8 @@ pub(crate) struct Follower {
     pub session: Arc<Session>,
     pub connection: Arc<Connection>,
     pub errand: Errand,
-    /// Where the lanes are, and what they have done.
+    /// Where the lanes are.
     pub lines: Arc<Lines>,
-    pub views: Vec<Arc<Mutex<LaneView>>>,
     /// The path over IP.
     pub ip: Ends,
     /// When the copy or pipe began.
@@ -213,7 +213,6 @@ impl Follower {
         self.errand.set_outlook(Outlook::Open);
         let left = self.watch(circuit, booking, &mut vector, renewed);
         let end = clock::now();
-        let before = self.sent_over_ip();
         // The way back is as it was, whether or not anything is heard there now.
         if let Err(error) = self.lines.carry_over(FIRST) {
             self.connection.fail(error.to_string());
@@ -230,22 +229,20 @@ impl Follower {
                 self.release(booking).then(|| clock::now() - self.started)
             }
         };
-        // What comes late is counted, too.
-        while !self.shared.pause(RENEWAL) {}
-        let carried = sum(&accounts(&self.views), circuit);
-        self.shared.report(CircuitReport {
+        let report = CircuitReport {
             booking: booking.id,
             booked_bytes: booking.bytes,
             allowed_bytes: vector.bytes_within(found, end),
-            sent_bytes: carried.bytes_sent,
-            packets_sent: carried.packets_sent,
-            packets_lost: carried.lost,
-            ip_bytes: self.sent_over_ip().saturating_sub(before),
+            sent_bytes: 0,
+            packets_sent: 0,
+            packets_lost: 0,
+            ip_bytes: 0,
             opened: opened - self.started,
             left: end - self.started,
             released,
             planned: booking.finish - self.started,
-        });
+        };
+        self.shared.report(Followed { report, circuit });
     }
 
     /// Until the circuit is about to begin; then groups are read and hashed, and wait in their lanes,
@@ -277,11 +274,6 @@ impl Follower {
         let governor = lock(&ip).governor().beside(now, Profile::CIRCUIT.heeds_receiver);
         Path::new(now, trc, governor, self.rtt(), now.as_nanos())
             .heeding_marks(Profile::CIRCUIT.heeds_marks)
-    }
-
-    /// IP-layer bytes that the lanes of the circuit have sent over IP.
-    fn sent_over_ip(&self) -> u64 {
-        sum(&accounts(&self.views[1..]), FIRST).bytes_sent
     }
 
     /// Until so long before the vector begins; `false` if the copy or pipe ended before, and the
@@ -352,7 +344,10 @@ impl Follower {
 
     fn release(&self, booking: &CircuitBooking) -> bool {
         let released = self.options.circuits.release(booking.id);
-        if let Err(why) = &released {
+        // One that is just over has nothing left to give back.
+        if let Err(why) = &released
+            && clock::now() < booking.finish
+        {
             let id = booking.id;
             self.shared.note(format!("booking {id} is not released, it ends by itself: {why}"));
         }

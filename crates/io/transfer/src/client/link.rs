@@ -63,7 +63,6 @@ impl Link<'_> {
             connection: shared.clone(),
             errand,
             lines: lanes.lines().clone(),
-            views: lanes.views().to_vec(),
             ip: self.ends(),
             started,
             shared: Arc::default(),

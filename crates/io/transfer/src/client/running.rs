@@ -15,7 +15,7 @@ use super::link::Link;
 use super::{Client, Failure, Finished, Task};
 use crate::api::{LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
-use crate::circuit::{Circuit, CircuitReport};
+use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
 use crate::mailboxes::Mailboxes;
@@ -145,7 +145,7 @@ impl<T: Task> Running<T> {
         if T::THREADS_END && !hangs || end.is_ok() {
             self.shared.join();
         }
-        end.map(|()| self.report(elapsed, circuit.report))
+        end.map(|()| self.report(elapsed, circuit.followed))
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -161,7 +161,7 @@ impl<T: Task> Running<T> {
         self.shared.threads_ended()
     }
 
-    fn report(self, elapsed: Duration, circuit: Option<CircuitReport>) -> Finished<T> {
+    fn report(self, elapsed: Duration, circuit: Option<Followed>) -> Finished<T> {
         let half = self.shared.lock();
         let sending = half.sending(self.lanes.totals().sending);
         let link = LinkReport {
@@ -175,7 +175,7 @@ impl<T: Task> Running<T> {
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
             cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
-            circuit,
+            circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
             notices: self.notices,
         };
         let validated = half.validated();

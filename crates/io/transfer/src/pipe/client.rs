@@ -58,7 +58,7 @@ pub fn pipe(
     // A second carrier is tried only while nothing was read: the other end was not there.
     let make = |_, shared: &Arc<Shared>| End::new(options, shared);
     let Finished { task, elapsed, link, .. } = client.run(make, progress, stop)?;
-    let setup = task.joined.map_or(elapsed, |at| at - started);
+    let setup = task.alone_until - started;
     Ok(PipeReport { bytes: task.so_far().0, elapsed, setup, link })
 }
 
@@ -67,8 +67,9 @@ struct End {
     role: PipeRole,
     file: File,
     shared: Arc<Shared>,
-    /// When both ends were there.
-    joined: Option<Instant>,
+    /// When it was last seen that the other end is not there: its bytes came after that.
+    alone_until: Instant,
+    joined: bool,
     /// The user knows that the other end is waited for.
     told: bool,
 }
@@ -89,7 +90,8 @@ impl End {
             }
         };
         shared.begin(transfer, memory, budget, options.stall_timeout);
-        Ok(Self { role, file, shared: shared.clone(), joined: None, told: false })
+        let alone_until = clock::now();
+        Ok(Self { role, file, shared: shared.clone(), alone_until, joined: false, told: false })
     }
 
     /// Bytes that came through as far as known here, and whether the other end is there.
@@ -135,10 +137,14 @@ impl Task for End {
     }
 
     fn on_look(&mut self, validated: bool, progress: &Progress) {
-        if self.joined.is_none() && self.so_far().1 {
-            self.joined = Some(clock::now());
+        if !self.joined {
+            let now = clock::now();
+            match self.so_far().1 {
+                true => self.joined = true,
+                false => self.alone_until = now,
+            }
         }
-        if validated && self.joined.is_none() && !self.told {
+        if validated && !self.joined && !self.told {
             self.told = true;
             progress.tell(self.waits_for());
         }
