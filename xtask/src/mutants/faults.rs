@@ -78,8 +78,9 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "delivered groups are kept",
         file: "crates/core/connection/src/lane_half.rs",
-        what: "                self.outgoing.remove(&(extent.object, extent.offset));\n",
-        with: "",
+        what: "self.outgoing.remove(&(extent.object, extent.offset));\n                \
+               self.news.push_back(News::Delivered(extent));",
+        with: "self.news.push_back(News::Delivered(extent));",
     },
     Mutant {
         name: "a lane is forgotten at close",
