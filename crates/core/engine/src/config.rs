@@ -36,6 +36,8 @@ pub struct LaneConfig {
     pub socket_buffer: Option<Bytes>,
     /// Bytes of a stream that are kept until they are acknowledged: a write takes no more.
     pub stream_buffer: usize,
+    /// Tell of each packet that is taken as lost, and why ([`crate::Event::Lost`]).
+    pub tells_losses: bool,
     /// Seed of everything random in the lane (challenges).
     pub seed: u64,
 }
@@ -57,6 +59,7 @@ impl LaneConfig {
             idle_timeout: Duration::from_secs(30),
             socket_buffer: None,
             stream_buffer: 1 << 20,
+            tells_losses: false,
             seed,
         }
     }

@@ -2,7 +2,7 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
-use longhaul_units::{Extent, LaneId, StreamId};
+use longhaul_units::{Cause, Extent, LaneId, PacketNumber, StreamId};
 use longhaul_wire::CloseCode;
 
 /// Something the driver should know of.
@@ -17,6 +17,13 @@ pub enum Event {
     /// Of an offered extent that was withdrawn nothing was sent, and nothing will be: its memory may be
     /// reused.
     Withdrawn(Extent),
+    /// A packet is taken as lost; only where [`crate::LaneConfig::tells_losses`] asks for it.
+    Lost {
+        /// Which.
+        number: PacketNumber,
+        /// Why, as far as the evidence goes.
+        cause: Cause,
+    },
     /// The peer opened a stream.
     StreamOpened(StreamId),
     /// Bytes, or the end, of a stream can be read.

@@ -7,7 +7,7 @@ use longhaul_rate_control::{
     Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Metrics, Pacer, Pacing,
     ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
 };
-use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
+use longhaul_units::{Bottleneck, Cause, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -335,6 +335,22 @@ impl Path {
 
     pub(crate) fn on_rtt(&mut self, now: Instant, sample: Duration) {
         self.rtt.update(now, sample);
+    }
+
+    /// A packet that was sent at `sent` arrived, after so long.
+    pub(crate) fn on_arrived(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        rtt: Option<Duration>,
+        one_way_delta: Option<i64>,
+    ) {
+        self.estimates.on_arrived(now, sent, rtt, one_way_delta);
+    }
+
+    /// Why `packets` were lost on it that were sent at `sent`.
+    pub(crate) fn cause(&mut self, sent: Instant, packets: u64) -> Cause {
+        self.estimates.cause(sent, packets)
     }
 
     /// What the path delivers, as `sample` of one lane completes it: each lane sees its own share

@@ -117,8 +117,8 @@ pub struct Feedback {
     pub acked_bytes: u64,
     /// Packets newly known to have arrived.
     pub acked_packets: u64,
-    /// Packets newly taken as lost, by cause; those that were lost in the network are `unknown` until
-    /// [`Estimates`] have labelled them. What this host did not let out is not among them.
+    /// Packets newly taken as lost, by cause; [`Estimates`] judge those that are `unknown`. What this
+    /// host did not let out is not among them.
     pub lost: Losses,
     /// Bytes of those packets.
     pub lost_bytes: u64,

@@ -1,5 +1,6 @@
 //! What the path looks like from its feedback: for every controller, and for the account of losses.
 
+mod causes;
 mod chance;
 mod plausible;
 mod rates;
@@ -10,6 +11,7 @@ use longhaul_units::{Duration, Instant, Losses, Rate};
 use crate::filter::{MaxFilter, MinFilter};
 use crate::losses::LossAccount;
 use crate::{Feedback, RttEstimator};
+use causes::Causes;
 use chance::Chance;
 use plausible::plausible;
 use rates::Rates;
@@ -37,6 +39,7 @@ pub struct Estimates {
     round: Round,
     last_round: Round,
     chance: Chance,
+    causes: Causes,
     account: LossAccount,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
@@ -85,6 +88,7 @@ impl Estimates {
             round: Round::default(),
             last_round: Round::default(),
             chance: Chance::default(),
+            causes: Causes::new(),
             account: LossAccount::default(),
             queue_full: None,
             filled: None,
@@ -103,8 +107,8 @@ impl Estimates {
         self.packet = packet;
     }
 
-    /// Takes in feedback, whose losses in the network have no label yet. Gives what the controller
-    /// is told: it, cut to what can be, with its losses labelled.
+    /// Takes in feedback. Gives what the controller is told: it, cut to what can be, with a cause for
+    /// each loss. Those that [`Estimates::cause`] was not asked about are judged by the queue now.
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -113,15 +117,15 @@ impl Estimates {
     ) -> Feedback {
         let feedback = plausible(*feedback);
         self.completed = self.measure(now, rtt, &feedback);
-        let lost = self.account.label(&feedback, self.explained_by_chance());
+        self.count_arrived(feedback.acked_packets);
+        let mut lost = feedback.lost;
+        let open = core::mem::take(&mut lost.unknown);
+        if open > 0 {
+            *lost.count_mut(self.cause_now(open)) += open;
+        }
+        self.account.book(&lost);
+        self.account.take_back(feedback.spurious_packets);
         Feedback { lost, ..feedback }
-    }
-
-    /// The share of losses now, parts per million, that may be by chance. Where nothing was measured
-    /// and a queue stands, it overflows.
-    fn explained_by_chance(&self) -> Option<u32> {
-        let queued = self.queue > self.queue_target(self.recent()) * 2;
-        self.chance.known_ppm().or(queued.then_some(0))
     }
 
     fn measure(&mut self, now: Instant, rtt: &RttEstimator, feedback: &Feedback) -> Completed {
@@ -170,10 +174,7 @@ impl Estimates {
     /// The queue is what both the one-way delay and the round trip have above their least. The way
     /// back does not disturb the first, a drift between the clocks not the second.
     fn update_queue(&mut self, now: Instant, rtt: &RttEstimator, feedback: &Feedback) {
-        let by_rtt = feedback.rtt.map(|sample| sample.saturating_sub(self.min_rtt));
-        let one_way = feedback.one_way_delta;
-        let one_way = one_way.map(|us| Duration::from_micros(u64::try_from(us).unwrap_or(0)));
-        let Some(queue) = [by_rtt, one_way].into_iter().flatten().min() else { return };
+        let Some(queue) = self.queue_of(feedback.rtt, feedback.one_way_delta) else { return };
         let nanos = queue.as_nanos() as u64;
         self.queue_floor.update(now, nanos, rtt.smoothed() / 8);
         self.queue = Duration::from_nanos(self.queue_floor.get().unwrap_or(nanos));
@@ -185,6 +186,12 @@ impl Estimates {
         let least = self.round.queue_min.unwrap_or(Duration::MAX).min(self.queue);
         self.round.queue_min = Some(least);
         self.round.queue_max = self.round.queue_max.max(self.queue);
+    }
+
+    fn queue_of(&self, rtt: Option<Duration>, one_way_delta: Option<i64>) -> Option<Duration> {
+        let by_rtt = rtt.map(|sample| sample.saturating_sub(self.min_rtt));
+        let one_way = one_way_delta.map(|us| u64::try_from(us).unwrap_or(0));
+        [by_rtt, one_way.map(Duration::from_micros)].into_iter().flatten().min()
     }
 
     /// Bytes that fill the path without queue at `rate`.

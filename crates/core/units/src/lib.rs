@@ -34,7 +34,7 @@ pub use bottleneck::Bottleneck;
 pub use bytes::Bytes;
 pub use core::time::Duration;
 pub use ecn::{Ecn, EcnCounts};
-pub use losses::Losses;
+pub use losses::{Cause, Losses};
 pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};
 pub use quantity::{ParseQuantityError, parse_time};
 pub use range_set::RangeSet;

@@ -1,9 +1,32 @@
+/// Why a packet was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A queue of the path was full.
+    Congestion,
+    /// By chance, on the path.
+    Random,
+    /// The receiving socket's buffer was full.
+    Socket,
+    /// Elsewhere in the receiving host.
+    Host,
+    /// The sending host's own network stack refused it.
+    Sender,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Cause {
+    /// All of them, in the order of the fields of [`Losses`].
+    pub const ALL: [Self; 6] =
+        [Self::Congestion, Self::Random, Self::Socket, Self::Host, Self::Sender, Self::Unknown];
+}
+
 /// Packets lost, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// On the path, more than chance explains, as the sender estimates.
+    /// On the path, while a queue was full, as the sender judges.
     pub congestion: u64,
-    /// On the path, by chance, as the sender estimates.
+    /// On the path, by chance, as the sender judges.
     pub random: u64,
     /// At the receiving socket, because its buffer was full.
     pub socket: u64,
@@ -16,6 +39,25 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// So many for one cause.
+    pub fn of(cause: Cause, packets: u64) -> Self {
+        let mut losses = Self::default();
+        *losses.count_mut(cause) = packets;
+        losses
+    }
+
+    /// Those for one cause.
+    pub fn count_mut(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Congestion => &mut self.congestion,
+            Cause::Random => &mut self.random,
+            Cause::Socket => &mut self.socket,
+            Cause::Host => &mut self.host,
+            Cause::Sender => &mut self.sender,
+            Cause::Unknown => &mut self.unknown,
+        }
+    }
+
     /// All of them.
     pub fn total(&self) -> u64 {
         self.all().iter().fold(0, |sum, count| sum.saturating_add(*count))

@@ -1,10 +1,11 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
 use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample};
-use longhaul_units::{Duration, Instant, Losses, StreamId};
+use longhaul_units::{Cause, Duration, Instant, Losses, PacketNumber, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::moves::{Asks, on_ask};
+use super::peer::Peer;
 use super::receive::Fault;
 use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
@@ -49,16 +50,13 @@ impl Lane {
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let Settled { mut sample, ect, late, earlier } = self.settle(path, feedback);
-        // Nothing estimates a path that was left.
-        let earlier_lost = earlier.iter().map(|elsewhere| elsewhere.lost).sum();
-        path.book(&self.attribute(earlier_lost));
         for Elsewhere { number, arrived, lost } in earlier {
             self.ways.on_acked(number, arrived);
             self.ways.on_lost(number, lost);
         }
         let (since, arrived) = (self.ways.since(), sample.acked_packets + sample.spurious_packets);
         self.ways.on_acked(since, arrived);
-        self.ways.on_lost(since, sample.lost.unknown);
+        self.ways.on_lost(since, sample.lost.total());
         // What still arrives from another way would count as delivered by this one.
         let mixed = self.ledger.floor().is_some_and(|floor| floor < self.ways.since())
             && self.ledger.has_unsettled_objects_below(self.ways.since());
@@ -79,7 +77,6 @@ impl Lane {
         let marks = self.ways.on_counted(&feedback.ecn, Arrived { packets: arrived, ect });
         // Packets of another way may be the ones that were marked.
         sample.marked_packets = if mixed || !path.heeds_marks() { 0 } else { marks };
-        sample.lost = self.attribute(sample.lost.unknown);
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;
@@ -131,10 +128,14 @@ impl Lane {
             path.on_rtt(now, rtt);
         }
         let one_way = feedback.largest_received.wrapping_sub(feedback.largest_sent) as i32;
-        (rtt, Some(self.one_way.above(now, i64::from(one_way))))
+        let one_way_delta = Some(self.one_way.above(now, i64::from(one_way)));
+        if let Some(sent) = self.ledger.sent_by(feedback.largest.get()) {
+            path.on_arrived(now, sent, rtt, one_way_delta);
+        }
+        (rtt, one_way_delta)
     }
 
-    /// Applies the ranges to the ledger. Losses have no cause yet.
+    /// Applies the ranges to the ledger.
     fn settle(&mut self, path: &mut Path, feedback: &Feedback<'_>) -> Settled {
         let ranges = feedback.ranges;
         let largest = feedback.largest.get();
@@ -142,7 +143,8 @@ impl Lane {
         let lost_below = self.repair.lost_below(largest);
         let (mut sample, mut ect, mut late, mut earlier) =
             (Sample::default(), 0, false, Vec::new());
-        let Self { ledger, outbox, streams, asks, mtu, events, ways, .. } = self;
+        let tells = self.config.tells_losses;
+        let Self { ledger, outbox, streams, asks, mtu, events, ways, peer, stats, .. } = self;
         ways.on_arrived(ledger, largest, ranges.iter());
         let since = ways.since();
         ledger.apply(
@@ -169,9 +171,20 @@ impl Lane {
                     sample.acked_bytes += settled;
                     sample.acked_packets += u64::from(outcome.acked.count_ones());
                     sample.lost_bytes += lost;
-                    sample.lost.unknown += u64::from(outcome.lost.count_ones());
+                    if outcome.lost != 0 {
+                        let causes = judge(path, peer, &outcome);
+                        sample.lost = sample.lost.plus(&causes);
+                        stats.lost += causes.total();
+                        if tells {
+                            events.extend(told(&outcome, causes));
+                        }
+                    }
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
                 } else {
+                    // Nothing estimates a path that was left.
+                    let causes = attribute(peer, &outcome);
+                    stats.lost += causes.total();
+                    path.book(&causes);
                     earlier.push(Elsewhere {
                         number: outcome.entry.first,
                         arrived: (outcome.acked | outcome.spurious).count_ones().into(),
@@ -205,12 +218,6 @@ impl Lane {
         Settled { sample, ect, late, earlier }
     }
 
-    /// Counts `lost` packets, by their causes as far as the peer has told them.
-    fn attribute(&mut self, lost: u64) -> Losses {
-        self.stats.lost += lost;
-        self.peer.attribute(lost)
-    }
-
     /// Packets of the full size that vanish while reports come: is it their size?
     fn watch_for_black_hole(&mut self, now: Instant, path: &Path, sample: &Sample) {
         let base = BASE_DATAGRAM as u64 + self.ip_overhead();
@@ -238,6 +245,34 @@ struct Elsewhere {
     number: u64,
     arrived: u64,
     lost: u64,
+}
+
+/// What the receiver says of the packets that `outcome` tells were lost.
+fn attribute(peer: &mut Peer, outcome: &Outcome<'_>) -> Losses {
+    let numbers = outcome.entry.first..outcome.entry.end();
+    peer.attribute(&numbers, u64::from(outcome.lost.count_ones()))
+}
+
+/// Why they were lost: the receiver says so, or the path shows it.
+fn judge(path: &mut Path, peer: &mut Peer, outcome: &Outcome<'_>) -> Losses {
+    let mut causes = attribute(peer, outcome);
+    let open = core::mem::take(&mut causes.unknown);
+    if open > 0 {
+        *causes.count_mut(path.cause(outcome.entry.sent_at, open)) += open;
+    }
+    causes
+}
+
+/// One event for each packet that `outcome` tells was lost.
+fn told(outcome: &Outcome<'_>, mut causes: Losses) -> impl Iterator<Item = Event> {
+    let (first, mut bits) = (outcome.entry.first, outcome.lost);
+    core::iter::from_fn(move || {
+        let cause = Cause::ALL.into_iter().find(|cause| *causes.count_mut(*cause) > 0)?;
+        *causes.count_mut(cause) -= 1;
+        let number = first + u64::from(bits.trailing_zeros());
+        bits &= bits - 1;
+        Some(Event::Lost { number: PacketNumber::new(number), cause })
+    })
 }
 
 fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {

@@ -1,5 +1,8 @@
 //! What the peer said of itself.
 
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
 use longhaul_rate_control::ReceiverState;
 use longhaul_units::Losses;
 use longhaul_wire::{Feedback, ReceiverBounds};
@@ -12,8 +15,12 @@ pub(super) struct Peer {
     bounds: ReceiverBounds,
     /// Packets that it has dropped in all.
     drops: Losses,
-    /// Those of them that are not found missing yet.
-    unattributed: Losses,
+    /// Those of the socket's that are not found missing yet, by the numbers among which they are.
+    of_socket: VecDeque<(Range<u64>, u64)>,
+    /// Those of the rest of the host, which it tells late.
+    of_host: u64,
+    /// Numbers below have been told of.
+    told_below: u64,
 }
 
 impl Peer {
@@ -23,7 +30,9 @@ impl Peer {
             receiver: ReceiverState::default(),
             bounds: ReceiverBounds::NONE,
             drops: Losses::default(),
-            unattributed: Losses::default(),
+            of_socket: VecDeque::new(),
+            of_host: 0,
+            told_below: 0,
         }
     }
 
@@ -47,20 +56,37 @@ impl Peer {
             capacity: feedback.receive_capacity,
         };
         self.bounds = feedback.bounds;
+        let numbers = self.told_below..feedback.largest.get() + 1;
         let Losses { socket, host, .. } = self.drops;
-        self.unattributed.socket += feedback.socket_drops.saturating_sub(socket);
-        self.unattributed.host += feedback.host_drops.saturating_sub(host);
+        let fresh = feedback.socket_drops.saturating_sub(socket);
+        if fresh > 0 && !numbers.is_empty() {
+            if self.of_socket.len() == MOST_TOLD {
+                self.of_socket.pop_front();
+            }
+            self.of_socket.push_back((numbers.clone(), fresh));
+        }
+        self.told_below = self.told_below.max(numbers.end);
+        self.of_host += feedback.host_drops.saturating_sub(host);
         self.drops.socket = socket.max(feedback.socket_drops);
         self.drops.host = host.max(feedback.host_drops);
     }
 
-    /// Divides `lost` packets by what the peer says of its own drops. Drops told before their loss is
-    /// found (or after) are carried over. Of the rest nothing is known yet.
-    pub(super) fn attribute(&mut self, lost: u64) -> Losses {
-        let socket = lost.min(self.unattributed.socket);
-        let host = (lost - socket).min(self.unattributed.host);
-        self.unattributed.socket -= socket;
-        self.unattributed.host -= host;
+    /// Divides `lost` packets with such numbers by what the peer says of its own drops, which it tells
+    /// before their loss is found. Of the rest nothing is known yet.
+    pub(super) fn attribute(&mut self, numbers: &Range<u64>, lost: u64) -> Losses {
+        let mut socket = 0;
+        let overlaps = |told: &Range<u64>| told.start < numbers.end && numbers.start < told.end;
+        for (_, left) in self.of_socket.iter_mut().filter(|(told, _)| overlaps(told)) {
+            let taken = (lost - socket).min(*left);
+            *left -= taken;
+            socket += taken;
+        }
+        self.of_socket.retain(|(_, left)| *left > 0);
+        let host = (lost - socket).min(self.of_host);
+        self.of_host -= host;
         Losses { socket, host, unknown: lost - socket - host, ..Losses::default() }
     }
 }
+
+/// Reports whose drops are remembered until they are found missing: of two round trips and more.
+const MOST_TOLD: usize = 64;

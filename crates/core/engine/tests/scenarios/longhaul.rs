@@ -1,12 +1,14 @@
 //! A Longhaul sender and receiver: two lanes of the engine, joined by the world's path.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
-use longhaul_pathsim::{Ecn, Path};
+use longhaul_pathsim::{DropReason, Ecn, Fate, Path};
 use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile};
-use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
+use longhaul_units::{Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
 use super::{Flow, PACKET};
@@ -74,6 +76,8 @@ pub struct Longhaul {
     pub deaf: Option<(Instant, Instant)>,
     /// Called with time and rate control at each feedback.
     pub trace: Option<Trace>,
+    /// Where every loss goes, with its cause.
+    pub losses: Option<Rc<RefCell<LossLog>>>,
     /// Another profile's controller takes over at this time.
     pub successor: Option<(Instant, ChosenProfile)>,
 
@@ -95,6 +99,15 @@ pub struct Longhaul {
     lost_packets: u64,
 }
 
+/// Losses by packet number.
+#[derive(Debug, Default)]
+pub struct LossLog {
+    /// Why the packet was lost indeed.
+    pub truth: BTreeMap<u64, Cause>,
+    /// What the sender judged.
+    pub judged: BTreeMap<u64, Cause>,
+}
+
 /// Observes a flow.
 pub type Trace = Box<dyn FnMut(Instant, &Rated)>;
 
@@ -112,6 +125,7 @@ impl Longhaul {
             stutters: None,
             deaf: None,
             trace: None,
+            losses: None,
             successor: None,
             started: None,
             ends: None,
@@ -146,6 +160,7 @@ impl Longhaul {
             config.feedback = chosen.profile.feedback;
             config.remote = (role == Role::Client).then(|| address(Role::Server));
             config.idle_timeout = Duration::from_secs(3_600);
+            config.tells_losses = self.losses.is_some();
             let told = self.host.filter(|host| host.tells && role == Role::Server);
             config.socket_buffer = told.map(|host| Bytes::new(host.buffer));
             let profile = chosen.profile;
@@ -211,8 +226,12 @@ impl Longhaul {
         end.lane.handle_timeout(now, &mut end.rated);
         end.rated.handle_timeout(now);
         while let Some(event) = end.lane.poll_event() {
-            if let Event::Delivered(extent) = event {
-                self.delivered += extent.len;
+            match (event, &self.losses) {
+                (Event::Delivered(extent), _) => self.delivered += extent.len,
+                (Event::Lost { number, cause }, Some(log)) => {
+                    log.borrow_mut().judged.insert(number.get(), cause);
+                }
+                _ => {}
             }
         }
         let offered_until = self.refill(now, &mut end.lane);
@@ -262,10 +281,13 @@ impl Longhaul {
         for (number, (wire, frames)) in (batch.first.get()..).zip(contents(batch, &self.plan)) {
             let arrival = match path.as_deref_mut() {
                 Some(path) => {
-                    let arrival = path.offer(now, wire as u32, sent).arrival();
+                    let fate = path.offer(now, wire as u32, sent);
                     self.sent_packets += 1;
-                    self.lost_packets += u64::from(arrival.is_none());
-                    arrival.map(|arrival| (arrival.at, if arrival.marked { Ecn::Ce } else { sent }))
+                    if let Fate::Drop(reason) = fate {
+                        self.lose(number, network_cause(reason), frames.is_none());
+                    }
+                    fate.arrival()
+                        .map(|arrival| (arrival.at, if arrival.marked { Ecn::Ce } else { sent }))
                 }
                 None => Some((now + self.rtt / 2, sent)),
             };
@@ -277,6 +299,14 @@ impl Longhaul {
         match self.host {
             Some(host) => self.through_host(host, packets),
             None => packets.into_iter().for_each(|packet| self.arrive(packet.stamp, packet)),
+        }
+    }
+
+    /// What is no object may never be missed.
+    fn lose(&mut self, number: u64, cause: Cause, is_object: bool) {
+        self.lost_packets += 1;
+        if let Some(log) = self.losses.as_ref().filter(|_| is_object) {
+            log.borrow_mut().truth.insert(number, cause);
         }
     }
 
@@ -296,7 +326,7 @@ impl Longhaul {
             let charge = if host.gro { bytes } else { bytes * 8 / 5 };
             let waiting = host.rate.bytes_in(self.busy_until - packet.stamp) * charge / bytes;
             if waiting + charge > host.buffer {
-                self.lost_packets += 1;
+                self.lose(packet.number, Cause::Socket, packet.frames.is_none());
                 self.overflowed = true;
                 continue;
             }
@@ -402,6 +432,13 @@ fn contents(batch: &longhaul_engine::Transmit, plan: &Plan) -> Vec<(u64, Option<
 fn place(now: Instant, end: &mut End, train: Option<Arrival>) {
     if let Some(train) = train {
         end.lane.handle_objects(now, address(Role::Client), &train);
+    }
+}
+
+fn network_cause(reason: DropReason) -> Cause {
+    match reason {
+        DropReason::Queue | DropReason::Policer => Cause::Congestion,
+        _ => Cause::Random,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Everything is deterministic; `cargo run --release -p longhaul-engine --example table`
 //! prints the figures themselves.
 
+mod causes;
 mod family;
 mod papers;
 mod world;

@@ -20,7 +20,7 @@ mod longhaul;
 #[path = "tcp.rs"]
 mod tcp;
 
-pub use longhaul::{Host, Longhaul, Offer};
+pub use longhaul::{Host, Longhaul, LossLog, Offer};
 pub use tcp::{Tcp, TcpKind};
 
 /// IP-layer bytes of a full packet.

@@ -16,14 +16,18 @@ pub(super) struct Chance {
 
 /// What became of packets; older ones count less and less.
 #[derive(Clone, Copy, Default, Debug)]
-struct Tally {
+pub(super) struct Tally {
     acked: u64,
-    lost: u64,
+    pub lost: u64,
 }
 
 impl Tally {
+    pub const fn new() -> Self {
+        Self { acked: 0, lost: 0 }
+    }
+
     /// Adds some, and halves everything once there are more than `most`.
-    fn add(&mut self, acked: u64, lost: u64, most: u64) {
+    pub fn add(&mut self, acked: u64, lost: u64, most: u64) {
         self.acked += acked;
         self.lost += lost;
         if self.all() > most {
@@ -32,13 +36,21 @@ impl Tally {
         }
     }
 
-    fn all(&self) -> u64 {
+    pub fn all(&self) -> u64 {
         self.acked + self.lost
     }
 
     /// The share lost. Few packets prove little: it begins with some that arrived.
-    fn ppm(&self) -> u64 {
+    pub fn ppm(&self) -> u64 {
         self.lost * 1_000_000 / (self.all() + PRIOR_PACKETS)
+    }
+}
+
+impl Tally {
+    /// The share that may have been lost: two standard deviations above what was.
+    pub fn most_ppm(&self) -> u32 {
+        let lost = self.lost + 2 * self.lost.isqrt() + 2;
+        (lost * 1_000_000 / self.all().max(2)).min(1_000_000) as u32
     }
 }
 

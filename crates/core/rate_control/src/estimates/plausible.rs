@@ -11,10 +11,12 @@ pub(super) fn plausible(feedback: Feedback) -> Feedback {
         acked_bytes: feedback.acked_bytes.min(MOST_BYTES),
         acked_packets: packets(feedback.acked_packets),
         lost: Losses {
-            unknown: packets(feedback.lost.network()),
+            congestion: packets(feedback.lost.congestion),
+            random: packets(feedback.lost.random),
             socket: packets(feedback.lost.socket),
             host: packets(feedback.lost.host),
-            ..Losses::default()
+            sender: 0,
+            unknown: packets(feedback.lost.unknown),
         },
         lost_bytes: feedback.lost_bytes.min(MOST_BYTES),
         marked_packets: packets(feedback.marked_packets),
