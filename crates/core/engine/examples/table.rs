@@ -20,6 +20,9 @@ fn main() {
             |i: usize, default| args.get(i).map_or(default, |n| n.parse().expect("a number"));
         fairness(number(1, 11), Rate::from_mbps(number(2, 100)));
     }
+    if matches!(what, "all" | "shallow") {
+        shallow();
+    }
     if what == "trace" {
         trace(&args[1..]);
     }
@@ -93,6 +96,66 @@ fn steady() {
                         (lost2 - lost) as f64 * 100.0 / (sent2 - sent).max(1) as f64
                     );
                 }
+                println!();
+            }
+        }
+    }
+}
+
+fn shallow() {
+    let ms = Duration::from_millis;
+    println!(
+        "1 Gb/s, short queues: permille of link x (1-p) used behind start-up, loss beyond chance in \
+         ppm, RTT beyond ideal for 1 GB; by pauses of the sender"
+    );
+    let hosts = [
+        None,
+        Some((ms(10), Duration::from_micros(300))),
+        Some((ms(50), ms(1))),
+        Some((ms(300), ms(3))),
+    ];
+    for rtt_ms in [10, 20, 100, 300] {
+        for packets in [Some(30), None] {
+            for loss_ppm in [0, 10_000] {
+                let (rate, rtt) = (Rate::from_gbps(1), ms(rtt_ms));
+                let queue = packets.map_or(rate.bytes_in(rtt) / 20, |packets| packets * PACKET);
+                let name = packets.map_or("5 %".to_owned(), |packets| format!("{packets} packets"));
+                print!("rtt {rtt_ms:3} queue {name:>10} loss {loss_ppm:5}:");
+                let link = path(rate, rtt, queue, loss_ppm);
+                let seconds = Duration::from_secs(20);
+                let kept = |world: &mut World, flow: usize| {
+                    world.run(ms(3_000).max(rtt * 15));
+                    let span = world.span(flow, seconds);
+                    let used = span.used * 1_000_000 / (1_000_000 - u64::from(loss_ppm));
+                    print!("  {used:4} {:5}", span.loss_ppm().saturating_sub(u64::from(loss_ppm)));
+                };
+                for stutters in hosts {
+                    let flow = |offer| {
+                        let mut flow = Longhaul::new(played("auto", None), rtt, offer, 3);
+                        flow.stutters = stutters;
+                        flow
+                    };
+                    let mut world = World::new(&link, rate, 7);
+                    world.add(Duration::ZERO, flow(Offer::Endless));
+                    kept(&mut world, 0);
+                    let mut world = World::new(&link, rate, 9);
+                    let start = world.now;
+                    world.add(Duration::ZERO, flow(Offer::Bytes(1_000_000_000)));
+                    world.run_until(start + seconds * 3, |world| world.flow(0).done());
+                    let ideal = rate.time_for(
+                        1_000_000_000 / 1_424 * PACKET * 1_000_000
+                            / (1_000_000 - u64::from(loss_ppm)),
+                    );
+                    let beyond = (world.now - start).saturating_sub(ideal);
+                    print!(" {:5.1}", beyond.as_secs_f64() / rtt.as_secs_f64());
+                }
+                let mut world = World::new(&link, rate, 7);
+                for i in 0..8 {
+                    let flow = Tcp::new(TcpKind::Bbr, rtt, 100 + i);
+                    world.add(ms(10) * u32::try_from(i).unwrap_or(0), flow);
+                }
+                print!("   BBR x8");
+                kept(&mut world, 0);
                 println!();
             }
         }
@@ -174,8 +237,13 @@ fn fairness(seed: u64, rate: Rate) {
 fn trace(args: &[String]) {
     let number = |i: usize| args[i].parse::<u64>().expect("a number");
     let (rate, rtt) = (Rate::from_mbps(number(0)), Duration::from_millis(number(1)));
-    let queue = rate.bytes_in(rtt) * number(2) / 100;
-    let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, 11);
+    // Percent of a product, or packets.
+    let queue = match args[2].strip_suffix('p') {
+        Some(packets) => packets.parse::<u64>().expect("packets") * PACKET,
+        None => rate.bytes_in(rtt) * number(2) / 100,
+    };
+    let seed = std::env::var("SEED").map_or(11, |seed| seed.parse().expect("a seed"));
+    let mut world = World::new(&path(rate, rtt, queue, number(3) as u32), rate, seed);
     let start = world.now;
     let mut flow = Longhaul::new(played("auto", None), rtt, Offer::Endless, 3);
     let (mut last, mut arrived) = (Instant::ZERO, 0);
@@ -198,6 +266,9 @@ fn trace(args: &[String]) {
             (last, arrived) = (now, path.delivered());
         }
     }));
+    if args.iter().any(|arg| arg == "pauses") {
+        flow.stutters = Some((Duration::from_millis(10), Duration::from_micros(300)));
+    }
     let late = args.iter().any(|arg| arg == "late");
     world.add(Duration::from_secs(if late { 10 } else { 0 }), flow);
     match args.get(5).map(String::as_str) {

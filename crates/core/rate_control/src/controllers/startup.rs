@@ -1,5 +1,4 @@
 //! Finding the rate of an unknown path.
-
 use longhaul_units::{Duration, Instant, Rate};
 
 use crate::estimates::{Estimates, Slice};
@@ -100,7 +99,7 @@ impl Startup {
         if self.hint.is_none() {
             self.battered += feedback.lost.network();
             let Some(rate) = self.train_rate(feedback) else {
-                self.await_train(now, round_trip);
+                self.await_train(now, round_trip, model);
                 return false;
             };
             if self.spread.1 >= round_trip / 2 {
@@ -114,7 +113,13 @@ impl Startup {
         let seen = now - self.since > round_trip + round_trip / 64;
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
         // The first train is a burst; behind it, nothing is lost without a queue but by chance.
-        self.past_train |= seen;
+        if seen && !self.past_train {
+            self.past_train = true;
+            if !self.found_full() {
+                // What the train lost says nothing of the rate that follows it.
+                model.forget_rounds(now);
+            }
+        }
         if self.past_train && model.queue < limit / 4 {
             self.packets += feedback.acked_packets;
             self.lost += feedback.lost.network();
@@ -165,7 +170,11 @@ impl Startup {
     /// was lost. On short paths it may be one of a few packets instead, which holds no window that
     /// could compete.
     pub(super) fn met_others(&self, model: &Estimates) -> bool {
-        self.battered >= self.length / 2 && model.min_rtt >= LONG_PATH
+        self.found_full() && model.min_rtt >= LONG_PATH
+    }
+
+    fn found_full(&self) -> bool {
+        self.battered >= self.length / 2
     }
 
     /// The rate at which half of the first train arrived, once it has: of what took longer to arrive
@@ -184,13 +193,21 @@ impl Startup {
 
     /// The first train told no rate so far. What of it is neither lost nor acknowledged says nothing
     /// yet: the receiver may be busy.
-    fn await_train(&mut self, now: Instant, round_trip: Duration) {
+    fn await_train(&mut self, now: Instant, round_trip: Duration, model: &mut Estimates) {
         if now - self.since <= round_trip * 9 / 8 {
             return;
         }
         let arrived = self.acked >= self.length * self.packet * 5 / 8;
         let slow = Rate::from_bytes_over(self.acked, round_trip).scale(4, 1);
-        if arrived && self.length < LAST_TRAIN {
+        let (bytes, time) = self.spread;
+        if self.battered >= self.length / 8 && bytes >= self.length * self.packet / 4 {
+            // A short queue took the first of them, and passed them on at the rate of the line.
+            let rate = Rate::from_bytes_over(bytes, time);
+            model.learn_capacity(now, rate);
+            model.set_queue_full(now, time);
+            self.battered = 0;
+            self.first_train(now, rate);
+        } else if arrived && self.length < LAST_TRAIN {
             self.lengthen();
         } else if arrived && self.unspread > slow {
             self.first_train(now, self.unspread);
