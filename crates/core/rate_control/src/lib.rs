@@ -75,6 +75,6 @@ pub use governor::Governor;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use parameters::{Parameter, Parameters, Unit};
-pub use profile::{ChosenProfile, FeedbackSchedule, Profile, Repair, Unplayable};
+pub use profile::{ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, Repair, Unplayable};
 pub use rtt::RttEstimator;
 pub use spans::{Span, SpanMeter, SpanSizes};

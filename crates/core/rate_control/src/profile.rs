@@ -42,6 +42,25 @@ pub enum Repair {
     Continuous,
     /// Everything is sent once, then everything that was missing, until nothing is (RBUDP).
     Rounds,
+    /// Lost bytes go out again behind each segment, and a chunk that is not whole holds up a later one
+    /// (FOBS section 2.1).
+    Chunks(ChunkSizes),
+}
+
+/// How fresh bytes are divided for repair, on each lane for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkSizes {
+    /// Packets of a segment, at least one.
+    pub segment: u64,
+    /// Packets of a chunk, at least one.
+    pub chunk: u64,
+    /// Chunks that may be begun while an older one is not whole.
+    pub overlap: u64,
+}
+
+impl ChunkSizes {
+    /// 10,000 packets, and 100 MB in packets of 1470 bytes; the overlap is ours.
+    pub const FOBS: Self = Self { segment: 10_000, chunk: 68_028, overlap: 2 };
 }
 
 /// How often a receiver reports while packets arrive (docs/protocol.md 5.4).
@@ -129,6 +148,18 @@ pub struct ChosenProfile {
 impl ChosenProfile {
     fn of(profile: &'static Profile) -> Self {
         Self { profile, rate: None, parameters: Parameters::of(profile.controller.parameters()) }
+    }
+
+    /// How losses are repaired, with the sizes that were chosen.
+    pub fn repair(&self) -> Repair {
+        match self.profile.repair {
+            Repair::Chunks(_) => Repair::Chunks(ChunkSizes {
+                segment: self.parameters.get("segment"),
+                chunk: self.parameters.get("chunk"),
+                overlap: self.parameters.get("overlap"),
+            }),
+            other => other,
+        }
     }
 
     /// A new controller for full packets of `packet` bytes, on a path of which nothing is known, or
@@ -293,7 +324,7 @@ static PROFILES: &[Profile] = &[
         name: "fobs",
         description: "FOBS: changes between fobs-linear, fobs-state and auto as path and receiver \
                       change; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsConfig,
         heeds_receiver: false,
@@ -304,7 +335,7 @@ static PROFILES: &[Profile] = &[
         name: "fobs-linear",
         description: "FOBS, gentle: one linear step after each 100 MB, and a memory of which \
                       rates lose packets; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsLinearConfig,
         heeds_receiver: false,
@@ -315,7 +346,7 @@ static PROFILES: &[Profile] = &[
         name: "fobs-state",
         description: "FOBS, brisk: three states with rates and steps of their own, judged after \
                       each 10,000 packets; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsStateConfig,
         heeds_receiver: false,

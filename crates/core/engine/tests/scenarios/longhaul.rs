@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{Ecn, Path};
-use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile};
+use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile, Repair};
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -66,6 +66,8 @@ pub struct Longhaul {
     seed: u64,
     /// The receiver's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
+    /// Instead of the profile's way of repair.
+    pub repair: Option<Repair>,
     /// The path keeps the codepoint of ECN-capable packets.
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
@@ -108,6 +110,7 @@ impl Longhaul {
             rtt,
             seed,
             drift_ppm: 0,
+            repair: None,
             ecn: false,
             stutters: None,
             deaf: None,
@@ -142,7 +145,7 @@ impl Longhaul {
         let begin = now.before(self.rtt * 3);
         let end = |role, chosen: &ChosenProfile| {
             let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, self.seed);
-            config.repair = chosen.profile.repair;
+            config.repair = self.repair.unwrap_or(chosen.repair());
             config.feedback = chosen.profile.feedback;
             config.remote = (role == Role::Client).then(|| address(Role::Server));
             config.idle_timeout = Duration::from_secs(3_600);

@@ -93,8 +93,8 @@ impl Link<'_> {
             notices.extend(socket_notices(socket));
         }
         let path = path(profile, rtt);
-        let Profile { repair, feedback, .. } = *profile.profile;
-        let any = LaneRules { repair, feedback, idle_timeout, duty: Duty::Any };
+        let feedback = profile.profile.feedback;
+        let any = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let Profile { repair, feedback, .. } = *Profile::CIRCUIT;
         let rules = |lane: LaneId| match (booked, lane.0) {
             (true, 0) if session.lanes > 1 => LaneRules { duty: Duty::Messages, ..any },
