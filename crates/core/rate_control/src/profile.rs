@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Duration, Instant, Rate, shown};
+use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
@@ -31,6 +31,8 @@ pub struct Profile {
     /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
+    /// How the network is asked to treat its packets.
+    pub dscp: Dscp,
     /// Whether the user has to choose a rate.
     pub needs_rate: bool,
 }
@@ -221,6 +223,7 @@ const TRC: Profile = Profile {
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: true,
 };
 
@@ -233,6 +236,7 @@ const SABUL: Profile = Profile {
     controller: &SabulConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: false,
 };
 
@@ -244,6 +248,7 @@ const TSUNAMI: Profile = Profile {
     controller: &TsunamiConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: true,
 };
 
@@ -256,6 +261,7 @@ const UDT: Profile = Profile {
     controller: &UdtConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: false,
 };
 
@@ -268,6 +274,7 @@ static PROFILES: &[Profile] = &[
         controller: &AutoConfig {},
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -278,6 +285,7 @@ static PROFILES: &[Profile] = &[
         controller: &CubicConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -288,6 +296,7 @@ static PROFILES: &[Profile] = &[
         controller: &BbrConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -298,6 +307,7 @@ static PROFILES: &[Profile] = &[
         controller: &PccConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -308,6 +318,7 @@ static PROFILES: &[Profile] = &[
         controller: &ScavengerConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::LowerEffort,
         needs_rate: false,
     },
     Profile {
@@ -318,6 +329,7 @@ static PROFILES: &[Profile] = &[
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: true,
     },
     Profile {
@@ -329,6 +341,7 @@ static PROFILES: &[Profile] = &[
         controller: &FobsConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -340,6 +353,7 @@ static PROFILES: &[Profile] = &[
         controller: &FobsLinearConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -351,6 +365,7 @@ static PROFILES: &[Profile] = &[
         controller: &FobsStateConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -361,6 +376,7 @@ static PROFILES: &[Profile] = &[
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: true,
     },
     SABUL,
@@ -375,6 +391,7 @@ static PROFILES: &[Profile] = &[
         controller: &UnlimitedConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
 ];

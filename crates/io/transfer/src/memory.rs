@@ -232,3 +232,6 @@ fn run(
 
 /// The one object that is moved.
 const OBJECT: ObjectId = ObjectId(0);
+
+#[cfg(test)]
+mod tests;

@@ -128,7 +128,7 @@ fn side(now: Instant, role: Role, options: &Options) -> Side {
     Side {
         lane: Lane::new(now, config),
         path: Path::new(now, controller, Governor::new(now, profile.heeds_receiver), rtt, seed)
-            .heeding_marks(profile.heeds_marks),
+            .playing(profile),
         address: address(if role == Role::Client { 1000 } else { 7420 }),
         plan: Plan::default(),
         events: vec![],

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use longhaul_units::{Bytes, Duration, Ecn, Instant, PacketNumber};
+use longhaul_units::{Bytes, Dscp, Duration, Ecn, Instant, PacketNumber};
 use longhaul_wire::{
     AEAD_TAG_LEN, BASE_DATAGRAM, Feedback, Frame, HEADER_LEN, MAX_EPOCH_PACKETS, OBJECT_HEADER_LEN,
     State as StateFrame, Writer,
@@ -39,8 +39,17 @@ pub struct Transmit {
     pub send_time: u32,
     /// The ECN codepoint for their IP headers.
     pub ecn: Ecn,
+    /// The codepoint of differentiated services for the same.
+    pub dscp: Dscp,
     /// What they carry.
     pub what: What,
+}
+
+impl Transmit {
+    /// The byte of their IP headers that has both codepoints.
+    pub fn traffic_class(&self) -> u8 {
+        self.dscp.traffic_class(self.ecn)
+    }
 }
 
 /// What a batch carries.
@@ -156,6 +165,7 @@ impl Lane {
             packets: 1,
             send_time: now.as_wire_micros(),
             ecn,
+            dscp: path.dscp(),
             what: What::Control,
         }
     }
@@ -540,6 +550,7 @@ impl Lane {
             packets,
             send_time: now.as_wire_micros(),
             ecn,
+            dscp: path.dscp(),
             what: What::Objects { payload: payload as u16 },
         }
     }

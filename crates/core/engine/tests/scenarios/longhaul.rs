@@ -154,8 +154,8 @@ impl Longhaul {
             let profile = chosen.profile;
             let controller = chosen.controller(begin, PACKET, None);
             let governor = Governor::new(begin, profile.heeds_receiver);
-            let rated = Rated::new(begin, controller, governor, self.rtt, self.seed)
-                .heeding_marks(profile.heeds_marks);
+            let rated =
+                Rated::new(begin, controller, governor, self.rtt, self.seed).playing(profile);
             End { lane: Lane::new(begin, config), rated }
         };
         let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");

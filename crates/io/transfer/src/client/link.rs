@@ -153,8 +153,7 @@ pub(crate) fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
     if let Some(rate) = chosen.rate.filter(|_| !is_reserved) {
         governor.set(Bottleneck::UserLimit, rate);
     }
-    Path::new(now, controller, governor, rtt, now.as_nanos())
-        .heeding_marks(chosen.profile.heeds_marks)
+    Path::new(now, controller, governor, rtt, now.as_nanos()).playing(chosen.profile)
 }
 
 /// What the user should know of a socket.
