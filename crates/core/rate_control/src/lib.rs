@@ -65,8 +65,9 @@ pub use controller::{
 };
 pub use controllers::{
     Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Pcc, PccConfig, SabulConfig, Scavenger, ScavengerConfig,
-    TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector, VectorError,
+    FobsLinearConfig, FobsStateConfig, LambdaStreamConfig, Pcc, PccConfig, SabulConfig, Scavenger,
+    ScavengerConfig, TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector,
+    VectorError,
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;

@@ -7,8 +7,8 @@ use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 use crate::parameters::nearest;
 use crate::{
     AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Known, Parameters, PccConfig, SabulConfig, ScavengerConfig,
-    Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
+    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, Parameters, PccConfig,
+    SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
 };
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
@@ -252,6 +252,19 @@ const TSUNAMI: Profile = Profile {
     needs_rate: true,
 };
 
+const LAMBDASTREAM: Profile = Profile {
+    name: "lambdastream",
+    description: "LambdaStream: a constant rate, lower as soon as packets arrive further apart than they \
+                  left; --rate is taken for the link",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &LambdaStreamConfig,
+    heeds_receiver: false,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: false,
+};
+
 const UDT: Profile = Profile {
     name: "udt",
     description: "UDT 4: rises each 10 ms by what is left of the link, falls by a ninth where \
@@ -368,6 +381,7 @@ static PROFILES: &[Profile] = &[
         dscp: Dscp::BestEffort,
         needs_rate: false,
     },
+    LAMBDASTREAM,
     Profile {
         name: "rbudp",
         description: "Reliable Blast UDP: sends all at your rate, then what was missing, in rounds",

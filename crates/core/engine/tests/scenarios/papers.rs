@@ -28,6 +28,8 @@ const PLANS: &[Alone] = &[
     Alone { name: "fobs", rate: None, start: 65, least: 920, most_loss: 1_000 },
     Alone { name: "fobs-state", rate: None, start: 10, least: 930, most_loss: 16_000 },
     Alone { name: "fobs-state", rate: Some(LINK), start: 10, least: 930, most_loss: 16_000 },
+    Alone { name: "lambdastream", rate: None, start: 10, least: 950, most_loss: 0 },
+    Alone { name: "lambdastream", rate: Some(LINK), start: 10, least: 950, most_loss: 0 },
     Alone { name: "sabul", rate: None, start: 10, least: 930, most_loss: 3_000 },
     Alone { name: "udt", rate: None, start: 10, least: 850, most_loss: 10_000 },
     Alone { name: "tsunami", rate: Some(LINK), start: 10, least: 930, most_loss: 1_000 },
@@ -185,5 +187,28 @@ fn repair_by_chunks_costs_next_to_nothing_where_they_overlap() {
         let [alone, overlapping] = [0, ChunkSizes::FOBS.overlap].map(by_chunks);
         assert!(overlapping * 100 <= continuous * 102, "{overlapping} and {continuous} ms");
         assert!(alone >= overlapping + 2 * rtt.as_millis(), "{alone} and {overlapping} ms");
+    }
+}
+
+/// LambdaStream goes by the receiving interval: no queue is filled to find out where it ends, and
+/// losses that come by chance change nothing.
+#[test]
+fn lambdastream_slows_down_before_a_queue_is_full_and_for_no_chance_loss() {
+    for (mbps, loss, least) in
+        [(20, 0, 950), (100, 0, 970), (100, 10_000, 950), (1_000, 1_000, 970)]
+    {
+        let rate = Rate::from_mbps(mbps);
+        let mut world = World::new(&path(rate, RTT, rate.bytes_in(RTT), loss), rate, 7);
+        let flow = Longhaul::new(played("lambdastream", None), RTT, Offer::Endless, 3);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(10 * SECOND);
+        let (before, packets) = world.mean_queue();
+        let span = world.span(index, 20 * SECOND);
+        let (mean, all) = world.mean_queue();
+        let waited = mean * all as u32 - before * packets as u32;
+        let waited = waited / (all - packets) as u32;
+        assert!(span.used >= least, "{mbps} Mb/s, {loss} ppm: {span:?}");
+        assert!(span.loss_ppm() <= u64::from(loss) * 11 / 10, "{mbps} Mb/s: {span:?}");
+        assert!(waited <= RTT / 10, "{mbps} Mb/s, {loss} ppm: a queue of {waited:?}");
     }
 }
