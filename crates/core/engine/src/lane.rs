@@ -190,11 +190,14 @@ impl Lane {
     /// gets to know: what was lost of it is resent until some of it is acknowledged, and then no more
     /// ([`Event::Delivered`]).
     pub fn withdraw(&mut self, object: ObjectId) {
-        let Self { outbox, events, .. } = self;
+        let Self { outbox, repair, events, .. } = self;
         outbox.withdraw(object, |gone| {
             events.push_back(match gone {
                 Gone::Unsent(extent) => Event::Withdrawn(extent),
-                Gone::Known(extent) => Event::Delivered(extent),
+                Gone::Known(extent) => {
+                    repair.on_done(extent);
+                    Event::Delivered(extent)
+                }
             });
         });
     }

@@ -25,6 +25,8 @@ pub(crate) struct Outbox {
     /// Not yet sent, in order of offering.
     backlog: VecDeque<Extent>,
     backlog_bytes: u64,
+    /// Something of the first of them was sent.
+    is_amid: bool,
     /// Taken as lost and not yet sent again.
     resend: BTreeMap<ObjectId, RangeSet>,
     resend_bytes: u64,
@@ -39,6 +41,17 @@ struct Offered {
     remaining: u64,
     /// The peer is to have some of it, and needs no more.
     is_withdrawn: bool,
+}
+
+/// Which bytes may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Lost ones only.
+    Resends,
+    /// New ones when none is lost.
+    ResendsFirst,
+    /// Lost ones when none is new.
+    FreshFirst,
 }
 
 /// An extent that was withdrawn and is done with.
@@ -87,29 +100,41 @@ impl Outbox {
         self.offered.len()
     }
 
-    /// The next run of at most `packets` packets of `payload` bytes: resends first, and new bytes
-    /// only if `fresh`. A run never crosses the end of an offered extent.
-    pub fn take(&mut self, payload: u64, packets: u64, fresh: bool) -> Option<Run> {
+    /// Whether the next new bytes go on with an extent of which some were sent.
+    pub fn is_amid_extent(&self) -> bool {
+        self.is_amid
+    }
+
+    /// The next run of at most `packets` packets of `payload` bytes, of the first kind in `order` of
+    /// which there are any. A run never crosses the end of an offered extent.
+    pub fn take(&mut self, payload: u64, packets: u64, order: Order) -> Option<Run> {
         let limit = payload * packets;
-        if let Some(extent) = self.take_resend(limit) {
-            return Some(run(extent, payload, true));
+        match order {
+            Order::Resends => self.take_resend(limit, payload),
+            Order::ResendsFirst => {
+                self.take_resend(limit, payload).or_else(|| self.take_fresh(limit, payload))
+            }
+            Order::FreshFirst => {
+                self.take_fresh(limit, payload).or_else(|| self.take_resend(limit, payload))
+            }
         }
-        if !fresh {
-            return None;
-        }
+    }
+
+    fn take_fresh(&mut self, limit: u64, payload: u64) -> Option<Run> {
         let front = self.backlog.front_mut()?;
         let taken = Extent { len: front.len.min(limit), ..*front };
         self.backlog_bytes -= taken.len;
-        if taken.len == front.len {
-            self.backlog.pop_front();
-        } else {
+        self.is_amid = taken.len < front.len;
+        if self.is_amid {
             front.offset += taken.len;
             front.len -= taken.len;
+        } else {
+            self.backlog.pop_front();
         }
         Some(run(taken, payload, false))
     }
 
-    fn take_resend(&mut self, limit: u64) -> Option<Extent> {
+    fn take_resend(&mut self, limit: u64, payload: u64) -> Option<Run> {
         let (&object, ranges) = self.resend.iter_mut().next()?;
         let first = ranges.first()?;
         let start = Extent { object, offset: first.start, len: 1 };
@@ -120,13 +145,15 @@ impl Outbox {
             self.resend.remove(&object);
         }
         self.resend_bytes -= range.end - range.start;
-        Some(Extent { object, offset: range.start, len: range.end - range.start })
+        let extent = Extent { object, offset: range.start, len: range.end - range.start };
+        Some(run(extent, payload, true))
     }
 
     /// Nothing of `object` is wanted any more. `gone` sees what is done with; of the other extents some
     /// was sent, and the peer may have none of it: they wait for a first acknowledgement.
     pub fn withdraw(&mut self, object: ObjectId, mut gone: impl FnMut(Gone)) {
-        let Self { backlog, backlog_bytes, offered, .. } = self;
+        let Self { backlog, backlog_bytes, is_amid, offered, .. } = self;
+        *is_amid &= backlog.front().is_some_and(|front| front.object != object);
         backlog.retain(|left| {
             if left.object != object {
                 return true;
@@ -209,6 +236,7 @@ fn run(extent: Extent, payload: u64, resent: bool) -> Run {
 mod tests {
     use alloc::vec;
 
+    use super::Order::{FreshFirst, Resends, ResendsFirst};
     use super::*;
 
     fn extent(offset: u64, len: u64) -> Extent {
@@ -220,23 +248,46 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.offer(extent(0, 2500));
         outbox.offer(extent(2500, 1000));
-        let first = outbox.take(1000, 64, true).unwrap();
+        let first = outbox.take(1000, 64, ResendsFirst).unwrap();
         assert_eq!((first.extent, first.packets), (extent(0, 2500), 3));
-        outbox.take(1000, 64, true).unwrap();
-        assert!(outbox.take(1000, 64, true).is_none());
+        outbox.take(1000, 64, ResendsFirst).unwrap();
+        assert!(outbox.take(1000, 64, ResendsFirst).is_none());
         // Losses on both sides of the border merge in the queue but leave it apart.
         outbox.on_lost(extent(2000, 500));
         outbox.on_lost(extent(2500, 1000));
-        assert_eq!(outbox.take(1000, 64, false).unwrap().extent, extent(2000, 500));
-        assert_eq!(outbox.take(1000, 64, false).unwrap().extent, extent(2500, 1000));
+        assert_eq!(outbox.take(1000, 64, Resends).unwrap().extent, extent(2000, 500));
+        assert_eq!(outbox.take(1000, 64, Resends).unwrap().extent, extent(2500, 1000));
         assert!(!outbox.has_resends());
+    }
+
+    #[test]
+    fn lost_bytes_go_before_or_behind_new_ones() {
+        let mut outbox = Outbox::default();
+        outbox.offer(extent(0, 4000));
+        outbox.offer(extent(4000, 1000));
+        let take = |outbox: &mut Outbox, order| {
+            let run = outbox.take(1000, 1, order).unwrap();
+            (run.extent.offset, run.resent)
+        };
+        for offset in [0, 1000] {
+            assert_eq!(take(&mut outbox, FreshFirst), (offset, false));
+            outbox.on_lost(extent(offset, 1000));
+            assert!(outbox.is_amid_extent());
+        }
+        assert_eq!(take(&mut outbox, ResendsFirst), (0, true));
+        for offset in [2000, 3000] {
+            assert_eq!(take(&mut outbox, FreshFirst), (offset, false));
+        }
+        assert!(!outbox.is_amid_extent());
+        assert_eq!(take(&mut outbox, FreshFirst), (4000, false));
+        assert_eq!(take(&mut outbox, FreshFirst), (1000, true), "nothing else is left");
     }
 
     #[test]
     fn an_extent_is_delivered_once() {
         let mut outbox = Outbox::default();
         outbox.offer(extent(0, 3000));
-        outbox.take(1000, 64, true);
+        outbox.take(1000, 64, ResendsFirst);
         assert_eq!(outbox.on_acked(extent(0, 1000)), None);
         outbox.on_lost(extent(1000, 2000));
         // A late arrival of what was taken as lost stops the resend.
@@ -244,7 +295,7 @@ mod tests {
         assert_eq!(outbox.delivered_bytes(), 2000);
         assert_eq!(outbox.on_acked(extent(0, 2000)), None);
         assert_eq!(outbox.delivered_bytes(), 2000, "a second report is no news");
-        assert_eq!(outbox.take(1000, 64, false).unwrap().extent, extent(2000, 1000));
+        assert_eq!(outbox.take(1000, 64, Resends).unwrap().extent, extent(2000, 1000));
         assert_eq!(outbox.on_acked(extent(2000, 1000)), Some(extent(0, 3000)));
         assert_eq!(outbox.on_acked(extent(2000, 1000)), None);
         outbox.on_lost(extent(1000, 1000));
@@ -271,14 +322,16 @@ mod tests {
         }
         outbox.offer(other);
         // All of the first is sent, and a part of the second.
-        assert_eq!(outbox.take(1000, 5, true).unwrap().extent, extent(0, 5000));
-        assert_eq!(outbox.take(1000, 2, true).unwrap().extent, extent(5000, 2000));
+        assert_eq!(outbox.take(1000, 5, ResendsFirst).unwrap().extent, extent(0, 5000));
+        assert_eq!(outbox.take(1000, 2, ResendsFirst).unwrap().extent, extent(5000, 2000));
         assert_eq!(outbox.on_acked(extent(0, 1000)), None);
         outbox.on_lost(extent(1000, 2000));
+        assert!(outbox.is_amid_extent());
         let [unsent, known] = withdraw(&mut outbox, 1);
         assert_eq!((unsent, known), (vec![extent(10_000, 5000)], vec![extent(0, 5000)]));
+        assert!(!outbox.is_amid_extent(), "the rest of the second is gone");
         assert_eq!((outbox.backlog_bytes(), outbox.has_resends()), (700, false));
-        assert_eq!(outbox.take(1000, 64, true).unwrap().extent, other);
+        assert_eq!(outbox.take(1000, 64, ResendsFirst).unwrap().extent, other);
         // What arrives or is lost of it later is nobody's business.
         assert_eq!(outbox.on_acked(extent(3000, 2000)), None);
         outbox.on_lost(extent(1000, 2000));
@@ -294,12 +347,12 @@ mod tests {
     fn of_what_was_begun_some_arrives_and_the_rest_is_left_out() {
         let mut outbox = Outbox::default();
         outbox.offer(extent(0, 5000));
-        outbox.take(1000, 3, true);
+        outbox.take(1000, 3, ResendsFirst);
         outbox.on_lost(extent(0, 1000));
         assert_eq!(withdraw(&mut outbox, 1), [vec![], vec![]]);
         assert_eq!(outbox.backlog_bytes(), 0);
         outbox.on_lost(extent(1000, 2000));
-        assert_eq!(outbox.take(1000, 1, false).unwrap().extent, extent(0, 1000));
+        assert_eq!(outbox.take(1000, 1, Resends).unwrap().extent, extent(0, 1000));
         assert!(outbox.has_resends());
         assert_eq!(outbox.on_acked(extent(0, 1000)), Some(extent(0, 5000)));
         assert!(!outbox.has_resends() && outbox.undelivered() == 0);

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use longhaul_rate_control::{
     Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Metrics, Pacer, Pacing,
-    ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
+    Profile, ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
 };
-use longhaul_units::{Bottleneck, Cause, Duration, Instant, LaneId, Losses, Rate};
+use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -37,6 +37,7 @@ pub struct Path {
     bound: Bottleneck,
     suspension: Option<Suspension>,
     heeds_marks: bool,
+    dscp: Dscp,
     /// IP-layer bytes known to have arrived, over all lanes.
     delivered: u64,
     /// What each lane delivered last.
@@ -123,20 +124,25 @@ impl Path {
             bound,
             suspension: None,
             heeds_marks: false,
+            dscp: Dscp::BestEffort,
             delivered: 0,
             deliveries: Vec::new(),
         }
     }
 
-    /// The same, of a profile that [heeds marks](longhaul_rate_control::Profile::heeds_marks) or does
-    /// not: where it does, packets are ECN-capable.
+    /// The same, with the IP headers that `profile` wants: packets are ECN-capable where it heeds
+    /// marks, and have its codepoint of differentiated services.
     #[must_use]
-    pub fn heeding_marks(self, heeds_marks: bool) -> Self {
-        Self { heeds_marks, ..self }
+    pub fn playing(self, profile: &Profile) -> Self {
+        Self { heeds_marks: profile.heeds_marks, dscp: profile.dscp, ..self }
     }
 
     pub(crate) fn heeds_marks(&self) -> bool {
         self.heeds_marks
+    }
+
+    pub(crate) fn dscp(&self) -> Dscp {
+        self.dscp
     }
 
     /// Smoothed and minimum RTT.

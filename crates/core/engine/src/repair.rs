@@ -1,5 +1,6 @@
 //! How lost object bytes are found and sent again: one policy a file.
 
+mod chunks;
 mod continuous;
 mod rounds;
 
@@ -7,13 +8,15 @@ use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use longhaul_rate_control::Repair;
+use longhaul_units::Extent;
 use longhaul_wire::Frame;
 
+use chunks::Chunks;
 use continuous::Continuous;
 use rounds::Rounds;
 
 /// What a way of repair decides. A lane tells it what happens, and asks it before it takes a missing
-/// object packet as lost; what is lost goes to the outbox whatever the policy.
+/// object packet as lost, and which bytes go next; what is lost goes to the outbox whatever the policy.
 pub(crate) trait Policy: Debug + Send {
     /// Bytes were offered.
     fn on_offered(&mut self) {}
@@ -44,6 +47,26 @@ pub(crate) trait Policy: Debug + Send {
     /// number is open.
     fn on_report(&mut self, _largest: u64, _outstanding: &dyn Fn(u64) -> bool) {}
 
+    /// Whether fresh bytes go before lost ones, while both may go.
+    fn prefers_fresh(&self) -> bool {
+        false
+    }
+
+    /// Whether bytes of an extent may be sent of which none was sent before. Once begun it is sent to
+    /// its end.
+    fn may_begin(&self) -> bool {
+        true
+    }
+
+    /// Bytes of `extent` are sent for the first time.
+    fn on_begun(&mut self, _extent: Extent) {}
+
+    /// So many packets of fresh bytes are sent.
+    fn on_fresh(&mut self, _packets: u64) {}
+
+    /// An extent is delivered, or what the peer has of it is all that it needs.
+    fn on_done(&mut self, _extent: Extent) {}
+
     /// Rounds that are over, where there are rounds.
     fn rounds(&self) -> u64 {
         0
@@ -55,5 +78,6 @@ pub(crate) fn policy(repair: Repair) -> Box<dyn Policy> {
     match repair {
         Repair::Continuous => Box::new(Continuous),
         Repair::Rounds => Box::new(Rounds::default()),
+        Repair::Chunks(sizes) => Box::new(Chunks::new(sizes)),
     }
 }

@@ -65,8 +65,9 @@ pub use controller::{
 };
 pub use controllers::{
     Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Pcc, PccConfig, SabulConfig, Scavenger, ScavengerConfig,
-    TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector, VectorError,
+    FobsLinearConfig, FobsStateConfig, LambdaStreamConfig, Pcc, PccConfig, SabulConfig, Scavenger,
+    ScavengerConfig, TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector,
+    VectorError,
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;
@@ -75,6 +76,6 @@ pub use governor::Governor;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use parameters::{Parameter, Parameters, Unit};
-pub use profile::{ChosenProfile, FeedbackSchedule, Profile, Repair, Unplayable};
+pub use profile::{ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, Repair, Unplayable};
 pub use rtt::RttEstimator;
 pub use spans::{Span, SpanMeter, SpanSizes};

@@ -2,13 +2,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Duration, Instant, Rate, shown};
+use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
     AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Known, Parameters, PccConfig, SabulConfig, ScavengerConfig,
-    Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
+    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, Parameters, PccConfig,
+    SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
 };
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
@@ -31,6 +31,8 @@ pub struct Profile {
     /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
+    /// How the network is asked to treat its packets.
+    pub dscp: Dscp,
     /// Whether the user has to choose a rate.
     pub needs_rate: bool,
 }
@@ -42,6 +44,25 @@ pub enum Repair {
     Continuous,
     /// Everything is sent once, then everything that was missing, until nothing is (RBUDP).
     Rounds,
+    /// Lost bytes go out again behind each segment, and a chunk that is not whole holds up a later one
+    /// (FOBS section 2.1).
+    Chunks(ChunkSizes),
+}
+
+/// How fresh bytes are divided for repair, on each lane for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkSizes {
+    /// Packets of a segment, at least one.
+    pub segment: u64,
+    /// Packets of a chunk, at least one.
+    pub chunk: u64,
+    /// Chunks that may be begun while an older one is not whole.
+    pub overlap: u64,
+}
+
+impl ChunkSizes {
+    /// 10,000 packets, and 100 MB in packets of 1470 bytes; the overlap is ours.
+    pub const FOBS: Self = Self { segment: 10_000, chunk: 68_028, overlap: 2 };
 }
 
 /// How often a receiver reports while packets arrive (docs/protocol.md 5.4).
@@ -131,6 +152,18 @@ impl ChosenProfile {
         Self { profile, rate: None, parameters: Parameters::of(profile.controller.parameters()) }
     }
 
+    /// How losses are repaired, with the sizes that were chosen.
+    pub fn repair(&self) -> Repair {
+        match self.profile.repair {
+            Repair::Chunks(_) => Repair::Chunks(ChunkSizes {
+                segment: self.parameters.get("segment"),
+                chunk: self.parameters.get("chunk"),
+                overlap: self.parameters.get("overlap"),
+            }),
+            other => other,
+        }
+    }
+
     /// A new controller for full packets of `packet` bytes, on a path of which nothing is known, or
     /// what a controller left there.
     pub fn controller(
@@ -190,6 +223,7 @@ const TRC: Profile = Profile {
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: true,
 };
 
@@ -202,6 +236,7 @@ const SABUL: Profile = Profile {
     controller: &SabulConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: false,
 };
 
@@ -213,7 +248,21 @@ const TSUNAMI: Profile = Profile {
     controller: &TsunamiConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: true,
+};
+
+const LAMBDASTREAM: Profile = Profile {
+    name: "lambdastream",
+    description: "LambdaStream: a constant rate, lower as soon as packets arrive further apart than they \
+                  left; --rate is taken for the link",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &LambdaStreamConfig,
+    heeds_receiver: false,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: false,
 };
 
 const UDT: Profile = Profile {
@@ -225,6 +274,7 @@ const UDT: Profile = Profile {
     controller: &UdtConfig,
     heeds_receiver: false,
     heeds_marks: false,
+    dscp: Dscp::BestEffort,
     needs_rate: false,
 };
 
@@ -237,6 +287,7 @@ static PROFILES: &[Profile] = &[
         controller: &AutoConfig {},
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -247,6 +298,7 @@ static PROFILES: &[Profile] = &[
         controller: &CubicConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -257,6 +309,7 @@ static PROFILES: &[Profile] = &[
         controller: &BbrConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -267,6 +320,7 @@ static PROFILES: &[Profile] = &[
         controller: &PccConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
@@ -277,6 +331,7 @@ static PROFILES: &[Profile] = &[
         controller: &ScavengerConfig,
         heeds_receiver: true,
         heeds_marks: true,
+        dscp: Dscp::LowerEffort,
         needs_rate: false,
     },
     Profile {
@@ -287,41 +342,46 @@ static PROFILES: &[Profile] = &[
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: true,
     },
     Profile {
         name: "fobs",
         description: "FOBS: changes between fobs-linear, fobs-state and auto as path and receiver \
                       change; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
         name: "fobs-linear",
         description: "FOBS, gentle: one linear step after each 100 MB, and a memory of which \
                       rates lose packets; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsLinearConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     Profile {
         name: "fobs-state",
         description: "FOBS, brisk: three states with rates and steps of their own, judged after \
                       each 10,000 packets; --rate is taken for the link",
-        repair: Repair::Continuous,
+        repair: Repair::Chunks(ChunkSizes::FOBS),
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsStateConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
+    LAMBDASTREAM,
     Profile {
         name: "rbudp",
         description: "Reliable Blast UDP: sends all at your rate, then what was missing, in rounds",
@@ -330,6 +390,7 @@ static PROFILES: &[Profile] = &[
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: true,
     },
     SABUL,
@@ -344,6 +405,7 @@ static PROFILES: &[Profile] = &[
         controller: &UnlimitedConfig,
         heeds_receiver: false,
         heeds_marks: false,
+        dscp: Dscp::BestEffort,
         needs_rate: false,
     },
 ];

@@ -21,6 +21,7 @@ extern crate alloc;
 
 mod bottleneck;
 mod bytes;
+mod dscp;
 mod ecn;
 mod losses;
 mod number;
@@ -33,6 +34,7 @@ mod time;
 pub use bottleneck::Bottleneck;
 pub use bytes::Bytes;
 pub use core::time::Duration;
+pub use dscp::Dscp;
 pub use ecn::{Ecn, EcnCounts};
 pub use losses::{Cause, Losses};
 pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};

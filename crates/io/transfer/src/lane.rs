@@ -328,7 +328,7 @@ impl LaneThread {
             let Some(transmit) = planned else { break };
             any = true;
             let datagrams = self.half.seal(&transmit, &mut self.seal);
-            let (socket, route) = self.socket.route(datagrams.to, transmit.ecn);
+            let (socket, route) = self.socket.route(datagrams.to, transmit.traffic_class());
             let slices = [IoSlice::new(datagrams.bytes)];
             let sent = socket.send(&route, &slices, datagrams.segment, Wait::UntilReady);
             if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {

@@ -169,7 +169,7 @@ fn run(
     };
     let mut config = LaneConfig::new(ConnectionId(1), lane, role, 1);
     config.remote = to;
-    config.repair = options.profile.profile.repair;
+    config.repair = options.profile.repair();
     config.object_tag = object_tag_len(options.protect);
     config.socket_buffer = Some(Bytes::new(socket.receive_buffer().obtained as u64));
     if let Some(to) = to {
@@ -232,3 +232,6 @@ fn run(
 
 /// The one object that is moved.
 const OBJECT: ObjectId = ObjectId(0);
+
+#[cfg(test)]
+mod tests;

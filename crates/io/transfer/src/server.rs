@@ -355,7 +355,8 @@ impl Server<'_> {
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
-            let Profile { repair, feedback, needs_rate, .. } = *profile.profile;
+            let Profile { feedback, needs_rate, .. } = *profile.profile;
+            let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
             // The rate that a profile needs is that of one controller.
             let open = move || (!needs_rate).then(|| path(&profile, INITIAL_RTT));

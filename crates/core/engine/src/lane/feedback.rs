@@ -144,7 +144,8 @@ impl Lane {
         let (mut sample, mut ect, mut late, mut earlier) =
             (Sample::default(), 0, false, Vec::new());
         let tells = self.config.tells_losses;
-        let Self { ledger, outbox, streams, asks, mtu, events, ways, peer, stats, .. } = self;
+        let Self { ledger, outbox, repair, streams, asks, mtu, events, ways, peer, stats, .. } =
+            self;
         ways.on_arrived(ledger, largest, ranges.iter());
         let since = ways.since();
         ledger.apply(
@@ -195,7 +196,10 @@ impl Lane {
                     Content::Object { .. } => {
                         let arrived = outcome.acked | outcome.spurious;
                         for extent in outcome.entry.extents_of(arrived) {
-                            events.extend(outbox.on_acked(extent).map(Event::Delivered));
+                            if let Some(whole) = outbox.on_acked(extent) {
+                                repair.on_done(whole);
+                                events.push_back(Event::Delivered(whole));
+                            }
                         }
                         for extent in outcome.entry.extents_of(outcome.lost) {
                             outbox.on_lost(extent);

@@ -12,8 +12,8 @@ use core::time::Duration;
 
 use longhaul_pathsim::{Ecn, Link, PathConfig, Probability, RateSchedule};
 use longhaul_rate_control::{
-    Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair, TimeRange, Trc,
-    Vector,
+    ChunkSizes, Context, Controller, Feedback, Governor, Metrics, Pacing, Profile, Repair,
+    TimeRange, Trc, Vector,
 };
 use longhaul_units::{
     Bottleneck, Bytes, EcnCounts, Extent, Instant, LaneId, ObjectId, PacketNumber, PathId,
@@ -82,6 +82,7 @@ struct Options {
     down: PathConfig,
     profile: &'static str,
     rate: Option<Rate>,
+    repair: Option<Repair>,
     datagram_max: u16,
 }
 
@@ -93,6 +94,7 @@ impl Options {
             down: one_way,
             profile: "auto",
             rate: None,
+            repair: None,
             datagram_max: 1472,
         }
     }
@@ -120,13 +122,13 @@ fn side(now: Instant, role: Role, options: &Options) -> Side {
     let rtt = Duration::from_millis(100);
     let seed = if role == Role::Client { 1 } else { 2 };
     let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, seed);
-    config.repair = profile.repair;
+    config.repair = options.repair.unwrap_or(chosen.repair());
     config.datagram_max = options.datagram_max;
     config.remote = (role == Role::Client).then(|| address(7420));
     Side {
         lane: Lane::new(now, config),
         path: Path::new(now, controller, Governor::new(now, profile.heeds_receiver), rtt, seed)
-            .heeding_marks(profile.heeds_marks),
+            .playing(profile),
         address: address(if role == Role::Client { 1000 } else { 7420 }),
         plan: Plan::default(),
         events: vec![],
@@ -458,6 +460,44 @@ fn a_blast_is_repaired_in_rounds() {
     assert_eq!(pair.server.duplicates, 0);
 }
 
+/// Whatever the chunks are, all of it arrives, and what goes again is what was lost.
+#[test]
+fn chunks_are_repaired_one_behind_the_other() {
+    const TOTAL: u64 = 20_000_000;
+    let mut took = vec![];
+    for overlap in [0, 1, 5] {
+        let mut options = gigabit(50).loss(5).fixed("fixed", Rate::from_mbps(200));
+        options.repair = Some(Repair::Chunks(ChunkSizes { segment: 100, chunk: 680, overlap }));
+        let mut pair = Pair::new(&options);
+        for object in 0..20 {
+            pair.offer(object, TOTAL / 20);
+        }
+        took.push(pair.run_until(60, |pair| pair.client.delivered() == TOTAL));
+        let stats = pair.client.lane.stats();
+        assert!(stats.packets_resent < 14_300 * 7 / 100, "{stats:?}");
+        assert_eq!(pair.server.duplicates, 0);
+    }
+    assert!(took.is_sorted_by(|a, b| a > b), "each waits less: {took:?}");
+}
+
+/// A chunk that waits for bytes that nobody wants any more would wait for ever.
+#[test]
+fn what_is_withdrawn_holds_no_chunk_up() {
+    let mut options = gigabit(50).loss(20).fixed("fixed", Rate::from_mbps(200));
+    options.repair = Some(Repair::Chunks(ChunkSizes { segment: 100, chunk: 300, overlap: 0 }));
+    let mut pair = Pair::new(&options);
+    for object in 0..30 {
+        pair.offer(object, 250_000);
+    }
+    pair.run_until(1, |pair| pair.client.lane.stats().fresh_bytes_delivered > 200_000);
+    for object in 0..29 {
+        pair.client.lane.withdraw(ObjectId(object));
+    }
+    assert!(pair.client.lane.undelivered() < 3, "the peer has a part of the others");
+    let last = |pair: &Pair| pair.server.objects.get(&ObjectId(29)).map_or(0, RangeSet::total);
+    pair.run_until(20, |pair| last(pair) == 250_000 && pair.client.lane.undelivered() == 0);
+}
+
 #[test]
 fn the_last_packet_lost_is_found_by_a_probe() {
     let mut options = gigabit(50).fixed("fixed", Rate::from_mbps(100));
@@ -749,6 +789,9 @@ fn auto_fills_a_long_path_despite_loss() {
 fn repair_policies_are_those_of_their_profiles() {
     assert_eq!(Profile::by_name("rbudp").unwrap().repair, Repair::Rounds);
     assert_eq!(Profile::by_name("auto").unwrap().repair, Repair::Continuous);
+    let chosen = Profile::wished(Some("fobs-linear"), None, ["overlap=0", "segment=500"]).unwrap();
+    let sizes = ChunkSizes { segment: 500, overlap: 0, ..ChunkSizes::FOBS };
+    assert_eq!(chosen.repair(), Repair::Chunks(sizes));
 }
 
 /// Sends at a rate and keeps the fastest delivery that it was told of, behind the first megabyte:

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use longhaul_units::{Bytes, Duration, Ecn, Instant, PacketNumber};
+use longhaul_units::{Bytes, Dscp, Duration, Ecn, Instant, PacketNumber};
 use longhaul_wire::{
     AEAD_TAG_LEN, BASE_DATAGRAM, Feedback, Frame, HEADER_LEN, MAX_EPOCH_PACKETS, OBJECT_HEADER_LEN,
     State as StateFrame, Writer,
@@ -13,6 +13,7 @@ use longhaul_wire::{
 use super::{CONTROL_MIN_WIRE, Lane, State};
 use crate::control::SentFrame;
 use crate::ledger::{Content, ENTRY_PACKETS, Entry};
+use crate::outbox::Order;
 use crate::{Path, Run};
 
 /// Room for a plan, reused from call to call.
@@ -38,8 +39,17 @@ pub struct Transmit {
     pub send_time: u32,
     /// The ECN codepoint for their IP headers.
     pub ecn: Ecn,
+    /// The codepoint of differentiated services for the same.
+    pub dscp: Dscp,
     /// What they carry.
     pub what: What,
+}
+
+impl Transmit {
+    /// The byte of their IP headers that has both codepoints.
+    pub fn traffic_class(&self) -> u8 {
+        self.dscp.traffic_class(self.ecn)
+    }
 }
 
 /// What a batch carries.
@@ -155,6 +165,7 @@ impl Lane {
             packets: 1,
             send_time: now.as_wire_micros(),
             ecn,
+            dscp: path.dscp(),
             what: What::Control,
         }
     }
@@ -370,9 +381,9 @@ impl Lane {
         if !self.addresses.is_validated() {
             return None;
         }
-        let fresh = path.suspended_until(now).is_none();
-        if !self.outbox.has_resends() && (self.outbox.backlog_bytes() == 0 || !fresh) {
-            if fresh {
+        let suspended = path.suspended_until(now).is_some();
+        if !self.outbox.has_resends() && (suspended || !self.has_fresh()) {
+            if !suspended {
                 self.on_nothing_to_send();
             }
             return None;
@@ -383,7 +394,7 @@ impl Lane {
         let packets = self.batch_now(now, path, packets_max)?;
         let mut taken = 0;
         while taken < packets {
-            let Some(run) = self.outbox.take(payload, packets - taken, fresh) else { break };
+            let Some(run) = self.take_run(payload, packets - taken, suspended) else { break };
             taken += u64::from(run.packets);
             plan.runs.push(run);
             if !run.extent.len.is_multiple_of(payload) {
@@ -394,6 +405,29 @@ impl Lane {
             return None;
         }
         Some(self.objects(now, path, to, payload, overhead, plan))
+    }
+
+    /// Whether there are bytes that were never sent, and the way of repair lets them go.
+    fn has_fresh(&self) -> bool {
+        let begins = !self.outbox.is_amid_extent();
+        self.outbox.backlog_bytes() > 0 && (!begins || self.repair.may_begin())
+    }
+
+    fn take_run(&mut self, payload: u64, packets: u64, suspended: bool) -> Option<Run> {
+        let order = match suspended || !self.has_fresh() {
+            true => Order::Resends,
+            false if self.repair.prefers_fresh() => Order::FreshFirst,
+            false => Order::ResendsFirst,
+        };
+        let begins = !self.outbox.is_amid_extent();
+        let run = self.outbox.take(payload, packets, order)?;
+        if !run.resent {
+            if begins {
+                self.repair.on_begun(run.extent);
+            }
+            self.repair.on_fresh(run.packets.into());
+        }
+        Some(run)
     }
 
     /// Packets of the next batch, if pacing and window allow it now.
@@ -441,7 +475,7 @@ impl Lane {
             return None;
         }
         if !self.outbox.has_resends() {
-            if self.outbox.backlog_bytes() == 0 {
+            if !self.has_fresh() {
                 return None;
             }
             if let Some(until) = path.suspended_until(now) {
@@ -509,19 +543,20 @@ impl Lane {
         self.liveness.on_asked(now);
         self.telling.on_sent(now, packets.into(), path.rtt().smoothed());
         self.addresses.on_sent(to, total);
-        path.on_sent(now, total, self.outbox.backlog_bytes() == 0, late_by);
+        path.on_sent(now, total, !self.has_fresh(), late_by);
         Transmit {
             to,
             first: PacketNumber::new(first),
             packets,
             send_time: now.as_wire_micros(),
             ecn,
+            dscp: path.dscp(),
             what: What::Objects { payload: payload as u16 },
         }
     }
 
-    /// Everything offered is sent: rates measured from here on say what the application gave,
-    /// and a round of repair may be over.
+    /// All that may be sent is: rates measured from here on say what the application, or the way of
+    /// repair, gave, and a round of repair may be over.
     fn on_nothing_to_send(&mut self) {
         self.supply.on_none(self.next_number);
         let Self { repair, ledger, .. } = self;

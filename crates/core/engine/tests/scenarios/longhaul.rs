@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{DropReason, Ecn, Fate, Path};
-use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile};
+use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile, Repair};
 use longhaul_units::{Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -68,6 +68,8 @@ pub struct Longhaul {
     seed: u64,
     /// The receiver's clock runs fast by so many parts per million.
     pub drift_ppm: i64,
+    /// Instead of the profile's way of repair.
+    pub repair: Option<Repair>,
     /// The path keeps the codepoint of ECN-capable packets.
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
@@ -121,6 +123,7 @@ impl Longhaul {
             rtt,
             seed,
             drift_ppm: 0,
+            repair: None,
             ecn: false,
             stutters: None,
             deaf: None,
@@ -156,7 +159,7 @@ impl Longhaul {
         let begin = now.before(self.rtt * 3);
         let end = |role, chosen: &ChosenProfile| {
             let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, self.seed);
-            config.repair = chosen.profile.repair;
+            config.repair = self.repair.unwrap_or(chosen.repair());
             config.feedback = chosen.profile.feedback;
             config.remote = (role == Role::Client).then(|| address(Role::Server));
             config.idle_timeout = Duration::from_secs(3_600);
@@ -166,8 +169,8 @@ impl Longhaul {
             let profile = chosen.profile;
             let controller = chosen.controller(begin, PACKET, None);
             let governor = Governor::new(begin, profile.heeds_receiver);
-            let rated = Rated::new(begin, controller, governor, self.rtt, self.seed)
-                .heeding_marks(profile.heeds_marks);
+            let rated =
+                Rated::new(begin, controller, governor, self.rtt, self.seed).playing(profile);
             End { lane: Lane::new(begin, config), rated }
         };
         let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");

@@ -1,6 +1,6 @@
 //! What the profiles that come from papers make of the paths that the papers speak of.
 
-use longhaul_rate_control::ChosenProfile;
+use longhaul_rate_control::{ChosenProfile, ChunkSizes, Repair};
 use longhaul_units::{Duration, Rate};
 
 use super::world::{Host, Longhaul, Offer, Tcp, TcpKind, World, path, played};
@@ -28,6 +28,8 @@ const PLANS: &[Alone] = &[
     Alone { name: "fobs", rate: None, start: 65, least: 920, most_loss: 1_000 },
     Alone { name: "fobs-state", rate: None, start: 10, least: 930, most_loss: 16_000 },
     Alone { name: "fobs-state", rate: Some(LINK), start: 10, least: 930, most_loss: 16_000 },
+    Alone { name: "lambdastream", rate: None, start: 10, least: 950, most_loss: 0 },
+    Alone { name: "lambdastream", rate: Some(LINK), start: 10, least: 950, most_loss: 0 },
     Alone { name: "sabul", rate: None, start: 10, least: 930, most_loss: 3_000 },
     Alone { name: "udt", rate: None, start: 10, least: 850, most_loss: 10_000 },
     Alone { name: "tsunami", rate: Some(LINK), start: 10, least: 930, most_loss: 1_000 },
@@ -157,4 +159,56 @@ fn behind_a_busy_receiver(name: &str) -> Longhaul {
     let (rate, buffer) = (LINK.scale(4, 1), 512 << 10);
     let host = Host { rate, buffer, tells: true, stalls, gro: true };
     Longhaul::new(played(name, None), RTT, Offer::Endless, 3).host(host)
+}
+
+/// FOBS, section 2.1: what is lost of a segment goes again behind it, and a chunk that is not whole
+/// holds up a later one. Half a gigabyte at 95 % of the link takes so many milliseconds.
+fn repaired_by(repair: Repair, rate: Rate, rtt: Duration) -> u128 {
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 10_000), rate, 7);
+    let fixed = played("fixed", Some(rate.scale(95, 100)));
+    let mut flow = Longhaul::new(fixed, rtt, Offer::Bytes(500_000_000), 3);
+    flow.repair = Some(repair);
+    let index = world.add(Duration::ZERO, flow);
+    let (start, mut end) = (world.now, None);
+    world.run_until(start + 120 * SECOND, |world| {
+        end = world.flow(index).done().then_some(world.now);
+        end.is_some()
+    });
+    (end.expect("all of it arrives") - start).as_millis()
+}
+
+#[test]
+fn repair_by_chunks_costs_next_to_nothing_where_they_overlap() {
+    for (rate, rtt) in [(LINK, RTT), (LINK.scale(10, 1), 300 * MS)] {
+        let continuous = repaired_by(Repair::Continuous, rate, rtt);
+        let by_chunks = |overlap| {
+            repaired_by(Repair::Chunks(ChunkSizes { overlap, ..ChunkSizes::FOBS }), rate, rtt)
+        };
+        let [alone, overlapping] = [0, ChunkSizes::FOBS.overlap].map(by_chunks);
+        assert!(overlapping * 100 <= continuous * 102, "{overlapping} and {continuous} ms");
+        assert!(alone >= overlapping + 2 * rtt.as_millis(), "{alone} and {overlapping} ms");
+    }
+}
+
+/// LambdaStream goes by the receiving interval: no queue is filled to find out where it ends, and
+/// losses that come by chance change nothing.
+#[test]
+fn lambdastream_slows_down_before_a_queue_is_full_and_for_no_chance_loss() {
+    for (mbps, loss, least) in
+        [(20, 0, 950), (100, 0, 970), (100, 10_000, 950), (1_000, 1_000, 970)]
+    {
+        let rate = Rate::from_mbps(mbps);
+        let mut world = World::new(&path(rate, RTT, rate.bytes_in(RTT), loss), rate, 7);
+        let flow = Longhaul::new(played("lambdastream", None), RTT, Offer::Endless, 3);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(10 * SECOND);
+        let (before, packets) = world.mean_queue();
+        let span = world.span(index, 20 * SECOND);
+        let (mean, all) = world.mean_queue();
+        let waited = mean * all as u32 - before * packets as u32;
+        let waited = waited / (all - packets) as u32;
+        assert!(span.used >= least, "{mbps} Mb/s, {loss} ppm: {span:?}");
+        assert!(span.loss_ppm() <= u64::from(loss) * 11 / 10, "{mbps} Mb/s: {span:?}");
+        assert!(waited <= RTT / 10, "{mbps} Mb/s, {loss} ppm: a queue of {waited:?}");
+    }
 }

@@ -9,7 +9,7 @@ pub use linear::FobsLinearConfig;
 pub use state::FobsStateConfig;
 pub use supervisor::FobsConfig;
 
-use crate::{Parameter, Unit};
+use crate::{ChunkSizes, Parameter, Unit};
 
 /// Whether losses of the receiving host count. The paper knew one kind of loss (section 4.1 asks
 /// whether that is right).
@@ -20,6 +20,33 @@ pub(super) const HOSTS: Parameter = Parameter {
     default: 1,
     least: 0,
     most: 1,
+};
+
+/// How many packets are judged, and repaired, as a whole.
+const SEGMENT: Parameter = Parameter {
+    name: "segment",
+    about: "packets of a segment, behind which what was lost goes again",
+    unit: Unit::Count,
+    default: ChunkSizes::FOBS.segment,
+    least: 100,
+    most: 100_000_000,
+};
+
+const CHUNK: Parameter = Parameter {
+    name: "chunk",
+    about: "packets of a chunk: 100 MB in packets of 1470 bytes",
+    default: ChunkSizes::FOBS.chunk,
+    ..SEGMENT
+};
+
+/// The paper does not say whether chunks overlap.
+const OVERLAP: Parameter = Parameter {
+    name: "overlap",
+    about: "chunks that may be begun while an older one is not whole",
+    unit: Unit::Count,
+    default: ChunkSizes::FOBS.overlap,
+    least: 0,
+    most: 1_000,
 };
 
 /// Parts per million.

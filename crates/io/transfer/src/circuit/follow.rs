@@ -272,8 +272,7 @@ impl Follower {
         let trc = Box::new(Trc::new(now, vector, PACKET));
         let ip = self.lines.path(FIRST);
         let governor = lock(&ip).governor().beside(now, Profile::CIRCUIT.heeds_receiver);
-        Path::new(now, trc, governor, self.rtt(), now.as_nanos())
-            .heeding_marks(Profile::CIRCUIT.heeds_marks)
+        Path::new(now, trc, governor, self.rtt(), now.as_nanos()).playing(Profile::CIRCUIT)
     }
 
     /// Until so long before the vector begins; `false` if the copy or pipe ended before, and the

@@ -92,8 +92,8 @@ impl Link<'_> {
             notices.extend(socket_notices(socket));
         }
         let path = path(profile, rtt);
-        let Profile { repair, feedback, .. } = *profile.profile;
-        let any = LaneRules { repair, feedback, idle_timeout, duty: Duty::Any };
+        let feedback = profile.profile.feedback;
+        let any = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let Profile { repair, feedback, .. } = *Profile::CIRCUIT;
         let rules = |lane: LaneId| match (booked, lane.0) {
             (true, 0) if session.lanes > 1 => LaneRules { duty: Duty::Messages, ..any },
@@ -152,8 +152,7 @@ pub(crate) fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
     if let Some(rate) = chosen.rate.filter(|_| !is_reserved) {
         governor.set(Bottleneck::UserLimit, rate);
     }
-    Path::new(now, controller, governor, rtt, now.as_nanos())
-        .heeding_marks(chosen.profile.heeds_marks)
+    Path::new(now, controller, governor, rtt, now.as_nanos()).playing(chosen.profile)
 }
 
 /// What the user should know of a socket.

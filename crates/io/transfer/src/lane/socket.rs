@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_sys::udp::{Route, UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest, Waker};
-use longhaul_units::{Ecn, Instant};
+use longhaul_units::Instant;
 
 /// Bytes of receive buffer that hold what 60 Gb/s bring while a thread sleeps deaf.
 const ROOMY: usize = 4_000_000;
@@ -24,20 +24,21 @@ pub(crate) enum LaneSocket {
 }
 
 impl LaneSocket {
-    /// The socket to send with, and the route to `to`, for datagrams with the codepoint `ecn`.
+    /// The socket to send with, and the route to `to`, for datagrams with this traffic
+    /// class byte.
     ///
     /// It changes once or twice in the life of a lane, so a socket of its own is set to it: beside each
     /// datagram it would cost the route that the kernel keeps for a connected socket.
-    pub fn route(&self, to: SocketAddr, ecn: Ecn) -> (&UdpSocket, Route) {
+    pub fn route(&self, to: SocketAddr, class: u8) -> (&UdpSocket, Route) {
         match self {
             Self::Own(socket, peer) => {
                 // Where it cannot be set the peer counts none, and the lane does without.
-                let _ = socket.set_traffic_class(ecn.bits());
+                let _ = socket.set_traffic_class(class);
                 (socket, if *peer == to { Route::CONNECTED } else { Route::to(to) })
             }
             Self::Shared(socket, local) => {
                 let route = Route::to(to).from(Some(local.ip()));
-                (socket, route.with_traffic_class(ecn.bits()))
+                (socket, route.with_traffic_class(class))
             }
         }
     }
@@ -144,11 +145,12 @@ mod tests {
     use std::io::{IoSlice, IoSliceMut};
 
     use longhaul_sys::udp::Wait;
+    use longhaul_units::{Dscp, Ecn};
 
     use super::*;
 
     #[test]
-    fn datagrams_carry_the_codepoint_of_their_batch_from_own_and_shared_sockets() {
+    fn datagrams_carry_the_codepoints_of_their_batch_from_own_and_shared_sockets() {
         for local in ["127.0.0.1:0", "[::1]:0"] {
             let bind = || UdpSocket::bind(local.parse().unwrap(), &UdpOptions::default()).unwrap();
             let peer = bind();
@@ -157,13 +159,16 @@ mod tests {
             own.connect(to).unwrap();
             let from = shared.local_addr();
             for socket in [LaneSocket::Own(own, to), LaneSocket::Shared(shared, from)] {
-                for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct] {
-                    let (sender, route) = socket.route(to, ecn);
+                let codepoints = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct];
+                let behind = Dscp::LowerEffort;
+                let classes = codepoints.map(|ecn| behind.traffic_class(ecn));
+                for class in classes.into_iter().chain(codepoints.map(Ecn::bits)) {
+                    let (sender, route) = socket.route(to, class);
                     sender.send(&route, &[IoSlice::new(b"x")], None, Wait::UntilReady).unwrap();
                     let mut bytes = [0; 8];
                     let mut slices = [IoSliceMut::new(&mut bytes)];
                     let got = peer.recv(&mut slices, Wait::UntilReady).unwrap().unwrap();
-                    assert_eq!((got.len, got.ecn()), (1, ecn), "{local}");
+                    assert_eq!((got.len, got.traffic_class), (1, class), "{local}");
                 }
             }
         }

@@ -116,8 +116,8 @@ impl Lines {
         if let Some(limit) = scenario.limit.filter(|_| !is_booked) {
             governor.set(Bottleneck::UserLimit, limit);
         }
-        let path = Path::new(local, controller, governor, self.round_trip, seed)
-            .heeding_marks(profile_there.heeds_marks);
+        let path =
+            Path::new(local, controller, governor, self.round_trip, seed).playing(profile_there);
         let meter = scenario.rate.map(|rate| {
             let is_circuit = scenario.profile == "trc";
             let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };

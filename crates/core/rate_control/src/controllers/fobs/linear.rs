@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::Rate;
 
-use super::{HOSTS, WHOLE};
+use super::{CHUNK, HOSTS, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
 use crate::{
@@ -179,7 +179,7 @@ impl ControllerConfig for FobsLinearConfig {
 const BANDS: usize = 201;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 9] = {
+static PARAMETERS: [Parameter; 11] = {
     const fn ppm(
         name: &'static str,
         about: &'static str,
@@ -188,14 +188,9 @@ static PARAMETERS: [Parameter; 9] = {
         Parameter { name, about, unit: Unit::Share, default, least, most }
     }
     [
-        Parameter {
-            name: "chunk",
-            about: "packets judged as a whole: 100 MB in packets of 1470 bytes",
-            unit: Unit::Count,
-            default: 68_028,
-            least: 100,
-            most: 100_000_000,
-        },
+        SEGMENT,
+        CHUNK,
+        OVERLAP,
         ppm("first", "first rate, of the link", (10_000, 800_000, WHOLE)),
         ppm("threshold", "mean loss of a chunk above which the rate falls", (0, 5_000, 500_000)),
         ppm("step", "by how much it falls, of the link", (10_000, 50_000, 500_000)),

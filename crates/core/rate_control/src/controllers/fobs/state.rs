@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::Rate;
 
-use super::{HOSTS, WHOLE};
+use super::{CHUNK, HOSTS, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
 use crate::{
@@ -186,7 +186,7 @@ impl ControllerConfig for FobsStateConfig {
 const FORGET: u32 = 64;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 18] = {
+static PARAMETERS: [Parameter; 20] = {
     const fn ppm(name: &'static str, about: &'static str, default: u64, most: u64) -> Parameter {
         Parameter { name, about, unit: Unit::Share, default, least: 0, most }
     }
@@ -194,14 +194,9 @@ static PARAMETERS: [Parameter; 18] = {
         Parameter { name, about, unit: Unit::Share, default, least: 10_000, most: 2 * WHOLE }
     }
     [
-        Parameter {
-            name: "segment",
-            about: "packets after which the state is judged",
-            unit: Unit::Count,
-            default: 10_000,
-            least: 100,
-            most: 100_000_000,
-        },
+        SEGMENT,
+        CHUNK,
+        OVERLAP,
         rate("first", "first rate, of the link", 900_000),
         ppm("negligible", "loss up to which a state gets better and the rate rises", 1_000, WHOLE),
         ppm("moderate", "loss above which green turns yellow and the rate falls", 5_000, WHOLE),

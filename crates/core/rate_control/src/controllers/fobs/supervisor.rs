@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use super::{FobsLinearConfig, FobsStateConfig, WHOLE};
+use super::{CHUNK, FobsLinearConfig, FobsStateConfig, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::auto::AutoConfig;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Parameter, Parameters,
@@ -247,20 +247,21 @@ const MOST_DOUBLINGS: u32 = 5;
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 6] = {
-    const fn count(name: &'static str, about: &'static str, default: u64, least: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Count, default, least, most: 100_000_000 }
+static PARAMETERS: [Parameter; 7] = {
+    const fn count(name: &'static str, about: &'static str, default: u64) -> Parameter {
+        Parameter { name, about, unit: Unit::Count, default, least: 1, most: 1_000 }
     }
     const fn ppm(name: &'static str, about: &'static str, default: u64) -> Parameter {
         Parameter { name, about, unit: Unit::Share, default, least: 0, most: WHOLE }
     }
     [
-        count("segment", "packets after which conditions are judged", 10_000, 100),
-        count("chunk", "packets after which the linear member takes a step", 68_028, 100),
+        SEGMENT,
+        CHUNK,
+        OVERLAP,
         ppm("busy", "loss in the receiving host above which it is busy", 1_000),
         ppm("crowded", "loss by congestion above which the path may be shared", 1_000),
-        Parameter { most: 1_000, ..count("patience", "segments in a row that prove that", 3, 1) },
-        Parameter { most: 1_000, ..count("quiet", "segments in a row that prove neither", 16, 1) },
+        count("patience", "segments in a row that prove that", 3),
+        count("quiet", "segments in a row that prove neither", 16),
     ]
 };
 

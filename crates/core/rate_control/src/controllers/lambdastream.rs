@@ -1,0 +1,265 @@
+//! Profile `lambdastream`: packets that arrive further apart than they left tell of congestion before
+//! any is lost.
+
+use alloc::boxed::Box;
+
+use longhaul_units::{Duration, Instant, Rate};
+
+use super::fobs::HOSTS;
+use super::opening::{Found, LEAST, share};
+use super::stepped::{Stepped, Steps, is_used};
+use crate::{
+    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
+};
+
+/// What was chosen of [`PARAMETERS`].
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    interval: Duration,
+    first: u32,
+    tolerance: u32,
+    drain: u32,
+    margin: u32,
+    step: u32,
+    patience: u64,
+    threshold: u32,
+    hosts: bool,
+}
+
+impl Figures {
+    fn of(chosen: &Parameters) -> Self {
+        let share = |name: &str| chosen.get(name) as u32;
+        Self {
+            interval: chosen.time("interval"),
+            first: share("first"),
+            tolerance: share("tolerance"),
+            drain: share("drain"),
+            margin: share("margin"),
+            step: share("step"),
+            patience: chosen.get("patience"),
+            threshold: share("threshold"),
+            hosts: chosen.get("hosts") == 1,
+        }
+    }
+}
+
+/// LambdaStream, by what is said of it: it watches "the inter-packet receiving time interval" (RAPID
+/// section 1), "avoids deliberately provoking packet loss", keeps "a constant sending rate whenever
+/// possible" and "differentiates packet loss" (the abstract). The figures are ours.
+#[derive(Clone, Debug)]
+struct LambdaStream {
+    figures: Figures,
+    rate: Rate,
+    /// When the present interval began; none has before the first feedback.
+    since: Option<Instant>,
+    seen: Seen,
+    /// The least one-way delay since the rate last changed, microseconds.
+    reference: Option<i64>,
+    /// What had gathered in a queue is gone then, and this rate is the next.
+    draining: Option<(Instant, Rate)>,
+    /// Intervals since the last change, and how many are to pass before the next rise.
+    calm: u64,
+    hold: u64,
+}
+
+/// What an interval brought.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    span: Span,
+    /// Bytes received, and the receiver's time that they took.
+    bytes: u64,
+    arriving: Duration,
+    /// The least one-way delay, microseconds above the least of late. Less jitters upwards than down.
+    delay: Option<i64>,
+}
+
+impl Seen {
+    fn add(&mut self, feedback: &Feedback) {
+        self.span.acked_packets += feedback.acked_packets;
+        self.span.lost = self.span.lost.plus(&feedback.lost);
+        if let Some(delivery) = feedback.delivery {
+            let bytes = delivery.rate.bytes_in(delivery.interval);
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.arriving = self.arriving.saturating_add(delivery.interval);
+        }
+        if let Some(delay) = feedback.one_way_delta {
+            self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
+        }
+    }
+
+    /// What came through in each second.
+    fn received(&self) -> Option<Rate> {
+        (self.bytes > 0).then(|| Rate::from_bytes_over(self.bytes, self.arriving))
+    }
+}
+
+impl LambdaStream {
+    fn new(figures: Figures) -> Self {
+        let (since, seen, reference) = (None, Seen::default(), None);
+        let (draining, calm, hold) = (None, 0, 1);
+        Self { figures, rate: LEAST, since, seen, reference, draining, calm, hold }
+    }
+
+    /// An interval of nominal length `interval` is over. Packets that arrived further apart than they
+    /// left had waited for ever longer: the sum of those differences is what their delay grew by.
+    fn judge(&mut self, now: Instant, interval: Duration, seen: &Seen, packet: u64) {
+        let figures = self.figures;
+        let lossy = lost_ppm(&seen.span, figures.hosts) > u64::from(figures.threshold);
+        let least = seen.delay.or(self.reference);
+        let grown = match (least, self.reference) {
+            (Some(now), Some(before)) => u64::try_from(now.saturating_sub(before)).unwrap_or(0),
+            _ => 0,
+        };
+        let grown = Duration::from_micros(grown.min(MOST_GROWN));
+        self.reference = self.reference.into_iter().chain(least).min();
+        if let Some((until, resume)) = self.draining
+            && !lossy
+        {
+            if now >= until {
+                (self.rate, self.draining) = (resume, None);
+                (self.reference, self.calm) = (least, 0);
+            }
+            return;
+        }
+        // Behind a slow link a packet or two more or less are a delay by themselves.
+        let borne = interval * figures.tolerance / WHOLE as u32 + self.rate.time_for(2 * packet);
+        if lossy || grown > borne {
+            self.slow_down(now, interval, grown, seen.received());
+        } else if self.draining.is_none() {
+            self.calm += 1;
+            if self.calm >= self.hold && is_used(self.rate, &seen.span, packet) {
+                self.rate = self.rate + share(self.rate, figures.step).max(LEAST);
+                self.calm = 0;
+                // The last rise was borne.
+                self.hold = (self.hold / 2).max(1);
+            }
+        }
+    }
+
+    /// The sending interval becomes the receiving one, and longer for as long as what has gathered
+    /// takes to go.
+    fn slow_down(&mut self, now: Instant, interval: Duration, grown: Duration, got: Option<Rate>) {
+        let Figures { drain, margin, patience, .. } = self.figures;
+        let half = self.rate.scale(1, 2);
+        let path = got.unwrap_or(self.rate).min(self.rate).max(half).max(LEAST);
+        self.rate = (path - share(path, drain)).max(LEAST);
+        let gone = grown * WHOLE as u32 / drain.max(1);
+        let resume = (path - share(path, margin)).max(LEAST);
+        self.draining = Some((now + gone + interval, resume));
+        self.hold = (self.hold * 2).min(patience);
+    }
+}
+
+/// Packets lost, parts per million of all, but for those that chance explains.
+fn lost_ppm(span: &Span, with_hosts: bool) -> u64 {
+    let lost = &span.lost;
+    let hosts = if with_hosts { lost.socket + lost.host } else { 0 };
+    let counted = lost.network() - lost.random + hosts;
+    (counted * WHOLE).checked_div(span.acked_packets + lost.total()).unwrap_or(0)
+}
+
+impl Steps for LambdaStream {
+    const NAME: &'static str = "lambdastream";
+
+    fn begin(&mut self, found: Found) {
+        *self = Self { rate: found.rate, ..Self::new(self.figures) };
+    }
+
+    fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
+        let packet = cx.estimates.packet();
+        let nominal = match self.figures.interval {
+            Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
+            fixed => fixed,
+        };
+        let nominal = nominal.max(self.rate.time_for(LEAST_PACKETS * packet)).min(MOST_INTERVAL);
+        let since = *self.since.get_or_insert(cx.now);
+        self.seen.add(feedback);
+        let took = cx.now - since;
+        if took < nominal {
+            return;
+        }
+        let mut seen = core::mem::take(&mut self.seen);
+        seen.span.took = took;
+        self.since = Some(cx.now);
+        // A silence says nothing of how fast a path is that carries.
+        if took <= nominal * 2 {
+            self.judge(cx.now, nominal, &seen, packet);
+        }
+    }
+
+    fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    fn state(&self) -> &'static str {
+        match self.draining {
+            Some(_) => "draining",
+            None if self.hold > 1 => "constant",
+            None => "rising",
+        }
+    }
+}
+
+/// Makes the controller of `lambdastream`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LambdaStreamConfig;
+
+impl ControllerConfig for LambdaStreamConfig {
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn build(&self, start: &Start) -> Box<dyn Controller> {
+        let figures = Figures::of(&start.parameters);
+        Box::new(Stepped::new(start, figures.first, LambdaStream::new(figures)))
+    }
+}
+
+/// Parts per million.
+const WHOLE: u64 = 1_000_000;
+/// A batch leaves at once, and what it carries arrives as a lump: a train is to be many of them long.
+const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+/// Fewer do not make a mean.
+const LEAST_PACKETS: u64 = 16;
+const MOST_INTERVAL: Duration = Duration::from_secs(60);
+/// Microseconds: longer than any queue.
+const MOST_GROWN: u64 = 60_000_000;
+
+/// Why each is what it is: docs/rate-control.md.
+static PARAMETERS: [Parameter; 9] = {
+    const fn ppm(
+        name: &'static str,
+        about: &'static str,
+        (least, default, most): (u64, u64, u64),
+    ) -> Parameter {
+        Parameter { name, about, unit: Unit::Share, default, least, most }
+    }
+    [
+        Parameter {
+            name: "interval",
+            about: "time between two decisions; 0s: a round trip, at least 20 ms",
+            unit: Unit::Time,
+            default: 0,
+            least: 0,
+            most: 10_000_000_000,
+        },
+        ppm("first", "first rate, of the link", (10_000, 950_000, WHOLE)),
+        ppm("tolerance", "growth of delay that is borne, of an interval", (1_000, 20_000, WHOLE)),
+        ppm("drain", "below what arrives while a queue drains", (10_000, 100_000, 500_000)),
+        ppm("margin", "below what arrived behind that", (0, 20_000, 500_000)),
+        ppm("step", "by how much the rate rises", (1_000, 20_000, 500_000)),
+        Parameter {
+            name: "patience",
+            about: "most intervals of constant rate before it rises",
+            unit: Unit::Count,
+            default: 64,
+            least: 1,
+            most: 100_000,
+        },
+        ppm("threshold", "loss beyond chance above which the rate falls", (0, 10_000, 500_000)),
+        HOSTS,
+    ]
+};
+
+#[cfg(test)]
+mod tests;
