@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Metrics, Pacer, Pacing,
-    ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, MemoryUse, Metrics,
+    Observation, Pacer, Pacing, PathMemory, ReceiverState, RttEstimator, Sent, SpanMeter,
+    SpanSizes,
 };
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -201,6 +202,33 @@ impl Path {
     /// What a controller that takes over now is to know, if it is to go on where this one is.
     pub fn known(&self) -> Known {
         Known { rate: self.allowed.rate, round_trip: self.rtt.smoothed() }
+    }
+
+    /// What earlier transfers have learnt of the path; to be told before the first data.
+    pub fn recall(&mut self, now: Instant, memory: &PathMemory) {
+        self.controller.recall(memory);
+        self.renew(now);
+    }
+
+    /// What became of what was told by [`Path::recall`]; nothing where the controller does not build
+    /// on it.
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        self.controller.memory_use()
+    }
+
+    /// What this transfer has learnt of the path, for those to come; nothing before start-up is over,
+    /// or before much was delivered.
+    pub fn observed(&self) -> Option<Observation> {
+        let packet = self.estimates.packet();
+        let Metrics { bound, .. } = self.controller.metrics();
+        let rate = self.estimates.bandwidth().filter(|_| bound != Bottleneck::StartUp)?;
+        let round_trip = self.estimates.min_rtt()?;
+        if self.delivered < (OBSERVED_PACKETS * packet).max(rate.bytes_in(round_trip * 4)) {
+            return None;
+        }
+        let by_path = self.governor.longest() == Bottleneck::Network;
+        let chance_ppm = self.estimates.chance_ppm().unwrap_or(0);
+        Some(Observation { rate, by_path, round_trip, packet, chance_ppm })
     }
 
     /// Size of a full packet of its lanes, headers included.
@@ -406,6 +434,8 @@ impl Path {
 
 /// IP-layer bytes of a full packet on most paths.
 const FULL_PACKET: u64 = 1500;
+/// Fewer tell little of a path.
+const OBSERVED_PACKETS: u64 = 1_000;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 

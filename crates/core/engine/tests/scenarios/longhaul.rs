@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{Ecn, Path};
-use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile};
+use longhaul_rate_control::{ChosenProfile, Governor, Metrics, PathMemory, Profile};
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -74,6 +74,8 @@ pub struct Longhaul {
     pub deaf: Option<(Instant, Instant)>,
     /// Called with time and rate control at each feedback.
     pub trace: Option<Trace>,
+    /// What earlier transfers have learnt of the path.
+    pub memory: Option<PathMemory>,
     /// Another profile's controller takes over at this time.
     pub successor: Option<(Instant, ChosenProfile)>,
 
@@ -112,6 +114,7 @@ impl Longhaul {
             stutters: None,
             deaf: None,
             trace: None,
+            memory: None,
             successor: None,
             started: None,
             ends: None,
@@ -156,7 +159,11 @@ impl Longhaul {
             End { lane: Lane::new(begin, config), rated }
         };
         let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");
-        self.ends = Some((end(Role::Client, &self.played), end(Role::Server, &receiving)));
+        let mut sender = end(Role::Client, &self.played);
+        if let Some(memory) = &self.memory {
+            sender.rated.recall(begin, memory);
+        }
+        self.ends = Some((sender, end(Role::Server, &receiving)));
         let mut at = begin;
         while at < now {
             at = self.turn(at, None).unwrap_or(now);

@@ -4,6 +4,7 @@
 //! prints the figures themselves.
 
 mod family;
+mod memory;
 mod papers;
 mod world;
 
