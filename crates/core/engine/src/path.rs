@@ -216,17 +216,16 @@ impl Path {
         self.controller.memory_use()
     }
 
-    /// What this transfer has learnt of the path, for those to come; nothing before start-up is over,
-    /// or before much was delivered.
+    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
+    /// What start-up has seen, the path carries at least.
     pub fn observed(&self) -> Option<Observation> {
         let packet = self.estimates.packet();
-        let Metrics { bound, .. } = self.controller.metrics();
-        let rate = self.estimates.bandwidth().filter(|_| bound != Bottleneck::StartUp)?;
-        let round_trip = self.estimates.min_rtt()?;
-        if self.delivered < (OBSERVED_PACKETS * packet).max(rate.bytes_in(round_trip * 4)) {
+        let (rate, round_trip) = (self.estimates.bandwidth()?, self.estimates.min_rtt()?);
+        if self.delivered < OBSERVED_BYTES.max(rate.bytes_in(round_trip * 4)) {
             return None;
         }
-        let by_path = self.governor.longest() == Bottleneck::Network;
+        let started = self.controller.metrics().bound != Bottleneck::StartUp;
+        let by_path = started && self.governor.longest() == Bottleneck::Network;
         let chance_ppm = self.estimates.chance_ppm().unwrap_or(0);
         Some(Observation { rate, by_path, round_trip, packet, chance_ppm })
     }
@@ -434,8 +433,8 @@ impl Path {
 
 /// IP-layer bytes of a full packet on most paths.
 const FULL_PACKET: u64 = 1500;
-/// Fewer tell little of a path.
-const OBSERVED_PACKETS: u64 = 1_000;
+/// A thousand packets; fewer tell little of a path.
+const OBSERVED_BYTES: u64 = 1_000 * FULL_PACKET;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 
