@@ -65,11 +65,20 @@ pub enum MemoryUse {
     Untested,
 }
 
+impl Observation {
+    /// Whether both may be of one route: their round trips differ by less than a factor of two.
+    fn is_alike(&self, other: &Self) -> bool {
+        let (one, other) = (self.round_trip, other.round_trip);
+        one < other.saturating_mul(2) && other < one.saturating_mul(2)
+    }
+}
+
 impl PathMemory {
     /// What `remembered` says, the newest first; nothing if nothing of it is young enough.
     pub fn of(remembered: &[Remembered]) -> Option<Self> {
         let young = remembered.iter().filter(|one| one.age < FORGOTTEN).take(NEWEST);
         let newest = young.clone().next()?;
+        let young = young.filter(|one| newest.seen.is_alike(&one.seen));
         let same_hour = |one: &&Remembered| one.hours_apart <= HOURS;
         let known_hour = young.clone().any(|one| same_hour(&one));
         let chosen = young.filter(|one| !known_hour || same_hour(one));
@@ -167,6 +176,16 @@ mod tests {
         };
         assert_eq!(rate(&[slow(10, false), slow(900, true)]), Some(Rate::from_mbps(900)));
         assert_eq!(rate(&[slow(10, false), slow(50, false)]), Some(Rate::from_mbps(50)));
+    }
+
+    #[test]
+    fn another_route_is_not_mixed_with_the_newest() {
+        let far = seen(100, 1, 0);
+        let round_trip = Duration::from_millis(20);
+        let near = Remembered { seen: Observation { round_trip, ..seen(900, 0, 0).seen }, ..far };
+        let memory = PathMemory::of(&[near, far, far]).unwrap();
+        assert_eq!((memory.rate(), memory.round_trip), (Rate::from_mbps(900), round_trip));
+        assert_eq!(rate(&[far, near]), Some(Rate::from_mbps(100)));
     }
 
     #[test]
