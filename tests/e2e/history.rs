@@ -4,9 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
+use longhaul_needs::needs;
 use serde_json::Value;
 
-use crate::program::{Ended, Program};
+use crate::program::{Ended, PROGRAM, Program};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
@@ -85,6 +86,35 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
             .assert_failed("nothing is known of paths to elsewhere");
         assert_eq!(history(test, &["clear", "127.0.0.1"]).json()["cleared"], 3);
         assert_eq!(paths(test).len(), 0);
+    });
+}
+
+/// A path on which it takes a while to find the rate.
+#[needs(namespaces)]
+#[test]
+fn start_up_over_a_long_path_builds_on_it() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(6, BYTES)).unwrap();
+        let serve = format!("{PROGRAM} serve -q --no-history --root there --token-file token");
+        let copy = |name: &str| {
+            let options = "--json --carrier udp --token-file token";
+            format!("{PROGRAM} cp {options} here/file lh://peer/{name} >{name}.json")
+        };
+        let copies = format!("{} && {}", copy("one"), copy("two"));
+        let path = ["lab", "path", "--rtt", "40ms", "--rate", "200Mbps", "--peer", &serve];
+        let words = [&path[..], &["--", "sh", "-c", &copies]].concat();
+        Program::start(test, &words).end().assert_succeeded();
+        let report = |name: &str| -> Value {
+            let text = fs::read_to_string(test.path(&format!("{name}.json"))).unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()["history"].clone()
+        };
+        assert_eq!(report("one")["used"], "nothing known");
+        let second = report("two");
+        let used = second["used"].as_str().unwrap();
+        // How it went is a matter of time, which a busy machine does not have.
+        let begun = ["unvalidated", "confirmed", "lower", "untested", "retreated"];
+        assert!(begun.contains(&used), "{second}");
+        assert_eq!(second["known"]["mtu"], 1_500, "{second}");
     });
 }
 

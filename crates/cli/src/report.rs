@@ -51,13 +51,11 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "local": seconds(link.cpu_local),
             "remote": link.cpu_remote.map(seconds),
         },
+        "history": link.history.as_ref().map(history),
         "notices": link.notices,
     }));
     if let Some(used) = &link.circuit {
         fields.insert("circuit".into(), circuit(used));
-    }
-    if let Some(report) = &link.history {
-        fields.insert("history".into(), history(report));
     }
     fields
 }
