@@ -62,6 +62,7 @@ impl<'t> Program<'t> {
             .current_dir(test.folder())
             .env("HOME", test.folder())
             .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME")
             .stdin(input)
             .stdout(output)
             .stderr(Stdio::piped())

@@ -62,8 +62,10 @@ fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
         assert_eq!(booking.state, State::Released);
         assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
         // What this one lost is known to the next.
-        let known = fs::read_to_string(test.path(".local/state/longhaul/circuits.json")).unwrap();
-        assert!(known.contains("127.0.0.1"), "{known}");
+        let known = Program::start(test, &["history", "--json"]).end().json();
+        assert_eq!(known["circuits"][0]["host"], "127.0.0.1", "{known}");
+        assert_eq!(known["circuits"][0]["circuits"], 1, "{known}");
+        assert_eq!(known["paths"].as_array().unwrap().len(), 0, "a circuit is no path: {known}");
     });
 }
 

@@ -11,6 +11,7 @@ mod crowd;
 mod datagrams;
 mod fallback;
 mod forgeries;
+mod history;
 mod lab;
 mod owners;
 mod pipe;

@@ -97,6 +97,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         connections_max: 8,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        history: None,
     }
 }
 
@@ -121,6 +122,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         circuit: None,
+        history: None,
     }
 }
 

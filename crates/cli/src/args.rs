@@ -62,6 +62,8 @@ pub enum Command {
     Lab(LabArgs),
     /// Circuits: bandwidth booked as it varies over time
     Circuits(CircuitsArgs),
+    /// What paths could take, as earlier transfers of this user have seen it
+    History(HistoryArgs),
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArgs),
@@ -147,6 +149,9 @@ pub struct LinkArgs {
     /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
+    /// Neither begin by what earlier transfers have learnt of the path and its circuits, nor add to it
+    #[arg(long)]
+    pub no_history: bool,
 }
 
 /// `longhaul pipe`.
@@ -291,6 +296,39 @@ pub struct ServeArgs {
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
     #[arg(long, value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,
+    /// Neither begin by what earlier transfers to a client have learnt of the path, nor add to it
+    #[arg(long)]
+    pub no_history: bool,
+}
+
+/// `longhaul history`.
+///
+/// Each transfer leaves what it has seen of the path at the host that sent: at the client of a push, at
+/// the server of a pull. The next one begins by it. The file is
+/// ~/.local/state/longhaul/history.db; it names the hosts that this user exchanged data with.
+#[derive(Args, Debug)]
+#[command(after_help = HISTORY_EXAMPLES)]
+pub struct HistoryArgs {
+    /// What to do; `list` unless told.
+    #[command(subcommand)]
+    pub command: Option<HistoryCommand>,
+}
+
+/// What `longhaul history` does.
+#[derive(Debug, Subcommand)]
+pub enum HistoryCommand {
+    /// A line for each path, and for each host that circuits led to
+    List,
+    /// All that is known of the paths and circuits to a host
+    Show {
+        /// As it was named, or its address
+        host: String,
+    },
+    /// Forget paths and circuits
+    Clear {
+        /// Only those to this host, as it was named or by its address [default: all]
+        host: Option<String>,
+    },
 }
 
 /// `longhaul keys`.
@@ -477,6 +515,12 @@ const KEYS_EXAMPLES: &str = "\
 Examples:
   longhaul keys new                                    for `longhaul cp`, which looks there
   longhaul keys new --token-file /etc/longhaul/tokens  for `longhaul serve --token-file`";
+
+const HISTORY_EXAMPLES: &str = "\
+Examples:
+  longhaul history                                     every path, the newest first
+  longhaul history show dtn2.example
+  longhaul history clear dtn2.example";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:

@@ -14,7 +14,7 @@ use crate::progress::Display;
 use crate::report;
 
 pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
-    let mut options = options(args)?;
+    let mut options = options(args, output)?;
     let circuit = circuit(args, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let progress = Progress::default();
@@ -77,12 +77,13 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
         by: args.file.deadline,
         margin: args.file.margin,
         bytes_wait: true,
+        history: options.history.as_ref(),
     };
     circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
 }
 
 /// What `args` mean.
-fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
+fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
     let mut paths = Vec::new();
     for text in &args.paths {
@@ -96,7 +97,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
     if paths.iter().any(|source| source.contents != contents) {
         return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
     }
-    let link = link::options(&args.link)?;
+    let link = link::options(&args.link, output)?;
     let fsync = match args.fsync {
         FsyncArg::End => Fsync::End,
         FsyncArg::Never => Fsync::Never { boot: boot_id()? },
@@ -121,6 +122,7 @@ fn options(args: &CpArgs) -> Result<CopyOptions, Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
+        history: link.history,
     })
 }
 

@@ -145,7 +145,7 @@ impl Server {
         listen: SocketAddr,
     ) -> Result<Self, Failure> {
         let mut command = this_program()?;
-        command.args(["serve", "--once", "--listen", &listen.to_string()]);
+        command.args(["serve", "--once", "--no-history", "--listen", &listen.to_string()]);
         command.args([OsStr::new("--root"), root.as_ref()]);
         command.args([OsStr::new("--token-file"), secret.as_ref()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -207,7 +207,7 @@ fn copy(
     stop: &Stop,
 ) -> Result<Value, Failure> {
     let mut command = this_program()?;
-    command.args(["cp", "--json", "--carrier", "udp"]);
+    command.args(["cp", "--json", "--carrier", "udp", "--no-history"]);
     command.args([OsStr::new("--token-file"), secret.as_ref(), source.as_ref()]);
     command.arg(format!("lh://{at}/"));
     if output.quiet {

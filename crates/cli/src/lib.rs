@@ -1,4 +1,5 @@
-//! The command line of Longhaul: `cp`, `pipe`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`.
+//! The command line of Longhaul: `cp`, `pipe`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`,
+//! `history`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
 //! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`), shows progress, and
@@ -23,6 +24,7 @@ pub mod circuits;
 mod cp;
 pub mod demo;
 mod failure;
+mod history;
 mod keys;
 pub mod lab;
 mod link;
@@ -72,6 +74,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Circuits(args) => circuits::run(args, &output),
+        Command::History(args) => history::run(args, &output),
         Command::Man(args) => man::run(args),
     };
     match done {

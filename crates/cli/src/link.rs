@@ -2,8 +2,10 @@
 
 pub(crate) mod circuit;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_history::History;
 use longhaul_rate_control::Profile;
 use longhaul_session::Token;
 use longhaul_transfer::CarrierChoice;
@@ -12,6 +14,8 @@ use longhaul_wire::Protect;
 
 use crate::args::{CarrierArg, LinkArgs, ProtectArg};
 use crate::failure::Failure;
+use crate::history;
+use crate::output::Output;
 use crate::token;
 
 /// What [`LinkArgs`] mean.
@@ -24,13 +28,14 @@ pub(crate) struct LinkOptions {
     pub carrier: CarrierChoice,
     pub lanes: u16,
     pub memory: Option<Bytes>,
+    pub history: Option<Arc<History>>,
 }
 
 /// What `args` mean.
 ///
 /// # Errors
 /// They do not fit each other, or there is no token.
-pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
+pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, Failure> {
     Profile::wished(Some(&args.profile), args.rate, args.parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate < RATE_MIN) {
@@ -57,6 +62,7 @@ pub(crate) fn options(args: &LinkArgs) -> Result<LinkOptions, Failure> {
         },
         lanes: args.lanes,
         memory: args.memory,
+        history: history::open(args.no_history, output),
     })
 }
 

@@ -23,7 +23,7 @@ use crate::report::{self, seconds};
 
 pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     let want = want(args)?;
-    let mut options = options(args)?;
+    let mut options = options(args, output)?;
     let circuit = circuit(args, want, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let progress = Progress::default();
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
 }
 
 /// What `args` mean.
-fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
+fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     let parsed = location::parse(&args.pipe);
     let Ok(Parsed { location: Location::Remote { host, port, path: name }, .. }) = parsed else {
         return Err(match parsed {
@@ -58,7 +58,7 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
     if !pipe_name_is_valid(&name) {
         return Err(Failure::usage("a pipe has a name of 1 to 255 bytes: lh://HOST[:PORT]/NAME"));
     }
-    let link = link::options(&args.link)?;
+    let link = link::options(&args.link, output)?;
     let (role, file) = match args.receive {
         true => (PipeRole::Receive, own(io::stdout())),
         false => (PipeRole::Send, own(io::stdin())),
@@ -80,6 +80,7 @@ fn options(args: &PipeArgs) -> Result<PipeOptions, Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
+        history: link.history,
     })
 }
 
@@ -123,6 +124,7 @@ fn circuit(
         by: args.hold.latest_start,
         margin: None,
         bytes_wait: false,
+        history: options.history.as_ref(),
     };
     circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
 }
@@ -208,6 +210,7 @@ mod tests {
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
                 circuit: None,
+                history: None,
                 notices: Vec::new(),
             },
         };

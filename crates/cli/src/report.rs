@@ -1,6 +1,6 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_transfer::{CircuitReport, CopyReport, LinkReport, Snapshot};
+use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -51,12 +51,23 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "local": seconds(link.cpu_local),
             "remote": link.cpu_remote.map(seconds),
         },
+        "history": link.history.as_ref().map(history),
         "notices": link.notices,
     }));
     if let Some(used) = &link.circuit {
         fields.insert("circuit".into(), circuit(used));
     }
     fields
+}
+
+/// What was known of the path, and what was made of it.
+fn history(report: &HistoryReport) -> Value {
+    let known = report.known.as_ref().map(crate::history::known);
+    json!({
+        "known": known,
+        "used": report.used.name(),
+        "learnt_bps": report.learnt.map(Rate::as_bps),
+    })
 }
 
 fn circuit(used: &CircuitReport) -> Value {
@@ -172,7 +183,7 @@ fn losses(lost: &Losses, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
-fn lost(lost: &Losses) -> Value {
+pub(crate) fn lost(lost: &Losses) -> Value {
     json!({
         "congestion": lost.congestion,
         "random": lost.random,
@@ -230,6 +241,7 @@ mod tests {
                 cpu_local: Duration::from_millis(1_500),
                 cpu_remote: None,
                 circuit: None,
+                history: None,
                 notices: Vec::new(),
             },
         }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ServeArgs;
 use crate::failure::Failure;
+use crate::history;
 use crate::link;
 use crate::output::{Output, complain};
 use crate::report;
@@ -46,6 +47,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         connections_max: CONNECTIONS_MAX,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        history: history::open(args.no_history, output),
     };
     let stop = Stop::default();
     signals::stop_in_order(&stop)?;

@@ -1,7 +1,7 @@
 //! `--circuit`: the client of the booking service, as a copy or a pipe needs it.
 
 mod clock;
-mod history;
+mod experience;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, State};
 use longhaul_circuits::client::{Client, ClientError};
+use longhaul_history::{History, unix_time};
 use longhaul_rate_control::{TimeRange, Vector};
 use longhaul_transfer::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
@@ -16,7 +17,7 @@ use longhaul_transfer::{
 use longhaul_units::{Duration, Rate};
 
 use self::clock::ServiceClock;
-use self::history::{Experience, History};
+use self::experience::{Experience, learn, margin_ppm};
 use crate::args::CircuitArgs;
 use crate::circuits::ask;
 use crate::circuits::when::When;
@@ -40,6 +41,8 @@ pub(crate) struct Errand<'a> {
     pub margin: Option<f64>,
     /// Whether there is something to send whenever it may be sent.
     pub bytes_wait: bool,
+    /// What earlier circuits have taught.
+    pub history: Option<&'a Arc<History>>,
 }
 
 /// The circuit, and the host whose experience it is.
@@ -47,6 +50,7 @@ pub(crate) struct Wanted {
     pub options: CircuitOptions,
     host: String,
     bytes_wait: bool,
+    history: Option<Arc<History>>,
 }
 
 /// What `args` ask for.
@@ -72,7 +76,9 @@ pub(crate) fn wanted(
     let token = token::read(&file)?.swap_remove(0).to_string();
     let client =
         Client::new(&base, &token).map_err(|error| Failure::usage(format!("--circuit {error}")))?;
-    let known = History::read().of(errand.host);
+    // What cannot be read holds up nothing; writing will say why.
+    let known = errand.history.and_then(|history| history.circuit(errand.host).ok());
+    let known = known.unwrap_or_default();
     let now = Timestamp::now();
     let booker = Booker {
         client,
@@ -82,7 +88,7 @@ pub(crate) fn wanted(
         by: errand.by.map(|by| by.from(now)),
         margin_ppm: match errand.margin {
             Some(percent) => (percent * 1e4).round() as u32,
-            None => known.margin_ppm(),
+            None => margin_ppm(&known),
         },
         label: errand.label.clone(),
         clock: Mutex::default(),
@@ -95,16 +101,18 @@ pub(crate) fn wanted(
         or_ip: args.circuit_or_ip,
         and_ip: args.circuit_and_ip,
     };
-    Ok(Some(Wanted { options, host: errand.host.to_owned(), bytes_wait: errand.bytes_wait }))
+    let (host, history) = (errand.host.to_owned(), errand.history.cloned());
+    Ok(Some(Wanted { options, host, bytes_wait: errand.bytes_wait, history }))
 }
 
 impl Wanted {
     /// Learns from how it went.
     pub fn remember(&self, circuit: &CircuitReport, output: &Output) {
         let Some(experience) = Experience::of(circuit, self.bytes_wait) else { return };
-        let mut history = History::read();
-        history.learn(&self.host, &experience);
-        if let Err(why) = history.write() {
+        let Some(history) = &self.history else { return };
+        let learnt =
+            history.learn_circuit(&self.host, unix_time(), |known| learn(known, &experience));
+        if let Err(why) = learnt {
             output.detail(format!("note: what this circuit taught is not remembered: {why}"));
         }
     }

@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Metrics, Pacer, Pacing,
-    Profile, ReceiverState, RttEstimator, Sent, SpanMeter, SpanSizes,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, MemoryUse, Metrics,
+    Observation, Pacer, Pacing, PathMemory, Profile, ReceiverState, RttEstimator, Sent, SpanMeter,
+    SpanSizes,
 };
 use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -207,6 +208,32 @@ impl Path {
     /// What a controller that takes over now is to know, if it is to go on where this one is.
     pub fn known(&self) -> Known {
         Known { rate: self.allowed.rate, round_trip: self.rtt.smoothed() }
+    }
+
+    /// What earlier transfers have learnt of the path; to be told before the first data.
+    pub fn recall(&mut self, now: Instant, memory: &PathMemory) {
+        self.controller.recall(memory);
+        self.renew(now);
+    }
+
+    /// What became of what was told by [`Path::recall`]; nothing where the controller does not build
+    /// on it.
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        self.controller.memory_use()
+    }
+
+    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
+    /// What start-up has seen, the path carries at least.
+    pub fn observed(&self) -> Option<Observation> {
+        let packet = self.estimates.packet();
+        let (rate, round_trip) = (self.estimates.bandwidth()?, self.estimates.min_rtt()?);
+        if self.delivered < OBSERVED_BYTES.max(rate.bytes_in(round_trip * 4)) {
+            return None;
+        }
+        let started = self.controller.metrics().bound != Bottleneck::StartUp;
+        let by_path = started && self.governor.longest() == Bottleneck::Network;
+        let chance_ppm = self.estimates.chance_ppm().unwrap_or(0);
+        Some(Observation { rate, by_path, round_trip, packet, chance_ppm })
     }
 
     /// Size of a full packet of its lanes, headers included.
@@ -428,6 +455,8 @@ impl Path {
 
 /// IP-layer bytes of a full packet on most paths.
 const FULL_PACKET: u64 = 1500;
+/// A thousand packets; fewer tell little of a path.
+const OBSERVED_BYTES: u64 = 1_000 * FULL_PACKET;
 /// A batch this late shows in the delivery rate.
 const LATE: Duration = Duration::from_micros(50);
 

@@ -4,7 +4,9 @@ use core::fmt::Debug;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use rand_core::Rng;
 
-use crate::{Estimates, Parameter, Parameters, RttEstimator, Span, SpanSizes};
+use crate::{
+    Estimates, MemoryUse, Parameter, Parameters, PathMemory, RttEstimator, Span, SpanSizes,
+};
 
 /// Decides the sending rate of one path.
 ///
@@ -13,6 +15,15 @@ use crate::{Estimates, Parameter, Parameters, RttEstimator, Span, SpanSizes};
 pub trait Controller: Debug + Send {
     /// Name of the algorithm, for logs.
     fn name(&self) -> &'static str;
+
+    /// What earlier transfers have learnt of the path; told before the first data, if at all. Who does
+    /// not build on it ignores it.
+    fn recall(&mut self, _memory: &PathMemory) {}
+
+    /// What became of what it was told by [`Controller::recall`], if it builds on it.
+    fn memory_use(&self) -> Option<MemoryUse> {
+        None
+    }
 
     /// A batch left.
     fn on_sent(&mut self, _cx: &mut Context<'_>, _sent: &Sent) {}

@@ -16,6 +16,7 @@ use chance::Chance;
 use plausible::plausible;
 use rates::Rates;
 
+pub(crate) use chance::explained;
 pub(crate) use rates::Slice;
 
 /// Estimates of rate, queue and chance loss of one path, the rounds in which they are judged, and

@@ -160,6 +160,13 @@ impl Governor {
         self.active = bound;
     }
 
+    /// The bound that was active for the longest time, start-up apart.
+    pub fn longest(&self) -> Bottleneck {
+        let bounds = Bottleneck::ALL.into_iter().zip(self.spent);
+        let later = bounds.filter(|(bound, _)| *bound != Bottleneck::StartUp);
+        later.max_by_key(|(_, spent)| *spent).map_or(Bottleneck::Unknown, |(bound, _)| bound)
+    }
+
     /// How long `bound` was active, up to the last [`Governor::account`].
     pub fn time_limited_by(&self, bound: Bottleneck) -> Duration {
         self.spent[bound as usize]

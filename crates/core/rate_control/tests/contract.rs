@@ -4,8 +4,8 @@
 mod path;
 
 use longhaul_rate_control::{
-    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Profile,
-    ReceiverState, RttEstimator, Sent, Span,
+    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, Known, PathMemory,
+    Profile, ReceiverState, RttEstimator, Sent, Span,
 };
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use path::{Link, Path};
@@ -80,6 +80,18 @@ fn feedback() -> impl Strategy<Value = Feedback> {
     )
 }
 
+fn memory() -> impl Strategy<Value = PathMemory> {
+    let bps = || prop_oneof![any::<u64>(), 0u64..10_000_000_000].prop_map(Rate::from_bps);
+    let round_trip = prop_oneof![any::<u64>(), 0u64..500_000_000].prop_map(Duration::from_nanos);
+    let chance_ppm = prop_oneof![any::<u32>(), 0u32..20_000];
+    ((bps(), bps()), round_trip, chance_ppm, count(), any::<u64>()).prop_map(
+        |(band, round_trip, chance_ppm, packet, age)| {
+            let age = Duration::from_nanos(age);
+            PathMemory { band, round_trip, chance_ppm, packet, age }
+        },
+    )
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let rtt = prop::option::of((0u64..5_000_000).prop_map(Duration::from_micros));
     prop_oneof![
@@ -127,6 +139,7 @@ proptest! {
         steps in prop::collection::vec((step(), 0u64..50_000_000), 1..150),
         first_rtt in 1u64..1_000_000,
         first_now in prop_oneof![Just(0u64), any::<u32>().prop_map(u64::from)],
+        memory in prop::option::of(memory()),
     ) {
         for profile in Profile::all() {
             let mut now = Instant::from_nanos(first_now);
@@ -140,6 +153,7 @@ proptest! {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(first_rtt);
             let mut governor = Governor::new(now, true);
             governor.set_share(first_rtt as u32);
+            memory.iter().for_each(|memory| controller.recall(memory));
             check(profile, &*controller, &governor, &estimates);
             for (step, wait) in &steps {
                 let wait = &Duration::from_nanos(*wait);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use longhaul_history::History;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Failure, Fsync};
 use longhaul_session::Token;
@@ -13,6 +14,7 @@ use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{Bottleneck, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7420;
@@ -90,6 +92,8 @@ pub struct CopyOptions {
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only to a server, and by UDP.
     pub circuit: Option<CircuitOptions>,
+    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
+    pub history: Option<Arc<History>>,
 }
 
 /// A server of files below one directory.
@@ -121,6 +125,8 @@ pub struct ServeOptions {
     /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
     /// and neither end says that it waits for a disk or a booking. Zero is for ever.
     pub stall_timeout: Duration,
+    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
+    pub history: Option<Arc<History>>,
 }
 
 /// Asks a running copy or server to stop cleanly. Cheap to clone.
@@ -215,6 +221,8 @@ pub struct LinkReport {
     pub cpu_remote: Option<Duration>,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
+    /// What was known of the path, where this host sent over UDP and keeps a history.
+    pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,
 }

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{Part, Wish};
+use longhaul_history::History;
 use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::udp::UdpOptions;
@@ -86,6 +87,7 @@ pub(crate) struct Client<'a> {
     pub memory: Budget,
     pub idle_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
+    pub history: Option<&'a Arc<History>>,
     pub wish: Wish,
     pub started: Instant,
 }

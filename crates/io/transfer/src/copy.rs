@@ -158,6 +158,7 @@ pub fn copy(
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
+        history: options.history.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

@@ -27,6 +27,7 @@ pub mod memory;
 mod pipe;
 mod progress;
 mod protection;
+mod recollection;
 mod server;
 mod shared;
 mod sink;
@@ -44,4 +45,5 @@ pub use circuit::{
 pub use copy::{CopyError, copy};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
+pub use recollection::{HistoryReport, HistoryUse};
 pub use server::{ServeError, serve};

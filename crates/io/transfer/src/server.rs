@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{End, Silence, Transfer, Wish};
+use longhaul_history::Direction as Asked;
 use longhaul_objects::{Fsync, TopNames};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::ServerConfig;
@@ -45,6 +46,7 @@ use crate::lease::{Lease, SharedMemory};
 use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
 use crate::pipe::{Pipes, Seat};
+use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -327,7 +329,7 @@ impl Server<'_> {
         let granted = Arc::new(Granted::default());
         let share = Share { memory: lease.budget(), owner, ..self.share.clone() };
         let (pipes, place) = (self.pipes.clone(), granted.clone());
-        let protect = session.protect;
+        let (protect, profile_name) = (session.protect, profile.profile.name);
         let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
             Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
                 Err(refuse(CloseCode::REFUSED, UNCHECKED))
@@ -368,7 +370,8 @@ impl Server<'_> {
         let outcome = match lanes {
             Ok(mut lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let run = || self.run(&shared, &lanes, &control, from, &granted, &lease);
+                let peer = Peer { from, local, profile: profile_name };
+                let run = || self.run(&shared, &lanes, &control, &peer, &granted, &lease);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     shared.stop();
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
@@ -396,13 +399,14 @@ impl Server<'_> {
         shared: &Arc<Shared>,
         lanes: &Lanes,
         control: &crate::control::Control,
-        from: SocketAddr,
+        peer: &Peer,
         granted: &Granted,
         lease: &Lease,
     ) -> Result<Served, (CloseCode, String)> {
+        let Peer { from, local, profile } = *peer;
         let patience = self.options.stall_timeout;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
-        let mut has_begun = false;
+        let (mut has_begun, mut recollection) = (false, None);
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
         let outcome = loop {
@@ -411,10 +415,15 @@ impl Server<'_> {
             if begun && !std::mem::replace(&mut has_begun, true) {
                 let what = granted.describe();
                 (self.events)(ServeEvent::Began { client: from, what });
+                if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
+                    let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
+                    recollection = Recollection::begin(history, lanes, (&peer, Asked::Pull), ends);
+                }
                 if let Err(error) = granted.start(shared) {
                     break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
+            recollection.iter_mut().for_each(Recollection::look);
             if let Some(end) = end {
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
@@ -436,6 +445,13 @@ impl Server<'_> {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
             }
         };
+        if let Some(recollection) = recollection {
+            let (report, notices) = recollection.end(profile, &lanes.totals());
+            let used = format!("{from}: the memory of this path: {}", report.used.name());
+            for notice in notices.into_iter().chain([used]) {
+                (self.events)(ServeEvent::Notice(notice));
+            }
+        }
         if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
             shared.wind_up();
         }
@@ -505,6 +521,14 @@ fn sending(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
     Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
 }
 
+/// Who is served.
+struct Peer {
+    from: SocketAddr,
+    /// This host's address towards it.
+    local: SocketAddr,
+    profile: &'static str,
+}
+
 /// What a client was granted. Written before the transfer begins, so that whoever sees that it has
 /// finds it.
 #[derive(Default)]
@@ -523,6 +547,12 @@ impl Granted {
             (None, Some(Driver::Source(_))) => "copies from here".into(),
             (None, _) => "copies to here".into(),
         }
+    }
+
+    /// Whether contents go from here to the client.
+    fn sends(&self) -> bool {
+        let seat = self.seat.get().is_some_and(|seat| seat.role() == PipeRole::Receive);
+        seat || matches!(self.driver.get(), Some(Driver::Source(_)))
     }
 
     /// Starts the threads that do it.

@@ -114,7 +114,7 @@ impl Contender for Booked {
                 true => Some(self.reserve(&mut session, &commands, &circuit, &copy)?),
                 false => None,
             };
-            let cp = self.cp(&session, &commands, &circuit, &copy, booking);
+            let cp = self.cp(&commands, &circuit, &copy, booking);
             let at = clock::now();
             started.push((session.start(End::Sender, cp)?, at, due));
         }
@@ -177,15 +177,13 @@ impl Booked {
 
     fn cp(
         &self,
-        session: &Session<'_>,
         commands: &Commands,
         circuit: &Circuit,
         copy: &Copy,
         booking: Option<u64>,
     ) -> Command {
-        let mut cp = commands.command(&["cp", "--json", "--quiet"]);
         // What earlier copies of this user have learnt is no part of the run.
-        cp.env("XDG_STATE_HOME", session.folder());
+        let mut cp = commands.command(&["cp", "--json", "--quiet", "--no-history"]);
         if let Some(limit) = copy.limit {
             cp.args(["--rate", &said(limit)]);
         }

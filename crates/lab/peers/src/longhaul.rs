@@ -83,7 +83,8 @@ impl Contender for Longhaul {
         let commands = Commands::new(&mut session, &presence)?;
         let at = std::net::SocketAddr::new(session.address(End::Receiver), PORT);
         commands.serve(&mut session, at, &files, &["--once"])?;
-        let mut cp = commands.command(&["cp", "--json", "--quiet", "--profile", self.profile.name]);
+        let mut cp = commands.command(&["cp", "--json", "--quiet", "--no-history"]);
+        cp.args(["--profile", self.profile.name]);
         cp.args(["--protect", self.protect, "--carrier", self.carrier]);
         if let Some(rate) = job.rate {
             cp.args(["--rate", &said(rate)]);
@@ -140,7 +141,8 @@ impl Commands {
         files: &Files,
         words: &[&str],
     ) -> Result<(), Failure> {
-        let mut serve = self.command(&["serve", "--quiet", "--listen", &at.to_string()]);
+        let at_address = ["serve", "--quiet", "--no-history", "--listen", &at.to_string()];
+        let mut serve = self.command(&at_address);
         serve.args(words).args([OsStr::new("--root"), files.target().as_ref()]);
         if let Some(size) = session.job().socket_buffer {
             serve.args(["--socket-buffer", &size.to_string()]);

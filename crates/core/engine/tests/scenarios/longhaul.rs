@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{DropReason, Ecn, Fate, Path};
-use longhaul_rate_control::{ChosenProfile, Governor, Metrics, Profile, Repair};
+use longhaul_rate_control::{ChosenProfile, Governor, Metrics, PathMemory, Profile, Repair};
 use longhaul_units::{Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -80,6 +80,8 @@ pub struct Longhaul {
     pub trace: Option<Trace>,
     /// Where every loss goes, with its cause.
     pub losses: Option<Rc<RefCell<LossLog>>>,
+    /// What earlier transfers have learnt of the path.
+    pub memory: Option<PathMemory>,
     /// Another profile's controller takes over at this time.
     pub successor: Option<(Instant, ChosenProfile)>,
 
@@ -129,6 +131,7 @@ impl Longhaul {
             deaf: None,
             trace: None,
             losses: None,
+            memory: None,
             successor: None,
             started: None,
             ends: None,
@@ -174,7 +177,11 @@ impl Longhaul {
             End { lane: Lane::new(begin, config), rated }
         };
         let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");
-        self.ends = Some((end(Role::Client, &self.played), end(Role::Server, &receiving)));
+        let mut sender = end(Role::Client, &self.played);
+        if let Some(memory) = &self.memory {
+            sender.rated.recall(begin, memory);
+        }
+        self.ends = Some((sender, end(Role::Server, &receiving)));
         let mut at = begin;
         while at < now {
             at = self.turn(at, None).unwrap_or(now);

@@ -5,6 +5,7 @@
 
 mod causes;
 mod family;
+mod memory;
 mod papers;
 mod world;
 

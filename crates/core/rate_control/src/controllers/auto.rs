@@ -3,7 +3,10 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use crate::estimates::Completed;
-use crate::{Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start};
+use crate::{
+    Context, Controller, ControllerConfig, Feedback, Known, MemoryUse, Metrics, Pacing, PathMemory,
+    Sent, Start,
+};
 
 mod compete;
 mod cruise;
@@ -27,6 +30,8 @@ pub struct Auto {
     /// When feedback last came.
     heard: Instant,
     rivals: Rivals,
+    /// What became of what earlier transfers had learnt.
+    memory_use: Option<MemoryUse>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +98,32 @@ impl Controller for Auto {
         "auto"
     }
 
+    fn recall(&mut self, memory: &PathMemory) {
+        if let State::Startup(startup) = &mut self.state {
+            startup.recall(memory);
+            self.memory_use = startup.memory_use();
+        }
+    }
+
+    fn memory_use(&self) -> Option<MemoryUse> {
+        self.memory_use
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        match &self.state {
+            State::Startup(startup) => startup.next_timeout(),
+            _ => None,
+        }
+    }
+
+    fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        if let State::Startup(startup) = &mut self.state {
+            startup.on_timeout(cx.now, cx.rtt);
+            self.memory_use = startup.memory_use();
+            self.decide(cx);
+        }
+    }
+
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
         if let State::Startup(startup) = &mut self.state {
             startup.on_sent(cx.now, sent);
@@ -106,7 +137,9 @@ impl Controller for Auto {
         let model = &mut *cx.estimates;
         match &mut self.state {
             State::Startup(startup) => {
-                if startup.on_feedback(cx.now, cx.rtt, model, feedback, slice) {
+                let over = startup.on_feedback(cx.now, cx.rtt, model, feedback, slice);
+                self.memory_use = startup.memory_use();
+                if over {
                     model.lengthen_slices();
                     self.state = if startup.met_others(model) {
                         let flight = model.recent().bytes_in(round_trip);
@@ -221,7 +254,7 @@ impl Auto {
             }
         };
         let rivals = Rivals::default();
-        Self { rivals, state, pacing, bound, silence: 0, heard: start.now }
+        Self { rivals, state, pacing, bound, silence: 0, heard: start.now, memory_use: None }
     }
 
     fn decide(&mut self, cx: &Context<'_>) {

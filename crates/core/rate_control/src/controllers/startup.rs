@@ -4,6 +4,10 @@ use longhaul_units::{Duration, Instant, Rate};
 use crate::estimates::{Estimates, Slice};
 use crate::{Feedback, RttEstimator, Sent};
 
+mod resume;
+
+use resume::Resume;
+
 /// Start-up: one train of packets to learn the order of magnitude, then steps.
 ///
 /// The spread of the first train is the time its bytes needed at the narrowest link. Half of that
@@ -38,6 +42,8 @@ pub(super) struct Startup {
     past_train: bool,
     packets: u64,
     lost: u64,
+    /// What earlier transfers have left.
+    resume: Option<Resume>,
 }
 
 impl Startup {
@@ -61,11 +67,13 @@ impl Startup {
             past_train: false,
             packets: 0,
             lost: 0,
+            resume: None,
         }
     }
 
     pub(super) fn burst(&self) -> Option<u64> {
-        self.hint.is_none().then_some(self.length * self.packet)
+        let train = self.hint.is_none() && !self.is_resuming();
+        train.then_some(self.length * self.packet)
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
@@ -78,6 +86,7 @@ impl Startup {
         if self.train >= self.length * self.packet * 3 / 4 {
             self.started = true;
             self.since = now;
+            self.resume_behind_train(now);
         }
     }
 
@@ -95,6 +104,9 @@ impl Startup {
             return false;
         }
         self.acked += feedback.acked_bytes;
+        if let Some(over) = self.resume(now, rtt, model, feedback, slice) {
+            return over;
+        }
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
             self.battered += feedback.lost.network();

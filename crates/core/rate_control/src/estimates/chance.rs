@@ -116,7 +116,7 @@ impl Estimates {
 
 /// So many of `all` packets may be lost by a chance of so many parts per million: twice the mean and
 /// four standard deviations.
-pub(super) fn explained(all: u64, chance: u32) -> u64 {
+pub(crate) fn explained(all: u64, chance: u32) -> u64 {
     let expected = all * u64::from(chance) / 1_000_000;
     2 * expected + 4 * expected.isqrt()
 }

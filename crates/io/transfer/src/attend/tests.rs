@@ -87,6 +87,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         connections_max: 8,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        history: None,
     }
 }
 
@@ -112,6 +113,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         circuit: None,
+        history: None,
     }
 }
 

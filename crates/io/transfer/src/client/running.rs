@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_connection::{End, Gate, Silence, Transfer};
+use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_engine::Closed;
+use longhaul_history::Direction;
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
@@ -20,6 +21,7 @@ use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
 use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
+use crate::recollection::{HistoryReport, Recollection};
 use crate::shared::Shared;
 
 pub(super) struct Running<T> {
@@ -30,6 +32,7 @@ pub(super) struct Running<T> {
     shared: Arc<Shared>,
     task: T,
     lanes: Lanes,
+    recollection: Option<Recollection>,
     profile: &'static str,
     started: Instant,
     notices: Vec<String>,
@@ -63,6 +66,12 @@ impl<T: Task> Running<T> {
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
+        // A booked circuit is no path that anything is to be found out about.
+        let history = client.history.filter(|_| !booked && client.wish.part() == Part::Source);
+        let recollection = history.and_then(|history| {
+            let ends = (local, server.ip());
+            Recollection::begin(history, &lanes, (client.host, Direction::Push), ends)
+        });
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.errand()
@@ -80,6 +89,7 @@ impl<T: Task> Running<T> {
             shared,
             task,
             lanes,
+            recollection,
             profile: profile.profile.name,
             started,
             notices,
@@ -98,6 +108,7 @@ impl<T: Task> Running<T> {
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
+            self.recollection.iter_mut().for_each(Recollection::look);
             if let Some(end) = end {
                 break outcome(server, end);
             }
@@ -132,6 +143,11 @@ impl<T: Task> Running<T> {
         progress.set(self.snapshot());
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
+        let history = self.recollection.take().map(|recollection| {
+            let (report, notices) = recollection.end(self.profile, &self.lanes.totals());
+            self.notices.extend(notices);
+            report
+        });
         self.lanes.close(code, &reason);
         self.control.close(code, &reason);
         // A failure of the local storage leaves nothing to be made durable.
@@ -145,7 +161,7 @@ impl<T: Task> Running<T> {
         if T::THREADS_END && !hangs || end.is_ok() {
             self.shared.join();
         }
-        end.map(|()| self.report(elapsed, circuit.followed))
+        end.map(|()| self.report(elapsed, circuit.followed, history))
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -161,7 +177,12 @@ impl<T: Task> Running<T> {
         self.shared.threads_ended()
     }
 
-    fn report(self, elapsed: Duration, circuit: Option<Followed>) -> Finished<T> {
+    fn report(
+        self,
+        elapsed: Duration,
+        circuit: Option<Followed>,
+        history: Option<HistoryReport>,
+    ) -> Finished<T> {
         let half = self.shared.lock();
         let sending = half.sending(self.lanes.totals().sending);
         let link = LinkReport {
@@ -176,6 +197,7 @@ impl<T: Task> Running<T> {
             cpu_local: clock::process_cpu_time(),
             cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
+            history,
             notices: self.notices,
         };
         let validated = half.validated();

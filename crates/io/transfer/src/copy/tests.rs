@@ -64,6 +64,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         idle_timeout: Wait::from_secs(1),
         stall_timeout: Duration::ZERO,
         circuit: None,
+        history: None,
     }
 }
 

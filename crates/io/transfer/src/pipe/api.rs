@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_history::History;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
@@ -50,6 +52,8 @@ pub struct PipeOptions {
     /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
     /// then on. Only for the end that sends, and by UDP.
     pub circuit: Option<CircuitOptions>,
+    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
+    pub history: Option<Arc<History>>,
 }
 
 /// How a pipe went, as this end saw it.

@@ -52,6 +52,7 @@ pub fn pipe(
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
+        history: options.history.as_ref(),
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };

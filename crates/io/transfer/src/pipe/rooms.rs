@@ -113,6 +113,11 @@ impl Seat {
         }
     }
 
+    /// Which end it is.
+    pub fn role(&self) -> PipeRole {
+        self.role
+    }
+
     /// Starts what passes on what the client sends.
     ///
     /// # Errors

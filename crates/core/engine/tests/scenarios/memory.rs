@@ -1,0 +1,123 @@
+//! Start-up with a memory of the path (docs/rate-control.md, "Memory of paths").
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use longhaul_rate_control::{MemoryUse, PathMemory};
+
+use super::*;
+
+/// A path that carried `mbps`, over a round trip of `rtt`.
+fn memory(mbps: u64, rtt: Duration) -> PathMemory {
+    let rate = Rate::from_mbps(mbps);
+    let age = Duration::from_secs(3_600);
+    PathMemory { band: (rate, rate), round_trip: rtt, chance_ppm: 0, packet: PACKET, age }
+}
+
+/// How a start went.
+#[derive(Debug)]
+struct Begun {
+    /// From the first packet at the receiver until 90 % of the link, over 5 ms each.
+    full_after: Option<Duration>,
+    /// Largest queueing delay until then and half a second on.
+    queue: Duration,
+    lost: u64,
+    /// Goodput of the first two seconds, permille of the link.
+    used: u64,
+    usage: Option<MemoryUse>,
+}
+
+fn begin(mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32, memory: Option<PathMemory>) -> Begun {
+    let rate = Rate::from_mbps(mbps);
+    let mut world =
+        World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, loss_ppm), rate, 7);
+    let mut flow = auto(rtt, Offer::Endless, 3);
+    flow.memory = memory;
+    let seen: Rc<RefCell<(Duration, Option<MemoryUse>)>> = Rc::default();
+    let told = seen.clone();
+    flow.trace = Some(Box::new(move |_, rated| {
+        let mut seen = told.borrow_mut();
+        seen.0 = seen.0.max(rated.estimates().queue());
+        seen.1 = rated.memory_use();
+    }));
+    let index = world.add(Duration::ZERO, flow);
+    world.run(rtt / 2);
+    let (start, mut full_after, step) = (world.now, None, 5 * MS);
+    while world.now < start + 2 * SECOND {
+        let before = world.now;
+        if world.utilisation(step) >= 900 * u64::from(1_000_000 - loss_ppm) / 1_000_000 {
+            full_after = full_after.or(Some(before - start));
+        }
+    }
+    let used = world.flow(index).received() * 1_000 / rate.bytes_in(2 * SECOND);
+    let (queue, usage) = *seen.borrow();
+    Begun { full_after, queue, lost: world.flow(index).sent_and_lost().1, used, usage }
+}
+
+#[test]
+fn a_known_path_is_filled_a_round_trip_behind_the_first_packet() {
+    // Megabits a second, round trip, queue in percent of the product, chance loss.
+    for (mbps, rtt_ms, queue, loss_ppm) in [
+        (1_000, 100, 100, 0),
+        (1_000, 100, 5, 0),
+        (1_000, 100, 100, 10_000),
+        (1_000, 20, 100, 0),
+        (10_000, 300, 100, 0),
+    ] {
+        let (rtt, name) =
+            (MS * rtt_ms, format!("{mbps} Mb/s, {rtt_ms} ms, {queue} %, {loss_ppm} ppm"));
+        let cold = begin(mbps, rtt, queue, loss_ppm, None);
+        let known = PathMemory { chance_ppm: loss_ppm, ..memory(mbps, rtt) };
+        let warm = begin(mbps, rtt, queue, loss_ppm, Some(known));
+        assert_eq!(warm.usage, Some(MemoryUse::Confirmed), "{name}");
+        assert!(warm.full_after.is_some_and(|after| after <= rtt + 20 * MS), "{name}: {warm:?}");
+        assert!(cold.full_after > Some(rtt + 20 * MS), "{name}: nothing to gain: {cold:?}");
+        assert!(warm.used > cold.used && warm.queue <= 10 * MS, "{name}: {warm:?}");
+        if loss_ppm == 0 {
+            assert_eq!(warm.lost, 0, "{name}");
+        }
+    }
+}
+
+/// What is lost is no more than what was sent too much: half of the known rate, for a round trip.
+#[test]
+fn a_path_that_carries_less_than_it_did_is_retreated_to() {
+    for (mbps, rtt_ms, times) in [(1_000, 100, 10), (1_000, 100, 4), (1_000, 20, 10), (100, 50, 10)]
+    {
+        for (queue, loss_ppm) in [(100, 0), (5, 0), (100, 10_000)] {
+            let rtt = MS * rtt_ms;
+            let name =
+                format!("{mbps} Mb/s, {rtt_ms} ms, {times} times, {queue} %, {loss_ppm} ppm");
+            let cold = begin(mbps, rtt, queue, loss_ppm, None);
+            let known = PathMemory { chance_ppm: loss_ppm, ..memory(mbps * times, rtt) };
+            let wrong = begin(mbps, rtt, queue, loss_ppm, Some(known));
+            assert_eq!(wrong.usage, Some(MemoryUse::Retreated), "{name}");
+            let too_much = Rate::from_mbps(mbps * times).scale(1, 2).bytes_in(rtt) / PACKET;
+            assert!(wrong.lost <= cold.lost + too_much * 9 / 8, "{name}: {wrong:?}, {cold:?}");
+            // Two seconds: a round trip more of nothing would be five percent.
+            assert!(wrong.used + 20 >= cold.used, "{name}: {wrong:?}, {cold:?}");
+        }
+    }
+}
+
+#[test]
+fn a_path_of_another_round_trip_is_begun_as_one_of_which_nothing_is_known() {
+    let rtt = MS * 100;
+    let cold = begin(1_000, rtt, 100, 0, None);
+    for other in [MS * 9, MS * 200] {
+        let warm = begin(1_000, rtt, 100, 0, Some(memory(10_000, other)));
+        assert_eq!(warm.usage, Some(MemoryUse::OtherRoundTrip), "{other:?}");
+        assert_eq!((warm.lost, warm.used), (cold.lost, cold.used), "{other:?}");
+    }
+}
+
+/// Known is what a slow hour left, or half of what was, as memories fade.
+#[test]
+fn a_path_that_carries_more_than_it_did_is_begun_as_fast_as_without_a_memory() {
+    let rtt = MS * 100;
+    let cold = begin(1_000, rtt, 100, 0, None);
+    for known in [250, 500, 800] {
+        let warm = begin(1_000, rtt, 100, 0, Some(memory(known, rtt)));
+        assert!(warm.used >= cold.used, "{known} Mb/s: {warm:?}, {cold:?}");
+    }
+}

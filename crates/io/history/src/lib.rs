@@ -1,0 +1,144 @@
+//! What transfers learn of paths, kept in one SQLite file of this user for those that come after them.
+//!
+//! A [`History`] holds an observation for each transfer that this host sent, by [`PathKey`], and what
+//! circuits to a host wasted. Nothing is ever read, changed and written in steps that another process
+//! could come between. What becomes of the observations is [`longhaul_rate_control::PathMemory`]'s
+//! business; what is in the file, and for how long, docs/operating.md says ("Memory of paths").
+//!
+//! Time is an argument: seconds of Unix time, see [`unix_time`].
+//!
+//! ```
+//! use longhaul_history::{Direction, History, PathKey};
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let history = History::open(&folder.path().join("history.db")).unwrap();
+//! let key = PathKey {
+//!     peer: "dtn.example.org".into(),
+//!     local: "192.0.2.1".parse().unwrap(),
+//!     remote: "192.0.2.7".parse().unwrap(),
+//!     direction: Direction::Push,
+//! };
+//! assert_eq!(history.recall(&key, 1_700_000_000).unwrap(), None);
+//! ```
+#![forbid(unsafe_code)]
+
+mod circuits;
+mod file;
+mod lease;
+mod paths;
+mod show;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longhaul_rate_control::Observation;
+use longhaul_units::Losses;
+use rusqlite::Connection;
+
+pub use circuits::CircuitRecord;
+pub use lease::{LEASE_TIME, Lease};
+pub use paths::Recall;
+pub use show::{KnownPath, Seen};
+
+/// The memory of paths.
+#[derive(Debug)]
+pub struct History {
+    connection: Mutex<Connection>,
+    notices: Vec<String>,
+}
+
+/// Why there is no memory of paths, or nothing of this.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HistoryError {
+    /// The file cannot be had.
+    #[error("{}: {error}", file.display())]
+    File {
+        /// Its name.
+        file: PathBuf,
+        /// What the operating system said.
+        error: std::io::Error,
+    },
+    /// A newer program has written it.
+    #[error("{}: written by a newer longhaul", .0.display())]
+    Newer(PathBuf),
+    /// SQLite said no.
+    #[error("the history: {0}")]
+    Store(#[from] rusqlite::Error),
+}
+
+/// Which path, seen from this host, which sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathKey {
+    /// The other host, as it was named; at a server, the client's address.
+    pub peer: String,
+    /// This host's address.
+    pub local: IpAddr,
+    /// The other's.
+    pub remote: IpAddr,
+    /// Who asked for the data.
+    pub direction: Direction,
+}
+
+/// Who asked for the data that this host sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// This host, a client.
+    Push,
+    /// The other; this host is a server.
+    Pull,
+}
+
+impl Direction {
+    /// The name, in the file and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+        }
+    }
+}
+
+/// What a transfer leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// What it saw of the path.
+    pub seen: Observation,
+    /// Packets that it sent.
+    pub packets: u64,
+    /// Of those, lost.
+    pub lost: Losses,
+    /// The profile that it was sent under.
+    pub profile: String,
+}
+
+impl History {
+    /// What the user should know of the file: it was damaged and is begun anew, ...
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The present time, seconds since 1970.
+pub fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// As SQLite has integers.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What was written by [`signed`], or by nobody we know.
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! What was seen of paths: kept, recalled, forgotten.
+
+use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Remembered};
+use longhaul_units::{Duration, Rate};
+use rusqlite::{Row, Transaction, TransactionBehavior, named_params};
+
+use crate::{History, HistoryError, PathKey, Record, signed, unsigned};
+
+/// What is remembered of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// What a controller may build on.
+    pub memory: PathMemory,
+    /// The profile that brought most.
+    pub best_profile: Option<String>,
+}
+
+impl History {
+    /// What is remembered of a path.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn recall(&self, key: &PathKey, now: u64) -> Result<Option<Recall>, HistoryError> {
+        let connection = self.connection();
+        let mut rows = connection.prepare(&format!(
+            "SELECT {COLUMNS}, profile FROM observations WHERE {OF_PATH} ORDER BY seen DESC, rowid DESC"
+        ))?;
+        let [peer, local, remote, direction] = texts(key);
+        let found = rows.query_map([peer, local, remote, direction], |row| {
+            Ok((remembered(row, now)?, row.get::<_, String>(6)?))
+        })?;
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        Ok(recall_of(&found))
+    }
+
+    /// Adds what a transfer has seen of a path, and forgets what is old or too much.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn record(&self, key: &PathKey, record: &Record, now: u64) -> Result<(), HistoryError> {
+        let mut connection = self.connection();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        insert(&transaction, key, record, now)?;
+        let [peer, local, remote, direction] = texts(key);
+        transaction.execute(
+            &format!(
+                "DELETE FROM observations WHERE rowid IN (SELECT rowid FROM observations WHERE {OF_PATH} \
+                 ORDER BY seen DESC, rowid DESC LIMIT -1 OFFSET {OF_ONE_PATH})"
+            ),
+            [peer, local, remote, direction],
+        )?;
+        transaction.execute(
+            "DELETE FROM observations WHERE seen < ?1 OR seen > ?2",
+            [signed(now.saturating_sub(FORGOTTEN.as_secs())), signed(now + DAY)],
+        )?;
+        transaction.execute(
+            "DELETE FROM observations WHERE rowid IN (SELECT rowid FROM observations ORDER BY seen DESC, \
+             rowid DESC LIMIT -1 OFFSET ?1)",
+            [IN_ALL],
+        )?;
+        transaction.execute("DELETE FROM leases WHERE until < ?1", [signed(now)])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Forgets a path.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn forget(&self, key: &PathKey) -> Result<(), HistoryError> {
+        let [peer, local, remote, direction] = texts(key);
+        let forget = format!("DELETE FROM observations WHERE {OF_PATH}");
+        self.connection().execute(&forget, [peer, local, remote, direction])?;
+        Ok(())
+    }
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    key: &PathKey,
+    record: &Record,
+    now: u64,
+) -> rusqlite::Result<()> {
+    let [peer, local, remote, direction] = texts(key);
+    let Record { seen, packets, lost, profile } = record;
+    let micros = u64::try_from(seen.round_trip.as_micros()).unwrap_or(u64::MAX);
+    transaction.execute(
+        "INSERT INTO observations VALUES (:peer, :local, :remote, :direction, :seen, :rate, \
+         :by_path, :rtt, :packet, :chance, :packets, :congestion, :random, :socket, :host, :sender, \
+         :unknown, :profile)",
+        named_params! {
+            ":peer": peer,
+            ":local": local,
+            ":remote": remote,
+            ":direction": direction,
+            ":seen": signed(now),
+            ":rate": signed(seen.rate.as_bps()),
+            ":by_path": seen.by_path,
+            ":rtt": signed(micros),
+            ":packet": signed(seen.packet),
+            ":chance": seen.chance_ppm,
+            ":packets": signed(*packets),
+            ":congestion": signed(lost.congestion),
+            ":random": signed(lost.random),
+            ":socket": signed(lost.socket),
+            ":host": signed(lost.host),
+            ":sender": signed(lost.sender),
+            ":unknown": signed(lost.unknown),
+            ":profile": profile,
+        },
+    )?;
+    Ok(())
+}
+
+/// What `found`, the newest first, with the profiles, says.
+pub(crate) fn recall_of(found: &[(Remembered, String)]) -> Option<Recall> {
+    let remembered: Vec<Remembered> = found.iter().map(|(one, _)| *one).collect();
+    let memory = PathMemory::of(&remembered)?;
+    let by_path = found.iter().filter(|(one, _)| one.seen.by_path && one.age < FORGOTTEN);
+    let mut profiles: Vec<(&str, u128, u128)> = Vec::new();
+    for (one, profile) in by_path {
+        let rate = u128::from(one.seen.rate.as_bps());
+        match profiles.iter_mut().find(|(name, ..)| name == profile) {
+            Some((_, sum, count)) => (*sum, *count) = (*sum + rate, *count + 1),
+            None => profiles.push((profile, rate, 1)),
+        }
+    }
+    // Of equals the one that was used last.
+    profiles.reverse();
+    let best = profiles.into_iter().max_by_key(|(_, sum, count)| sum / count);
+    Some(Recall { memory, best_profile: best.map(|(name, ..)| name.to_owned()) })
+}
+
+/// Of a row that begins with [`COLUMNS`].
+pub(crate) fn remembered(row: &Row<'_>, now: u64) -> rusqlite::Result<Remembered> {
+    let number = |column| row.get::<_, i64>(column).map(unsigned);
+    let small =
+        |column| Ok::<_, rusqlite::Error>(u32::try_from(number(column)?).unwrap_or(u32::MAX));
+    let at = number(0)?;
+    let of_day = at.abs_diff(now) % DAY;
+    Ok(Remembered {
+        seen: Observation {
+            rate: Rate::from_bps(number(1)?),
+            by_path: row.get(2)?,
+            round_trip: Duration::from_micros(number(3)?),
+            packet: number(4)?,
+            chance_ppm: small(5)?,
+        },
+        age: Duration::from_secs(now.saturating_sub(at)),
+        hours_apart: Duration::from_secs(of_day.min(DAY - of_day)),
+    })
+}
+
+/// The columns of [`OF_PATH`].
+pub(crate) fn texts(key: &PathKey) -> [String; 4] {
+    let PathKey { peer, local, remote, direction } = key;
+    [peer.clone(), local.to_string(), remote.to_string(), direction.name().to_owned()]
+}
+
+pub(crate) const OF_PATH: &str = "peer = ?1 AND local = ?2 AND remote = ?3 AND direction = ?4";
+pub(crate) const COLUMNS: &str = "seen, rate_bps, by_path, rtt_us, packet, chance_ppm";
+/// More of one path say nothing that the newest do not.
+const OF_ONE_PATH: u32 = 32;
+/// About a megabyte.
+const IN_ALL: u32 = 4_096;
+pub(crate) const DAY: u64 = 24 * 3_600;

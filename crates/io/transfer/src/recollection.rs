@@ -1,0 +1,161 @@
+//! The memory of a path, as one transfer uses it and adds to it.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use longhaul_engine::Path;
+use longhaul_history::{
+    Direction, History, HistoryError, LEASE_TIME, Lease, PathKey, Recall, Record, unix_time,
+};
+use longhaul_rate_control::{MemoryUse, Observation};
+use longhaul_sys::clock;
+use longhaul_units::Rate;
+
+use crate::buffer::lock;
+use crate::connection::{Lanes, Totals};
+use crate::lines::FIRST;
+
+/// What became of the memory of a path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryReport {
+    /// What was known of the path.
+    pub known: Option<Recall>,
+    /// What was made of it.
+    pub used: HistoryUse,
+    /// The rate that those to come are told, if this transfer has seen enough.
+    pub learnt: Option<Rate>,
+}
+
+/// What was made of the memory of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryUse {
+    /// There was none.
+    Nothing,
+    /// Another transfer over this path builds on it.
+    Busy,
+    /// The profile does not build on it, or the first train shows as much.
+    Ignored,
+    /// What the controller says.
+    Told(MemoryUse),
+}
+
+impl HistoryUse {
+    /// The name, for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing known",
+            Self::Busy => "busy",
+            Self::Ignored => "ignored",
+            Self::Told(told) => told.name(),
+        }
+    }
+}
+
+/// A path that this host sends over, and what is remembered of it.
+pub(crate) struct Recollection {
+    history: Arc<History>,
+    key: PathKey,
+    path: Arc<Mutex<Path>>,
+    known: Option<Recall>,
+    lease: Option<Lease>,
+    /// When the lease was taken or renewed.
+    renewed: u64,
+    dropped: bool,
+    /// What the user should know.
+    notices: Vec<String>,
+}
+
+impl Recollection {
+    /// Before the first data over `lanes`: tells their path what is remembered of it, unless another
+    /// transfer builds on that. TCP has the kernel's own memory.
+    pub fn begin(
+        history: &Arc<History>,
+        lanes: &Lanes,
+        (peer, direction): (&str, Direction),
+        (local, remote): (IpAddr, IpAddr),
+    ) -> Option<Self> {
+        let Lanes::Udp(lanes) = lanes else { return None };
+        let peer = peer.to_owned();
+        let mut this = Self {
+            history: history.clone(),
+            key: PathKey { peer, local, remote, direction },
+            path: lanes.lines().path(FIRST),
+            known: None,
+            lease: None,
+            renewed: unix_time(),
+            dropped: false,
+            notices: Vec::new(),
+        };
+        let told = this.tell();
+        this.note(told);
+        Some(this)
+    }
+
+    fn tell(&mut self) -> Result<(), HistoryError> {
+        self.known = self.history.recall(&self.key, self.renewed)?;
+        let Some(Recall { memory, .. }) = &self.known else { return Ok(()) };
+        self.lease = self.history.lease(&self.key, self.renewed)?;
+        if self.lease.is_some() {
+            lock(&self.path).recall(clock::now(), memory);
+        }
+        Ok(())
+    }
+
+    /// Looks what became of it: holds on to the lease, and drops a memory that was wrong, before anyone
+    /// else builds on it.
+    pub fn look(&mut self) {
+        let Some(lease) = &self.lease else { return };
+        let now = unix_time();
+        let mut done = Ok(());
+        if !self.dropped && lock(&self.path).memory_use() == Some(MemoryUse::Retreated) {
+            self.dropped = true;
+            done = self.history.forget(&self.key);
+        }
+        if now.abs_diff(self.renewed) >= LEASE_TIME.as_secs() / 3 {
+            self.renewed = now;
+            done = done.and(self.history.renew(lease, now).map(drop));
+        }
+        self.note(done);
+    }
+
+    /// The transfer is over, however it ended: what it saw of the path is added. Gives what is to be
+    /// told, and what the user should know.
+    pub fn end(mut self, profile: &str, totals: &Totals) -> (HistoryReport, Vec<String>) {
+        self.look();
+        let (seen, told) = {
+            let path = lock(&self.path);
+            (path.observed(), path.memory_use())
+        };
+        let learnt = seen.and_then(|seen| {
+            let (packets, lost) = (totals.sending.packets_sent, totals.sending.lost);
+            let record = Record { seen, packets, lost, profile: profile.to_owned() };
+            let recorded = self.history.record(&self.key, &record, unix_time());
+            let Observation { rate, .. } = seen;
+            let is_recorded = recorded.is_ok();
+            self.note(recorded);
+            is_recorded.then_some(rate)
+        });
+        if let Some(lease) = self.lease.take() {
+            let given_back = self.history.give_back(&lease);
+            self.note(given_back);
+            self.lease = Some(lease);
+        }
+        let used = match (&self.known, &self.lease, told) {
+            (None, ..) => HistoryUse::Nothing,
+            (_, None, _) => HistoryUse::Busy,
+            (.., None) => HistoryUse::Ignored,
+            (.., Some(told)) => HistoryUse::Told(told),
+        };
+        (HistoryReport { known: self.known, used, learnt }, self.notices)
+    }
+
+    /// A memory that cannot be had holds up nothing.
+    fn note(&mut self, done: Result<(), HistoryError>) {
+        if let Err(error) = done {
+            let notice = error.to_string();
+            if !self.notices.contains(&notice) {
+                self.notices.push(notice);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What copies learn of a path is there for those that come after them.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+use longhaul_needs::needs;
+use serde_json::Value;
+
+use crate::program::{Ended, PROGRAM, Program};
+use crate::test::{Test, limited};
+use crate::trees::{assert_same, noise};
+
+const BYTES: usize = 6_000_000;
+const FILE: &str = ".local/state/longhaul/history.db";
+
+/// A push of the file, so slowly that start-up is over long before its end.
+fn start_push<'t>(test: &'t Test, server: SocketAddr, name: &str, words: &[&str]) -> Program<'t> {
+    let to = format!("lh://127.0.0.1:{}/{name}", server.port());
+    let fixed = ["--rate", "100Mbps", "--carrier", "udp", "here/file", &to];
+    Program::cp(test, &[&fixed, words].concat())
+}
+
+fn push(test: &Test, server: SocketAddr, name: &str, words: &[&str]) -> Value {
+    let ended = start_push(test, server, name, words).end();
+    ended.assert_succeeded();
+    assert_same(&test.here("file"), &test.there(name));
+    ended.json()
+}
+
+fn history(test: &Test, words: &[&str]) -> Ended {
+    Program::start(test, &[&["history", "--json"], words].concat()).end()
+}
+
+fn paths(test: &Test) -> Vec<Value> {
+    history(test, &[]).json()["paths"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_copy_is_told_what_the_one_before_has_learnt() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(1, BYTES)).unwrap();
+        assert_eq!(paths(test).len(), 0);
+        assert!(!test.path(FILE).exists(), "looking makes no file");
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let first = push(test, at, "one", &[])["history"].clone();
+        assert_eq!((&first["known"], &first["used"]), (&Value::Null, &"nothing known".into()));
+        let learnt = first["learnt_bps"].as_u64().unwrap();
+        assert!((1_000_000..=110_000_000).contains(&learnt), "{first}");
+        let second = push(test, at, "two", &[])["history"].clone();
+        assert_eq!(second["known"]["rate_bps"], learnt, "{second}");
+        assert_ne!(second["used"], "nothing known");
+
+        let known = paths(test);
+        assert_eq!(known.len(), 1);
+        assert_eq!(
+            (&known[0]["peer"], &known[0]["direction"]),
+            (&"127.0.0.1".into(), &"push".into())
+        );
+        assert_eq!(known[0]["transfers"], 2);
+        let mode = fs::metadata(test.path(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        // What a pull learns, the server keeps.
+        let from = format!("lh://127.0.0.1:{}/one", at.port());
+        let words = ["--rate", "100Mbps", "--carrier", "udp", &from, "here/back"];
+        let pulled = Program::cp(test, &words).end();
+        pulled.assert_succeeded();
+        assert_eq!(pulled.json()["history"], Value::Null);
+        drop(server);
+        let shown = history(test, &["show", "127.0.0.1"]).json();
+        let of = |direction: &str| {
+            let paths = shown["paths"].as_array().unwrap().iter();
+            paths.clone().find(|path| path["direction"] == direction).unwrap().clone()
+        };
+        assert_eq!(of("pull")["transfers"].as_array().unwrap().len(), 1, "{shown}");
+        let seen = of("push")["transfers"].as_array().unwrap().clone();
+        assert_eq!(seen.len(), 2);
+        // The newest first.
+        assert_eq!(seen[1]["rate_bps"], learnt);
+        assert_eq!(seen[1]["by_path"], false, "the user's limit was what bounded it");
+        assert_eq!(seen[1]["profile"], "auto");
+        assert!(seen[1]["packets_sent"].as_u64().unwrap() > 90, "{shown}");
+
+        history(test, &["show", "elsewhere"])
+            .assert_failed("nothing is known of paths to elsewhere");
+        assert_eq!(history(test, &["clear", "127.0.0.1"]).json()["cleared"], 3);
+        assert_eq!(paths(test).len(), 0);
+    });
+}
+
+/// A path on which it takes a while to find the rate.
+#[needs(namespaces)]
+#[test]
+fn start_up_over_a_long_path_builds_on_it() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(6, BYTES)).unwrap();
+        let serve = format!("{PROGRAM} serve -q --no-history --root there --token-file token");
+        let copy = |name: &str| {
+            let options = "--json --carrier udp --token-file token";
+            format!("{PROGRAM} cp {options} here/file lh://peer/{name} >{name}.json")
+        };
+        let copies = format!("{} && {}", copy("one"), copy("two"));
+        let path = ["lab", "path", "--rtt", "40ms", "--rate", "200Mbps", "--peer", &serve];
+        let words = [&path[..], &["--", "sh", "-c", &copies]].concat();
+        Program::start(test, &words).end().assert_succeeded();
+        let report = |name: &str| -> Value {
+            let text = fs::read_to_string(test.path(&format!("{name}.json"))).unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()["history"].clone()
+        };
+        assert_eq!(report("one")["used"], "nothing known");
+        let second = report("two");
+        let used = second["used"].as_str().unwrap();
+        // How it went is a matter of time, which a busy machine does not have.
+        let begun = ["unvalidated", "confirmed", "lower", "untested", "retreated"];
+        assert!(begun.contains(&used), "{second}");
+        assert_eq!(second["known"]["mtu"], 1_500, "{second}");
+    });
+}
+
+#[test]
+fn copies_at_once_lose_nothing_of_it() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(2, BYTES)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
+        push(test, at, "first", &[]);
+        let names = ["a", "b", "c", "d"];
+        let copies = names.map(|name| start_push(test, at, name, &[]));
+        let reports = copies.map(|copy| copy.end().json());
+        let learnt = reports.iter().filter(|report| report["history"]["learnt_bps"].is_u64());
+        assert_eq!(paths(test)[0]["transfers"], 1 + learnt.count());
+        // Others may have come when one was done.
+        let busy = reports.iter().filter(|report| report["history"]["used"] == "busy");
+        assert!(busy.count() < names.len(), "{reports:?}");
+    });
+}
+
+#[test]
+fn no_history_is_none() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(3, BYTES)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
+        let report = push(test, at, "one", &["--no-history"]);
+        assert_eq!(report["history"], Value::Null);
+        let from = format!("lh://127.0.0.1:{}/one", at.port());
+        let pulled = Program::cp(test, &["--no-history", &from, "here/back"]).end();
+        pulled.assert_succeeded();
+        assert!(!test.path(FILE).exists());
+    });
+}
+
+#[test]
+fn a_history_that_cannot_be_had_holds_up_nothing() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(4, BYTES)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
+        let folder = test.path(".local/state/longhaul");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(test.path(FILE), noise(5, 9_000)).unwrap();
+        let ended = start_push(test, at, "one", &[]).end();
+        ended.assert_succeeded();
+        assert!(ended.stderr.contains("the history was damaged"), "{ended:?}");
+        assert_eq!(paths(test).len(), 1, "begun anew");
+        assert_eq!(fs::read(folder.join("history.db.damaged")).unwrap(), noise(5, 9_000));
+
+        fs::remove_dir_all(&folder).unwrap();
+        fs::write(&folder, "no folder").unwrap();
+        let ended = start_push(test, at, "two", &[]).end();
+        ended.assert_succeeded();
+        assert!(ended.stderr.contains("nothing is known of paths, nor learnt"), "{ended:?}");
+        assert_eq!(ended.json()["history"], Value::Null);
+    });
+}
