@@ -134,7 +134,7 @@ fn plans() -> Vec<Plan> {
         plans.push(Plan {
             beside: 3,
             loss_ppm: 1_000,
-            least: if mostly_full { 75 } else { 95 },
+            least: if mostly_full { 70 } else { 95 },
             ..base(90)
         });
         plans.push(Plan { host: Some(stalling(MS * 60)), ..base(90) });
