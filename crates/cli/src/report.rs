@@ -209,7 +209,9 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_transfer::Failures;
+    use longhaul_history::Recall;
+    use longhaul_rate_control::{MemoryUse, PathMemory};
+    use longhaul_transfer::{Failures, HistoryUse};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -257,9 +259,35 @@ mod tests {
             "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
-            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [],
+            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "history": null,
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn json_says_what_was_known_of_the_path_and_what_was_made_of_it() {
+        let rate = Rate::from_mbps;
+        let memory = PathMemory {
+            band: (rate(900), rate(950)),
+            round_trip: Duration::from_millis(100),
+            chance_ppm: 7,
+            packet: 1_500,
+            age: Duration::from_secs(3_600),
+        };
+        let recall = Recall { memory, best_profile: Some("auto".into()) };
+        let used = HistoryUse::Told(MemoryUse::Confirmed);
+        let history = HistoryReport { known: Some(recall), used, learnt: Some(rate(930)) };
+        let mut report = report();
+        report.link.history = Some(history);
+        let expected = json!({
+            "known": {
+                "rate_bps": 900_000_000, "band_bps": [900_000_000, 950_000_000], "rtt_ms": 100.0,
+                "mtu": 1_500, "chance_ppm": 7, "age_seconds": 3_600, "best_profile": "auto",
+            },
+            "used": "confirmed",
+            "learnt_bps": 930_000_000,
+        });
+        assert_eq!(json(&report)["history"], expected);
     }
 
     #[test]

@@ -233,6 +233,8 @@ impl Path {
         let started = self.controller.metrics().bound != Bottleneck::StartUp;
         let by_path = started && self.governor.longest() == Bottleneck::Network;
         let chance_ppm = self.estimates.chance_ppm().unwrap_or(0);
+        // What was held up somewhere came faster for a moment.
+        let rate = self.governor.connection_limit().map_or(rate, |limit| rate.min(limit));
         Some(Observation { rate, by_path, round_trip, packet, chance_ppm })
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use longhaul_rate_control::{MemoryUse, PathMemory};
+use longhaul_rate_control::{MemoryUse, Observation, PathMemory, Remembered};
 
 use super::*;
 
@@ -13,6 +13,9 @@ fn memory(mbps: u64, rtt: Duration) -> PathMemory {
     let age = Duration::from_secs(3_600);
     PathMemory { band: (rate, rate), round_trip: rtt, chance_ppm: 0, packet: PACKET, age }
 }
+
+/// Largest queueing delay, use of the memory, and what was observed so far.
+type Told = (Duration, Option<MemoryUse>, Option<Observation>);
 
 /// How a start went.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ struct Begun {
     /// Goodput of the first two seconds, permille of the link.
     used: u64,
     usage: Option<MemoryUse>,
+    /// What those to come are told.
+    observed: Option<Observation>,
 }
 
 fn begin(mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32, memory: Option<PathMemory>) -> Begun {
@@ -33,12 +38,13 @@ fn begin(mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32, memory: Option<Pat
         World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, loss_ppm), rate, 7);
     let mut flow = auto(rtt, Offer::Endless, 3);
     flow.memory = memory;
-    let seen: Rc<RefCell<(Duration, Option<MemoryUse>)>> = Rc::default();
+    let seen: Rc<RefCell<Told>> = Rc::default();
     let told = seen.clone();
     flow.trace = Some(Box::new(move |_, rated| {
         let mut seen = told.borrow_mut();
         seen.0 = seen.0.max(rated.estimates().queue());
         seen.1 = rated.memory_use();
+        seen.2 = rated.observed();
     }));
     let index = world.add(Duration::ZERO, flow);
     world.run(rtt / 2);
@@ -50,8 +56,8 @@ fn begin(mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32, memory: Option<Pat
         }
     }
     let used = world.flow(index).received() * 1_000 / rate.bytes_in(2 * SECOND);
-    let (queue, usage) = *seen.borrow();
-    Begun { full_after, queue, lost: world.flow(index).sent_and_lost().1, used, usage }
+    let (queue, usage, observed) = *seen.borrow();
+    Begun { full_after, queue, lost: world.flow(index).sent_and_lost().1, used, usage, observed }
 }
 
 #[test]
@@ -119,5 +125,21 @@ fn a_path_that_carries_more_than_it_did_is_begun_as_fast_as_without_a_memory() {
     for known in [250, 500, 800] {
         let warm = begin(1_000, rtt, 100, 0, Some(memory(known, rtt)));
         assert!(warm.used >= cold.used, "{known} Mb/s: {warm:?}, {cold:?}");
+    }
+}
+
+#[test]
+fn what_one_flow_observes_the_next_builds_on() {
+    for (mbps, rtt_ms, loss_ppm) in [(1_000, 100, 0), (1_000, 100, 10_000), (200, 60, 1_000)] {
+        let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
+        let name = format!("{mbps} Mb/s, {rtt_ms} ms, {loss_ppm} ppm");
+        let seen = begin(mbps, rtt, 100, loss_ppm, None).observed.expect("two seconds are enough");
+        assert!(seen.by_path && seen.packet == PACKET, "{name}: {seen:?}");
+        assert!(seen.round_trip >= rtt && seen.round_trip <= rtt + 5 * MS, "{name}: {seen:?}");
+        assert!((rate.scale(9, 10)..=rate.scale(21, 20)).contains(&seen.rate), "{name}: {seen:?}");
+        let remembered = Remembered { seen, age: SECOND, hours_apart: SECOND };
+        let warm = begin(mbps, rtt, 100, loss_ppm, PathMemory::of(&[remembered]));
+        let built = [Some(MemoryUse::Confirmed), Some(MemoryUse::Lower)];
+        assert!(built.contains(&warm.usage), "{name}: {warm:?}");
     }
 }
