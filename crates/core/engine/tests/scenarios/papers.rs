@@ -195,7 +195,7 @@ fn repair_by_chunks_costs_next_to_nothing_where_they_overlap() {
 #[test]
 fn lambdastream_slows_down_before_a_queue_is_full_and_for_no_chance_loss() {
     for (mbps, loss, least) in
-        [(20, 0, 950), (100, 0, 970), (100, 10_000, 950), (1_000, 1_000, 970)]
+        [(20, 0, 950), (100, 0, 970), (100, 10_000, 950), (1_000, 1_000, 970), (100, 150_000, 700)]
     {
         let rate = Rate::from_mbps(mbps);
         let mut world = World::new(&path(rate, RTT, rate.bytes_in(RTT), loss), rate, 7);

@@ -55,11 +55,33 @@ struct LambdaStream {
     seen: Seen,
     /// The least one-way delay since the rate last changed, microseconds.
     reference: Option<i64>,
-    /// What had gathered in a queue is gone then, and this rate is the next.
-    draining: Option<(Instant, Rate)>,
+    draining: Option<Draining>,
+    /// Loss that stayed when the rate fell, and half as much again, parts per million.
+    chance: u64,
     /// Intervals since the last change, and how many are to pass before the next rise.
     calm: u64,
     hold: u64,
+}
+
+/// The rate is below what arrives.
+#[derive(Clone, Copy, Debug)]
+struct Draining {
+    /// What had gathered in a queue is gone, and what was sent since is known.
+    until: Instant,
+    /// The rate behind that,
+    resume: Rate,
+    /// and the one that was too high.
+    before: Rate,
+    /// What was lost then, parts per million.
+    lost: u64,
+}
+
+impl Draining {
+    /// Whether as much is lost at a rate that cannot be too high: then it was not the rate's doing.
+    fn is_chance(&self, lost: u64) -> bool {
+        let as_before = self.lost / 2..=self.lost / 4 * 5;
+        lost > 0 && lost <= MOST_CHANCE && as_before.contains(&lost)
+    }
 }
 
 /// What an interval brought.
@@ -96,15 +118,15 @@ impl Seen {
 impl LambdaStream {
     fn new(figures: Figures) -> Self {
         let (since, seen, reference) = (None, Seen::default(), None);
-        let (draining, calm, hold) = (None, 0, 1);
-        Self { figures, rate: LEAST, since, seen, reference, draining, calm, hold }
+        let (draining, chance, calm, hold) = (None, 0, 0, 1);
+        Self { figures, rate: LEAST, since, seen, reference, draining, chance, calm, hold }
     }
 
     /// An interval of nominal length `interval` is over. Packets that arrived further apart than they
     /// left had waited for ever longer: the sum of those differences is what their delay grew by.
     fn judge(&mut self, now: Instant, interval: Duration, seen: &Seen, packet: u64) {
         let figures = self.figures;
-        let lossy = lost_ppm(&seen.span, figures.hosts) > u64::from(figures.threshold);
+        let lost = lost_ppm(&seen.span, figures.hosts);
         let least = seen.delay.or(self.reference);
         let grown = match (least, self.reference) {
             (Some(now), Some(before)) => u64::try_from(now.saturating_sub(before)).unwrap_or(0),
@@ -112,40 +134,54 @@ impl LambdaStream {
         };
         let grown = Duration::from_micros(grown.min(MOST_GROWN));
         self.reference = self.reference.into_iter().chain(least).min();
-        if let Some((until, resume)) = self.draining
-            && !lossy
-        {
-            if now >= until {
-                (self.rate, self.draining) = (resume, None);
-                (self.reference, self.calm) = (least, 0);
+        let mut resumed = false;
+        if let Some(draining) = self.draining {
+            if now < draining.until {
+                return;
             }
-            return;
+            self.draining = None;
+            (self.reference, self.calm) = (least, 0);
+            if draining.is_chance(lost) {
+                (self.rate, self.chance) = (draining.before, lost * 3 / 2);
+                return;
+            }
+            self.rate = draining.resume;
+            resumed = true;
         }
+        self.chance -= self.chance / FORGET;
+        let lossy = lost > u64::from(figures.threshold) + self.chance;
         // Behind a slow link a packet or two more or less are a delay by themselves.
         let borne = interval * figures.tolerance / WHOLE as u32 + self.rate.time_for(2 * packet);
-        if lossy || grown > borne {
-            self.slow_down(now, interval, grown, seen.received());
-        } else if self.draining.is_none() {
-            self.calm += 1;
-            if self.calm >= self.hold && is_used(self.rate, &seen.span, packet) {
-                self.rate = self.rate + share(self.rate, figures.step).max(LEAST);
-                self.calm = 0;
-                // The last rise was borne.
-                self.hold = (self.hold / 2).max(1);
-            }
+        if lossy || (grown > borne && !resumed) {
+            // What packets that left before it lost is known an interval later.
+            let known = if lossy { interval * 2 } else { interval };
+            self.slow_down(now + known, grown, lost, seen.received());
+            return;
+        }
+        if resumed {
+            return;
+        }
+        self.calm += 1;
+        if self.calm >= self.hold && is_used(self.rate, &seen.span, packet) {
+            self.rate = self.rate + share(self.rate, figures.step).max(LEAST);
+            self.calm = 0;
+            // The last rise was borne.
+            self.hold = (self.hold / 2).max(1);
         }
     }
 
     /// The sending interval becomes the receiving one, and longer for as long as what has gathered
-    /// takes to go.
-    fn slow_down(&mut self, now: Instant, interval: Duration, grown: Duration, got: Option<Rate>) {
+    /// takes to go beyond `known`.
+    fn slow_down(&mut self, known: Instant, grown: Duration, lost: u64, received: Option<Rate>) {
         let Figures { drain, margin, patience, .. } = self.figures;
-        let half = self.rate.scale(1, 2);
-        let path = got.unwrap_or(self.rate).min(self.rate).max(half).max(LEAST);
+        let before = self.rate;
+        // A receiver that paused is no slow path.
+        let least = before.scale(1, 2).max(LEAST);
+        let path = received.unwrap_or(before).min(before).max(least);
         self.rate = (path - share(path, drain)).max(LEAST);
         let gone = grown * WHOLE as u32 / drain.max(1);
         let resume = (path - share(path, margin)).max(LEAST);
-        self.draining = Some((now + gone + interval, resume));
+        self.draining = Some(Draining { until: known + gone, resume, before, lost });
         self.hold = (self.hold * 2).min(patience);
     }
 }
@@ -222,6 +258,10 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 /// Fewer do not make a mean.
 const LEAST_PACKETS: u64 = 16;
 const MOST_INTERVAL: Duration = Duration::from_secs(60);
+/// Parts per million: what loses more is no path to be filled.
+const MOST_CHANCE: u64 = 250_000;
+/// Intervals: a path that lost more once is not to be trusted with that for ever.
+const FORGET: u64 = 256;
 /// Microseconds: longer than any queue.
 const MOST_GROWN: u64 = 60_000_000;
 

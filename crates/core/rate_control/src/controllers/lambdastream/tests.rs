@@ -36,7 +36,7 @@ fn a_growing_delay_brings_the_rate_to_what_arrives_and_drains_what_has_gathered(
     let mut stream = Stream::new();
     assert_eq!(stream.calm(300), Rate::from_mbps(102), "it rises");
     assert_eq!(stream.calm(1_300), Rate::from_bps(104_040_000), "a millisecond is borne");
-    // Two and a half are not: they take 25 ms to drain at 10 % below, and an interval to be sure.
+    // Two and a half are not: they take 25 ms to drain at 10 % below, and an interval to be known.
     assert_eq!(stream.interval(100, 2_800, Losses::default()), Rate::from_mbps(90));
     assert_eq!(stream.calm(1_500), Rate::from_mbps(90));
     assert_eq!(stream.calm(300), Rate::from_mbps(98));
@@ -72,7 +72,26 @@ fn losses_that_chance_explains_are_none() {
     assert_eq!(stream.interval(96, 0, chance), Rate::from_mbps(102));
     let congestion = Losses { random: 30, congestion: 11, ..Losses::default() };
     assert_eq!(stream.interval(80, 0, congestion), Rate::from_mbps(72));
+}
+
+#[test]
+fn a_loss_that_stays_at_a_lower_rate_was_not_of_the_rate() {
+    let lost = |unknown| Losses { unknown, ..Losses::default() };
     let mut stream = Stream::new();
-    let host = Losses { host: 200, ..Losses::default() };
-    assert_eq!(stream.interval(10, 0, host), Rate::from_mbps(45), "by no more than half at once");
+    assert_eq!(stream.interval(90, 0, lost(100)), Rate::from_mbps(81));
+    assert_eq!(stream.interval(73, 0, lost(100)), Rate::from_mbps(81), "of packets sent before");
+    assert_eq!(stream.interval(73, 0, lost(90)), Rate::from_mbps(100), "back at once");
+    for _ in 0..20 {
+        assert!(stream.interval(90, 0, lost(100)) >= Rate::from_mbps(100), "it is borne");
+    }
+    let before = stream.steps.rate;
+    let after = stream.interval(40, 0, lost(600));
+    assert_eq!(after, before.scale(45, 100), "more is not, but by half at most at once");
+    // One that goes with the rate was of the rate, and one that grows as well.
+    for then in [0, 10, 300] {
+        let mut stream = Stream::new();
+        stream.interval(90, 0, lost(100));
+        stream.interval(81, 0, lost(100));
+        assert!(stream.interval(81, 0, lost(then)) < Rate::from_mbps(90), "{then}");
+    }
 }
