@@ -78,8 +78,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "delivered groups are kept",
         file: "crates/core/connection/src/lane_half.rs",
-        what: "                self.outgoing.remove(&(extent.object, extent.offset));\n",
-        with: "",
+        what: "Event::Delivered(extent) => {\n                self.outgoing.remove(&(extent.object, extent.offset));\n",
+        with: "Event::Delivered(extent) => {\n",
     },
     Mutant {
         name: "a lane is forgotten at close",
@@ -102,7 +102,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "replayed packets are taken",
         file: "crates/core/connection/src/receive.rs",
-        what: "if !lane.accepts(header.number.get()) {",
+        what: "if !lane.accepts(number) {",
         with: "if false {",
     },
     Mutant {
@@ -236,5 +236,113 @@ pub(super) const ALL: &[Mutant] = &[
         file: "crates/core/connection/src/incoming_pipe.rs",
         what: "self.sink.set_freed(buffers.saturating_sub(self.wasted));",
         with: "self.sink.set_freed(buffers);",
+    },
+    Mutant {
+        name: "a dead path keeps its lanes",
+        file: "crates/core/connection/src/paths.rs",
+        what: "Offer::Share(weight) if known.pulse.beats() => weight.max(1),",
+        with: "Offer::Share(weight) => weight.max(1),",
+    },
+    Mutant {
+        name: "a path that carries nothing lives",
+        file: "crates/core/connection/src/paths.rs",
+        what: "        known.pulse.look(now, seen);\n",
+        with: "        let _ = seen;\n",
+    },
+    Mutant {
+        name: "nobody looks whether a dead path lives again",
+        file: "crates/core/connection/src/paths.rs",
+        what: "if wanted && known.pulse.is_tried() && all[most] > 1 {",
+        with: "if wanted && false {",
+    },
+    Mutant {
+        name: "the first lane stays on a dead path",
+        file: "crates/core/connection/src/paths.rs",
+        what: "first.map_or(self.lanes[0], |path| PathId(path as u16))",
+        with: "first.map_or(self.lanes[0], |_| self.lanes[0])",
+    },
+    Mutant {
+        name: "a closed circuit keeps its lanes",
+        file: "crates/core/connection/src/paths.rs",
+        what: "        known.offer = offer;\n",
+        with: "        if offer != Offer::Closed {\n            known.offer = offer;\n        }\n",
+    },
+    Mutant {
+        name: "data goes over a path on standby",
+        file: "crates/core/connection/src/paths.rs",
+        what: "            _ => 0,\n        };\n        let standby",
+        with: "            Offer::Standby if known.pulse.beats() => 1,\n            _ => 0,\n        };\n        let standby",
+    },
+    Mutant {
+        name: "a server asks for no move",
+        file: "crates/core/connection/src/paths.rs",
+        what: "            self.asks.push_back(MoveAsked { order: self.order, lane, beside });\n",
+        with: "            let _ = (lane, beside);\n",
+    },
+    Mutant {
+        name: "a MOVE that was lost is not said again",
+        file: "crates/core/engine/src/lane/moves.rs",
+        what: "    } else {\n        ask.due = true;\n    }",
+        with: "    }",
+    },
+    Mutant {
+        name: "a client does not heed MOVE",
+        file: "crates/core/connection/src/paths.rs",
+        what: "            self.paths[usize::from(from.0)].pulse.fall_silent(now);\n",
+        with: "            let _ = now;\n",
+    },
+    Mutant {
+        name: "a server does not note where its client has taken a lane",
+        file: "crates/core/connection/src/paths.rs",
+        what: "            *place = path;\n",
+        with: "            let _ = (place, path);\n",
+    },
+    Mutant {
+        name: "each path has the whole limit of the user",
+        file: "crates/core/connection/src/limits.rs",
+        what: "governor.set_share(share)",
+        with: "{\n                    let _ = (governor, share);\n                }",
+    },
+    Mutant {
+        name: "a booking leaves the others the whole limit",
+        file: "crates/core/connection/src/limits.rs",
+        what: "Some(rate) => reserved = reserved + rate,",
+        with: "Some(_) => {}",
+    },
+    Mutant {
+        name: "what is booked is taken off the limit twice",
+        file: "crates/core/connection/src/limits.rs",
+        what: "reserved = reserved + rate,",
+        with: "reserved = reserved + rate + rate,",
+    },
+    Mutant {
+        name: "a booking that began counts from the next look on",
+        file: "crates/core/connection/src/limits.rs",
+        what: "            path.handle_timeout(now);\n",
+        with: "",
+    },
+    Mutant {
+        name: "a circuit does not slow down as it is booked",
+        file: "crates/core/rate_control/src/controllers/trc.rs",
+        what: "            self.rate = self.vector.rate_at(now);\n",
+        with: "            self.rate = self.rate.max(self.vector.rate_at(now));\n",
+    },
+    Mutant {
+        name: "SUSPEND holds no path but the one that brought it",
+        file: "crates/core/connection/src/limits.rs",
+        what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(suspension));\n",
+        with: "",
+    },
+    Mutant {
+        name: "SUSPEND is forgotten with the path that brought it",
+        file: "crates/core/connection/src/limits.rs",
+        what: "            self.suspension = self.suspension.max(path.suspension());\n            if *lanes == 0 {",
+        with: "            self.suspension = self.suspension.max(path.suspension().filter(|_| *lanes > 0));\n            if *lanes == 0 {",
+    },
+    Mutant {
+        name: "fresh bytes are sent while SUSPEND holds",
+        file: "crates/core/engine/src/path.rs",
+        what: ".filter(|until| *until > now)",
+        with: ".filter(|_| now == Instant::FAR_FUTURE)",
     },
 ];
