@@ -134,6 +134,7 @@ const SEEDS: &[(u64, &str)] = &[
     (1417, "the same where chance takes some"),
     (6231, "the same with `pcc`"),
     (3666, "the check of pacing: `tsunami` sends two jumbo packets back to back"),
+    (60000169, "the same with `sabul`, whose link is the user's limit"),
     (20, "a directory that an earlier run had made, and nobody had synced in its own"),
     (155, "the same"),
     (235, "the same"),

@@ -141,7 +141,13 @@ impl Lines {
         // Each path may have its burst, or a packet that is larger.
         let others = self.lines.iter().filter(|line| !line.is_booked).count() as u64 - 1;
         self.limit = scenario.limit.map(|limit| {
-            let burst = pace::under_limit(limit);
+            let burst = match scenario.profile {
+                // They take it for the link's rate, and may go at exactly that with a burst of their own.
+                "fobs" | "fobs-linear" | "fobs-state" | "sabul" => {
+                    pace::under_limit(limit).max(2 * packet)
+                }
+                _ => pace::under_limit(limit),
+            };
             Meter::new(now, limit, burst + others * burst.max(packet), pace::LEAST_BURST)
         });
     }
