@@ -55,8 +55,8 @@ impl Unit {
         }
     }
 
-    /// The figure as this reads it again, to the last digit.
-    fn exact(self, figure: u64) -> String {
+    /// The figure as [`Parameters::set`] reads it again, to the last digit.
+    pub fn exact(self, figure: u64) -> String {
         match self {
             Self::Share => self.show(figure),
             Self::Time => format!("{figure}ns"),

@@ -196,10 +196,8 @@ impl Lines {
 
     /// Divides the connection's limits among all of its paths.
     fn hold_limits(&self, now: Instant) {
-        let mut paths = self.all();
-        // What was booked for a path that was left is nobody's any more.
-        paths.retain(|(_, lanes)| *lanes > 0);
-        let paths: Vec<_> = paths.iter().map(|(path, _)| PathLock(path)).collect();
+        let paths = self.all();
+        let paths: Vec<_> = paths.iter().map(|(path, lanes)| (PathLock(path), *lanes)).collect();
         lock(&self.limits).look(now, &paths);
     }
 

@@ -9,12 +9,12 @@ mod udp;
 use std::net::SocketAddr;
 
 use longhaul_connection::{
-    End as Ending, Heard, LaneHalf, News, NotSent, Order, Part, ReadBatch, RecordHalf, Sealer,
-    Transfer, Violation, Watch, Wish, Work,
+    End as Ending, Heard, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, RecordHalf,
+    Sealer, Transfer, Violation, Watch, Wish, Work,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, What};
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{ChunkSizes, MemoryBudget, Profile, Repair};
+use longhaul_rate_control::{ChosenProfile, ChunkSizes, MemoryBudget, Profile, Repair};
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, Ecn, Instant, LaneId, PathId};
 use longhaul_wire::{
@@ -78,18 +78,18 @@ pub(crate) struct Outgoing {
 }
 
 impl Connection {
-    /// Opens what the handshake agreed on. `round_trip` as the control connection measured it.
+    /// Opens what the handshake agreed on: a session, and a profile, over a round trip as the control
+    /// connection measured it.
     pub fn new(
         scenario: &Scenario,
-        session: &Session,
+        (session, chosen, round_trip): (&Session, ChosenProfile, Option<Duration>),
         end: End,
         [now, start]: [Instant; 2],
-        round_trip: Option<Duration>,
         seed: u64,
     ) -> Self {
         let clock = scenario.clocks[usize::from(end == End::Server)];
         let local = now + clock;
-        let profile = Profile::by_name(scenario.profile).expect("scenarios name profiles");
+        let profile = chosen.profile;
         let role = if end == End::Client { Role::Client } else { Role::Server };
         let rate = scenario.rate.or(scenario.limit);
         let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
@@ -121,7 +121,7 @@ impl Connection {
         let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let times = [now, local, start];
-        let lines = Lines::new(scenario, end, session.lanes, times, (round_trip, seed));
+        let lines = Lines::new(scenario, end, session.lanes, times, (chosen, round_trip, seed));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let half = match end {
             End::Client => Half::client(&wish(scenario)),
@@ -168,7 +168,8 @@ impl Connection {
                 lane.half.handle_timeout(times[1], &mut path.borrow_mut());
             }
         }
-        anything |= self.closed.is_none() && self.lines.look(scenario, times, &mut self.lanes);
+        anything |=
+            self.closed.is_none() && self.lines.look(scenario, times, &mut self.lanes, env.checks);
         for round in 0.. {
             let mut progress = self.drain_sockets(now, env);
             progress |= self.drain_wires(now, wires, env);
@@ -632,6 +633,14 @@ impl Connection {
     /// What the controller thinks, for people.
     pub fn controller(&self) -> String {
         self.lines.controllers()
+    }
+
+    /// What this end, a server, has asked and `client` has not heard in time.
+    pub fn unheard(&mut self, now: Instant, client: &Self) -> Option<MoveAsked> {
+        if self.id != client.id || self.closed.is_some() || client.closed.is_some() {
+            return None;
+        }
+        self.lines.unheard(now + self.clock, &mut self.lanes, &client.lines)
     }
 
     /// How often a lane has gone to another path.

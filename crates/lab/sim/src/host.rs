@@ -2,15 +2,16 @@
 
 use std::num::NonZeroU32;
 
+use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, Keyring, ServerConfig, ServerHandshake,
     ServerProgress, Session, SessionSecret, Token,
 };
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Carrier, CloseCode, ControlMessage};
+use longhaul_wire::{Carrier, CloseCode, ControlMessage, Hello};
 
 use crate::draw::Draw;
-use crate::scenario::Scenario;
+use crate::scenario::{End, Scenario};
 use crate::tls::{OneWay, Piece};
 
 /// The control connection: both ways and the secret that its ends share.
@@ -31,7 +32,7 @@ impl Control {
 /// How far one end's handshake is.
 #[derive(Debug)]
 pub(crate) enum Handshake {
-    Client(ClientHandshake, Instant),
+    Client(ClientHandshake, Box<ChosenProfile>, Instant),
     Server(ServerHandshake),
     /// Done, one way or the other.
     Over,
@@ -41,8 +42,8 @@ pub(crate) enum Handshake {
 pub(crate) enum Outcome {
     /// It goes on.
     Pending,
-    /// The session, and how long the peer took to answer.
-    Done(Box<Session>, Option<Duration>),
+    /// The session, the profile that this end plays, and how long the peer took to answer.
+    Done(Box<Session>, Box<ChosenProfile>, Option<Duration>),
     Failed(CloseCode, String),
 }
 
@@ -55,17 +56,22 @@ impl Handshake {
         draw: &mut Draw,
     ) -> Self {
         let key = token(scenario.authorized).key();
+        let chosen = scenario.chosen();
+        // A server that has little to send is told no limit, but what its profile needs.
+        let told = chosen.profile.needs_rate || scenario.source() == End::Server;
         let config = ClientConfig {
             protect: scenario.protect,
             carrier,
             lanes: scenario.lanes,
-            profile: Some(scenario.profile.into()),
+            profile: Some(chosen.profile.name.into()),
+            rate: chosen.rate.filter(|_| told),
+            parameters: chosen.parameters.for_peer(),
             ..ClientConfig::default()
         };
         let secret = SessionSecret::new(control.secret);
         let (handshake, hello) = ClientHandshake::new(&config, &key, secret, now);
         control.up.send(now, &hello, draw);
-        Self::Client(handshake, now)
+        Self::Client(handshake, Box::new(chosen), now)
     }
 
     pub fn server(scenario: &Scenario, control: &Control, now: Instant) -> Self {
@@ -92,13 +98,13 @@ impl Handshake {
             return Outcome::Failed(CloseCode::INTERNAL, "the control connection broke".into());
         };
         match core::mem::replace(self, Self::Over) {
-            Self::Client(handshake, since) => match handshake.handle(bytes) {
+            Self::Client(handshake, chosen, since) => match handshake.handle(bytes) {
                 Ok(ClientProgress::NeedMore(handshake)) => {
-                    *self = Self::Client(handshake, since);
+                    *self = Self::Client(handshake, chosen, since);
                     Outcome::Pending
                 }
                 Ok(ClientProgress::Done(session)) => {
-                    Outcome::Done(Box::new(session), Some(now - since))
+                    Outcome::Done(Box::new(session), chosen, Some(now - since))
                 }
                 Err(error) => {
                     control.up.send(now, &error.close_message(), draw);
@@ -114,9 +120,22 @@ impl Handshake {
                         Outcome::Pending
                     }
                     Ok(ServerProgress::Verified(client)) => {
+                        let chosen = match wished(client.hello()) {
+                            Ok(chosen) => Box::new(chosen),
+                            Err(why) => {
+                                let refused =
+                                    client.refuse(CloseCode::UNSUPPORTED_OPTION, &why.to_string());
+                                control.down.send(now, &refused, draw);
+                                control.down.close(now);
+                                return Outcome::Failed(
+                                    CloseCode::UNSUPPORTED_OPTION,
+                                    why.to_string(),
+                                );
+                            }
+                        };
                         let (session, welcome) = client.accept(connection);
                         control.down.send(now, &welcome, draw);
-                        Outcome::Done(Box::new(session), None)
+                        Outcome::Done(Box::new(session), chosen, None)
                     }
                     Err(error) => {
                         control.down.send(now, &error.close_message(), draw);
@@ -132,7 +151,7 @@ impl Handshake {
     /// Gives up when it is time.
     pub fn handle_timeout(&mut self, now: Instant) -> Outcome {
         let result = match self {
-            Self::Client(handshake, _) => handshake.handle_timeout(now),
+            Self::Client(handshake, ..) => handshake.handle_timeout(now),
             Self::Server(handshake) => handshake.handle_timeout(now),
             Self::Over => return Outcome::Pending,
         };
@@ -147,7 +166,7 @@ impl Handshake {
 
     pub fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Client(handshake, _) => Some(handshake.next_timeout()),
+            Self::Client(handshake, ..) => Some(handshake.next_timeout()),
             Self::Server(handshake) => Some(handshake.next_timeout()),
             Self::Over => None,
         }
@@ -160,6 +179,12 @@ fn failed(error: &longhaul_session::HandshakeError) -> Outcome {
         _ => error.close_code().unwrap_or(CloseCode::INTERNAL),
     };
     Outcome::Failed(code, error.to_string())
+}
+
+/// What a server plays, as its client wishes.
+fn wished(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
+    let parameters = hello.parameters.as_deref().unwrap_or_default().split_whitespace();
+    Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
 }
 
 /// What the control connection says after the handshake: only CLOSE matters here.

@@ -2,6 +2,7 @@ mod circuits;
 mod drawn;
 mod meddling;
 mod paths;
+mod profiles;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 
@@ -9,6 +10,7 @@ pub use circuits::Circuit;
 pub use meddling::{Meddles, Meddling};
 pub use paths::{Silence, Ways};
 
+use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
@@ -32,6 +34,8 @@ pub struct Scenario {
     pub max_lanes: u16,
     /// A profile of `longhaul-rate-control`.
     pub profile: &'static str,
+    /// Parameters of the profile that somebody chose, each written `name=value`.
+    pub parameters: Vec<String>,
     /// The user's rate, for profiles that need one.
     pub rate: Option<Rate>,
     /// The user's limit, for profiles that find the rate.
@@ -168,6 +172,7 @@ impl Scenario {
             lanes: 1,
             max_lanes: 4,
             profile: "auto",
+            parameters: Vec::new(),
             rate: None,
             limit: None,
             protect: Protect::Aead,
@@ -239,6 +244,13 @@ impl Scenario {
         });
         let circuit = self.circuit.iter().map(|circuit| &circuit.line);
         self.paths.iter().chain(rerouted).chain(circuit)
+    }
+
+    /// The profile as the user chose it: a limit is the rate of those that take it for the link's.
+    pub(crate) fn chosen(&self) -> ChosenProfile {
+        let parameters = self.parameters.iter().map(String::as_str);
+        Profile::wished(Some(self.profile), self.rate.or(self.limit), parameters)
+            .expect("scenarios have profiles that can be played")
     }
 
     /// The end that has the files.

@@ -210,10 +210,20 @@ impl World {
         let rates = paths.flat_map(|path| [&path.forward, &path.backward]);
         let least = rates.filter_map(|path| Some(path.bottleneck.as_ref()?.rate.initial)).min();
         let rate = least.into_iter().chain(self.scenario.rate).chain(self.scenario.limit).min();
-        let moving = rate.map_or(Duration::ZERO, |rate| {
-            rate.time_for(self.files.bytes().max(self.scenario.bytes))
-        });
-        BOUND + moving * 10 + self.scenario.paths_settled()
+        let bytes = self.files.bytes().max(self.scenario.bytes);
+        let moving = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
+        BOUND + moving * 10 + self.scenario.paths_settled() + self.crawling(bytes)
+    }
+
+    /// What `bytes` take at two packets a round trip, where losses and marks are taken for congestion and
+    /// a path that has them by chance leaves no more; as much again for what is lost.
+    fn crawling(&self, bytes: u64) -> Duration {
+        if !matches!(self.scenario.profile, "cubic" | "pcc" | "scavenger") {
+            return Duration::ZERO;
+        }
+        let delays = self.scenario.all_paths().map(|path| path.forward.delay + path.backward.delay);
+        let round_trips = u32::try_from(bytes / (2 * LEAST_PACKET) + 1).unwrap_or(u32::MAX);
+        (delays.max().unwrap_or_default() + QUEUED_MAX) * round_trips * 2
     }
 
     fn step(&mut self) {
@@ -234,6 +244,12 @@ impl World {
             }
         }
         self.fall_back();
+        if let [Host { connection: Some(client), .. }, Host { connection: Some(server), .. }] =
+            &mut self.hosts
+        {
+            let unheard = server.unheard(now, client);
+            self.checks.require(unheard.is_none(), || format!("not said again: {unheard:?}"));
+        }
         self.close_when_done();
         effect |= self.reap(End::Client) | self.reap(End::Server);
         self.watch_idleness(effect);
@@ -413,13 +429,13 @@ impl World {
                     self.ended(code, &reason);
                 }
             }
-            Outcome::Done(session, round_trip) => {
+            Outcome::Done(session, chosen, round_trip) => {
                 self.host(end).handshake = None;
                 self.host(end).said.clone_from(&session.rest);
                 self.connections += u32::from(end == End::Server);
                 let (times, seed) = ([now, self.start], self.draw.word());
-                let mut connection =
-                    Connection::new(&self.scenario, &session, end, times, round_trip, seed);
+                let shaken = (&*session, *chosen, round_trip);
+                let mut connection = Connection::new(&self.scenario, shaken, end, times, seed);
                 if end == End::Client {
                     self.carrier.1 = now;
                     let mut env = Env {
@@ -580,6 +596,10 @@ impl World {
 
 /// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
 const BOUND: Duration = Duration::from_secs(150);
+/// Object bytes in a small packet.
+const LEAST_PACKET: u64 = 1_000;
+/// Longer than packets wait in a queue while two are under way.
+const QUEUED_MAX: Duration = Duration::from_millis(100);
 /// How long UDP may stay silent once the server let the client in.
 const UDP_PATIENCE: Duration = Duration::from_secs(5);
 /// Why a client gave UDP up.

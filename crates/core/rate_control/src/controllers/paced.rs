@@ -5,11 +5,18 @@ use longhaul_units::Rate;
 use crate::{Estimates, Known, Pacing, Parameter, Unit};
 
 /// The pacing of a rate and a window, within bounds that hold for every controller: at least two
-/// packets a window and a burst, at most [`MOST_WINDOW`].
+/// packets a window, a burst and a round trip, at most [`MOST_WINDOW`].
 pub(super) fn paced(rate: Rate, window: u64, model: &Estimates) -> Pacing {
     let least = 2 * model.packet();
     let burst = rate.bytes_in(model.burst_time()).min(MAX_BURST).max(least);
-    Pacing { rate: rate.max(LEAST_RATE), burst, window: Some(window.clamp(least, MOST_WINDOW)) }
+    // A rate that fell because there was little to send has to let the next full packet out.
+    let window_rate =
+        model.min_rtt().map_or(LEAST_RATE, |round_trip| Rate::from_bytes_over(least, round_trip));
+    Pacing {
+        rate: rate.max(window_rate).max(LEAST_RATE),
+        burst,
+        window: Some(window.clamp(least, MOST_WINDOW)),
+    }
 }
 
 /// The first flight, all at once: until its first packet is answered nothing is known of the path.
@@ -38,3 +45,23 @@ const MAX_BURST: u64 = 512 << 10;
 /// A packet in ten seconds.
 const LEAST_RATE: Rate = Rate::from_kbps(1);
 pub(super) const FIRST_RATE: Rate = Rate::from_gbps(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Feedback, RttEstimator};
+    use longhaul_units::{Duration, Instant};
+
+    #[test]
+    fn a_rate_that_little_data_has_lowered_lets_two_packets_out_in_a_round_trip() {
+        let round_trip = Duration::from_millis(20);
+        let mut model = Estimates::new(Instant::ZERO, 9_000);
+        let mut rtt = RttEstimator::new(round_trip);
+        rtt.update(Instant::ZERO, round_trip);
+        let heard = Feedback { rtt: Some(round_trip), ..Feedback::default() };
+        model.on_feedback(Instant::ZERO, &rtt, &heard);
+        let pacing = paced(Rate::from_kbps(3), 0, &model);
+        assert_eq!(pacing.rate, Rate::from_bytes_over(18_000, round_trip));
+        assert_eq!(pacing.window, Some(18_000));
+    }
+}

@@ -1,5 +1,6 @@
 //! The paths of an end: their rate control, and which lane is on which.
 
+mod checks;
 mod counts;
 mod following;
 
@@ -8,8 +9,10 @@ use std::net::IpAddr;
 
 use longhaul_connection::{Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths};
 use longhaul_engine::{Onward, Path};
-use longhaul_rate_control::{Controller, Governor, Profile, TimeRange, Trc, Vector};
+use longhaul_rate_control::{ChosenProfile, Controller, Governor, Profile, TimeRange, Trc, Vector};
 use longhaul_units::{Bottleneck, Duration, Instant, PathId};
+
+use checks::{Watched, arrived_over};
 
 use super::lane::LaneState;
 use super::pace::{self, Meter};
@@ -27,11 +30,13 @@ pub(super) struct Lines {
     /// When the circuit opens, changes or closes next, in the world's time.
     change: Option<Instant>,
     start: Instant,
+    chosen: ChosenProfile,
     seed: u64,
     round_trip: Duration,
     /// How often a lane has gone to another path.
     moves: u64,
     limits: ConnectionLimits,
+    watched: Watched,
     /// The user's limit, over all paths that are not booked.
     limit: Option<Meter>,
 }
@@ -54,7 +59,7 @@ impl Lines {
         end: End,
         lanes: u16,
         [now, local, start]: [Instant; 3],
-        (round_trip, seed): (Duration, u64),
+        (chosen, round_trip, seed): (ChosenProfile, Duration, u64),
     ) -> Self {
         let homes = scenario.homes.iter().take(usize::from(lanes)).copied();
         let homes = homes.map(|home| PathId(if end == End::Client { home } else { 0 }));
@@ -68,10 +73,12 @@ impl Lines {
             carrying: Carrying::default(),
             change: None,
             start,
+            chosen,
             seed,
             round_trip,
             moves: 0,
             limits: ConnectionLimits::default(),
+            watched: Watched::default(),
             limit: None,
         };
         for route in 0..count {
@@ -106,29 +113,41 @@ impl Lines {
         route: u16,
         booked: Option<Box<dyn Controller>>,
     ) {
-        let chosen = Profile::wished(Some(scenario.profile), scenario.rate, [])
-            .expect("scenarios name profiles, and have the rates needed");
         let seed = self.seed.wrapping_add(self.lines.len() as u64);
         let is_booked = booked.is_some();
-        let profile_there = if is_booked { Profile::CIRCUIT } else { chosen.profile };
+        let profile_there = if is_booked { Profile::CIRCUIT } else { self.chosen.profile };
         let mut governor = Governor::new(local, profile_there.heeds_receiver);
-        let controller = booked.unwrap_or_else(|| chosen.controller(local, 1500, None));
-        if let Some(limit) = scenario.limit.filter(|_| !is_booked) {
+        let controller = booked.unwrap_or_else(|| self.chosen.controller(local, 1500, None));
+        // What a controller sends at by the user's wish is a limit, too.
+        let is_reserved = !is_booked && controller.metrics().bound == Bottleneck::Reservation;
+        if let Some(limit) = self.chosen.rate.filter(|_| !is_reserved) {
             governor.set(Bottleneck::UserLimit, limit);
         }
         let path =
             Path::new(local, controller, governor, self.round_trip, seed).playing(profile_there);
+        let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
+        let booked_meter = scenario.circuit.as_ref().filter(|_| is_booked);
+        let booked_meter = booked_meter.map(|circuit| Meter::booked(now, circuit, self.start));
         let meter = scenario.rate.map(|rate| {
-            let is_circuit = scenario.profile == "trc";
-            let burst = if is_circuit { pace::of_circuit(rate) } else { pace::of_fixed(rate) };
+            let burst = match scenario.profile {
+                "trc" => pace::of_circuit(rate),
+                "tsunami" => pace::of_fixed(rate).max(2 * packet),
+                _ => pace::of_fixed(rate),
+            };
             Meter::new(now, rate, burst, burst)
         });
+        let meter = booked_meter.or(meter);
         self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
         // Each path may have its burst, or a packet that is larger.
         let others = self.lines.iter().filter(|line| !line.is_booked).count() as u64 - 1;
-        let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
         self.limit = scenario.limit.map(|limit| {
-            let burst = pace::under_limit(limit);
+            let burst = match scenario.profile {
+                // They take it for the link's rate, and may go at exactly that with a burst of their own.
+                "fobs" | "fobs-linear" | "fobs-state" | "sabul" => {
+                    pace::under_limit(limit).max(2 * packet)
+                }
+                _ => pace::under_limit(limit),
+            };
             Meter::new(now, limit, burst + others * burst.max(packet), pace::LEAST_BURST)
         });
     }
@@ -164,6 +183,8 @@ impl Lines {
 
     /// What the server asks for.
     pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
+        let paths = [asked.lane, asked.beside].map(|lane| self.set.place(lane));
+        self.watched.heard(local, asked, paths);
         self.set.handle_move_asked(local, asked);
     }
 
@@ -173,12 +194,14 @@ impl Lines {
         scenario: &Scenario,
         [now, local]: [Instant; 2],
         lanes: &mut [LaneState],
+        checks: &mut Checks,
     ) -> bool {
         let mut moved = self.follow_booking(scenario, [now, local]);
         if self.end == End::Server {
             moved |= self.follow_client(scenario, [now, local], lanes);
         }
-        if local >= self.looked + LOOK {
+        let is_due = local >= self.looked + LOOK;
+        if is_due {
             self.looked = local;
             self.hold_limits(local);
             for (path, line) in (0..).map(PathId).zip(&self.lines) {
@@ -204,11 +227,16 @@ impl Lines {
         while self.end == End::Server
             && let Some(asked) = self.set.poll_ask()
         {
-            lanes[usize::from(asked.beside.0)].handle_order(local, Order::AskToMove(asked));
+            let beside = &mut lanes[usize::from(asked.beside.0)];
+            self.watched.asks(local, asked, arrived_over(beside));
+            beside.handle_order(local, Order::AskToMove(asked));
             moved = true;
         }
         if moved {
             self.share(local);
+        }
+        if moved || is_due {
+            self.watch(scenario, [now, local], lanes, checks);
         }
         moved
     }

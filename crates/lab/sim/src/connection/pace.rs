@@ -2,12 +2,52 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use crate::scenario::Circuit;
 use crate::trace::Checks;
+
+/// What carries away what was sent.
+#[derive(Debug)]
+enum Carrier {
+    /// The same rate all the time.
+    Rate(Rate),
+    /// What is booked: from when, until when, and how much.
+    Booked(Vec<(Instant, Instant, Rate)>),
+}
+
+impl Carrier {
+    /// The rate at a time.
+    fn rate(&self, now: Instant) -> Rate {
+        match self {
+            Self::Rate(rate) => *rate,
+            Self::Booked(ranges) => {
+                let range = ranges.iter().find(|(from, until, _)| (*from..*until).contains(&now));
+                range.map_or(Rate::ZERO, |(.., rate)| *rate)
+            }
+        }
+    }
+
+    /// What goes from one time to another, as [`Meter::level`]; all, if nothing was booked meanwhile:
+    /// each booking begins with a full bucket.
+    fn carried(&self, from: Instant, until: Instant) -> u128 {
+        match self {
+            Self::Rate(rate) => u128::from(rate.as_bps()) * (until - from).as_nanos(),
+            Self::Booked(ranges) => {
+                let (mut booked, mut carried) = (Duration::ZERO, 0);
+                for (begin, end, rate) in ranges {
+                    let (begin, end) = (from.max(*begin), until.min(*end));
+                    booked += end - begin;
+                    carried += u128::from(rate.as_bps()) * (end - begin).as_nanos();
+                }
+                if booked < until - from { u128::MAX } else { carried }
+            }
+        }
+    }
+}
 
 /// A token bucket beside the engine's: over any time t, rate * t + burst and no more may leave.
 #[derive(Debug)]
 pub(super) struct Meter {
-    rate: Rate,
+    carrier: Carrier,
     burst: u64,
     /// The controller's own burst is no smaller.
     least: u64,
@@ -23,7 +63,18 @@ impl Meter {
     /// `burst`: bytes that may leave back to back. The controller's own burst may be smaller, and is
     /// `least` then.
     pub fn new(now: Instant, rate: Rate, burst: u64, least: u64) -> Self {
-        Self { rate, burst, least, level: 0, at: now, batches: 0 }
+        let carrier = Carrier::Rate(rate);
+        Self { carrier, burst, least, level: 0, at: now, batches: 0 }
+    }
+
+    /// Of what is booked since the `start` of the world: rates may follow each other at once.
+    pub fn booked(now: Instant, circuit: &Circuit, start: Instant) -> Self {
+        let bursts = circuit.booked.iter().map(|(_, _, rate)| of_circuit(*rate));
+        let ranges =
+            circuit.booked.iter().map(|(from, until, rate)| (start + *from, start + *until, *rate));
+        let carrier = Carrier::Booked(ranges.collect());
+        let (burst, least) = (bursts.max().unwrap_or(0), 4 * PACKET);
+        Self { carrier, burst, least, level: 0, at: now, batches: 0 }
     }
 
     /// From now on as if nothing had been sent.
@@ -34,17 +85,18 @@ impl Meter {
     /// A batch of `packets` and `bytes` leaves. Only one packet can be larger than the controller's
     /// burst: it waits until that is full, which leaves room for it in the rest of this one.
     pub fn sent(&mut self, now: Instant, packets: u16, bytes: u64, checks: &mut Checks) {
-        let carried = u128::from(self.rate.as_bps()) * (now - self.at).as_nanos();
+        let (carried, rate) = (self.carrier.carried(self.at, now), self.carrier.rate(now));
         self.batches = if carried >= self.level { 1 } else { self.batches + 1 };
         self.level = self.level.saturating_sub(carried) + u128::from(bytes) * BYTE;
         self.at = now;
         let level = (self.level / BYTE) as u64;
         let over = if packets == 1 { bytes.saturating_sub(self.least) } else { 0 };
-        let rounding = self.rate.bytes_in(Duration::from_nanos(self.batches)) + 1;
+        let rounding = rate.bytes_in(Duration::from_nanos(self.batches)) + 1;
         let allowed = self.burst + over + rounding;
         checks.require(level <= allowed, || {
-            format!("{level} bytes ahead of {}, a burst is {}", self.rate, self.burst)
+            format!("{level} bytes ahead of {rate}, a burst is {}", self.burst)
         });
+        checks.require(rate > Rate::ZERO, || "bytes were sent while nothing is booked");
     }
 }
 

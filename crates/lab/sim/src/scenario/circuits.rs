@@ -27,6 +27,13 @@ impl Circuit {
         self.booked.iter().any(|(from, until, _)| (*from..*until).contains(&since))
     }
 
+    /// What is booked `since` the start of the world.
+    pub(crate) fn rate(&self, since: Duration) -> Rate {
+        let mut booked = self.booked.iter();
+        let now = booked.find(|(from, until, _)| (*from..*until).contains(&since));
+        now.map_or(Rate::ZERO, |(_, _, rate)| *rate)
+    }
+
     /// Whether it leads anywhere.
     pub(crate) fn leads(&self, since: Duration) -> bool {
         self.booked.iter().any(|(from, until, _)| (*from + self.set_up..*until).contains(&since))

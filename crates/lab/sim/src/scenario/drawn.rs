@@ -4,7 +4,7 @@ use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathCon
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
-use super::{Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths};
+use super::{Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles};
 use crate::draw::Draw;
 
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -84,6 +84,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     let horizon = horizon(&scenario, &lines);
     circuits::draw(&mut scenario, horizon);
     paths::draw(&mut scenario, horizon);
+    profiles::draw(&mut scenario);
     scenario
 }
 

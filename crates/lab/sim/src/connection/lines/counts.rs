@@ -22,8 +22,7 @@ impl Lines {
 
     pub(super) fn hold_limits(&mut self, local: Instant) {
         let paths = self.lines.iter().zip(self.set.counts());
-        // What was booked for a path that was left is nobody's any more.
-        let paths = paths.filter(|(_, lanes)| *lanes > 0).map(|(line, _)| PathCell(&line.path));
+        let paths = paths.map(|(line, lanes)| (PathCell(&line.path), lanes));
         self.limits.look(local, &paths.collect::<Vec<_>>());
     }
 

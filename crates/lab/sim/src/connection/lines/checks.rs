@@ -1,0 +1,267 @@
+//! What holds of paths whatever the program thinks of them: it is seen from what lanes carry, from what
+//! was booked, and from what the other end did.
+
+use longhaul_connection::MoveAsked;
+use longhaul_engine::Suspension;
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
+
+use super::Lines;
+use crate::connection::lane::LaneState;
+use crate::scenario::{Circuit, End, Scenario};
+use crate::trace::Checks;
+
+/// What was seen of all paths.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    paths: Vec<WatchedPath>,
+    looked: Option<Instant>,
+    /// The wish that holds everybody, and the fresh bytes sent by then.
+    hold: Option<(Suspension, u64)>,
+    /// The highest order of each lane that a client has heard; what came since the last look.
+    heard: Vec<Option<u64>>,
+    to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
+    /// What a server has asked, and how many packets had arrived over the lane that said so.
+    asked: Vec<(Instant, MoveAsked, u64)>,
+}
+
+/// What was seen of one.
+#[derive(Clone, Copy, Debug, Default)]
+struct WatchedPath {
+    arrived: u64,
+    /// How long nothing has arrived of what lanes there have under way, while another path lives.
+    silent: Duration,
+    lived: bool,
+    /// Looks at which it had failed since it was last opened: one at most if that was once.
+    failures: u32,
+    /// How long it has been wanted and had no lane, while others could spare one.
+    away: Duration,
+}
+
+impl Watched {
+    /// The server asks; `from` and `to` are the paths of the lane and of the other one.
+    pub fn heard(&mut self, local: Instant, asked: MoveAsked, [from, to]: [PathId; 2]) {
+        let lane = usize::from(asked.lane.0);
+        self.heard.resize(self.heard.len().max(lane + 1), None);
+        if self.heard[lane] < Some(asked.order) {
+            self.heard[lane] = Some(asked.order);
+            self.to_heed.push((local, asked.lane, [from, to]));
+        }
+    }
+
+    /// A server asks over a lane of which so many packets have arrived.
+    pub fn asks(&mut self, local: Instant, asked: MoveAsked, arrived: u64) {
+        self.asked.retain(|(_, before, _)| before.lane != asked.lane);
+        self.asked.push((local, asked, arrived));
+    }
+}
+
+impl Lines {
+    /// Looks at all paths, behind a look of the program.
+    pub(super) fn watch(
+        &mut self,
+        scenario: &Scenario,
+        [now, local]: [Instant; 2],
+        lanes: &mut [LaneState],
+        checks: &mut Checks,
+    ) {
+        let Some(places) = lanes.iter().map(LaneState::path).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        let since = now - self.start;
+        let circuit = scenario.circuit.as_ref().filter(|_| self.end == End::Client);
+        self.check_places(&places, checks);
+        if let Some(circuit) = circuit {
+            self.check_circuit(circuit, since, &places, checks);
+        }
+        self.check_pulses((circuit, since), local, &places, lanes, checks);
+        self.check_heeded(local, &places, checks);
+        self.check_hold(local, lanes, checks);
+        self.check_shares(circuit, since, checks);
+        self.watched.looked = Some(local);
+    }
+
+    /// The set knows where its lanes are.
+    fn check_places(&self, places: &[PathId], checks: &mut Checks) {
+        for (lane, place) in (0..).map(LaneId).zip(places) {
+            let known = self.set.place(lane);
+            checks.require(known == *place, || {
+                format!("{:?}: {lane:?} is on {place:?}, believed on {known:?}", self.end)
+            });
+        }
+    }
+
+    /// No lane is on a closed circuit; while it is open and lives, one at most is on IP beside.
+    fn check_circuit(
+        &self,
+        circuit: &Circuit,
+        since: Duration,
+        places: &[PathId],
+        checks: &mut Checks,
+    ) {
+        let path = PathId(self.lines.len() as u16 - 1);
+        let there = places.iter().filter(|place| **place == path).count();
+        let booked = circuit.is_booked(since);
+        checks.require(booked || there == 0, || format!("{there} lanes on a closed circuit"));
+        if booked && !circuit.beside_ip && self.set.lives(path) {
+            let elsewhere = places.len() - there;
+            let most = usize::from(places.len() > 1);
+            checks.require(elsewhere <= most, || {
+                format!("{elsewhere} lanes are not on the circuit that is open")
+            });
+        }
+    }
+
+    /// Lanes leave a path over which nothing arrives, or are asked to, and one comes back to look
+    /// (docs/connection.md, Paths).
+    fn check_pulses(
+        &mut self,
+        (circuit, since): (Option<&Circuit>, Duration),
+        local: Instant,
+        places: &[PathId],
+        lanes: &mut [LaneState],
+        checks: &mut Checks,
+    ) {
+        let is_booked = circuit.is_some_and(|circuit| circuit.is_booked(since));
+        let beside = circuit.is_none_or(|circuit| circuit.beside_ip || !is_booked);
+        let on = |path: usize| places.iter().filter(|place| usize::from(place.0) == path).count();
+        let elapsed = self.watched.looked.map_or(Duration::ZERO, |looked| local - looked);
+        let elapsed = elapsed.min(LOOK_MAX);
+        self.watched.paths.resize(self.lines.len(), WatchedPath::default());
+        for path in 0..self.lines.len() {
+            let id = PathId(path as u16);
+            let (is_open, is_wanted) = match self.lines[path].is_booked {
+                true => (is_booked, is_booked),
+                false => (true, beside),
+            };
+            let others = (0..self.lines.len()).filter(|other| *other != path);
+            let others = others.filter(|other| {
+                self.set.lives(PathId(*other as u16))
+                    && (is_booked || !self.lines[*other].is_booked)
+            });
+            let others: Vec<usize> = others.map(on).collect();
+            let carried = lanes.iter_mut().filter_map(LaneState::udp);
+            let carried = carried.map(|lane| lane.half.engine().carried(id).packets_arrived);
+            let arrived: u64 = carried.sum();
+            let line = self.lines[path].path.borrow();
+            let patience = SILENCE.max(line.rtt().smoothed() * 4) + SLACK;
+            let in_flight = line.in_flight();
+            drop(line);
+            let lives = self.set.lives(id);
+            let seen = &mut self.watched.paths[path];
+            let has_news = std::mem::replace(&mut seen.arrived, arrived) < arrived;
+            let died = std::mem::replace(&mut seen.lived, lives) && !lives;
+            // One that is looked at and still silent has failed again.
+            let failed = died || !lives && on(path) > 0;
+            seen.failures = if is_open { seen.failures + u32::from(failed) } else { 0 };
+            // A server's lanes are where its client wants them: it can but ask.
+            let stays = self.end == End::Client || lives;
+            let counts = on(path) > 0 && in_flight > 0 && !has_news && stays;
+            seen.silent =
+                if counts && !others.is_empty() { seen.silent + elapsed } else { Duration::ZERO };
+            checks.require(seen.silent <= patience, || {
+                format!("{:?} has {} lanes on {id:?}, which carries nothing", self.end, on(path))
+            });
+            if died && self.end == End::Server && others.iter().any(|lanes| *lanes > 0) {
+                let is_asked = |lane: usize| {
+                    let mut asked = self.watched.asked.iter();
+                    asked.any(|(at, asked, _)| *at == local && usize::from(asked.lane.0) == lane)
+                };
+                let left = (0..places.len()).find(|lane| places[*lane] == id && !is_asked(*lane));
+                checks
+                    .require(left.is_none(), || format!("nobody asks for lane {left:?} of {id:?}"));
+            }
+            let seen = &mut self.watched.paths[path];
+            let spare = others.iter().any(|lanes| *lanes > 1) && self.end == End::Client;
+            let misses = is_wanted && spare && !lives && on(path) == 0;
+            seen.away = if misses { seen.away + elapsed } else { Duration::ZERO };
+            let rest = if seen.failures > 1 { REST_MAX } else { REST_FIRST };
+            checks.require(seen.away <= rest + SLACK, || {
+                format!("no lane looks whether {id:?} lives")
+            });
+        }
+    }
+
+    /// A client does what it was asked at once: the path behind it rests for seconds.
+    fn check_heeded(&mut self, local: Instant, places: &[PathId], checks: &mut Checks) {
+        for (at, lane, [from, to]) in std::mem::take(&mut self.watched.to_heed) {
+            let could = from != to && self.set.lives(to) && local - at < Duration::from_secs(2);
+            let place = places[usize::from(lane.0)];
+            checks.require(!could || place != from, || format!("{lane:?} was asked off {place:?}"));
+        }
+    }
+
+    /// SUSPEND holds every path, from a look of the program on.
+    fn check_hold(&mut self, local: Instant, lanes: &[LaneState], checks: &mut Checks) {
+        let told = self.lines.iter().filter_map(|line| line.path.borrow().suspension()).max();
+        let fresh: u64 = lanes.iter().map(|lane| lane.stats().fresh_bytes_sent).sum();
+        let hold = told.filter(|told| told.until > local).map(|told| (told, fresh));
+        if let (Some((told, before)), Some((still, _))) = (self.watched.hold, hold)
+            && told == still
+        {
+            let more = fresh - before;
+            checks.require(more == 0, || format!("{more} fresh bytes were sent while suspended"));
+        }
+        self.watched.hold = hold;
+    }
+
+    /// What the user's limit leaves beside what is booked is given out once, and whole.
+    fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
+        let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
+        let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
+        let reserved = circuit.filter(|_| !booked.is_empty());
+        let reserved = reserved.map_or(Rate::ZERO, |circuit| circuit.rate(since));
+        let limits = others.iter().filter_map(|(line, _)| {
+            let path = line.path.borrow();
+            let limit = path.governor().connection_limit()?;
+            (path.allowed().1 == Bottleneck::UserLimit).then(|| (path.allowed().0, limit))
+        });
+        let limits: Vec<(Rate, Rate)> = limits.collect();
+        let Some(limit) = limits.iter().map(|(_, limit)| *limit).min() else { return };
+        let sum = limits.iter().fold(Rate::ZERO, |sum, (rate, _)| sum + *rate);
+        let left = (limit - reserved).max(limit.scale(1, 100));
+        // Half a percent of what is booked is not used.
+        let most =
+            (limit - reserved.scale(99, 100)).max(limit.scale(1, 100)) + limit.scale(1, 1_000);
+        let least = if limits.len() == others.len() { left.scale(97, 100) } else { Rate::ZERO };
+        checks.require((least..=most + Rate::from_kbps(10)).contains(&sum), || {
+            format!("{} paths have {sum} of {limit}, {reserved} of which is booked", limits.len())
+        });
+    }
+
+    /// What was asked, has not come to the client, and was not said again in time.
+    pub fn unheard(
+        &mut self,
+        local: Instant,
+        lanes: &mut [LaneState],
+        client: &Self,
+    ) -> Option<MoveAsked> {
+        let heard = &client.watched.heard;
+        self.watched.asked.retain(|(_, asked, _)| {
+            heard.get(usize::from(asked.lane.0)).is_none_or(|heard| *heard < Some(asked.order))
+        });
+        let late = self.watched.asked.iter().find(|(at, asked, arrived)| {
+            let since = arrived_over(&mut lanes[usize::from(asked.beside.0)]) - arrived;
+            local - *at > ASK_TIME && since > ASK_PACKETS
+        });
+        late.map(|(_, asked, _)| *asked)
+    }
+}
+
+/// Packets of a lane that have arrived.
+pub(super) fn arrived_over(lane: &mut LaneState) -> u64 {
+    let carried = lane.udp().map(|lane| lane.half.engine().all_carried());
+    carried.into_iter().flatten().map(|(_, carried)| carried.packets_arrived).sum()
+}
+
+/// Of docs/connection.md: how long nothing arrives over a path that is given up, and how long it rests
+/// at first, and later.
+const SILENCE: Duration = Duration::from_secs(3);
+const REST_FIRST: Duration = Duration::from_secs(5);
+const REST_MAX: Duration = Duration::from_secs(60);
+/// Some looks.
+const SLACK: Duration = Duration::from_millis(500);
+/// Most that counts between two looks: a host that stalls sees nothing.
+const LOOK_MAX: Duration = Duration::from_millis(200);
+/// A message that was lost was said again when so many packets have arrived in so long a time.
+const ASK_TIME: Duration = Duration::from_secs(5);
+const ASK_PACKETS: u64 = 100;

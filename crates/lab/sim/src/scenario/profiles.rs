@@ -1,0 +1,39 @@
+//! Which of the family of controllers sets the rate, and with which parameters.
+
+use longhaul_rate_control::{Parameter, Profile};
+
+use super::Scenario;
+use crate::draw::Draw;
+
+/// In half of the worlds that find their rate another profile does, and in a third of those at a fixed
+/// one; some parameters of it are other than usual in a third of these.
+pub(super) fn draw(scenario: &mut Scenario) {
+    let draw = &mut Draw::new(scenario.seed, STREAM);
+    scenario.profile = match scenario.profile {
+        "auto" if draw.one_in(2) => draw.pick::<&str>(FINDING),
+        "fixed" if draw.one_in(3) => "tsunami",
+        _ => return,
+    };
+    let known = Profile::by_name(scenario.profile).map(|profile| profile.controller.parameters());
+    let known = known.expect("profiles are drawn by their names");
+    if known.is_empty() || !draw.one_in(3) {
+        return;
+    }
+    for _ in 0..draw.between(1, 3) {
+        let parameter = draw.pick(known);
+        let figure = parameter.unit.exact(figure(draw, parameter));
+        scenario.parameters.push(format!("{}={figure}", parameter.name));
+    }
+}
+
+/// Not so far from the usual that a world need not end.
+fn figure(draw: &mut Draw, parameter: &Parameter) -> u64 {
+    let Parameter { default, least, most, .. } = *parameter;
+    draw.scaled((default / 4).max(1), default.saturating_mul(4).max(1)).clamp(least, most)
+}
+
+/// Those that need no rate, beside `auto`.
+const FINDING: &[&str] =
+    &["cubic", "bbr", "pcc", "scavenger", "fobs", "fobs-linear", "fobs-state", "sabul", "udt"];
+/// Number of the stream of choices: apart, so that all else of a seed stays as it was.
+const STREAM: u64 = 72;
