@@ -3,8 +3,10 @@
 #[path = "../tests/scenarios/world.rs"]
 mod world;
 
-use longhaul_units::{Duration, Instant, Rate};
-use world::{Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
+use longhaul_pathsim::{PathConfig, RateSchedule};
+use longhaul_rate_control::Profile;
+use longhaul_units::{Bytes, Duration, Instant, Rate};
+use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -22,6 +24,9 @@ fn main() {
     }
     if matches!(what, "all" | "shallow") {
         shallow();
+    }
+    if matches!(what, "all" | "profiles") {
+        profiles();
     }
     if what == "trace" {
         trace(&args[1..]);
@@ -159,6 +164,69 @@ fn shallow() {
                 println!();
             }
         }
+    }
+}
+
+/// Every profile on the same paths.
+fn profiles() {
+    let (rate, rtt) = (Rate::from_mbps(500), Duration::from_millis(50));
+    println!(
+        "{rate}, {rtt:?}, 1 GB, those that need a rate told 95 % of the link's: percent of what the \
+         link allows, start-up included (percent lost): quiet, 1 % chance, queue of 5 %, half of the \
+         rate from 5 s on, receiver that stalls 60 ms each second (- where it took more than 300 s); share of two \
+         beside one CUBIC"
+    );
+    let product = rate.bytes_in(rtt);
+    let wire = 1_000_000_000 / 1_424 * PACKET;
+    let halved = RateSchedule::constant(rate).then(Duration::from_secs(5), rate.scale(1, 2));
+    let config = || PathConfig::default().delay(rtt / 2);
+    let paths = [
+        (path(rate, rtt, product, 0), false, 1.0),
+        (path(rate, rtt, product, 10_000), false, 0.99),
+        (path(rate, rtt, product / 20, 0), false, 1.0),
+        (config().rate(halved, Bytes::new(product)), false, 0.5),
+        (path(rate, rtt, product, 0), true, 0.94),
+    ];
+    // Rounds are of a whole file, and here a lane is given a few groups at a time.
+    let left_out = ["rbudp", "unlimited"];
+    for profile in Profile::all().iter().filter(|profile| !left_out.contains(&profile.name)) {
+        let told = profile.needs_rate.then(|| rate.scale(19, 20));
+        print!("{:12}", profile.name);
+        for (index, (config, stalls, allowed)) in paths.iter().enumerate() {
+            let mut world = World::new(config, rate, 7);
+            let start = world.now;
+            let offer = Offer::Bytes(1_000_000_000);
+            let mut flow = Longhaul::new(played(profile.name, told), rtt, offer, 3);
+            if *stalls {
+                flow = flow.host(Host {
+                    rate: rate.scale(4, 1),
+                    buffer: 2 << 20,
+                    tells: true,
+                    stalls: Some((Duration::from_secs(1), Duration::from_millis(60))),
+                    gro: false,
+                });
+            }
+            world.add(Duration::ZERO, flow);
+            world.run_until(start + Duration::from_secs(300), |world| world.flow(0).done());
+            let took = (world.now - start).as_secs_f64();
+            let full = wire as f64 * 8.0 / rate.as_bps() as f64;
+            // Half of the rate behind the first five seconds.
+            let ideal = if index == 3 { 5.0 + (full - 5.0) * 2.0 } else { full / allowed };
+            let (sent, lost) = world.flow(0).sent_and_lost();
+            let lost = lost as f64 * 100.0 / sent as f64;
+            match world.flow(0).done() {
+                true => print!(" {:4.0} ({lost:4.1})", ideal * 100.0 / took),
+                false => print!("    - ({lost:4.1})"),
+            }
+        }
+        let mut world = World::new(&path(rate, rtt, product, 0), rate, 7);
+        world
+            .add(Duration::ZERO, Longhaul::new(played(profile.name, told), rtt, Offer::Endless, 3));
+        world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt, 100));
+        world.run(Duration::from_secs(40));
+        let rates = world.measure(Duration::from_secs(40));
+        let all = rates[0].as_bps() + rates[1].as_bps();
+        println!("  {:4.0}", rates[0].as_bps() as f64 * 100.0 / all as f64);
     }
 }
 
