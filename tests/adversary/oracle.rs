@@ -1,6 +1,7 @@
 //! What must hold of the program whatever its peer does: it ends in time, without a panic, in
 //! bounded memory, without a file that nobody asked for, and a server goes on serving.
 
+use std::ffi::OsString;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -109,6 +110,20 @@ fn assert_memory(peak: u64) {
 pub fn assert_only(root: &Path, allowed: &[&str]) {
     let found: Vec<_> = names(root).into_iter().filter(|name| !is_hidden(name)).collect();
     assert!(found.iter().all(|name| allowed.iter().any(|one| name == one)), "{found:?}");
+}
+
+/// Beside the folders of both ends nothing was made but the history of paths, which the end that sends
+/// keeps in its own home.
+pub fn assert_nothing_beside(folder: &Path) {
+    assert_only(folder, &["here", "there", "token", ".local"]);
+    let state = folder.join(".local/state");
+    if state.exists() {
+        assert_only(&folder.join(".local"), &["state"]);
+        assert_only(&state, &["longhaul"]);
+        let kept = names(&state.join("longhaul"));
+        let history = |name: &OsString| name.to_string_lossy().starts_with("history.");
+        assert!(kept.iter().all(history), "{kept:?}");
+    }
 }
 
 /// In this time everything attacked has ended: more than the idle timeout of 30 s and [`STALL`].
