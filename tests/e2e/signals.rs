@@ -192,3 +192,20 @@ fn begin<'t>(test: &'t Test, there: &str, carrier: &str) -> Program<'t> {
     until("something durable", || record_len(&test.path("there")).filter(|len| *len > first));
     client
 }
+
+/// A limit of the size of files (`ulimit -f`), as services have.
+#[test]
+fn a_file_beyond_what_a_server_may_write_ends_that_copy_only() {
+    limited(|test| {
+        fs::write(test.here("large"), noise(31, 3_000_000)).unwrap();
+        fs::write(test.here("small"), noise(32, 100_000)).unwrap();
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let limit = ["--pid", &server.id().to_string(), "--fsize=1000000"];
+        assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+        let to = |name: &str| format!("lh://{at}/{name}");
+        let ended = Program::cp(test, &["here/large", &to("large")]).end();
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        Program::cp(test, &["here/small", &to("small")]).end().assert_succeeded();
+        assert_same(&test.here("small"), &test.there("small"));
+    });
+}

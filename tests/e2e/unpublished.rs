@@ -71,3 +71,30 @@ fn unpublished(root: &Path) -> PathBuf {
     let mut files = fs::read_dir(hidden.unwrap().path()).unwrap().flatten();
     files.find(|file| file.file_name() != "record").unwrap().path()
 }
+
+/// Whoever may write at the destination can put a FIFO there, which would be read for ever.
+#[test]
+fn a_record_that_is_no_file_is_refused() {
+    limited(|test| {
+        fs::write(test.there("file"), noise(33, 6_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let copy = |words: &[&str]| {
+            let source = format!("lh://{at}/file");
+            Program::cp(test, &[words, &[&source, "here/file"]].concat())
+        };
+        let first = copy(&["--rate", "20Mbps"]);
+        let record = until("a record", || {
+            let hidden = names(&test.path("here")).into_iter().find(|name| is_hidden(name))?;
+            Some(test.here("").join(hidden).join("record")).filter(|record| record.exists())
+        });
+        first.signal(Signal::KILL);
+        assert_eq!(first.end().status, None);
+        fs::remove_file(&record).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&record).status().unwrap();
+        assert!(made.success());
+        copy(&[]).end().assert_failed("is no file: remove .longhaul");
+        fs::remove_file(&record).unwrap();
+        copy(&[]).end().assert_succeeded();
+        assert_same(&test.there("file"), &test.here("file"));
+    });
+}

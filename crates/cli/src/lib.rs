@@ -62,6 +62,10 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     {
         output = output.beside_data();
     }
+    if let Err(error) = signals::survive_large_files() {
+        output
+            .detail(format!("note: a limit of the size of files would end this program: {error}"));
+    }
     let done = match &cli.command {
         Command::Cp(args) => cp::run(args, &output),
         Command::Pipe(args) => pipe::run(args, &output),

@@ -1,10 +1,11 @@
 //! Ctrl-C, SIGTERM, and the end of the terminal.
 
 use std::io;
+use std::sync::Arc;
 
 use longhaul_sys::process::is_ignored;
 use longhaul_transfer::Stop;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
@@ -30,6 +31,15 @@ pub(crate) fn that_stop() -> io::Result<Vec<i32>> {
         signals.push(SIGHUP);
     }
     Ok(signals)
+}
+
+/// A file that grows beyond what this process may write (`ulimit -f`) fails, and ends no program: one
+/// client's file is no reason to leave all others.
+///
+/// # Errors
+/// The operating system does not let us.
+pub(crate) fn survive_large_files() -> io::Result<()> {
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// The first signal makes it stop in order, the next at once.

@@ -49,6 +49,11 @@ impl History {
 }
 
 fn connect(file: &Path, notices: &mut Vec<String>) -> Result<Connection, HistoryError> {
+    // To open a FIFO waits for somebody who reads it.
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        let error = io::Error::other("it is no file");
+        return Err(HistoryError::File { file: file.into(), error });
+    }
     // SQLite's other files get the mode of this one.
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file);
     made.map_err(|error| HistoryError::File { file: file.into(), error })?;

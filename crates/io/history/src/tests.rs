@@ -86,6 +86,18 @@ fn those_that_write_at_once_lose_nothing() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_and_left() {
+    with_file(|file| {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(file).status().unwrap();
+        assert!(made.success());
+        let error = History::open(file).err().unwrap();
+        assert!(error.to_string().contains("it is no file"), "{error}");
+        assert!(file.exists());
+    });
+}
+
+#[test]
 fn a_damaged_file_is_moved_aside() {
     with_file(|file| {
         let history = History::open(file).unwrap();

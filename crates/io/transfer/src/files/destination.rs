@@ -266,7 +266,11 @@ impl Destination<'_> {
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(self.error(error.into())),
             };
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = OFlags::RDWR
+                | OFlags::CREATE
+                | OFlags::NOFOLLOW
+                | OFlags::CLOEXEC
+                | OFlags::NONBLOCK;
             let record = match openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(record) => File::from(record),
                 Err(Errno::NOENT) => continue,
@@ -282,8 +286,15 @@ impl Destination<'_> {
                 // Some network file systems cannot lock; then nobody can.
                 Err(_) => None,
             };
+            let found = record.metadata().map_err(|error| self.error(error))?;
+            if !found.is_file() {
+                // A FIFO would be read for ever.
+                let shown = String::from_utf8_lossy(&name);
+                let error = format!("{shown}/{RECORD} there is no file: remove {shown}");
+                return Err(self.error(io::Error::other(error)));
+            }
             // The run that held the lock may have removed it all meanwhile.
-            if record.metadata().map_err(|error| self.error(error))?.nlink() > 0 {
+            if found.nlink() > 0 {
                 return Ok(Hidden { name, directory, record, lock });
             }
         }
