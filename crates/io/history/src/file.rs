@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
@@ -60,7 +60,7 @@ fn connect(file: &Path, notices: &mut Vec<String>) -> Result<Connection, History
     let mut connection = Connection::open(file)?;
     connection.busy_timeout(BUSY)?;
     // With a log a commit waits for no disk. What a power cut takes is the newest, never the file.
-    connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    begin_log(&connection)?;
     connection.pragma_update(None, "synchronous", "normal")?;
     // What is forgotten is gone.
     connection.pragma_update_and_check(None, "secure_delete", "on", |_| Ok(()))?;
@@ -89,6 +89,21 @@ fn connect(file: &Path, notices: &mut Vec<String>) -> Result<Connection, History
     match version(&connection)? {
         VERSION => Ok(connection),
         _ => Err(HistoryError::Newer(file.into())),
+    }
+}
+
+/// SQLite does not wait for others who begin the log at the same time, as for all other locks.
+fn begin_log(connection: &Connection) -> rusqlite::Result<()> {
+    let began = Instant::now();
+    loop {
+        let done = connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
+        let busy = |error: &rusqlite::Error| {
+            error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && began.elapsed() < BUSY
+        };
+        match done {
+            Err(error) if busy(&error) => std::thread::sleep(BUSY / 200),
+            done => return done,
+        }
     }
 }
 
