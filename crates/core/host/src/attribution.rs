@@ -72,8 +72,7 @@ impl Attribution {
     /// time: what explains half of it or more, the most special cause first (whose quota is used up, or
     /// whose hypervisor is elsewhere, waits as well). What is used to explain it explains no other.
     pub fn attribute(&mut self, now: Instant, length: Duration, busy: Duration) -> StallCause {
-        let explains =
-            |cause: &StallCause| self.evidence[*cause as usize].left(now) * 2 >= length;
+        let explains = |cause: &StallCause| self.evidence[*cause as usize].left(now) * 2 >= length;
         let special = [StallCause::Quota, StallCause::Stolen, StallCause::Preempted];
         let cause = match special.into_iter().find(explains) {
             Some(cause) => cause,
@@ -91,7 +90,10 @@ impl Attribution {
 
     /// Number and time of the stalls of each cause.
     pub fn sums(&self) -> impl Iterator<Item = (StallCause, u64, Duration)> + '_ {
-        StallCause::ALL.into_iter().zip(&self.stalls).map(|(cause, sum)| (cause, sum.count, sum.total))
+        StallCause::ALL
+            .into_iter()
+            .zip(&self.stalls)
+            .map(|(cause, sum)| (cause, sum.count, sum.total))
     }
 }
 
@@ -164,7 +166,11 @@ mod tests {
         for n in 0..500 {
             attribution.tell(at(500 + n), StallCause::Preempted, Duration::from_micros(50));
         }
-        assert_eq!(attribution.attribute(at(1_000), ms(30), idle), StallCause::Unknown, "short waits");
+        assert_eq!(
+            attribution.attribute(at(1_000), ms(30), idle),
+            StallCause::Unknown,
+            "short waits"
+        );
         let unknown = attribution.sums().find(|(cause, ..)| *cause == StallCause::Unknown);
         assert_eq!(unknown.map(|(_, count, total)| (count, total)), Some((4, ms(109))));
     }

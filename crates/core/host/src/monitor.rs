@@ -292,6 +292,8 @@ impl Monitor {
             Some((reader.whole(now, rate, total)?, cause))
         });
         let least = readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate);
+        // What nobody comes near is not worth a word.
+        let least = least.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
         self.limit.set(least);
         self.judge_suspend(now);
         let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
@@ -320,6 +322,8 @@ impl Monitor {
 /// Everything is looked at that often (end-system.md 1.3): a tenth of the time that a limit lasts, and
 /// a few turns of a scheduler.
 const LOOK: Duration = Duration::from_millis(10);
+/// A limit of more times what arrives is far: start-up multiplies its rate by less in a round trip.
+const FAR: u32 = 16;
 /// Behind so long a silence nothing is due.
 const SILENCE: Duration = Duration::from_secs(1);
 

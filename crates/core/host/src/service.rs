@@ -160,11 +160,14 @@ mod tests {
         assert!(!service.handle_turn(at(50), &turn(25_000, 25_000)));
         assert_eq!((service.rate(), service.share()), (None, Some(0.5)), "no full batch yet");
         service.handle_batch(&batch(true));
-        assert_eq!(service.speed(), Some(Rate::from_gbps(8)));
+        let near = |rate: Option<Rate>, gbps| {
+            rate.unwrap().as_bps().abs_diff(Rate::from_gbps(gbps).as_bps()) < 10
+        };
+        assert!(near(service.speed(), 8));
         for n in 2..10 {
             assert!(service.handle_turn(at(50 * n), &turn(12_500, 37_500)));
         }
-        assert_eq!(service.rate(), Some(Rate::from_gbps(2)));
+        assert!(near(service.rate(), 2));
         let prediction = service.predict().unwrap();
         assert!((prediction.value - 2e9).abs() < 1.0, "{prediction:?}");
     }

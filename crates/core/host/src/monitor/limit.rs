@@ -23,7 +23,7 @@ impl Limits {
 /// What this end takes now, and what of that was said.
 #[derive(Clone, Debug)]
 pub(super) struct LimitState {
-    wanted: Option<(Rate, Bottleneck)>,
+    pub(super) wanted: Option<(Rate, Bottleneck)>,
     said: Option<Said>,
     /// Until when time was booked.
     booked: Instant,
@@ -40,8 +40,7 @@ struct Said {
 
 impl LimitState {
     pub(super) fn new(now: Instant) -> Self {
-        let summary =
-            Limits { count: 0, time: [Duration::ZERO; Bottleneck::COUNT], least: None };
+        let summary = Limits { count: 0, time: [Duration::ZERO; Bottleneck::COUNT], least: None };
         Self { wanted: None, said: None, booked: now, summary }
     }
 

@@ -27,7 +27,8 @@ impl Storage {
         self.disk = Some(*disk);
         if now - self.began >= INTERVAL {
             let newest = Rate::from_bytes_over(self.written, now - self.began);
-            self.rate = Some(self.rate.map_or(newest, |rate| rate.scale(1, 2) + newest.scale(1, 2)));
+            self.rate =
+                Some(self.rate.map_or(newest, |rate| rate.scale(1, 2) + newest.scale(1, 2)));
             (self.began, self.written) = (now, 0);
         }
     }

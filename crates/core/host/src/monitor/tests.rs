@@ -53,10 +53,11 @@ fn a_small_buffer_limits_the_rate_to_what_bridges_the_stalls() {
     let said = rounds(&mut monitor, 200, 8, BUFFER);
     let Some(&Announcement::Limit { rate, cause, .. }) = said.last() else { panic!("{said:?}") };
     assert_eq!(cause, Bottleneck::ReceiverBuffer);
-    // Three quarters of the buffer, less what the socket charges, in the 8 ms that the reader is away.
+    // Three quarters of the buffer, less what the socket charges, in the 8 ms that the reader is away;
+    // and less 100 us of what arrives, which always wait.
     let expected = Rate::from_bytes_over(BUFFER / 4 * 3 * 1_024 / 1_045, us(8_000));
     let ratio = rate.as_bps() as f64 / expected.as_bps() as f64;
-    assert!((0.95..1.05).contains(&ratio), "{rate} instead of {expected}");
+    assert!((0.93..0.97).contains(&ratio), "{rate} instead of {expected}");
     let summary = monitor.summary(at(2_400_000));
     assert_eq!(summary.stalls.count, 200);
     assert_eq!(summary.stalls.p999, us(8_000));
@@ -76,7 +77,10 @@ fn behind_a_large_buffer_the_share_of_the_processor_limits_it() {
     let third = 0.9 * 2e9 / 3.0;
     assert!((0.85..1.0).contains(&(rate.as_bps() as f64 / third)), "{rate}");
     let service = monitor.summary(at(2_400_000)).service.unwrap();
-    assert!(service.lower <= service.value && (service.value - 2e9 / 3.0).abs() < 4e7, "{service:?}");
+    assert!(
+        service.lower <= service.value && (service.value - 2e9 / 3.0).abs() < 4e7,
+        "{service:?}"
+    );
 }
 
 #[test]
@@ -115,6 +119,8 @@ fn a_disk_that_lags_limits_the_rate_to_what_it_writes() {
     let mut monitor = monitor();
     let mut last = None;
     for ms in 0..1_000 {
+        let batch = Batch { bytes: 50_000, packets: 35, ..Batch::default() };
+        monitor.handle_batch(at(ms * 1_000), READER, batch);
         let disk = Disk { backlog: 60 << 20, memory: 80 << 20, written: 50_000 };
         monitor.handle_disk(at(ms * 1_000), disk);
         last = monitor.poll_announcement(at(ms * 1_000)).or(last);
@@ -178,7 +184,7 @@ fn one_stalled_reader_of_three_does_not_silence_the_others() {
         }
     }
     let now = at(1_020_000);
-    let mut fill = |thread, monitor: &mut Monitor| {
+    let fill = |thread, monitor: &mut Monitor| {
         monitor.handle_absence(now, ThreadId(thread), at(1_000_000));
         monitor.handle_socket(now, ThreadId(thread), socket(200_000, BUFFER));
         monitor.poll_announcement(now)
@@ -196,7 +202,11 @@ fn nothing_is_due_when_nothing_happens() {
     let mut looks = 0;
     while let Some(due) = monitor.next_timeout() {
         now = now.max(due);
-        assert!(monitor.poll_announcement(now).is_none_or(|said| matches!(said, Announcement::Limit { .. })));
+        assert!(
+            monitor
+                .poll_announcement(now)
+                .is_none_or(|said| matches!(said, Announcement::Limit { .. }))
+        );
         looks += 1;
         assert!(looks < 200, "it comes to rest");
     }
@@ -222,16 +232,31 @@ fn sample() -> impl Strategy<Value = Sample> {
     let time = || (0u64..200_000).prop_map(us);
     let size = || prop_oneof![0u64..1_000_000, Just(u64::MAX), Just(0)];
     prop_oneof![
-        (time(), time(), 0u64..5).prop_map(|(run, wait, turns)| Sample::Turn(Turn { run, wait, turns })),
-        (size(), size(), prop::option::of(time()), prop::option::of(time()), any::<bool>()).prop_map(
-            |(bytes, packets, age, cpu, full)| Sample::Batch(Batch { bytes, packets, age, cpu, full })
-        ),
-        (size(), size(), size())
-            .prop_map(|(queued, limit, drops)| Sample::Socket(Socket { queued, limit, drops })),
+        (time(), time(), 0u64..5).prop_map(|(run, wait, turns)| Sample::Turn(Turn {
+            run,
+            wait,
+            turns
+        })),
+        (size(), size(), prop::option::of(time()), prop::option::of(time()), any::<bool>())
+            .prop_map(|(bytes, packets, age, cpu, full)| Sample::Batch(Batch {
+                bytes,
+                packets,
+                age,
+                cpu,
+                full
+            })),
+        (size(), size(), size()).prop_map(|(queued, limit, drops)| Sample::Socket(Socket {
+            queued,
+            limit,
+            drops
+        })),
         (0u64..100_000).prop_map(Sample::Absence),
         Just(Sample::Return),
-        (size(), size(), size())
-            .prop_map(|(backlog, memory, written)| Sample::Disk(Disk { backlog, memory, written })),
+        (size(), size(), size()).prop_map(|(backlog, memory, written)| Sample::Disk(Disk {
+            backlog,
+            memory,
+            written
+        })),
         (0u8..3, time()).prop_map(|(kind, time)| Sample::Other(kind, time)),
         time().prop_map(Sample::RoundTrip),
         Just(Sample::Poll),
