@@ -31,6 +31,7 @@
 //! monitor.handle_socket(at(12), thread, Socket { queued: 150_000, limit: 212_992, drops: 0 });
 //! assert!(matches!(monitor.poll_announcement(at(12)), Some(Announcement::Suspend { .. })));
 //! monitor.handle_return(at(14), thread);
+//! monitor.handle_socket(at(14), thread, Socket { queued: 30_000, limit: 212_992, drops: 0 });
 //! assert_eq!(monitor.poll_announcement(at(14)), Some(Announcement::Resume));
 //! assert_eq!(monitor.summary(at(14)).stalls.longest, Duration::from_millis(12));
 //! ```
