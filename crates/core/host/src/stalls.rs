@@ -169,7 +169,11 @@ fn power_of_half(x: f64) -> f64 {
         power /= 2.0;
         left -= 1.0;
     }
-    power * (1.0 - left * (0.693_147 - left * (0.240_227 - left * (0.055_504 - left * 0.009_618))))
+    power
+        * (1.0
+            - left
+                * (core::f64::consts::LN_2
+                    - left * (0.240_227 - left * (0.055_504 - left * 0.009_618))))
 }
 
 fn seconds(time: Duration) -> f64 {
