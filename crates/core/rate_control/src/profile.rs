@@ -7,8 +7,9 @@ use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 use crate::parameters::nearest;
 use crate::{
     AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, Parameters, PccConfig,
-    SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
+    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, PaptcConfig, Parameters,
+    PccConfig, RapidConfig, SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig,
+    UdtConfig, UnlimitedConfig,
 };
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
@@ -28,6 +29,8 @@ pub struct Profile {
     /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
     /// whatever happens, it does not.
     pub heeds_receiver: bool,
+    /// What the receiver does beside receiving; known to both ends by the profile's name.
+    pub receiver_part: ReceiverPart,
     /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
@@ -35,6 +38,19 @@ pub struct Profile {
     pub dscp: Dscp,
     /// Whether the user has to choose a rate.
     pub needs_rate: bool,
+}
+
+/// What a receiver does beside receiving (docs/host-awareness.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiverPart {
+    /// Nothing: the paper's receiver reports what came.
+    None,
+    /// It announces what this host takes, with cause and expiry.
+    Monitor,
+    /// RAPID's performance monitor, which suspends the sender.
+    Rapid,
+    /// PAPTC's model, which predicts the rate that it can process.
+    Paptc,
 }
 
 /// How losses are repaired.
@@ -82,6 +98,14 @@ impl FeedbackSchedule {
         per_round_trip: 8,
         least: Duration::from_micros(250),
         most: Duration::from_millis(10),
+    };
+
+    /// PAPTC's acknowledgements, "after a carefully selected period of time": a quarter of a round trip. They say
+    /// all that its four types do: with nothing missing they are NXT, else RXM; those that its timer sends, TNT and TMO.
+    pub const PAPTC: Self = Self {
+        per_round_trip: 4,
+        least: Duration::from_millis(1),
+        most: Duration::from_millis(40),
     };
 
     /// Time between two reports on a path of this round trip.
@@ -222,6 +246,7 @@ const TRC: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -235,6 +260,7 @@ const SABUL: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &SabulConfig,
     heeds_receiver: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -247,6 +273,7 @@ const TSUNAMI: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TsunamiConfig,
     heeds_receiver: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -260,6 +287,7 @@ const LAMBDASTREAM: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &LambdaStreamConfig,
     heeds_receiver: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -273,9 +301,37 @@ const UDT: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &UdtConfig,
     heeds_receiver: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
+};
+
+const RAPID: Profile = Profile {
+    name: "rapid",
+    description: "RAPID: rbudp, and the receiver suspends the sender before it loses its processor",
+    repair: Repair::Rounds,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &RapidConfig,
+    heeds_receiver: false,
+    receiver_part: ReceiverPart::Rapid,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: true,
+};
+
+const PAPTC: Profile = Profile {
+    name: "paptc",
+    description: "PAPTC: steps towards the rate that the receiver predicts it can process, at most your \
+                  rate, that of a dedicated link",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::PAPTC,
+    controller: &PaptcConfig,
+    heeds_receiver: false,
+    receiver_part: ReceiverPart::Paptc,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: true,
 };
 
 static PROFILES: &[Profile] = &[
@@ -286,6 +342,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &AutoConfig {},
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -297,6 +354,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &CubicConfig,
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -308,6 +366,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &BbrConfig,
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -319,6 +378,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &PccConfig,
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -330,6 +390,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &ScavengerConfig,
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::LowerEffort,
         needs_rate: false,
@@ -341,6 +402,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -353,6 +415,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsConfig,
         heeds_receiver: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -365,6 +428,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsLinearConfig,
         heeds_receiver: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -377,11 +441,14 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsStateConfig,
         heeds_receiver: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     LAMBDASTREAM,
+    PAPTC,
+    RAPID,
     Profile {
         name: "rbudp",
         description: "Reliable Blast UDP: sends all at your rate, then what was missing, in rounds",
@@ -389,6 +456,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -404,6 +472,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &UnlimitedConfig,
         heeds_receiver: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,

@@ -18,7 +18,7 @@ const PACKET: u64 = 1_500;
 #[derive(Clone, Debug)]
 enum Step {
     Sent(Sent),
-    Feedback(Feedback, ReceiverState, Option<Duration>),
+    Feedback(Box<Feedback>, ReceiverState, Option<Duration>),
     Silence(u64),
     Timer,
 }
@@ -76,6 +76,7 @@ fn feedback() -> impl Strategy<Value = Feedback> {
             rtt: path.0.map(Duration::from_micros),
             one_way_delta: path.1,
             delivery: path.2,
+            capacity: None,
         },
     )
 }
@@ -99,7 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Sent(Sent { bytes, in_flight, application_limited: limited })
         }),
         10 => (feedback(), receiver(), rtt)
-            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback, receiver, rtt)),
+            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(Box::new(feedback), receiver, rtt)),
         1 => count().prop_map(Step::Silence),
         1 => Just(Step::Timer),
     ]
@@ -163,7 +164,10 @@ proptest! {
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
                 }
                 let told = match step {
-                    Step::Feedback(feedback, ..) => estimates.on_feedback(now, &rtt, feedback),
+                    Step::Feedback(feedback, receiver, _) => {
+                        let feedback = Feedback { capacity: receiver.capacity, ..**feedback };
+                        estimates.on_feedback(now, &rtt, &feedback)
+                    }
                     _ => Feedback::default(),
                 };
                 let mut cx =
@@ -243,7 +247,7 @@ fn an_honest_path_heals_what_lies_did() {
 }
 
 /// Profiles that send as the user says, whatever becomes of it.
-const TOLD: [&str; 5] = ["fixed", "rbudp", "trc", "tsunami", "unlimited"];
+const TOLD: [&str; 7] = ["fixed", "paptc", "rapid", "rbudp", "trc", "tsunami", "unlimited"];
 
 /// Those that find their rate.
 fn finders() -> impl Iterator<Item = ChosenProfile> {

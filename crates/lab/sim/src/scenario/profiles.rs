@@ -11,7 +11,7 @@ pub(super) fn draw(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, STREAM);
     scenario.profile = match scenario.profile {
         "auto" if draw.one_in(2) => draw.pick::<&str>(FINDING),
-        "fixed" if draw.one_in(3) => "tsunami",
+        "fixed" if draw.one_in(3) => draw.pick::<&str>(&["tsunami", "paptc"]),
         _ => return,
     };
     let known = Profile::by_name(scenario.profile).map(|profile| profile.controller.parameters());
