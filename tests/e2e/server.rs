@@ -123,6 +123,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         stall_timeout: PATIENCE,
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

@@ -20,6 +20,7 @@ use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
+use crate::losses::LossLog;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::JoinError;
@@ -88,6 +89,7 @@ pub(crate) struct Client<'a> {
     pub idle_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
     pub history: Option<&'a Arc<History>>,
+    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }

@@ -159,6 +159,7 @@ pub fn copy(
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: options.losses.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

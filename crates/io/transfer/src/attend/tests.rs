@@ -114,6 +114,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         stall_timeout: PATIENCE,
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

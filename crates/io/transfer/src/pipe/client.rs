@@ -53,6 +53,7 @@ pub fn pipe(
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: None,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
