@@ -92,7 +92,7 @@ pub struct Competitor {
     pub only: BTreeMap<Parameter, String>,
 }
 
-/// A transfer beside the measured one, of the same job, between hosts of its own.
+/// A transfer beside the measured one, of the same job, to a receiver of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
