@@ -7,6 +7,7 @@ use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
 
 use crate::args::{CpArgs, FsyncArg};
 use crate::failure::Failure;
+use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
 use crate::output::Output;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
     for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
         crate::output::complain(format!("longhaul: {path}: {reason}"));
     }
@@ -123,6 +125,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
         history: link.history,
+        host_priority: link.host_priority,
     })
 }
 

@@ -24,7 +24,9 @@ mod lease;
 mod lines;
 mod mailboxes;
 pub mod memory;
+mod monitor;
 mod pipe;
+mod probe;
 mod progress;
 mod protection;
 mod recollection;
@@ -35,7 +37,7 @@ mod source;
 pub mod tcp;
 
 pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,
+    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
     ServeEvent, ServeOptions, Served, Snapshot, Stop,
 };
 pub use budget::MEMORY_LEAST;
@@ -44,6 +46,7 @@ pub use circuit::{
 };
 pub use copy::{CopyError, copy};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::{HistoryReport, HistoryUse};
 pub use server::{ServeError, serve};
