@@ -125,6 +125,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         circuit: None,
         history: None,
         host_priority: false,
+        losses: None,
     }
 }
 

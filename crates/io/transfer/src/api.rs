@@ -14,6 +14,7 @@ use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.
@@ -96,6 +97,8 @@ pub struct CopyOptions {
     pub history: Option<Arc<History>>,
     /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
     pub host_priority: bool,
+    /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// A server of files below one directory.

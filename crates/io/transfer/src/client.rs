@@ -20,6 +20,7 @@ use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
+use crate::losses::LossLog;
 use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
@@ -90,6 +91,7 @@ pub(crate) struct Client<'a> {
     pub circuit: Option<&'a CircuitOptions>,
     pub history: Option<&'a Arc<History>>,
     pub priority: Priority,
+    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }

@@ -20,6 +20,7 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Account, FIRST, Lines, Owner};
+use crate::losses::LossLog;
 use crate::monitor::{HostMonitor, Priority};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
@@ -212,15 +213,16 @@ pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order.
+    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order. Each loss is
+    /// told to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
         (owner, path): (Owner, Path),
         rules: impl Fn(LaneId) -> LaneRules,
         hosting: Hosting,
-        upper: Arc<dyn UpperLayer>,
-        mailboxes: Vec<Arc<Mailbox>>,
+        (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
+        losses: Option<&Arc<LossLog>>,
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
@@ -271,6 +273,7 @@ impl UdpLanes {
                     (_, priority) => priority,
                 },
                 monitor: lanes.monitor.as_ref().map(|monitor| monitor.watch(i)),
+                losses: losses.cloned(),
             })?;
             lanes.threads.push(thread);
         }

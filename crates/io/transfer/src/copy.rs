@@ -161,6 +161,7 @@ pub fn copy(
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
         priority: Priority::wished(options.host_priority),
+        losses: options.losses.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

@@ -23,6 +23,7 @@ use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
+use crate::losses::{LossLog, ToldLoss};
 use crate::monitor::{Priority, Watch};
 use crate::protection::Protection;
 use reading::Reading;
@@ -49,6 +50,8 @@ pub(crate) struct LaneSetup {
     pub priority: Priority,
     /// Where it leaves word, and what it passes on, of what this host can take.
     pub monitor: Option<Watch>,
+    /// Where each loss is told.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// What others may know of a lane thread.
@@ -109,6 +112,7 @@ struct LaneThread {
     /// Much arrived since the thread last slept.
     flooded: bool,
     monitor: Option<Watch>,
+    losses: Option<Arc<LossLog>>,
 }
 
 /// A path, for the time of a batch or a look.
@@ -132,8 +136,9 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
-        let LaneSetup { drops, monitor, .. } = setup;
+        let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
+        let LaneSetup { drops, monitor, losses, .. } = setup;
+        config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
             number: config.lane,
@@ -160,6 +165,7 @@ impl LaneThread {
             drops_due: now,
             flooded: false,
             monitor,
+            losses,
         }
     }
 
@@ -323,14 +329,18 @@ impl LaneThread {
     }
 
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, upper, .. } = self;
+        let Self { half, lines, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
-            let mut news = half.poll_news();
-            while let Some(News::MoveAsked(asked)) = news {
-                lines.handle_move_asked(asked);
-                news = half.poll_news();
+            loop {
+                match half.poll_news() {
+                    Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::Lost(number, cause)) => {
+                        let (at, lane) = (clock::now(), *lane);
+                        losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));
+                    }
+                    news => return news,
+                }
             }
-            news
         })
     }
 

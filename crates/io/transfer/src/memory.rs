@@ -211,6 +211,7 @@ fn run(
         drops: Arc::new(HostDrops::new()),
         priority: Priority::Usual,
         monitor: None,
+        losses: None,
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {

@@ -367,8 +367,8 @@ impl Server<'_> {
             let open = move || (!needs_rate).then(|| path(&profile, INITIAL_RTT));
             let owner = Owner::Server(Opening(Box::new(open)));
             let upper = shared.clone();
-            let paths = (owner, first);
-            let lanes = UdpLanes::start(&session, sockets, paths, |_| rules, hosting, upper, boxes);
+            let (paths, upper) = ((owner, first), (upper as Arc<dyn UpperLayer>, boxes));
+            let lanes = UdpLanes::start(&session, sockets, paths, |_| rules, hosting, upper, None);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {

@@ -116,6 +116,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         circuit: None,
         history: None,
         host_priority: false,
+        losses: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::{Dialed, ServerIdentity};
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, Owner};
+use crate::losses::LossLog;
 use crate::monitor::Priority;
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
@@ -34,6 +35,7 @@ pub(super) struct Link<'a> {
     pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
     pub priority: Priority,
+    pub losses: Option<&'a Arc<LossLog>>,
 }
 
 impl Link<'_> {
@@ -104,10 +106,12 @@ impl Link<'_> {
             }
             _ => any,
         };
-        let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
+        let upper: Arc<dyn UpperLayer> = shared.clone();
+        let upper = (upper, mailboxes.to_vec());
         let owner = Owner::Client(self.ends());
         let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
-        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, hosting, upper, boxes)?;
+        let paths = (owner, path);
+        let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, self.losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }
@@ -140,8 +144,8 @@ impl Idle<'_> {
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let hosting = Hosting { monitors: false, priority: Priority::Usual };
         let paths = (Owner::Client(ends), path(profile, *rtt));
-        let boxes = mailboxes.to_vec();
-        let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, boxes)?;
+        let upper = (upper, mailboxes.to_vec());
+        let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None)?;
         Ok((Lanes::Udp(Box::new(lanes)), notices))
     }
 }

@@ -65,6 +65,7 @@ impl<T: Task> Running<T> {
             profile,
             idle_timeout,
             priority,
+            losses: client.losses,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;

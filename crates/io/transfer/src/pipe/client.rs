@@ -55,6 +55,7 @@ pub fn pipe(
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
         priority: Priority::wished(options.host_priority),
+        losses: None,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
