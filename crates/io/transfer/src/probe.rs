@@ -19,7 +19,7 @@ use crate::api::Stop;
 use crate::buffer::Buffer;
 use crate::carrier::UpperLayer;
 use crate::client::{Failure, Idle, profile};
-use crate::connection::{Lanes, mailboxes};
+use crate::connection::mailboxes;
 use crate::control::{ConnectError, Dialed, dial};
 
 /// Which server to look at.

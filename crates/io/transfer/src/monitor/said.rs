@@ -36,7 +36,7 @@ impl Said {
         let before = self.version.load(Ordering::Acquire);
         let words = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        if before % 2 != 0 || self.version.load(Ordering::Relaxed) != before {
+        if !before.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != before {
             return None;
         }
         let [rate, cause, until, order, silent] = words;
