@@ -18,7 +18,7 @@ const PACKET: u64 = 1_500;
 #[derive(Clone, Debug)]
 enum Step {
     Sent(Sent),
-    Feedback(Feedback, ReceiverState, Option<Duration>),
+    Feedback(Box<Feedback>, ReceiverState, Option<Duration>),
     Silence(u64),
     Timer,
 }
@@ -103,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Sent(Sent { bytes, in_flight, application_limited: limited })
         }),
         10 => (feedback(), receiver(), rtt)
-            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback, receiver, rtt)),
+            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback.into(), receiver, rtt)),
         1 => count().prop_map(Step::Silence),
         1 => Just(Step::Timer),
     ]

@@ -7,6 +7,10 @@ use super::{PAGE, read_text};
 /// Samples for how long something on this host had to wait for a processor although it was ready
 /// ("some" of pressure stall information, Documentation/accounting/psi.rst). It is brought up to date
 /// at each look, but does not say who waited: perhaps nobody of ours.
+///
+/// Not to be looked at more often than every few jiffies (4 ms and more each): the kernel weighs what
+/// came since the last look by whole jiffies, so a look a millisecond finds nothing, and what it found
+/// is lost to all other readers as well.
 #[derive(Debug)]
 pub struct PressureSampler {
     file: File,

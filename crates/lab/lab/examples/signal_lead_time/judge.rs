@@ -35,8 +35,8 @@ const SIGNALS: [Signal; 9] = [
     }),
     ("CPU share, read by itself, below 0.85 over 20 ms", |s| share(now(s).own, before(s, 20).own)),
     ("socket memory above one half", |s| now(s).queued > now(s).limit / 2),
-    ("PSI cpu some: 2 ms of 10", |s| {
-        now(s).pressure - before(s, 10).pressure >= Duration::from_millis(2)
+    ("PSI cpu some: 10 ms of 50", |s| {
+        now(s).pressure - before(s, 50).pressure >= Duration::from_millis(10)
     }),
 ];
 

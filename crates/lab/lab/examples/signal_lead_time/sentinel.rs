@@ -31,7 +31,7 @@ pub struct Sample {
     pub queued: u32,
     pub limit: u32,
     pub drops: u32,
-    /// PSI `some` of the host's processors.
+    /// PSI `some` of the host's processors, as it was at most 50 ms ago.
     pub pressure: Duration,
     pub bytes: u64,
     pub switches: Vec<Switch>,
@@ -58,6 +58,7 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
     let (mut off, mut involuntary) = (None, 0);
     let mut samples = Vec::new();
     let mut next = clock::now();
+    let (mut waited, mut pressure_due) = (Duration::ZERO, next);
     while !stop.load(Ordering::Relaxed) {
         next = (next + TICK).max(clock::now().before(TICK));
         clock::sleep_until(next);
@@ -73,6 +74,10 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
         let beat = seen.beat.load(Ordering::Relaxed);
         let memory = socket.memory().unwrap_or_default();
         let outside = seen.sampler.sample().unwrap_or_default();
+        if at >= pressure_due {
+            pressure_due = at + PRESSURE_INTERVAL;
+            waited = pressure.as_ref().and_then(|psi| psi.sample().ok()).unwrap_or(waited);
+        }
         let own = |index: usize| Duration::from_nanos(seen.own[index].load(Ordering::Relaxed));
         samples.push(Sample {
             at,
@@ -85,7 +90,7 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
             queued: memory.receive_used,
             limit: memory.receive_limit,
             drops: memory.drops,
-            pressure: pressure.as_ref().and_then(|psi| psi.sample().ok()).unwrap_or_default(),
+            pressure: waited,
             bytes: seen.bytes.load(Ordering::Relaxed),
             switches,
         });
@@ -94,3 +99,5 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
 }
 
 const TICK: Duration = Duration::from_millis(1);
+/// Looked at more often it would stand still ([`PressureSampler`]).
+const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
