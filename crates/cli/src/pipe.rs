@@ -79,6 +79,7 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         memory: link.memory,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        links: link.links,
         circuit: None,
         history: link.history,
     })
@@ -210,6 +211,7 @@ mod tests {
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
                 circuit: None,
+                links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
             },

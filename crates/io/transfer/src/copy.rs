@@ -157,6 +157,7 @@ pub fn copy(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
         wish: Wish::Copy(job.request(options)),

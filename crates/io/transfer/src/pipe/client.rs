@@ -51,6 +51,7 @@ pub fn pipe(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
