@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
-use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId};
+use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId, Rate};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -112,6 +112,12 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         if standing.drained && self.lane.backlog() == 0 {
             self.lane.flush();
         }
+    }
+
+    /// What this host can take in, of the whole connection, or that it says nothing of that: goes with the
+    /// next report.
+    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
+        self.lane.set_capacity(capacity);
     }
 
     /// Lets timers run that are due.

@@ -181,6 +181,11 @@ impl Lines {
         }
     }
 
+    /// The beginning of the world.
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
     /// What the server asks for.
     pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
         let paths = [asked.lane, asked.beside].map(|lane| self.set.place(lane));
