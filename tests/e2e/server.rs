@@ -124,6 +124,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         links: Vec::new(),
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

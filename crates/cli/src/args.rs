@@ -111,6 +111,10 @@ pub struct CpArgs {
     /// never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
+    /// Write each packet that this host, sending over UDP, takes as lost, with its lane, its number and
+    /// the cause that it is given: to compare with what the path did (docs/lab.md)
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,

@@ -168,6 +168,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                 self.outgoing.remove(&(extent.object, extent.offset));
                 self.news.push_back(News::Withdrawn(extent));
             }
+            Event::Lost { number, cause } => self.news.push_back(News::Lost(number, cause)),
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
             }

@@ -15,6 +15,7 @@ use longhaul_wire::{Bottleneck, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
 use crate::links::{LinkChoice, LinkUse};
+use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.
@@ -98,6 +99,8 @@ pub struct CopyOptions {
     pub circuit: Option<CircuitOptions>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// A server of files below one directory.

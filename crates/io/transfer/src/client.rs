@@ -21,6 +21,7 @@ use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
 use crate::links::{self, LinkChoice, LinkError};
+use crate::losses::LossLog;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::JoinError;
@@ -96,6 +97,7 @@ pub(crate) struct Client<'a> {
     pub links: &'a [LinkChoice],
     pub circuit: Option<&'a CircuitOptions>,
     pub history: Option<&'a Arc<History>>,
+    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }

@@ -160,6 +160,7 @@ pub fn copy(
         links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: options.losses.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

@@ -24,6 +24,7 @@ use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
+use crate::losses::{LossLog, ToldLoss};
 use crate::protection::Protection;
 use reading::Reading;
 
@@ -47,6 +48,8 @@ pub(crate) struct LaneSetup {
     pub drops: Arc<HostDrops>,
     /// The thread runs before others where it may.
     pub punctual: bool,
+    /// Where each loss is told.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// What others may know of a lane thread.
@@ -114,6 +117,7 @@ struct LaneThread {
     drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
+    losses: Option<Arc<LossLog>>,
 }
 
 /// A path, for the time of a batch or a look.
@@ -137,8 +141,9 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, lines, socket, seal, open, upper, mailbox, shared, drops, .. } =
-            setup;
+        let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
+        let LaneSetup { drops, losses, .. } = setup;
+        config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
             number: config.lane,
@@ -165,6 +170,7 @@ impl LaneThread {
             drops,
             drops_due: now,
             flooded: false,
+            losses,
         }
     }
 
@@ -312,14 +318,18 @@ impl LaneThread {
     }
 
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, upper, .. } = self;
+        let Self { half, lines, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
-            let mut news = half.poll_news();
-            while let Some(News::MoveAsked(asked)) = news {
-                lines.handle_move_asked(asked);
-                news = half.poll_news();
+            loop {
+                match half.poll_news() {
+                    Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::Lost(number, cause)) => {
+                        let (at, lane) = (clock::now(), *lane);
+                        losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));
+                    }
+                    news => return news,
+                }
             }
-            news
         })
     }
 

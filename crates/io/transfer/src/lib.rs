@@ -23,6 +23,7 @@ mod lane;
 mod lease;
 mod lines;
 mod links;
+mod losses;
 mod mailboxes;
 pub mod memory;
 mod pipe;
@@ -45,6 +46,7 @@ pub use circuit::{
 };
 pub use copy::{CopyError, copy};
 pub use links::{LinkChoice, LinkUse};
+pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use recollection::{HistoryReport, HistoryUse};

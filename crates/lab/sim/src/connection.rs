@@ -312,7 +312,7 @@ impl Connection {
                     News::Arrived(_) => env
                         .checks
                         .require(self.receives(), || "a group arrived that nobody receives"),
-                    News::Validated | News::GivenUp(_) => {}
+                    News::Validated | News::GivenUp(_) | News::Lost(..) => {}
                 }
                 self.half.handle_news(now + self.clock, news);
             }

@@ -115,6 +115,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         links: Vec::new(),
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

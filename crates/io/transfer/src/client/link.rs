@@ -19,6 +19,7 @@ use crate::connection::{Duty, LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::ServerIdentity;
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, Owner};
+use crate::losses::LossLog;
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
@@ -32,6 +33,7 @@ pub(super) struct Link<'a> {
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
+    pub losses: Option<&'a Arc<LossLog>>,
 }
 
 impl Link<'_> {
@@ -94,7 +96,8 @@ impl Link<'_> {
         };
         let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
         let owner = Owner::Client(ends);
-        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes)?;
+        let lanes =
+            UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes, self.losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }

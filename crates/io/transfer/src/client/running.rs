@@ -68,6 +68,7 @@ impl<T: Task> Running<T> {
             rtt,
             profile,
             idle_timeout,
+            losses: client.losses,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;

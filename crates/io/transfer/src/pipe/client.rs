@@ -54,6 +54,7 @@ pub fn pipe(
         links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: None,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };

@@ -97,7 +97,8 @@ impl Server<'_> {
             let open = move || (!profile.is_reserved()).then(|| path(&profile, INITIAL_RTT));
             let owner = Owner::Server(Opening(Box::new(open)));
             let upper = shared.clone();
-            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes);
+            let lanes =
+                UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes, None);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
