@@ -67,7 +67,7 @@ impl Link<'_> {
         notices: &mut Vec<String>,
         stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, ends, rtt, profile, idle_timeout } = *self;
+        let Self { session, identity, server, ends, rtt, profile, idle_timeout, losses } = *self;
         if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(profile.rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
@@ -96,8 +96,7 @@ impl Link<'_> {
         };
         let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
         let owner = Owner::Client(ends);
-        let lanes =
-            UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes, self.losses)?;
+        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 }
