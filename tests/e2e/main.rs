@@ -14,6 +14,7 @@ mod forgeries;
 mod history;
 mod hosts;
 mod lab;
+mod links;
 mod owners;
 mod pipe;
 #[path = "../common/program.rs"]

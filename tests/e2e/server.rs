@@ -122,6 +122,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         direct: false,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        links: Vec::new(),
         circuit: None,
         history: None,
         host_priority: false,

@@ -136,6 +136,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         direct: args.direct,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        links: link.links,
         circuit: None,
         history: link.history,
         host_priority: link.host_priority,

@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Suspension, Transmit};
 use longhaul_rate_control::HostLimit;
-use longhaul_units::{Extent, Instant, LaneId, ObjectId};
+use longhaul_units::{Extent, Instant, LaneId, ObjectId, Rate};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -113,6 +113,12 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         if standing.drained && self.lane.backlog() == 0 {
             self.lane.flush();
         }
+    }
+
+    /// What this host can take in, of the whole connection, or that it says nothing of that: goes with the
+    /// next report.
+    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
+        self.lane.set_capacity(capacity);
     }
 
     /// Lets timers run that are due.

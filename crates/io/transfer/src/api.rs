@@ -14,6 +14,7 @@ use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::links::{LinkChoice, LinkUse};
 use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
@@ -90,6 +91,9 @@ pub struct CopyOptions {
     /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
     /// and neither end says that it waits for a disk or a booking. Zero is for ever.
     pub stall_timeout: Duration,
+    /// The links that data goes over, all at once; unless told the way that leads to the server. Only by
+    /// UDP, and not with a circuit.
+    pub links: Vec<LinkChoice>,
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only to a server, and by UDP.
     pub circuit: Option<CircuitOptions>,
@@ -230,6 +234,8 @@ pub struct LinkReport {
     pub hosts: Hosts,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
+    /// What each of several links carried, where the user named them.
+    pub links: Vec<LinkUse>,
     /// What was known of the path, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).

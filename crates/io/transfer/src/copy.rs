@@ -158,6 +158,7 @@ pub fn copy(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
         priority: Priority::wished(options.host_priority),

@@ -7,17 +7,17 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
+use longhaul_connection::{LaneHalf, News, NotSent, ReadBatch, SILENCE, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
-use longhaul_wire::{CloseCode, ReceiverBounds};
+use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
@@ -84,6 +84,13 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     })
 }
 
+/// The socket of the path that the lane was on before. What was under way to it may still come.
+struct Former {
+    socket: UdpSocket,
+    reading: Reading,
+    until: Instant,
+}
+
 struct LaneThread {
     half: LaneHalf<Arc<Buffer>, Buffer>,
     number: LaneId,
@@ -91,8 +98,8 @@ struct LaneThread {
     /// The one that it is on.
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
-    /// Where the peer was proven to be last.
-    peer: Option<SocketAddr>,
+    /// Where the peer was proven to be last, and where it reaches this host.
+    peer: Option<(IpAddr, SocketAddr)>,
     /// At a server: the socket of all lanes.
     common: Option<Arc<UdpSocket>>,
     seal: Protection,
@@ -101,6 +108,7 @@ struct LaneThread {
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
     reading: Reading,
+    former: Option<Former>,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
     strays: VecDeque<Stray>,
@@ -157,6 +165,7 @@ impl LaneThread {
             mailbox,
             shared,
             reading: Reading::new(now),
+            former: None,
             commands: VecDeque::new(),
             strays: VecDeque::new(),
             message: Vec::new(),
@@ -258,13 +267,15 @@ impl LaneThread {
 
     fn go(&mut self, way: Way) {
         let Way { number, path, remote, socket } = way;
-        // What the socket of the way before still holds is not to be lost.
-        while self.receive() {}
         let now = clock::now();
-        if let Err(error) = self.socket.go_to(remote, socket) {
-            let reason = format!("cannot send to {remote}: {error}");
-            self.half.handle_order(now, Order::Close(CloseCode::INTERNAL, reason));
-            return;
+        match self.socket.go_to(remote, socket) {
+            Ok(None) => {}
+            Ok(Some(left)) => {
+                let reading = std::mem::replace(&mut self.reading, Reading::new(now));
+                self.former = Some(Former { socket: left, reading, until: now + SILENCE });
+            }
+            // There may be a way later.
+            Err(_) => return self.lines.stay(self.number, self.half.engine().path(), number),
         }
         self.follow_socket();
         self.leave_path(now, number, path, Some(remote));
@@ -285,7 +296,7 @@ impl LaneThread {
     }
 
     fn receive(&mut self) -> bool {
-        let mut any = false;
+        let mut any = self.receive_late();
         let mut full = false;
         for _ in 0..RECEIVE_BURST {
             full = false;
@@ -328,6 +339,21 @@ impl LaneThread {
         }
     }
 
+    /// What was under way to the path that the lane has left.
+    fn receive_late(&mut self) -> bool {
+        let Some(mut former) = self.former.take() else { return false };
+        let mut any = false;
+        for _ in 0..RECEIVE_BURST {
+            let Ok(Some((batch, bytes))) = former.reading.read(&former.socket) else { break };
+            any = true;
+            let half = &mut self.half;
+            self.mailbox.take_repairs(|repair| half.handle_repair(repair));
+            self.handle_datagrams(&batch, bytes);
+        }
+        self.former = Some(former).filter(|former| any || clock::now() < former.until);
+        any
+    }
+
     fn pass_news(&mut self) -> bool {
         let Self { half, lines, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
@@ -354,8 +380,9 @@ impl LaneThread {
                 self.follow_socket();
             }
             let on = self.half.engine().path();
-            if self.peer.replace(remote) != Some(remote)
-                && let Some((number, path)) = self.lines.follow(self.number, remote.ip(), on)
+            let to = self.socket.local_ip();
+            if self.peer.replace((to, remote)) != Some((to, remote))
+                && let Some((number, path)) = self.lines.follow(self.number, (to, remote.ip()), on)
             {
                 self.leave_path(clock::now(), number, path, None);
             }
@@ -410,7 +437,8 @@ impl LaneThread {
                 watch.log.rest();
             }
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
-            if self.socket.wait(self.mailbox.waker(), deadline, deaf).is_err() {
+            let former = self.former.as_ref().map(|former| &former.socket);
+            if self.socket.wait(former, self.mailbox.waker(), deadline, deaf).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if let Some(watch) = &self.monitor {

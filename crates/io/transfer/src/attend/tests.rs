@@ -113,6 +113,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         direct: false,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        links: Vec::new(),
         circuit: None,
         history: None,
         host_priority: false,
