@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
+use longhaul_units::{Bottleneck, Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
@@ -45,7 +45,8 @@ pub struct Profile {
 pub enum ReceiverPart {
     /// Nothing: the paper's receiver reports what came.
     None,
-    /// It announces what this host takes, with cause and expiry.
+    /// Both ends watch their own host, and the receiving one tells what it can take before it loses
+    /// anything (docs/protocol.md 5.4.3, 5.11).
     Monitor,
     /// RAPID's performance monitor, which suspends the sender.
     Rapid,
@@ -128,6 +129,11 @@ impl Profile {
         PROFILES
     }
 
+    /// Whether both ends watch their own host: [`ReceiverPart::Monitor`].
+    pub fn monitors_host(&self) -> bool {
+        self.receiver_part == ReceiverPart::Monitor
+    }
+
     /// The names, the default first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         PROFILES.iter().map(|profile| profile.name)
@@ -199,6 +205,12 @@ impl ChosenProfile {
         let Self { profile, rate, ref parameters } = *self;
         let parameters = parameters.clone();
         profile.controller.build(&Start { now, packet, rate, known, parameters })
+    }
+
+    /// Whether its rate is a reservation, which belongs to one path: a limit is divided among several.
+    pub fn is_reserved(&self) -> bool {
+        let controller = self.controller(Instant::ZERO, 1500, None);
+        controller.metrics().bound == Bottleneck::Reservation
     }
 }
 
@@ -354,7 +366,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &CubicConfig,
         heeds_receiver: true,
-        receiver_part: ReceiverPart::Monitor,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -366,7 +378,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &BbrConfig,
         heeds_receiver: true,
-        receiver_part: ReceiverPart::Monitor,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -378,7 +390,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &PccConfig,
         heeds_receiver: true,
-        receiver_part: ReceiverPart::Monitor,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -402,7 +414,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
-        receiver_part: ReceiverPart::Monitor,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
