@@ -50,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         history: history::open(args.no_history, output),
     };
     let stop = Stop::default();
-    signals::stop_in_order(&stop)?;
+    signals::stop_in_order(&stop, output)?;
     let started = Instant::now();
     let account = Mutex::new(Account::default());
     let events = |event: ServeEvent| {
