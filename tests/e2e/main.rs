@@ -12,7 +12,9 @@ mod datagrams;
 mod fallback;
 mod forgeries;
 mod history;
+mod hosts;
 mod lab;
+mod links;
 mod owners;
 mod pipe;
 #[path = "../common/program.rs"]

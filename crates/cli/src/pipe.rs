@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
 use crate::failure::Failure;
+use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
     output.say(sentence(&report, options.role));
     if output.json {
         output.print_json(&json(&report).into())?;
@@ -86,8 +88,10 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         memory: link.memory,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        links: link.links,
         circuit: None,
         history: link.history,
+        host_priority: link.host_priority,
     })
 }
 
@@ -216,7 +220,9 @@ mod tests {
                 bottleneck: Bottleneck::Input,
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
+                hosts: longhaul_transfer::Hosts::default(),
                 circuit: None,
+                links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
             },

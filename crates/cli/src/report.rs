@@ -1,6 +1,6 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, Snapshot};
+use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -51,11 +51,15 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "local": seconds(link.cpu_local),
             "remote": link.cpu_remote.map(seconds),
         },
+        "hosts": crate::hosts::json(&link.hosts),
         "history": link.history.as_ref().map(history),
         "notices": link.notices,
     }));
     if let Some(used) = &link.circuit {
         fields.insert("circuit".into(), circuit(used));
+    }
+    if !link.links.is_empty() {
+        fields.insert("links".into(), link.links.iter().map(one_link).collect());
     }
     fields
 }
@@ -67,6 +71,19 @@ fn history(report: &HistoryReport) -> Value {
         "known": known,
         "used": report.used.name(),
         "learnt_bps": report.learnt.map(Rate::as_bps),
+    })
+}
+
+fn one_link(used: &LinkUse) -> Value {
+    json!({
+        "local": used.local.to_string(),
+        "remote": used.remote.to_string(),
+        "weight": used.weight,
+        "sent_bytes": used.sent_bytes,
+        "received_bytes": used.received_bytes,
+        "packets_sent": used.packets_sent,
+        "packets_lost": used.packets_lost,
+        "alive": used.alive,
     })
 }
 
@@ -130,7 +147,25 @@ pub(crate) fn fate(link: &LinkReport) -> String {
     if let Some(used) = &link.circuit {
         text += &of_circuit(used);
     }
+    text += &of_links(&link.links);
     text + &format!("; bottleneck: {}", link.bottleneck)
+}
+
+/// What each of several links carried.
+fn of_links(links: &[LinkUse]) -> String {
+    let of_one = |used: &LinkUse| {
+        format!(
+            "{} by {} to {}{}",
+            Bytes::new(used.sent_bytes + used.received_bytes),
+            used.local,
+            used.remote,
+            if used.alive { "" } else { " (dead at the end)" },
+        )
+    };
+    match links {
+        [] => String::new(),
+        links => format!("; links: {}", links.iter().map(of_one).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// What became of a circuit.
@@ -211,7 +246,7 @@ mod tests {
     use super::*;
     use longhaul_history::Recall;
     use longhaul_rate_control::{MemoryUse, PathMemory};
-    use longhaul_transfer::{Failures, HistoryUse};
+    use longhaul_transfer::{Failures, HistoryUse, Hosts};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -242,7 +277,9 @@ mod tests {
                 bottleneck: Bottleneck::Network,
                 cpu_local: Duration::from_millis(1_500),
                 cpu_remote: None,
+                hosts: Hosts::default(),
                 circuit: None,
+                links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
             },
@@ -260,6 +297,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "history": null,
+            "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
     }
@@ -288,6 +326,32 @@ mod tests {
             "learnt_bps": 930_000_000,
         });
         assert_eq!(json(&report)["history"], expected);
+    }
+
+    #[test]
+    fn links_are_told_with_what_each_carried() {
+        let link = |host: u8, sent_bytes, alive| LinkUse {
+            local: [10, 0, host, 1].into(),
+            remote: [10, 0, host, 2].into(),
+            weight: 1,
+            sent_bytes,
+            received_bytes: 1_000_000,
+            packets_sent: sent_bytes / 1_500,
+            packets_lost: 3,
+            alive,
+        };
+        let mut report = report();
+        report.link.links = vec![link(1, 599_000_000, true), link(2, 449_000_000, false)];
+        let said = sentence(&report);
+        let expected = "; links: 600 MB by 10.0.1.1 to 10.0.1.2, 450 MB by 10.0.2.1 to 10.0.2.2 \
+                        (dead at the end); bottleneck";
+        assert!(said.contains(expected), "{said}");
+        let expected = json!({
+            "local": "10.0.2.1", "remote": "10.0.2.2", "weight": 1, "sent_bytes": 449_000_000,
+            "received_bytes": 1_000_000, "packets_sent": 299_333, "packets_lost": 3,
+            "alive": false,
+        });
+        assert_eq!(json(&report)["links"][1], expected);
     }
 
     #[test]

@@ -331,7 +331,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "SUSPEND holds no path but the one that brought it",
         file: "crates/core/connection/src/limits.rs",
-        what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(suspension));\n",
+        what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));\n",
         with: "",
     },
     Mutant {
@@ -341,9 +341,27 @@ pub(super) const ALL: &[Mutant] = &[
         with: "            self.suspension = self.suspension.max(path.suspension().filter(|_| *lanes > 0));\n            if *lanes == 0 {",
     },
     Mutant {
+        name: "resends go on while SUSPEND holds",
+        file: "crates/core/engine/src/lane/transmit.rs",
+        what: "        if path.suspended_until(now).is_some() {\n            self.held",
+        with: "        if path.suspended_until(now).is_some() && !self.outbox.has_resends() {\n            self.held",
+    },
+    Mutant {
         name: "fresh bytes are sent while SUSPEND holds",
         file: "crates/core/engine/src/path.rs",
         what: ".filter(|until| *until > now)",
         with: ".filter(|_| now == Instant::FAR_FUTURE)",
+    },
+    Mutant {
+        name: "what a receiving host takes is not heeded",
+        file: "crates/core/rate_control/src/receiver.rs",
+        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
+        with: "        let capacity = self.capacity.filter(|_| share == 0);\n",
+    },
+    Mutant {
+        name: "each path has all that a receiving host takes",
+        file: "crates/core/rate_control/src/receiver.rs",
+        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
+        with: "        let capacity = self.capacity.filter(|_| share > 0);\n",
     },
 ];

@@ -2,8 +2,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
-use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId};
+use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Suspension, Transmit};
+use longhaul_rate_control::HostLimit;
+use longhaul_units::{Extent, Instant, LaneId, ObjectId, Rate};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -114,6 +115,12 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         }
     }
 
+    /// What this host can take in, of the whole connection, or that it says nothing of that: goes with the
+    /// next report.
+    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
+        self.lane.set_capacity(capacity);
+    }
+
     /// Lets timers run that are due.
     pub fn handle_timeout(&mut self, now: Instant, path: &mut Path) {
         self.lane.handle_timeout(now, path);
@@ -162,6 +169,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                 self.outgoing.remove(&(extent.object, extent.offset));
                 self.news.push_back(News::Withdrawn(extent));
             }
+            Event::Lost { number, cause } => self.news.push_back(News::Lost(number, cause)),
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
             }
@@ -221,9 +229,14 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         self.lane.leave_path(now, path, onward);
     }
 
-    /// Asks the peer to send no new object bytes for `duration`. See [`Lane::suspend_peer`].
-    pub fn suspend_peer(&mut self, duration: Duration) {
-        self.lane.suspend_peer(duration);
+    /// Announces what this host expects to take. See [`Lane::set_limit`].
+    pub fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) {
+        self.lane.set_limit(now, limit);
+    }
+
+    /// Asks the peer to send no object bytes for a while. See [`Lane::suspend_peer`].
+    pub fn suspend_peer(&mut self, now: Instant, suspension: Suspension) {
+        self.lane.suspend_peer(now, suspension);
     }
 
     /// So many of the packets that were found missing were lost in this host. See

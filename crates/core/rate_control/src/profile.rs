@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
+use longhaul_units::{Bottleneck, Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
@@ -28,6 +28,9 @@ pub struct Profile {
     /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
     /// whatever happens, it does not.
     pub heeds_receiver: bool,
+    /// Both ends watch their own host, and the receiving one tells what it can take before it loses
+    /// anything (docs/protocol.md 5.4.3, 5.11).
+    pub monitors_host: bool,
     /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
@@ -176,6 +179,12 @@ impl ChosenProfile {
         let parameters = parameters.clone();
         profile.controller.build(&Start { now, packet, rate, known, parameters })
     }
+
+    /// Whether its rate is a reservation, which belongs to one path: a limit is divided among several.
+    pub fn is_reserved(&self) -> bool {
+        let controller = self.controller(Instant::ZERO, 1500, None);
+        controller.metrics().bound == Bottleneck::Reservation
+    }
 }
 
 /// Why a profile cannot be played.
@@ -222,6 +231,7 @@ const TRC: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
+    monitors_host: false,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -235,6 +245,7 @@ const SABUL: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &SabulConfig,
     heeds_receiver: false,
+    monitors_host: false,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -247,6 +258,7 @@ const TSUNAMI: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TsunamiConfig,
     heeds_receiver: false,
+    monitors_host: false,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -260,6 +272,7 @@ const LAMBDASTREAM: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &LambdaStreamConfig,
     heeds_receiver: false,
+    monitors_host: false,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -273,6 +286,7 @@ const UDT: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &UdtConfig,
     heeds_receiver: false,
+    monitors_host: false,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -286,6 +300,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &AutoConfig {},
         heeds_receiver: true,
+        monitors_host: true,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -297,6 +312,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &CubicConfig,
         heeds_receiver: true,
+        monitors_host: false,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -308,6 +324,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &BbrConfig,
         heeds_receiver: true,
+        monitors_host: false,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -319,6 +336,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &PccConfig,
         heeds_receiver: true,
+        monitors_host: false,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -330,6 +348,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &ScavengerConfig,
         heeds_receiver: true,
+        monitors_host: true,
         heeds_marks: true,
         dscp: Dscp::LowerEffort,
         needs_rate: false,
@@ -341,6 +360,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -353,6 +373,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsConfig,
         heeds_receiver: false,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -365,6 +386,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsLinearConfig,
         heeds_receiver: false,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -377,6 +399,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsStateConfig,
         heeds_receiver: false,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -389,6 +412,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -404,6 +428,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &UnlimitedConfig,
         heeds_receiver: false,
+        monitors_host: false,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,

@@ -11,9 +11,11 @@ use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Failure, Fsync};
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
-use longhaul_wire::{Bottleneck, Losses, Protect};
+use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::links::{LinkChoice, LinkUse};
+use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.
@@ -89,11 +91,18 @@ pub struct CopyOptions {
     /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
     /// and neither end says that it waits for a disk or a booking. Zero is for ever.
     pub stall_timeout: Duration,
+    /// The links that data goes over, all at once; unless told the way that leads to the server. Only by
+    /// UDP, and not with a circuit.
+    pub links: Vec<LinkChoice>,
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only to a server, and by UDP.
     pub circuit: Option<CircuitOptions>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
+    pub host_priority: bool,
+    /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// A server of files below one directory.
@@ -127,6 +136,8 @@ pub struct ServeOptions {
     pub stall_timeout: Duration,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
+    pub host_priority: bool,
 }
 
 /// Asks a running copy or server to stop cleanly. Cheap to clone.
@@ -219,12 +230,25 @@ pub struct LinkReport {
     pub cpu_local: Duration,
     /// CPU time of the server's process meanwhile, if told.
     pub cpu_remote: Option<Duration>,
+    /// How both hosts fared.
+    pub hosts: Hosts,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
+    /// What each of several links carried, where the user named them.
+    pub links: Vec<LinkUse>,
     /// What was known of the path, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,
+}
+
+/// How both hosts of a transfer fared, as far as they say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hosts {
+    /// The one with the data.
+    pub sender: Option<HostAccount>,
+    /// The other one.
+    pub receiver: Option<HostAccount>,
 }
 
 /// A transfer that came to its end.

@@ -12,7 +12,7 @@ use longhaul_connection::{
     End as Ending, Heard, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, RecordHalf,
     Sealer, Transfer, Violation, Watch, Wish, Work,
 };
-use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, What};
+use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, Suspension, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{ChosenProfile, ChunkSizes, MemoryBudget, Profile, Repair};
 use longhaul_session::Session;
@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub half: Half,
     pub driver: Driver,
     pub closed: Option<Closed>,
+    /// Times that the peer was suspended.
+    orders: u64,
     batch: u16,
     interface_max: u16,
     /// What the memory of a source or sink is at first.
@@ -136,6 +138,7 @@ impl Connection {
             half,
             driver: Driver::None,
             closed: None,
+            orders: 0,
             memory,
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
@@ -162,9 +165,13 @@ impl Connection {
     ) -> bool {
         let mut anything = false;
         let times = [now, now + self.clock];
+        let takes = scenario.takes(now - self.lines.start());
         for lane in &mut self.lanes {
             let path = self.lines.of(lane);
             if let Some(lane) = lane.udp() {
+                if self.end == scenario.sink() {
+                    lane.half.set_capacity(takes);
+                }
                 lane.half.handle_timeout(times[1], &mut path.borrow_mut());
             }
         }
@@ -269,7 +276,8 @@ impl Connection {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
         let path = self.lines.of(&self.lanes[number]);
         let Some(state) = self.lanes[number].udp() else { return };
-        let before = state.half.engine().stats().packets_received;
+        let LaneStats { packets_received: before, feedback_received, .. } =
+            state.half.engine().stats();
         let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
         let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
         let path = &PathCell(path);
@@ -277,6 +285,11 @@ impl Connection {
         state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
         let accepted = state.half.engine().stats().packets_received - before;
         state.check_accepted(now, accepted, env);
+        if state.half.engine().stats().feedback_received > feedback_received {
+            let (path, takes) =
+                (state.half.engine().path(), state.half.engine().receiver().capacity);
+            self.lines.note_capacity(path, takes);
+        }
     }
 
     fn take_news(&mut self, env: &mut Env<'_>, now: Instant) -> bool {
@@ -302,7 +315,7 @@ impl Connection {
                     News::Arrived(_) => env
                         .checks
                         .require(self.receives(), || "a group arrived that nobody receives"),
-                    News::Validated | News::GivenUp(_) => {}
+                    News::Validated | News::GivenUp(_) | News::Lost(..) => {}
                 }
                 self.half.handle_news(now + self.clock, news);
             }
@@ -624,9 +637,12 @@ impl Connection {
     }
 
     /// Asks the peer for silence on all lanes.
-    pub fn suspend_peer(&mut self, duration: Duration) {
+    pub fn suspend_peer(&mut self, now: Instant, duration: Duration) {
+        let local = now + self.clock;
+        self.orders += 1;
+        let suspension = Suspension { order: self.orders, until: local + duration };
         for state in &mut self.lanes {
-            state.suspend_peer(duration);
+            state.suspend_peer(local, suspension);
         }
     }
 

@@ -88,6 +88,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         history: None,
+        host_priority: false,
     }
 }
 
@@ -112,8 +113,11 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         direct: false,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        links: Vec::new(),
         circuit: None,
         history: None,
+        host_priority: false,
+        losses: None,
     }
 }
 

@@ -12,13 +12,14 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::CloseCode;
 
-use super::link::Link;
-use super::{Client, Failure, Finished, Task};
-use crate::api::{LinkReport, Snapshot, Stop};
+use super::link::{Link, udp_address};
+use super::{Client, Failure, Finished, Task, path};
+use crate::api::{Hosts, LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
+use crate::links::Links;
 use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
 use crate::recollection::{HistoryReport, Recollection};
@@ -32,9 +33,12 @@ pub(super) struct Running<T> {
     shared: Arc<Shared>,
     task: T,
     lanes: Lanes,
+    /// Those that the user named.
+    links: Option<Links>,
     recollection: Option<Recollection>,
     profile: &'static str,
     started: Instant,
+    part: Part,
     notices: Vec<String>,
     meter: Meter,
 }
@@ -54,24 +58,42 @@ impl<T: Task> Running<T> {
         let task = make(server, &shared)?;
         let watched = shared.clone();
         control.on_end(move |end| watched.note_end(end));
-        let Client { ref profile, idle_timeout, started, .. } = *client;
+        let Client { ref profile, idle_timeout, priority, started, .. } = *client;
+        let links = Links::find(client.links, udp_address(server, &session), local)?;
+        let ends = links.first();
         let link = Link {
             session: &session,
             identity: &identity,
             server,
-            local,
+            ends,
             rtt,
             profile,
             idle_timeout,
+            priority,
+            losses: client.losses,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
+        let part = client.wish.part();
+        if part == Part::Sink {
+            lanes.tell_limits();
+        }
         // A booked circuit is no path that anything is to be found out about.
-        let history = client.history.filter(|_| !booked && client.wish.part() == Part::Source);
+        let history = client.history.filter(|_| !booked && part == Part::Source);
         let recollection = history.and_then(|history| {
-            let ends = (local, server.ip());
+            let ends = (ends.local, ends.remote.ip());
             Recollection::begin(history, &lanes, (client.host, Direction::Push), ends)
         });
+        let links = Some(links).filter(|_| !client.links.is_empty());
+        if let (Some(links), Lanes::Udp(lanes)) = (&links, &lanes) {
+            links.open(lanes.lines(), || path(profile, rtt));
+            if links.count() > session.lanes.into() {
+                let (lanes, all) = (session.lanes, links.count());
+                notices.push(format!(
+                    "the server grants {lanes} lanes: not all of {all} links are used"
+                ));
+            }
+        }
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.errand()
@@ -89,9 +111,11 @@ impl<T: Task> Running<T> {
             shared,
             task,
             lanes,
+            links,
             recollection,
             profile: profile.profile.name,
             started,
+            part,
             notices,
             meter: Meter::new(started),
         })
@@ -184,7 +208,19 @@ impl<T: Task> Running<T> {
         circuit: Option<Followed>,
         history: Option<HistoryReport>,
     ) -> Finished<T> {
+        let links = match (&self.links, &self.lanes) {
+            (Some(links), Lanes::Udp(lanes)) => {
+                links.carried(lanes.lines(), &self.lanes.accounts())
+            }
+            _ => Vec::new(),
+        };
+        let here = self.shared.host_account();
         let half = self.shared.lock();
+        let there = half.transfer().and_then(Transfer::host_there);
+        let hosts = match self.part {
+            Part::Source => Hosts { sender: Some(here), receiver: there },
+            Part::Sink => Hosts { sender: there, receiver: Some(here) },
+        };
         let sending = half.sending(self.lanes.totals().sending);
         let link = LinkReport {
             carrier: self.lanes.name(),
@@ -196,8 +232,10 @@ impl<T: Task> Running<T> {
             lost: sending.lost,
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
-            cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
+            cpu_remote: there.map(|host| host.cpu_time),
+            hosts,
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
+            links,
             history,
             notices: self.notices,
         };
