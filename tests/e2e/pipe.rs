@@ -64,6 +64,8 @@ fn bytes_come_out_as_they_went_in() {
             &["--carrier", "udp"][..],
             &["--carrier", "udp", "--protect", "clear", "--lanes", "3"],
             &["--carrier", "udp", "--profile", "rbudp", "--rate", "200Mbps"],
+            &["--carrier", "udp", "--profile", "rapid", "--rate", "200Mbps"],
+            &["--carrier", "udp", "--profile", "paptc", "--rate", "200Mbps"],
             &["--carrier", "tcp"],
             &["--carrier", "tcp", "--protect", "clear", "--lanes", "2"],
         ]

@@ -185,9 +185,6 @@ fn rounds(
             now = at;
             true
         });
-        if let Some(rapid) = &mut rapid {
-            rapid.handle_round_end();
-        }
         let after = host.counts();
         let lost = after.socket_drops + after.backlog_drops;
         missing = lost - before.socket_drops - before.backlog_drops;

@@ -53,7 +53,7 @@ mod stalls;
 
 pub use attribution::{Attribution, HostLosses, LossEvidence, StallCause};
 pub use interactivity::{Account, RunAndSleep, SleepAverage};
-pub use monitor::{Announcement, Limits, Monitor, MonitorConfig, Summary, Suspends};
+pub use monitor::{Announcement, Limits, Monitor, MonitorConfig, Part, Summary, Suspends};
 pub use paptc::{Acknowledgement, Paptc};
 pub use prediction::{Prediction, Predictor, PredictorConfig};
 pub use rapid::{Rapid, RapidConfig};

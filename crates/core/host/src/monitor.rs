@@ -3,6 +3,7 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use crate::RapidConfig;
 use crate::attribution::{Attribution, HostLosses, LossEvidence, StallCause};
 use crate::prediction::Prediction;
 use crate::service::ServiceConfig;
@@ -10,6 +11,7 @@ use crate::signals::{Batch, Disk, Socket, ThreadId, Turn};
 use crate::stalls::{StallSummary, Stalls};
 
 mod limit;
+mod part;
 mod reader;
 mod storage;
 mod suspend;
@@ -37,6 +39,8 @@ pub struct Monitor {
     losses: HostLosses,
     limit: LimitState,
     suspend: SuspendState,
+    /// The capacity that was said last.
+    capacity: Option<Rate>,
     /// When to look at everything again, and when the last sample came.
     next_look: Option<Instant>,
     last_sample: Instant,
@@ -55,6 +59,20 @@ pub struct MonitorConfig {
     pub patience: Duration,
     /// How service is measured and predicted.
     pub service: ServiceConfig,
+    /// Who speaks.
+    pub part: Part,
+}
+
+/// Who speaks to the other end: a profile names it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Part {
+    /// The monitor itself, by its own rules.
+    #[default]
+    Limits,
+    /// RAPID's performance monitor, one for each reader.
+    Rapid(RapidConfig),
+    /// PAPTC's model; what all readers will process together is the capacity.
+    Paptc,
 }
 
 impl Default for MonitorConfig {
@@ -65,6 +83,7 @@ impl Default for MonitorConfig {
             sojourn: Duration::from_millis(2),
             patience: Duration::from_millis(8),
             service: ServiceConfig::default(),
+            part: Part::Limits,
         }
     }
 }
@@ -88,6 +107,11 @@ pub enum Announcement {
     },
     /// The suspend is over.
     Resume,
+    /// This end will process so much ([`Part::Paptc`]); that is no limit, but what a controller goes by.
+    Capacity {
+        /// Of the whole connection, at the IP layer.
+        rate: Rate,
+    },
 }
 
 /// What a [`Monitor`] has seen and said, for the report.
@@ -124,6 +148,7 @@ impl Monitor {
             losses: HostLosses::default(),
             limit: LimitState::new(now),
             suspend: SuspendState::default(),
+            capacity: None,
             next_look: None,
             last_sample: now,
         }
@@ -133,7 +158,7 @@ impl Monitor {
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
         for reader in self.readers.values_mut() {
-            reader.service.set_feedback_delay(round_trip);
+            reader.set_round_trip(round_trip);
         }
     }
 
@@ -223,12 +248,36 @@ impl Monitor {
         if self.next_look.is_some_and(|look| look <= now) {
             self.look(now);
         }
-        self.suspend.poll(now).or_else(|| self.limit.poll(now, self.round_trip))
+        match self.config.part {
+            Part::Limits => {
+                self.suspend.poll(now).or_else(|| self.limit.poll(now, self.round_trip))
+            }
+            Part::Rapid(_) => {
+                let said = self.readers.values_mut().find_map(|reader| reader.part.poll(now))?;
+                self.suspend.note(now, &said);
+                Some(said)
+            }
+            Part::Paptc => self.poll_capacity(),
+        }
+    }
+
+    fn poll_capacity(&mut self) -> Option<Announcement> {
+        let rates = self.readers.values().filter_map(|reader| reader.part.capacity());
+        let rate = rates.reduce(|sum, rate| sum + rate)?;
+        let said = self.capacity.unwrap_or(Rate::ZERO).as_bps();
+        // FEEDBACK repeats it; what is new is worth waking somebody for.
+        let is_new = rate.as_bps().abs_diff(said) > said / 64;
+        is_new.then(|| {
+            self.capacity = Some(rate);
+            Announcement::Capacity { rate }
+        })
     }
 
     /// When to poll, at the latest; nothing is due where nothing happens.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.next_look
+        let look = self.next_look?;
+        let parts = self.readers.values().filter_map(|reader| reader.part.next_timeout());
+        Some(parts.fold(look, Instant::min))
     }
 
     /// What it has seen and said so far.
@@ -261,7 +310,7 @@ impl Monitor {
             if self.readers.len() >= Self::MOST_THREADS {
                 return None;
             }
-            let reader = Reader::new(now, self.config.service, self.round_trip);
+            let reader = Reader::new(now, &self.config, self.round_trip);
             self.readers.insert(thread, reader);
         }
         self.wake(now);
@@ -294,7 +343,9 @@ impl Monitor {
         let least = readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate);
         // What nobody comes near is not worth a word.
         let least = least.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
-        self.limit.set(least);
+        if self.config.part == Part::Limits {
+            self.limit.set(least);
+        }
         self.judge_suspend(now);
         let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
         self.next_look = active.then(|| now + LOOK);
@@ -305,6 +356,9 @@ impl Monitor {
     }
 
     fn judge_suspend(&mut self, now: Instant) {
+        if self.config.part != Part::Limits {
+            return;
+        }
         let (mut stalled, mut left) = (Rate::ZERO, None);
         for reader in self.readers.values() {
             if let Some(needs) = reader.needs_silence(now, &self.config, self.round_trip) {

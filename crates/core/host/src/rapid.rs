@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Instant};
 
-use crate::{Account, Announcement, SleepAverage, Suspends, Turn};
+use crate::{Account, Announcement, SleepAverage, Socket, Suspends, Turn};
 
 /// RAPID's task priority monitoring process (figure 4 of the paper): it learns at which level of
 /// interactivity the reader stops reading, and asks the sender for silence one level before.
@@ -26,8 +26,10 @@ pub struct Rapid {
     level_time: Option<Duration>,
     /// Something was read since the last poll.
     heard: bool,
-    /// A round has begun, and datagrams of it have come.
+    /// Something has come at all.
     receiving: bool,
+    /// Something waited in the socket at the last look; nobody knows where nobody looks.
+    waiting: Option<bool>,
     /// Until then silence is of our own making, and nothing more is asked for.
     silent_until: Instant,
     suspends: Suspends,
@@ -67,6 +69,7 @@ impl Rapid {
             level_time: None,
             heard: false,
             receiving: false,
+            waiting: None,
             silent_until: now,
             suspends: Suspends::default(),
         }
@@ -103,9 +106,10 @@ impl Rapid {
         self.receiving = true;
     }
 
-    /// The sender has said that its round is over; until the next one begins silence is no error.
-    pub fn handle_round_end(&mut self) {
-        self.receiving = false;
+    /// A look at the reader's socket. Silence with nothing in it is the sender's: between two rounds, or
+    /// since it was late.
+    pub fn handle_socket(&mut self, socket: &Socket) {
+        self.waiting = Some(socket.queued > 0);
     }
 
     /// When to poll: every POLLING_TIME.
@@ -140,7 +144,7 @@ impl Rapid {
             return None;
         }
         // (c), (d)
-        if !heard && self.receiving {
+        if !heard && self.receiving && self.waiting != Some(false) {
             self.error = Some(level);
         } else if !self.is_near(now, level) {
             return None;
@@ -233,9 +237,10 @@ mod tests {
     fn silence_between_rounds_and_at_the_best_level_asks_for_nothing() {
         let mut rapid = Rapid::new(at(0), RapidConfig::default());
         poll(&mut rapid, 10, 900, true);
-        rapid.handle_round_end();
+        rapid.handle_socket(&Socket::default());
         assert_eq!(poll(&mut rapid, 20, 300, false), None);
         assert_eq!(rapid.error_level(), None);
+        rapid.handle_socket(&Socket { queued: 1, ..Socket::default() });
         assert_eq!(poll(&mut rapid, 30, 900, true), None);
         assert_eq!(
             poll(&mut rapid, 40, 900, false),

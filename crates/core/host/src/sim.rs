@@ -629,6 +629,7 @@ impl Control for Rapid {
         match sample {
             Sample::Batch(_) => self.handle_read(),
             Sample::Turn(turn) => self.handle_turn(now, turn),
+            Sample::Socket(socket) => self.handle_socket(socket),
             Sample::Account(account) => self.handle_account(*account),
             _ => {}
         }

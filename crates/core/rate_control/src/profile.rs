@@ -129,11 +129,6 @@ impl Profile {
         PROFILES
     }
 
-    /// Whether both ends watch their own host: [`ReceiverPart::Monitor`].
-    pub fn monitors_host(&self) -> bool {
-        self.receiver_part == ReceiverPart::Monitor
-    }
-
     /// The names, the default first.
     pub fn names() -> impl Iterator<Item = &'static str> {
         PROFILES.iter().map(|profile| profile.name)

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::CarrierSeen;
 use longhaul_engine::{LaneConfig, Path, Role};
+use longhaul_host::Part;
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
@@ -201,8 +202,8 @@ pub(crate) enum Duty {
 /// What is done about this host's own faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hosting {
-    /// The profile wants to know what this host can take.
-    pub monitors: bool,
+    /// The profile wants to know what this host can take, and who is to say it.
+    pub part: Option<Part>,
     /// How the threads of lanes and of the monitor are scheduled.
     pub priority: Priority,
 }
@@ -226,9 +227,9 @@ impl UdpLanes {
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
-        let monitor = match hosting.monitors {
-            true => Some(HostMonitor::start(&mailboxes, hosting.priority)?),
-            false => None,
+        let monitor = match hosting.part {
+            Some(part) => Some(HostMonitor::start(&mailboxes, part, hosting.priority)?),
+            None => None,
         };
         let (rtt_min, buffers) = (Mutex::default(), None);
         let mut lanes = Self { mailboxes, lines, views, threads, crew, rtt_min, monitor, buffers };

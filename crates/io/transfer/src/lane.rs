@@ -327,6 +327,7 @@ impl LaneThread {
         let now = clock::now();
         let Some(word) = self.monitor.as_mut().and_then(|watch| watch.news(now)) else { return };
         self.half.set_limit(now, word.limit);
+        self.half.set_capacity(word.capacity);
         if let Some(suspension) = word.suspension {
             self.half.suspend_peer(now, suspension);
         }

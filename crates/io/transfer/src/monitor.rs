@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use longhaul_host::{Account, Part, RapidConfig, RunAndSleep};
+use longhaul_rate_control::{ChosenProfile, ReceiverPart};
 use longhaul_sys::host;
 use longhaul_wire::HostAccount;
 
@@ -45,7 +47,7 @@ impl HostMonitor {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(mailboxes: &[Arc<Mailbox>], priority: Priority) -> io::Result<Self> {
+    pub fn start(mailboxes: &[Arc<Mailbox>], part: Part, priority: Priority) -> io::Result<Self> {
         let logs: Vec<_> = mailboxes.iter().map(|_| Arc::new(LaneLog::default())).collect();
         let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
         let (speaks, stop): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
@@ -55,7 +57,7 @@ impl HostMonitor {
             account: account.clone(),
             speaks: speaks.clone(),
         };
-        let mut sentinel = Sentinel::new(logs.clone(), ears);
+        let mut sentinel = Sentinel::new(logs.clone(), part, ears);
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("sentinel".into()).spawn(move || {
             sentinel.note(priority.take());
@@ -87,6 +89,25 @@ impl Drop for HostMonitor {
             // A panic there has been reported by the thread itself.
             let _ = thread.join();
         }
+    }
+}
+
+/// Who speaks for the receiving host under this profile, if anybody.
+pub(crate) fn part_of(chosen: &ChosenProfile) -> Option<Part> {
+    match chosen.profile.receiver_part {
+        ReceiverPart::None => None,
+        ReceiverPart::Monitor => Some(Part::Limits),
+        ReceiverPart::Rapid => {
+            let mut rapid = RapidConfig {
+                polling: chosen.parameters.time("polling"),
+                ..RapidConfig::default()
+            };
+            if chosen.parameters.get("account") == 1 {
+                rapid.account = Account::Ule(RunAndSleep::default());
+            }
+            Some(Part::Rapid(rapid))
+        }
+        ReceiverPart::Paptc => Some(Part::Paptc),
     }
 }
 

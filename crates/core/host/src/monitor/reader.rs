@@ -1,7 +1,8 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::MonitorConfig;
-use crate::service::{Service, ServiceConfig, rate, seconds};
+use super::part::PartState;
+use crate::service::{Service, rate, seconds};
 use crate::signals::{Batch, Socket, Turn};
 use crate::stalls::Stalls;
 
@@ -9,6 +10,7 @@ use crate::stalls::Stalls;
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     pub(super) service: Service,
+    pub(super) part: PartState,
     stalls: Stalls,
     /// The newest gap in its reading, which may still turn out to be longer.
     gap: Option<Gap>,
@@ -71,11 +73,10 @@ impl Arrivals {
 }
 
 impl Reader {
-    pub(super) fn new(now: Instant, config: ServiceConfig, round_trip: Duration) -> Self {
-        let mut service = Service::new(now, config);
-        service.set_feedback_delay(round_trip);
-        Self {
-            service,
+    pub(super) fn new(now: Instant, config: &MonitorConfig, round_trip: Duration) -> Self {
+        let mut reader = Self {
+            service: Service::new(now, config.service),
+            part: PartState::new(now, config),
             stalls: Stalls::new(now),
             gap: None,
             last_read: None,
@@ -86,12 +87,20 @@ impl Reader {
             standing: Duration::ZERO,
             sojourn_cap: None,
             full_share: 0,
-        }
+        };
+        reader.set_round_trip(round_trip);
+        reader
+    }
+
+    pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.service.set_feedback_delay(round_trip);
+        self.part.set_round_trip(round_trip);
     }
 
     /// As [`Reader::on_batch`] and [`Reader::on_return`] it says which gap is over for good.
     pub(super) fn on_turn(&mut self, now: Instant, turn: &Turn) -> Option<Over> {
         self.service.handle_turn(now, turn);
+        self.part.on_turn(now, turn);
         if self.has_ages || turn.turns == 0 {
             return None;
         }
@@ -102,6 +111,7 @@ impl Reader {
 
     pub(super) fn on_batch(&mut self, now: Instant, batch: &Batch) -> Option<Over> {
         self.service.handle_batch(batch);
+        self.part.on_batch(batch);
         self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
         self.arrivals.batches += 1;
         self.arrivals.full += u32::from(batch.full);
@@ -115,6 +125,7 @@ impl Reader {
     }
 
     pub(super) fn on_socket(&mut self, now: Instant, socket: &Socket) {
+        self.part.on_socket(socket);
         self.socket = Some(Seen { at: now, socket: *socket });
     }
 

@@ -80,6 +80,19 @@ impl SuspendState {
         self.to_say.take().filter(|say| *say == Announcement::Resume || self.is_on(now))
     }
 
+    /// Books what another part says.
+    pub(super) fn note(&mut self, now: Instant, said: &Announcement) {
+        if let Announcement::Suspend { lasts } = said
+            && self.on.is_none_or(|on| now >= on.until)
+        {
+            if let Some(On { since, until, .. }) = self.on {
+                self.end(since, until);
+            }
+            self.summary.count += 1;
+            self.on = Some(On { since: now, said: now, until: now + *lasts });
+        }
+    }
+
     pub(super) fn summary(&self, now: Instant) -> Suspends {
         let mut ended = self.clone();
         if let Some(On { since, until, .. }) = self.on {

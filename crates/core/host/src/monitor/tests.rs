@@ -215,6 +215,40 @@ fn nothing_is_due_when_nothing_happens() {
     assert!(limits.total() < us(3_000_000), "{limits:?}: what was said last has expired");
 }
 
+fn playing(part: Part) -> Monitor {
+    Monitor::new(at(0), MonitorConfig { part, ..MonitorConfig::default() })
+}
+
+#[test]
+fn as_rapid_it_only_suspends_once_it_has_learnt_at_which_level_the_reader_stops() {
+    let mut monitor = playing(Part::Rapid(crate::RapidConfig::default()));
+    let said = rounds(&mut monitor, 400, 8, BUFFER);
+    let suspends = |said: &[Announcement]| {
+        said.iter().filter(|said| matches!(said, Announcement::Suspend { .. })).count()
+    };
+    assert_eq!(said.len(), suspends(&said), "{said:?}");
+    assert_eq!(suspends(&said), 0, "there was no silence with something in the socket");
+    // Now there is, at a level that running has lowered.
+    for tick in 0..5 {
+        let now = at(4_800_000 + 2_000 * tick);
+        monitor.handle_socket(now, READER, socket(100_000, BUFFER));
+        let more = core::iter::from_fn(|| monitor.poll_announcement(now)).count();
+        assert!(more <= 1);
+    }
+    assert!(monitor.summary(at(4_900_000)).suspends.count >= 1);
+}
+
+#[test]
+fn as_paptc_it_says_what_it_will_process_and_limits_nobody() {
+    let mut monitor = playing(Part::Paptc);
+    let said = rounds(&mut monitor, 200, 8, BUFFER);
+    assert!(!said.is_empty() && said.len() < 40, "{said:?}");
+    let Some(Announcement::Capacity { rate }) = said.last() else { panic!("{said:?}") };
+    // 60 kB in 240 us, a third of the time.
+    assert!(rate.as_bps().abs_diff(2_000_000_000 / 3) < 40_000_000, "{rate}");
+    assert!(said.iter().all(|said| matches!(said, Announcement::Capacity { .. })), "{said:?}");
+}
+
 #[derive(Clone, Debug)]
 enum Sample {
     Turn(Turn),
@@ -311,6 +345,7 @@ proptest! {
                     prop_assert!(lasts >= us(4_000) && lasts <= us(800_000));
                     suspended = true;
                 }
+                Announcement::Capacity { .. } => prop_assert!(false, "the monitor says none"),
                 Announcement::Resume => {
                     prop_assert!(suspended, "nothing is lifted that was not said");
                     suspended = false;

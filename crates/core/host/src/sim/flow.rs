@@ -151,6 +151,8 @@ impl Flow {
             Announcement::Limit { rate, lasts, .. } => self.limit = Some((rate, now + lasts)),
             Announcement::Suspend { lasts } => self.suspended_until = now + lasts,
             Announcement::Resume => self.suspended_until = now,
+            // A controller goes by it, and here is none.
+            Announcement::Capacity { .. } => {}
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::control::{Dialed, ServerIdentity};
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, Owner};
 use crate::losses::LossLog;
-use crate::monitor::Priority;
+use crate::monitor::{Priority, part_of};
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
@@ -100,7 +100,7 @@ impl Link<'_> {
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let upper = (upper, mailboxes.to_vec());
         let owner = Owner::Client(ends);
-        let hosting = Hosting { monitors: profile.profile.monitors_host(), priority };
+        let hosting = Hosting { part: part_of(profile), priority };
         let paths = (owner, path);
         let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
@@ -131,7 +131,7 @@ impl Idle<'_> {
         }
         let Profile { feedback, .. } = *profile.profile;
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
-        let hosting = Hosting { monitors: false, priority: Priority::Usual };
+        let hosting = Hosting { part: None, priority: Priority::Usual };
         let paths = (Owner::Client(ends), path(profile, *rtt));
         let upper = (upper, mailboxes.to_vec());
         let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None)?;

@@ -12,8 +12,8 @@ use longhaul_units::{Bottleneck, Instant, Rate};
 pub(crate) struct Said {
     /// Odd while the words change.
     version: AtomicU64,
-    /// Rate, cause and end of the limit, order and end of the suspend.
-    words: [AtomicU64; 5],
+    /// Rate, cause and end of the limit, order and end of the suspend, and the capacity.
+    words: [AtomicU64; 6],
 }
 
 /// What is to be told to the peer.
@@ -23,6 +23,8 @@ pub(crate) struct Word {
     pub limit: Option<HostLimit>,
     /// The last order to be silent, or to go on.
     pub suspension: Option<Suspension>,
+    /// What this end will process, where a controller goes by that.
+    pub capacity: Option<Rate>,
 }
 
 impl Said {
@@ -39,7 +41,7 @@ impl Said {
         if !before.is_multiple_of(2) || self.version.load(Ordering::Relaxed) != before {
             return None;
         }
-        let [rate, cause, until, order, silent] = words;
+        let [rate, cause, until, order, silent, capacity] = words;
         let limit = (until > 0).then(|| HostLimit {
             rate: Rate::from_bps(rate),
             cause: Bottleneck::from_code(cause as u8),
@@ -47,7 +49,8 @@ impl Said {
         });
         let suspension =
             (order > 0).then(|| Suspension { order, until: Instant::from_nanos(silent) });
-        Some((before, Word { limit, suspension }))
+        let capacity = (capacity > 0).then(|| Rate::from_bps(capacity));
+        Some((before, Word { limit, suspension, capacity }))
     }
 
     /// By the sentinel.
@@ -59,7 +62,9 @@ impl Said {
             [limit.rate.as_bps(), limit.cause as u64, limit.until.as_nanos()]
         });
         let order = word.suspension.map_or([0; 2], |told| [told.order, told.until.as_nanos()]);
-        for (to, value) in self.words.iter().zip(limit.into_iter().chain(order)) {
+        let capacity = word.capacity.unwrap_or(Rate::ZERO).as_bps();
+        let values = limit.into_iter().chain(order).chain([capacity]);
+        for (to, value) in self.words.iter().zip(values) {
             to.store(value, Ordering::Relaxed);
         }
         self.version.store(version + 2, Ordering::Release);
@@ -73,7 +78,8 @@ mod tests {
     fn word(n: u64) -> Word {
         let until = Instant::from_nanos(n);
         let limit = HostLimit { rate: Rate::from_bps(n), cause: Bottleneck::ReceiverDisk, until };
-        Word { limit: Some(limit), suspension: Some(Suspension { order: n, until }) }
+        let suspension = Some(Suspension { order: n, until });
+        Word { limit: Some(limit), suspension, capacity: Some(Rate::from_bps(n)) }
     }
 
     #[test]

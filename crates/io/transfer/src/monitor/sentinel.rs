@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use longhaul_engine::Suspension;
-use longhaul_host::{Announcement, Monitor, MonitorConfig, Socket, Summary, ThreadId, Turn};
+use longhaul_host::{Announcement, Monitor, MonitorConfig, Part, Socket, Summary, ThreadId, Turn};
 use longhaul_rate_control::HostLimit;
 use longhaul_sys::clock;
 use longhaul_sys::host::{
@@ -62,11 +62,11 @@ struct HostWide {
 }
 
 impl Sentinel {
-    pub fn new(logs: Vec<Arc<LaneLog>>, ears: Ears) -> Self {
+    pub fn new(logs: Vec<Arc<LaneLog>>, part: Part, ears: Ears) -> Self {
         let now = clock::now();
         let lanes = (0..).map(ThreadId).zip(logs).map(|(id, log)| Watched::new(id, log));
         Self {
-            monitor: Monitor::new(now, MonitorConfig::default()),
+            monitor: Monitor::new(now, MonitorConfig { part, ..MonitorConfig::default() }),
             lanes: lanes.collect(),
             ears,
             word: Word::default(),
@@ -138,6 +138,7 @@ impl Sentinel {
                 Announcement::Resume => {
                     self.word.suspension = Some(Suspension { order, until: now });
                 }
+                Announcement::Capacity { rate } => self.word.capacity = Some(rate),
             }
         }
         self.word.limit = self.word.limit.filter(|limit| limit.until > now);

@@ -3,6 +3,7 @@ use std::sync::atomic::AtomicBool;
 use longhaul_engine::Suspension;
 use longhaul_host::Batch;
 use longhaul_needs::needs;
+use longhaul_rate_control::Profile;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
@@ -21,6 +22,10 @@ struct Watching {
 
 impl Watching {
     fn new(speaks: bool) -> Self {
+        Self::playing(Part::Limits, speaks)
+    }
+
+    fn playing(part: Part, speaks: bool) -> Self {
         let log = Arc::new(LaneLog::default());
         let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
         let ears = Ears {
@@ -29,7 +34,7 @@ impl Watching {
             account: account.clone(),
             speaks: Arc::new(AtomicBool::new(speaks)),
         };
-        let sentinel = Sentinel::new(vec![log.clone()], ears);
+        let sentinel = Sentinel::new(vec![log.clone()], part, ears);
         Self { sentinel, log, said, account, now: clock::now() }
     }
 
@@ -104,6 +109,21 @@ fn who_sends_keeps_what_it_sees_for_the_report() {
 }
 
 #[test]
+fn a_profile_says_who_speaks_for_the_receiving_host() {
+    let part = |name, parameters: &[&'static str]| {
+        let rate = Some(Rate::from_gbps(1));
+        part_of(&Profile::wished(Some(name), rate, parameters.iter().copied()).unwrap())
+    };
+    assert_eq!(part("auto", &[]), Some(Part::Limits));
+    assert_eq!(part("rbudp", &[]), None);
+    assert_eq!(part("paptc", &[]), Some(Part::Paptc));
+    assert_eq!(part("rapid", &[]), Some(Part::Rapid(RapidConfig::default())));
+    let ule = Account::Ule(RunAndSleep::default());
+    let config = RapidConfig { polling: Duration::from_millis(5), account: ule };
+    assert_eq!(part("rapid", &["polling=5ms", "account=1"]), Some(Part::Rapid(config)));
+}
+
+#[test]
 fn a_lane_hears_each_word_once() {
     let log = Arc::new(LaneLog::default());
     let said = Arc::new(Said::default());
@@ -111,7 +131,7 @@ fn a_lane_hears_each_word_once() {
     let now = clock::now();
     assert_eq!(watch.news(now), None);
     let suspension = Some(Suspension { order: 1, until: now + TICK });
-    let word = said::Word { limit: None, suspension };
+    let word = said::Word { suspension, ..said::Word::default() };
     said.write(&word);
     assert_eq!((watch.news(now), watch.news(now)), (Some(word), None));
 }
@@ -119,7 +139,7 @@ fn a_lane_hears_each_word_once() {
 #[test]
 fn a_monitor_ends_with_its_connection() {
     let mailbox = Arc::new(Mailbox::new().unwrap());
-    let monitor = HostMonitor::start(&[mailbox], Priority::Usual).unwrap();
+    let monitor = HostMonitor::start(&[mailbox], Part::Limits, Priority::Usual).unwrap();
     let account = monitor.account.clone();
     monitor.speak();
     drop(monitor);

@@ -26,7 +26,7 @@ use crate::lane::LaneSocket;
 use crate::lease::Lease;
 use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
-use crate::monitor::Priority;
+use crate::monitor::{Priority, part_of};
 use crate::pipe::Seat;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
@@ -92,7 +92,7 @@ impl Server<'_> {
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
             let priority = Priority::wished(self.options.host_priority);
-            let hosting = Hosting { monitors: profile.profile.monitors_host(), priority };
+            let hosting = Hosting { part: part_of(&profile), priority };
             let feedback = profile.profile.feedback;
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
