@@ -190,6 +190,7 @@ mod tests {
 
     use super::*;
     use longhaul_transfer::LinkReport;
+    use longhaul_units::MemoryUse;
     use longhaul_wire::{Bottleneck, Losses, Protect};
 
     #[test]
@@ -210,6 +211,7 @@ mod tests {
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
                 circuit: None,
+                memory: (MemoryUse::None, Rate::ZERO),
                 history: None,
                 notices: Vec::new(),
             },

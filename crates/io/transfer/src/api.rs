@@ -10,7 +10,7 @@ use longhaul_history::History;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Failure, Fsync};
 use longhaul_session::Token;
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
@@ -221,7 +221,10 @@ pub struct LinkReport {
     pub cpu_remote: Option<Duration>,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
-    /// What was known of the path, where this host sent over UDP and keeps a history.
+    /// What the side that sends made of what it remembered of the path, and the rate that this was;
+    /// zero if none.
+    pub memory: (MemoryUse, Rate),
+    /// More of it, and what was learnt, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,

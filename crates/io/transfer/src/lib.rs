@@ -45,5 +45,5 @@ pub use circuit::{
 pub use copy::{CopyError, copy};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
-pub use recollection::{HistoryReport, HistoryUse};
+pub use recollection::HistoryReport;
 pub use server::{ServeError, serve};

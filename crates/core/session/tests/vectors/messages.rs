@@ -1,7 +1,7 @@
 //! Messages of stream 0 and the TCP carrier (docs/protocol.md sections 7 and 8).
 
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, LaneId, ObjectId, PacketNumber};
+use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
     Bottleneck, Cipher, CloseCode, Direction, Entry, EntryKind, EntryPath, Frame, JOIN_LEN, Losses,
     ManifestObject, Message, MessageReader, PipeRequest, PipeRole, RecordHead, Refused, Request,
@@ -76,6 +76,8 @@ fn messages(page: &mut Page) {
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
         cpu_time: Duration::from_micros(1_500_000),
+        memory: MemoryUse::Confirmed,
+        remembered: Rate::from_mbps(930),
     };
     show(page, "REPORT", SourceMessage::Report(report).into());
     let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };

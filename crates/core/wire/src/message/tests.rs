@@ -1,6 +1,7 @@
 use super::*;
 use crate::{Bottleneck, Losses};
 use alloc::vec;
+use longhaul_units::{MemoryUse, Rate};
 use proptest::prelude::*;
 
 fn encode(message: &Message) -> Vec<u8> {
@@ -80,8 +81,11 @@ fn literal_bytes() {
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
         cpu_time: Duration::from_micros(11),
+        memory: MemoryUse::Confirmed,
+        remembered: Rate::from_bps(12),
     };
-    check(&[14, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 11], SourceMessage::Report(report));
+    let body = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 11, 7, 12];
+    check(&[&[16, 13][..], &body].concat(), SourceMessage::Report(report));
     assert_eq!(report.lost.total(), 33);
 
     check(&[2, 6, 4], SinkMessage::Accept { objects: 4 });
@@ -206,8 +210,8 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 fn report() -> impl Strategy<Value = SourceReport> {
-    let numbers = prop::collection::vec(number(), 11);
-    (numbers, 0u8..13, 0u8..13).prop_map(|(n, bound, bottleneck)| SourceReport {
+    let numbers = prop::collection::vec(number(), 12);
+    (numbers, 0u8..13, 0u8..13, 0u8..12).prop_map(|(n, bound, bottleneck, memory)| SourceReport {
         packets_sent: n[0],
         packets_resent: n[1],
         lost: Losses {
@@ -223,6 +227,8 @@ fn report() -> impl Strategy<Value = SourceReport> {
         bound: Bottleneck::from_code(bound),
         bottleneck: Bottleneck::from_code(bottleneck),
         cpu_time: Duration::from_micros(n[10]),
+        memory: MemoryUse::from_code(memory),
+        remembered: Rate::from_bps(n[11]),
     })
 }
 

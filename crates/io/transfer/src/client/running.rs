@@ -103,12 +103,12 @@ impl<T: Task> Running<T> {
         // Of UDP, since packets could come.
         let mut silence = Silence::since(clock::now());
         let mut attendant = Attendant::new(&shared, &self.lanes, &self.control, None);
+        attendant.remember(self.recollection.take());
         let end = loop {
             let end = attendant.round();
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
-            self.recollection.iter_mut().for_each(Recollection::look);
             if let Some(end) = end {
                 break outcome(server, end);
             }
@@ -121,6 +121,7 @@ impl<T: Task> Running<T> {
         };
         let elapsed = clock::now() - self.started;
         attendant.conclude();
+        self.recollection = attendant.recollection();
         self.finish(end, elapsed, progress)
     }
 
@@ -184,7 +185,9 @@ impl<T: Task> Running<T> {
         history: Option<HistoryReport>,
     ) -> Finished<T> {
         let half = self.shared.lock();
-        let sending = half.sending(self.lanes.totals().sending);
+        let counts = self.lanes.totals().sending;
+        let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
+        let sending = half.sending(counts);
         let link = LinkReport {
             carrier: self.lanes.name(),
             profile: self.profile.into(),
@@ -197,6 +200,7 @@ impl<T: Task> Running<T> {
             cpu_local: clock::process_cpu_time(),
             cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
+            memory: (sending.memory, sending.remembered),
             history,
             notices: self.notices,
         };
