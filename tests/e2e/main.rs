@@ -15,6 +15,7 @@ mod history;
 mod lab;
 mod owners;
 mod pipe;
+mod profiles;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
