@@ -13,6 +13,7 @@ mod fallback;
 mod forgeries;
 mod history;
 mod lab;
+mod links;
 mod owners;
 mod pipe;
 mod profiles;

@@ -121,8 +121,10 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         direct: false,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        links: Vec::new(),
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

@@ -8,12 +8,13 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul_pathsim::Probability;
 use longhaul_rate_control::{Parameter, Profile};
-use longhaul_transfer::MEMORY_LEAST;
+use longhaul_transfer::{LinkChoice, MEMORY_LEAST};
 use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
 use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
 use crate::lab::args::LabArgs;
+use crate::link;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
@@ -110,6 +111,10 @@ pub struct CpArgs {
     /// never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
+    /// Write each packet that this host, sending over UDP, takes as lost, with its lane, its number and
+    /// the cause that it is given: to compare with what the path did (docs/lab.md)
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -145,6 +150,13 @@ pub struct LinkArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
+    /// A link to send and receive over; given several times, all of them at once. LOCAL is this host's
+    /// address there, REMOTE the server's; what is left out is as without. Each link finds its own rate,
+    /// and stands in for those that carry nothing. Of the lanes it gets N to the N of the others, one at
+    /// least; with weight=0 it is used only while no other one carries anything
+    #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]
+    #[arg(value_parser = link::choice)]
+    pub links: Vec<LinkChoice>,
     /// Most memory for data that is under way, at least 64MiB; the program itself takes some 30 MiB
     /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
     #[arg(long, value_name = "SIZE", value_parser = memory)]

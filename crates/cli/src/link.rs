@@ -2,13 +2,14 @@
 
 pub(crate) mod circuit;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_history::History;
 use longhaul_rate_control::Profile;
 use longhaul_session::Token;
-use longhaul_transfer::CarrierChoice;
+use longhaul_transfer::{CarrierChoice, LinkChoice};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::Protect;
 
@@ -27,6 +28,7 @@ pub(crate) struct LinkOptions {
     pub protect: Protect,
     pub carrier: CarrierChoice,
     pub lanes: u16,
+    pub links: Vec<LinkChoice>,
     pub memory: Option<Bytes>,
     pub history: Option<Arc<History>>,
 }
@@ -61,10 +63,69 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
             CarrierArg::Tcp => CarrierChoice::Tcp,
         },
         lanes: args.lanes,
+        links: args.links.clone(),
         memory: args.memory,
         history: history::open(args.no_history, output),
     })
 }
 
+/// A link, as `--link` names it.
+pub(crate) fn choice(text: &str) -> Result<LinkChoice, String> {
+    let mut fields: Vec<&str> = text.split(',').collect();
+    let weight = match fields.last().and_then(|last| last.strip_prefix("weight=")) {
+        None => 1,
+        Some(number) => {
+            fields.pop();
+            let weight = number.parse().ok().filter(|weight| *weight <= WEIGHT_MAX);
+            weight.ok_or_else(|| format!("a weight is a number from 0 to {WEIGHT_MAX}"))?
+        }
+    };
+    let address = |text: &str| match text {
+        "" => Ok(None),
+        text => text.parse::<IpAddr>().map(Some).map_err(|_| format!("{text:?} is no IP address")),
+    };
+    let (local, remote) = match fields[..] {
+        [] => (None, None),
+        [local] => (address(local)?, None),
+        [local, remote] => (address(local)?, address(remote)?),
+        _ => return Err("a link is [LOCAL][,REMOTE][,weight=N]".into()),
+    };
+    Ok(LinkChoice { local, remote, weight })
+}
+
+/// As many as there are lanes.
+const WEIGHT_MAX: u16 = 64;
 /// The protocol's own (docs/protocol.md section 3).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_two_addresses_and_a_weight_of_which_any_may_be_missing() {
+        let ip = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        for (text, local, remote, weight) in [
+            ("192.0.2.1", ip("192.0.2.1"), None, 1),
+            (",192.0.2.2", None, ip("192.0.2.2"), 1),
+            ("192.0.2.1,192.0.2.2,weight=3", ip("192.0.2.1"), ip("192.0.2.2"), 3),
+            ("2001:db8::1,,weight=0", ip("2001:db8::1"), None, 0),
+            ("2001:db8::1,weight=64", ip("2001:db8::1"), None, 64),
+            ("weight=2", None, None, 2),
+            ("", None, None, 1),
+        ] {
+            assert_eq!(choice(text), Ok(LinkChoice { local, remote, weight }), "{text}");
+        }
+        for (text, why) in [
+            ("eth0", "\"eth0\" is no IP address"),
+            ("192.0.2.1:7420", "no IP address"),
+            ("192.0.2.1,192.0.2.2,weight=65", "from 0 to 64"),
+            ("weight=-1", "from 0 to 64"),
+            ("weight=2,192.0.2.1", "no IP address"),
+            ("192.0.2.1,192.0.2.2,192.0.2.3", "[LOCAL][,REMOTE]"),
+        ] {
+            let told = choice(text).unwrap_err();
+            assert!(told.contains(why), "{text}: {told}");
+        }
+    }
+}

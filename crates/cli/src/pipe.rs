@@ -79,6 +79,7 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         memory: link.memory,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        links: link.links,
         circuit: None,
         history: link.history,
     })
@@ -212,6 +213,7 @@ mod tests {
                 cpu_remote: None,
                 circuit: None,
                 memory: (MemoryUse::None, Rate::ZERO),
+                links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
             },

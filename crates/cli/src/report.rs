@@ -1,6 +1,6 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, Snapshot};
+use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
 use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -58,6 +58,9 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
     if let Some(used) = &link.circuit {
         fields.insert("circuit".into(), circuit(used));
     }
+    if !link.links.is_empty() {
+        fields.insert("links".into(), link.links.iter().map(one_link).collect());
+    }
     fields
 }
 
@@ -75,6 +78,19 @@ fn history(report: &HistoryReport) -> Value {
         "known": known,
         "used": report.used.name(),
         "learnt_bps": report.learnt.map(Rate::as_bps),
+    })
+}
+
+fn one_link(used: &LinkUse) -> Value {
+    json!({
+        "local": used.local.to_string(),
+        "remote": used.remote.to_string(),
+        "weight": used.weight,
+        "sent_bytes": used.sent_bytes,
+        "received_bytes": used.received_bytes,
+        "packets_sent": used.packets_sent,
+        "packets_lost": used.packets_lost,
+        "alive": used.alive,
     })
 }
 
@@ -138,7 +154,25 @@ pub(crate) fn fate(link: &LinkReport) -> String {
     if let Some(used) = &link.circuit {
         text += &of_circuit(used);
     }
+    text += &of_links(&link.links);
     text + &format!("; bottleneck: {}", link.bottleneck)
+}
+
+/// What each of several links carried.
+fn of_links(links: &[LinkUse]) -> String {
+    let of_one = |used: &LinkUse| {
+        format!(
+            "{} by {} to {}{}",
+            Bytes::new(used.sent_bytes + used.received_bytes),
+            used.local,
+            used.remote,
+            if used.alive { "" } else { " (dead at the end)" },
+        )
+    };
+    match links {
+        [] => String::new(),
+        links => format!("; links: {}", links.iter().map(of_one).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// What became of a circuit.
@@ -251,6 +285,7 @@ mod tests {
                 cpu_remote: None,
                 circuit: None,
                 memory: (MemoryUse::None, Rate::ZERO),
+                links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
             },
@@ -303,6 +338,32 @@ mod tests {
         (report.link.memory, report.link.history) = ((MemoryUse::Nothing, Rate::ZERO), None);
         let expected = json!({ "used": "nothing known", "known_bps": null });
         assert_eq!(json(&report)["memory"], expected);
+    }
+
+    #[test]
+    fn links_are_told_with_what_each_carried() {
+        let link = |host: u8, sent_bytes, alive| LinkUse {
+            local: [10, 0, host, 1].into(),
+            remote: [10, 0, host, 2].into(),
+            weight: 1,
+            sent_bytes,
+            received_bytes: 1_000_000,
+            packets_sent: sent_bytes / 1_500,
+            packets_lost: 3,
+            alive,
+        };
+        let mut report = report();
+        report.link.links = vec![link(1, 599_000_000, true), link(2, 449_000_000, false)];
+        let said = sentence(&report);
+        let expected = "; links: 600 MB by 10.0.1.1 to 10.0.1.2, 450 MB by 10.0.2.1 to 10.0.2.2 \
+                        (dead at the end); bottleneck";
+        assert!(said.contains(expected), "{said}");
+        let expected = json!({
+            "local": "10.0.2.1", "remote": "10.0.2.2", "weight": 1, "sent_bytes": 449_000_000,
+            "received_bytes": 1_000_000, "packets_sent": 299_333, "packets_lost": 3,
+            "alive": false,
+        });
+        assert_eq!(json(&report)["links"][1], expected);
     }
 
     #[test]

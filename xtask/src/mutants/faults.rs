@@ -346,4 +346,16 @@ pub(super) const ALL: &[Mutant] = &[
         what: ".filter(|until| *until > now)",
         with: ".filter(|_| now == Instant::FAR_FUTURE)",
     },
+    Mutant {
+        name: "what a receiving host takes is not heeded",
+        file: "crates/core/rate_control/src/receiver.rs",
+        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
+        with: "        let capacity = self.capacity.filter(|_| share == 0);\n",
+    },
+    Mutant {
+        name: "each path has all that a receiving host takes",
+        file: "crates/core/rate_control/src/receiver.rs",
+        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
+        with: "        let capacity = self.capacity.filter(|_| share > 0);\n",
+    },
 ];

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
-use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId};
+use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId, Rate};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -114,6 +114,12 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         }
     }
 
+    /// What this host can take in, of the whole connection, or that it says nothing of that: goes with the
+    /// next report.
+    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
+        self.lane.set_capacity(capacity);
+    }
+
     /// Lets timers run that are due.
     pub fn handle_timeout(&mut self, now: Instant, path: &mut Path) {
         self.lane.handle_timeout(now, path);
@@ -162,6 +168,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                 self.outgoing.remove(&(extent.object, extent.offset));
                 self.news.push_back(News::Withdrawn(extent));
             }
+            Event::Lost { number, cause } => self.news.push_back(News::Lost(number, cause)),
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
             }

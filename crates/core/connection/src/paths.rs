@@ -26,6 +26,8 @@ pub enum Offer {
 pub struct PathSeen {
     /// Packets sent over it, by any lane, that are known to have arrived.
     pub arrived: u64,
+    /// Packets for it that this host's own stack refused, and not for their size.
+    pub refused: u64,
     /// Bytes under way over it.
     pub in_flight: u64,
     /// Its smoothed round trip.
@@ -166,6 +168,18 @@ impl Paths {
         let lane = then.iter().zip(&self.lanes).position(|(then, now)| then != now)?;
         self.lanes[lane] = then[lane];
         Some(Move { lane: LaneId(u16::try_from(lane).ok()?), path: then[lane] })
+    }
+
+    /// A client's `lane` could not go to `path`, for this host has no way there now: it stays on `left`,
+    /// and the path is left alone as one over which nothing arrives.
+    pub fn stay(&mut self, now: Instant, lane: LaneId, left: PathId, path: PathId) {
+        // What came after that order holds.
+        if self.place(lane) == path {
+            self.note_place(lane, left);
+        }
+        if let Some(known) = self.paths.get_mut(usize::from(path.0)) {
+            known.pulse.fall_silent(now);
+        }
     }
 
     /// What the client is to be asked next, over the lane that the other is to go beside.

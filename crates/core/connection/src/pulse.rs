@@ -9,6 +9,8 @@ use crate::{PathSeen, Silence};
 pub(crate) struct Pulse {
     state: State,
     arrived: u64,
+    /// Packets that this host's stack had refused when something arrived last.
+    refused: u64,
     /// How long the path is left alone when it falls silent next.
     rest: Duration,
 }
@@ -26,16 +28,24 @@ enum State {
 impl Pulse {
     /// Of a path that is believed to live.
     pub fn new(now: Instant) -> Self {
-        Self { state: State::Beats(Silence::since(now), now), arrived: 0, rest: REST_FIRST }
+        Self {
+            state: State::Beats(Silence::since(now), now),
+            arrived: 0,
+            refused: 0,
+            rest: REST_FIRST,
+        }
     }
 
     /// Looks at what the path has carried by now.
     pub fn look(&mut self, now: Instant, seen: &PathSeen) {
         let news = seen.arrived > self.arrived;
         self.arrived = self.arrived.max(seen.arrived);
+        if news {
+            self.refused = seen.refused;
+        }
         // Where nothing is under way nothing arrives: between the ranges of a booking, or when the
-        // sink has no room.
-        let idle = seen.in_flight == 0;
+        // sink has no room. What is refused here is never under way, and the path carries as little.
+        let idle = seen.in_flight == 0 && seen.refused <= self.refused;
         let patience = SILENCE.max(seen.round_trip * 4);
         match &mut self.state {
             State::Beats(silence, since) => {
@@ -97,7 +107,8 @@ mod tests {
     }
 
     fn seen(arrived: u64, in_flight: u64) -> PathSeen {
-        PathSeen { arrived, in_flight, round_trip: Duration::from_millis(20) }
+        let round_trip = Duration::from_millis(20);
+        PathSeen { arrived, refused: 0, in_flight, round_trip }
     }
 
     /// Looks every 100 ms until its state is another one; when that was.
@@ -119,6 +130,19 @@ mod tests {
         }
         assert!(pulse.beats());
         assert_eq!(look_until(&mut pulse, 60_000, &seen(0, 1), |pulse| !pulse.beats()), 3_000);
+    }
+
+    #[test]
+    fn a_path_is_silent_where_this_host_refuses_what_is_sent() {
+        let mut pulse = Pulse::new(at(0));
+        let refused = |arrived, refused| PathSeen { refused, ..seen(arrived, 0) };
+        // A full queue is no dead path: what was refused goes a moment later.
+        for ms in (0..60_000).step_by(100) {
+            pulse.look(at(ms), &refused(ms / 2_000, ms / 100));
+        }
+        assert!(pulse.beats());
+        let left = look_until(&mut pulse, 60_000, &refused(29, 1_000), |pulse| !pulse.beats());
+        assert!((1_000..=3_000).contains(&left), "{left}");
     }
 
     #[test]

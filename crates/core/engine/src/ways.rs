@@ -16,7 +16,7 @@ use ecn::{Account, PathEcn};
 
 pub(crate) use ecn::Arrived;
 
-/// What a lane has sent over one path.
+/// What a lane has sent over one path, and received while it was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Packets sent, of every kind.
@@ -27,6 +27,10 @@ pub struct Carried {
     pub packets_arrived: u64,
     /// Those of them that were taken as lost, or refused by the local stack.
     pub lost: u64,
+    /// Those of them that the local stack refused, and not for their size: it may know no way there.
+    pub refused: u64,
+    /// IP-layer bytes received.
+    pub bytes_received: u64,
 }
 
 #[derive(Debug)]
@@ -218,6 +222,18 @@ impl Ways {
     pub fn on_lost(&mut self, number: u64, packets: u64) {
         let way = self.way_of(number);
         self.ways[way].carried.lost += packets;
+    }
+
+    /// So many packets, `number` among them, were refused by the local stack.
+    pub fn on_refused(&mut self, number: u64, packets: u64) {
+        let way = self.way_of(number);
+        self.ways[way].carried.refused += packets;
+    }
+
+    /// So many bytes came, over the present way as far as can be told.
+    pub fn on_received(&mut self, bytes: u64) {
+        let now = self.now();
+        self.ways[now].carried.bytes_received += bytes;
     }
 
     /// So many packets, `number` among them, are at the peer.

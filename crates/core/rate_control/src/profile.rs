@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
+use longhaul_units::{Bottleneck, Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
@@ -185,6 +185,12 @@ impl ChosenProfile {
         let Self { profile, rate, ref parameters } = *self;
         let parameters = parameters.clone();
         profile.controller.build(&Start { now, packet, rate, known, parameters })
+    }
+
+    /// Whether its rate is a reservation, which belongs to one path: a limit is divided among several.
+    pub fn is_reserved(&self) -> bool {
+        let controller = self.controller(Instant::ZERO, 1500, None);
+        controller.metrics().bound == Bottleneck::Reservation
     }
 }
 

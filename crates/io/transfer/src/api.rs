@@ -14,6 +14,8 @@ use longhaul_units::{Bytes, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::links::{LinkChoice, LinkUse};
+use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.
@@ -89,11 +91,16 @@ pub struct CopyOptions {
     /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
     /// and neither end says that it waits for a disk or a booking. Zero is for ever.
     pub stall_timeout: Duration,
+    /// The links that data goes over, all at once; unless told the way that leads to the server. Only by
+    /// UDP, and not with a circuit.
+    pub links: Vec<LinkChoice>,
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only to a server, and by UDP.
     pub circuit: Option<CircuitOptions>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// A server of files below one directory.
@@ -224,6 +231,8 @@ pub struct LinkReport {
     /// What the side that sends made of what it remembered of the path, and the rate that this was;
     /// zero if none.
     pub memory: (MemoryUse, Rate),
+    /// What each of several links carried, where the user named them.
+    pub links: Vec<LinkUse>,
     /// More of it, and what was learnt, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).

@@ -140,9 +140,17 @@ pub(crate) struct Circuit {
 /// What the thread and the copy share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    stopped: Mutex<bool>,
+    course: Mutex<Course>,
     changed: Condvar,
     outcome: Mutex<Outcome>,
+}
+
+/// How far the copy or pipe is.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Course {
+    #[default]
+    UnderWay,
+    Ended,
 }
 
 /// What is told at the end.
@@ -176,9 +184,10 @@ impl Followed {
 impl Shared {
     /// Waits for so long, or until the copy ends: then `true`.
     pub fn pause(&self, time: Duration) -> bool {
-        let stopped = lock(&self.stopped);
-        let waited = self.changed.wait_timeout_while(stopped, time, |stopped| !*stopped);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let course = lock(&self.course);
+        let goes_on = |course: &mut Course| *course == Course::UnderWay;
+        let waited = self.changed.wait_timeout_while(course, time, goes_on);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == Course::Ended
     }
 
     pub fn note(&self, notice: String) {
@@ -201,7 +210,7 @@ impl Circuit {
 
     /// The copy is at its end: what is left of the booking is given back.
     pub fn finish(self) -> Outcome {
-        *lock(&self.shared.stopped) = true;
+        *lock(&self.shared.course) = Course::Ended;
         self.shared.changed.notify_all();
         // A panic there has been reported by the thread itself.
         let _ = self.thread.join();

@@ -20,6 +20,8 @@ use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
+use crate::links::{self, LinkChoice, LinkError};
+use crate::losses::LossLog;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::JoinError;
@@ -69,6 +71,12 @@ pub(crate) enum Failure {
     Stopped,
 }
 
+impl From<LinkError> for Failure {
+    fn from(error: LinkError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::Local(error.to_string())
@@ -86,8 +94,10 @@ pub(crate) struct Client<'a> {
     pub lanes: u16,
     pub memory: Budget,
     pub idle_timeout: Duration,
+    pub links: &'a [LinkChoice],
     pub circuit: Option<&'a CircuitOptions>,
     pub history: Option<&'a Arc<History>>,
+    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }
@@ -101,6 +111,7 @@ impl Client<'_> {
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
+        self.check_links()?;
         let first = match self.carrier {
             CarrierChoice::Tcp if self.circuit.is_some() => {
                 let reason = "a circuit carries UDP lanes, not TCP connections";
@@ -111,13 +122,25 @@ impl Client<'_> {
         };
         match self.attempt(first, Vec::new(), &make, progress, stop) {
             Err(Failure::UdpBlocked { server })
-                if self.carrier == CarrierChoice::Auto && self.circuit.is_none() =>
+                if self.carrier == CarrierChoice::Auto
+                    && self.circuit.is_none()
+                    && self.links.is_empty() =>
             {
                 let notice =
                     format!("no UDP packet comes through to {server}: TCP carries instead");
                 self.attempt(Carrier::Tcp, vec![notice], &make, progress, stop)
             }
             result => result,
+        }
+    }
+
+    fn check_links(&self) -> Result<(), LinkError> {
+        match self.links {
+            [] => Ok(()),
+            _ if self.carrier == CarrierChoice::Tcp => Err(LinkError::Tcp),
+            _ if self.circuit.is_some() => Err(LinkError::Circuit),
+            [_, _, ..] if self.profile.is_reserved() => Err(LinkError::Reserved),
+            _ => links::check(self.links),
         }
     }
 
@@ -153,8 +176,9 @@ impl Client<'_> {
         let config = ClientConfig {
             protect: self.protect,
             carrier,
-            // The first stays on IP.
-            lanes: self.lanes.max(1) + u16::from(self.circuit.is_some()),
+            // The first stays on IP, and each link has one.
+            lanes: self.lanes.max(self.links.len() as u16).max(1)
+                + u16::from(self.circuit.is_some()),
             implementation: Some(IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(profile.name.into()),

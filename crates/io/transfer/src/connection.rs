@@ -19,6 +19,7 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Account, FIRST, Lines, Owner};
+use crate::losses::LossLog;
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -173,7 +174,8 @@ pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order.
+    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order. Each loss is
+    /// told to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
@@ -181,6 +183,7 @@ impl UdpLanes {
         rules: impl Fn(LaneId) -> LaneRules,
         upper: Arc<dyn UpperLayer>,
         mailboxes: Vec<Arc<Mailbox>>,
+        losses: Option<&Arc<LossLog>>,
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
@@ -221,6 +224,7 @@ impl UdpLanes {
                 crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
                 drops: drops.clone(),
                 punctual: duty == Duty::Booked,
+                losses: losses.cloned(),
             })?;
             lanes.threads.push(thread);
         }

@@ -157,8 +157,10 @@ pub fn copy(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: options.losses.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

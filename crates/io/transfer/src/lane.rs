@@ -7,23 +7,24 @@ mod socket;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
+use longhaul_connection::{LaneHalf, News, NotSent, ReadBatch, SILENCE, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::host;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
-use longhaul_wire::{CloseCode, ReceiverBounds};
+use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
+use crate::losses::{LossLog, ToldLoss};
 use crate::protection::Protection;
 use reading::Reading;
 
@@ -47,6 +48,8 @@ pub(crate) struct LaneSetup {
     pub drops: Arc<HostDrops>,
     /// The thread runs before others where it may.
     pub punctual: bool,
+    /// Where each loss is told.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// What others may know of a lane thread.
@@ -79,6 +82,13 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     })
 }
 
+/// The socket of the path that the lane was on before. What was under way to it may still come.
+struct Former {
+    socket: UdpSocket,
+    reading: Reading,
+    until: Instant,
+}
+
 struct LaneThread {
     half: LaneHalf<Arc<Buffer>, Buffer>,
     number: LaneId,
@@ -86,8 +96,8 @@ struct LaneThread {
     /// The one that it is on.
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
-    /// Where the peer was proven to be last.
-    peer: Option<SocketAddr>,
+    /// Where the peer was proven to be last, and where it reaches this host.
+    peer: Option<(IpAddr, SocketAddr)>,
     /// At a server: the socket of all lanes.
     common: Option<Arc<UdpSocket>>,
     seal: Protection,
@@ -96,6 +106,7 @@ struct LaneThread {
     mailbox: Arc<Mailbox>,
     shared: Arc<Mutex<LaneView>>,
     reading: Reading,
+    former: Option<Former>,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
     strays: VecDeque<Stray>,
@@ -106,6 +117,7 @@ struct LaneThread {
     drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
+    losses: Option<Arc<LossLog>>,
 }
 
 /// A path, for the time of a batch or a look.
@@ -129,8 +141,9 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, lines, socket, seal, open, upper, mailbox, shared, drops, .. } =
-            setup;
+        let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
+        let LaneSetup { drops, losses, .. } = setup;
+        config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
             number: config.lane,
@@ -149,6 +162,7 @@ impl LaneThread {
             mailbox,
             shared,
             reading: Reading::new(now),
+            former: None,
             commands: VecDeque::new(),
             strays: VecDeque::new(),
             message: Vec::new(),
@@ -156,6 +170,7 @@ impl LaneThread {
             drops,
             drops_due: now,
             flooded: false,
+            losses,
         }
     }
 
@@ -242,13 +257,15 @@ impl LaneThread {
 
     fn go(&mut self, way: Way) {
         let Way { number, path, remote, socket } = way;
-        // What the socket of the way before still holds is not to be lost.
-        while self.receive() {}
         let now = clock::now();
-        if let Err(error) = self.socket.go_to(remote, socket) {
-            let reason = format!("cannot send to {remote}: {error}");
-            self.half.handle_order(now, Order::Close(CloseCode::INTERNAL, reason));
-            return;
+        match self.socket.go_to(remote, socket) {
+            Ok(None) => {}
+            Ok(Some(left)) => {
+                let reading = std::mem::replace(&mut self.reading, Reading::new(now));
+                self.former = Some(Former { socket: left, reading, until: now + SILENCE });
+            }
+            // There may be a way later.
+            Err(_) => return self.lines.stay(self.number, self.half.engine().path(), number),
         }
         self.leave_path(now, number, path, Some(remote));
     }
@@ -268,7 +285,7 @@ impl LaneThread {
     }
 
     fn receive(&mut self) -> bool {
-        let mut any = false;
+        let mut any = self.receive_late();
         for _ in 0..RECEIVE_BURST {
             let Some(socket) = self.socket.own() else { break };
             // An error ends a burst: the idle timeout decides whether the peer is gone.
@@ -285,15 +302,34 @@ impl LaneThread {
         any
     }
 
+    /// What was under way to the path that the lane has left.
+    fn receive_late(&mut self) -> bool {
+        let Some(mut former) = self.former.take() else { return false };
+        let mut any = false;
+        for _ in 0..RECEIVE_BURST {
+            let Ok(Some((batch, bytes))) = former.reading.read(&former.socket) else { break };
+            any = true;
+            let half = &mut self.half;
+            self.mailbox.take_repairs(|repair| half.handle_repair(repair));
+            self.handle_datagrams(&batch, bytes);
+        }
+        self.former = Some(former).filter(|former| any || clock::now() < former.until);
+        any
+    }
+
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, upper, .. } = self;
+        let Self { half, lines, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
-            let mut news = half.poll_news();
-            while let Some(News::MoveAsked(asked)) = news {
-                lines.handle_move_asked(asked);
-                news = half.poll_news();
+            loop {
+                match half.poll_news() {
+                    Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::Lost(number, cause)) => {
+                        let (at, lane) = (clock::now(), *lane);
+                        losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));
+                    }
+                    news => return news,
+                }
             }
-            news
         })
     }
 
@@ -305,8 +341,9 @@ impl LaneThread {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
             let _ = self.socket.follow(remote);
             let on = self.half.engine().path();
-            if self.peer.replace(remote) != Some(remote)
-                && let Some((number, path)) = self.lines.follow(self.number, remote.ip(), on)
+            let to = self.socket.local_ip();
+            if self.peer.replace((to, remote)) != Some((to, remote))
+                && let Some((number, path)) = self.lines.follow(self.number, (to, remote.ip()), on)
             {
                 self.leave_path(clock::now(), number, path, None);
             }
@@ -358,7 +395,8 @@ impl LaneThread {
         }
         if may_sleep && deadline > now {
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
-            if self.socket.wait(self.mailbox.waker(), deadline, deaf).is_err() {
+            let former = self.former.as_ref().map(|former| &former.socket);
+            if self.socket.wait(former, self.mailbox.waker(), deadline, deaf).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

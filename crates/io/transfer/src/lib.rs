@@ -22,6 +22,8 @@ mod ids;
 mod lane;
 mod lease;
 mod lines;
+mod links;
+mod losses;
 mod mailboxes;
 pub mod memory;
 mod pipe;
@@ -43,6 +45,8 @@ pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
 pub use copy::{CopyError, copy};
+pub use links::{LinkChoice, LinkUse};
+pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use progress::Progress;
 pub use recollection::HistoryReport;

@@ -56,7 +56,12 @@ struct Line {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Server(Ends),
-    Client(IpAddr),
+    Client {
+        /// The address of this host that it sends to.
+        to: IpAddr,
+        /// Its own.
+        from: IpAddr,
+    },
     /// A client of which no lane has been proven yet.
     Unknown,
 }
@@ -103,7 +108,7 @@ impl Lines {
     /// at once.
     ///
     /// # Errors
-    /// A lane cannot send there: it is closed.
+    /// A lane cannot send there.
     pub fn carry_over(&self, path: PathId) -> std::io::Result<()> {
         let (mut set, now) = (lock(&self.set), clock::now());
         for other in 0..set.lines.len() {
@@ -121,6 +126,21 @@ impl Lines {
         settled
     }
 
+    /// Data goes over `path` as it is offered there; lanes move at once.
+    pub fn offer(&self, path: PathId, offer: Offer) {
+        let (mut set, now) = (lock(&self.set), clock::now());
+        set.paths.offer(now, path, offer);
+        // Where this host has no way now it may have one later.
+        let _ = self.settle(&mut set, now);
+        drop(set);
+        self.hold_limits(now);
+    }
+
+    /// `lane`, which was to go from `left` to `path`, could not.
+    pub fn stay(&self, lane: LaneId, left: PathId, path: PathId) {
+        lock(&self.set).paths.stay(clock::now(), lane, left, path);
+    }
+
     /// Whether `path` is believed to live.
     pub fn lives(&self, path: PathId) -> bool {
         lock(&self.set).paths.lives(path)
@@ -130,7 +150,7 @@ impl Lines {
     pub fn handle_move_asked(&self, asked: MoveAsked) {
         let (mut set, now) = (lock(&self.set), clock::now());
         set.paths.handle_move_asked(now, asked);
-        // A path that lanes cannot be sent to is closed; they stay.
+        // Lanes that cannot go there stay.
         let _ = self.settle(&mut set, now);
     }
 
@@ -145,23 +165,24 @@ impl Lines {
         drop(set);
         let accounts = accounts();
         let seen = self.all().into_iter().zip(0..).map(|((path, _), number)| {
-            let arrived = sum(&accounts, PathId(number)).packets_arrived;
+            let Carried { packets_arrived: arrived, refused, .. } = sum(&accounts, PathId(number));
             let path = lock(&path);
             let (in_flight, round_trip) = (path.in_flight(), path.rtt().smoothed());
-            PathSeen { arrived, in_flight, round_trip }
+            PathSeen { arrived, refused, in_flight, round_trip }
         });
         let seen: Vec<PathSeen> = seen.collect();
         let mut set = lock(&self.set);
         for (number, seen) in (0..).zip(&seen) {
             set.paths.look(now, PathId(number), seen);
         }
-        // A path that lanes cannot be sent to is closed; they stay.
+        // Lanes that cannot go there stay.
         let _ = self.settle(&mut set, now);
         drop(set);
         self.hold_limits(now);
     }
 
-    /// Lets lanes go where they belong, and asks for what they cannot do of themselves.
+    /// Lets lanes go where they belong, and asks for what they cannot do of themselves. A lane for which
+    /// there is no way now stays where it is.
     fn settle(&self, set: &mut Set, now: Instant) -> std::io::Result<()> {
         let mut result = Ok(());
         let Owner::Client(_) = self.owner else {
@@ -171,15 +192,16 @@ impl Lines {
             }
             return result;
         };
-        loop {
+        // A path that cannot be gone to moves lanes no more than once in all.
+        for _ in 0..self.mailboxes.len() + set.lines.len() {
             let places: Vec<PathId> = (0..self.mailboxes.len() as u16)
                 .map(|lane| set.paths.place(LaneId(lane)))
                 .collect();
-            let Some(one) = set.paths.poll_move() else { return result };
+            let Some(one) = set.paths.poll_move() else { break };
             let lane = usize::from(one.lane.0);
             let left = set.lines[usize::from(places[lane].0)].peer;
             let line = &set.lines[usize::from(one.path.0)];
-            let Peer::Server(ends) = line.peer else { return result };
+            let Peer::Server(ends) = line.peer else { break };
             match ends::socket(left, ends) {
                 Ok(socket) => {
                     let (path, remote) = (line.path.clone(), ends.remote);
@@ -187,11 +209,12 @@ impl Lines {
                     self.mailboxes[lane].post(Command::Move(Box::new(way)));
                 }
                 Err(error) => {
-                    set.paths.offer(now, one.path, Offer::Closed);
+                    set.paths.stay(now, one.lane, places[lane], one.path);
                     result = Err(error);
                 }
             }
         }
+        result
     }
 
     /// Divides the connection's limits among all of its paths.
@@ -238,6 +261,8 @@ pub(crate) fn sum(accounts: &[Account], path: PathId) -> Carried {
         sum.bytes_sent += carried.bytes_sent;
         sum.packets_arrived += carried.packets_arrived;
         sum.lost += carried.lost;
+        sum.refused += carried.refused;
+        sum.bytes_received += carried.bytes_received;
     }
     sum
 }

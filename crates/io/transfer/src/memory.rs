@@ -209,6 +209,7 @@ fn run(
         crew: Arc::default(),
         drops: Arc::new(HostDrops::new()),
         punctual: false,
+        losses: None,
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {

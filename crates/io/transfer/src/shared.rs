@@ -1,25 +1,23 @@
 //! The shared half of a connection behind one lock, the memory of its transfer, and what wakes the
 //! threads that wait for it.
 
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod life;
+mod upper;
+
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, Gate, GivenUp, GroupPart, IncomingPipe, News, Part, SharedHalf, Standing, Transfer,
-    Unplaceable, Violation, Watch, WholeGroup, Wish, Work, buffers,
+    Gate, IncomingPipe, Part, SharedHalf, Standing, Transfer, Watch, Wish, Work, buffers,
 };
-use longhaul_engine::Closed;
 use longhaul_sys::clock;
-use longhaul_units::{Bytes, Duration, Extent};
+use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{CloseCode, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
 use crate::buffer::{Buffer, Pool, lock};
-use crate::carrier::{UpperLayer, join_all};
-use crate::control::ControlEnd;
 use crate::crew::Crew;
 use crate::mailboxes::{GateSeen, Mailboxes};
 
@@ -110,12 +108,6 @@ impl Milestones {
 
 /// What a pipe takes beyond what it promises: a repetition may take a buffer, too.
 pub(crate) const PIPE_SPARE: Bytes = Bytes::from_mib(8);
-/// How often is looked whether everything is durable.
-const WIND_UP_LOOK: Duration = Duration::from_millis(2);
-/// What a last checkpoint may take beyond the sync that cannot be interrupted. A user who does not
-/// want to wait for it asks once more.
-const WIND_UP_PATIENCE: Duration = Duration::from_secs(10);
-
 impl Shared {
     /// That of a client, which begins with `wish`.
     pub fn client(wish: &Wish, mailboxes: Mailboxes) -> Arc<Self> {
@@ -170,26 +162,6 @@ impl Shared {
             self.pool.grow(buffers(first + spare));
         }
         self.change(|half| half.begin(transfer, Watch::new(now, growing, patience)));
-    }
-
-    /// Runs `work` on a thread of the transfer. If it cannot go on, this host cannot.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub fn spawn(
-        self: &Arc<Self>,
-        name: &str,
-        work: impl FnOnce(&Arc<Self>) -> Result<(), String> + Send + 'static,
-    ) -> io::Result<()> {
-        let shared = self.clone();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-            let _joined = shared.crew.join();
-            if let Err(reason) = work(&shared) {
-                shared.fail(reason);
-            }
-        })?;
-        lock(&self.threads).push(thread);
-        Ok(())
     }
 
     /// Changes where data goes.
@@ -325,62 +297,6 @@ impl Shared {
         *known = Milestones::of(&waited.unwrap_or_else(PoisonError::into_inner).0);
     }
 
-    /// This host cannot go on.
-    pub fn fail(&self, reason: String) {
-        self.change(|half| half.fail(reason));
-    }
-
-    /// The control connection ended: so does the transfer.
-    pub fn note_end(&self, end: &ControlEnd) {
-        let closed = match end {
-            ControlEnd::Closed { code, reason, by_peer } => {
-                Closed { code: *code, reason: reason.clone(), by_peer: *by_peer }
-            }
-            ControlEnd::Lost(reason) => {
-                Closed { code: CloseCode::TIMEOUT, reason: reason.clone(), by_peer: false }
-            }
-        };
-        self.change(|half| half.handle_closed(closed));
-    }
-
-    // Its end.
-
-    /// Whether its threads are to end.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// Ends the transfer's threads.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-        self.pool.close();
-        self.nudge();
-    }
-
-    /// The transfer ends early, its storage being sound: what has arrived is written and made durable,
-    /// for a later run.
-    pub fn wind_up(&self) {
-        let until = clock::now() + WIND_UP_PATIENCE;
-        while !self.is_stopped() && clock::now() < until {
-            let wind_up = |half: &mut Half| half.incoming_copy().is_none_or(|copy| copy.wind_up());
-            if self.change(wind_up) {
-                return;
-            }
-            self.nudge();
-            std::thread::sleep(WIND_UP_LOOK);
-        }
-    }
-
-    /// Whether the transfer's threads have come to their end.
-    pub fn threads_ended(&self) -> bool {
-        lock(&self.threads).iter().all(JoinHandle::is_finished)
-    }
-
-    /// Waits for them.
-    pub fn join(&self) {
-        join_all(&mut lock(&self.threads));
-    }
-
     /// Something could not even be offered.
     pub fn note_failure(&self, path: String, reason: String) {
         lock(&self.not_offered).push(path, reason);
@@ -428,28 +344,6 @@ impl Shared {
         let cpu_time = self.cpu_time();
         self.change(|half| half.report(SourceReport { cpu_time, ..counts }));
     }
-
-    /// At a server: starts what the client asks for, or says why not.
-    fn open(&self, wish: &Wish) {
-        let (opener, this) = (lock(&self.opener).take(), self.this.upgrade());
-        let (Some(opener), Some(this)) = (opener, this) else { return };
-        if let Err(refused) = opener(&this, wish) {
-            self.change(|half| half.refuse(refused));
-        }
-    }
-
-    /// Whoever waits for memory of ours, or for the end, looks again.
-    fn tell_upstream(&self) {
-        if let Some(upstream) = self.upstream.get().and_then(Weak::upgrade) {
-            upstream.mailboxes.wake_messages();
-            upstream.nudge();
-        }
-    }
-
-    fn handle_news(&self, news: News<Buffer>) {
-        let mut half = self.lock();
-        self.update(&mut half, |half| half.handle_news(clock::now(), news));
-    }
 }
 
 impl Memory {
@@ -459,116 +353,6 @@ impl Memory {
     pub const OF_SINK: Self = Self::Own { spare: SINK_SPARE };
     /// That of whoever receives from a pipe.
     pub const OF_DRAIN: Self = Self::Own { spare: PIPE_SPARE };
-}
-
-impl UpperLayer for Shared {
-    fn on_validated(&self) {
-        self.handle_news(News::Validated);
-    }
-
-    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
-        self.lock().handle_bytes(bytes);
-        loop {
-            // What is heard may take long: meanwhile others may speak.
-            let heard = self.change(|half| match half.poll_heard()? {
-                Some(heard) => half.handle_heard(heard).map(Some),
-                None => Ok(None),
-            });
-            match heard? {
-                Some(Some(wish)) => self.open(&wish),
-                Some(None) => {}
-                None => break,
-            }
-        }
-        self.work.notify_all();
-        self.tell_upstream();
-        Ok(())
-    }
-
-    fn wants_stream(&self) -> bool {
-        lock(&self.seen).wants_messages
-    }
-
-    fn on_stream_end(&self) -> Result<(), Violation> {
-        self.change(|half| half.handle_end())
-    }
-
-    fn next_message(&self, out: &mut Vec<u8>) -> bool {
-        let mut half = self.lock();
-        let given_back = self.refresh(&mut half);
-        let waited = !half.wants_messages();
-        let Some(message) = half.poll_message() else { return false };
-        self.publish(&mut half, given_back);
-        let wants = half.wants_messages();
-        drop(half);
-        if waited && wants {
-            // Preparations and credit go on as well.
-            self.work.notify_all();
-        }
-        // Ours are within the limits of the wire, but for a reason that is too long to be told.
-        message.encode(out).is_ok()
-    }
-
-    fn is_finished(&self) -> bool {
-        lock(&self.seen).has_said_all
-    }
-
-    fn on_credit(&self, credit: u64) {
-        if self.gate.is_more(credit) {
-            self.update(&mut self.lock(), |half| half.handle_credit(credit));
-            self.work.notify_all();
-        }
-        // A piece that waits has its memory.
-        let has_memory = || !lock(&self.seen).reads_first || self.pool.has_free();
-        if self.gate.has_room(&self.mailboxes) && has_memory() {
-            self.gate.take_room();
-            self.update(&mut self.lock(), |_| ());
-            self.work.notify_all();
-        }
-    }
-
-    fn on_delivered(&self, _: Extent) {
-        // A buffer may be free.
-        self.tell_upstream();
-    }
-
-    fn on_withdrawn(&self, extent: Extent) {
-        self.handle_news(News::Withdrawn(extent));
-        // There is memory, and credit, for another group.
-        self.work.notify_all();
-    }
-
-    fn on_closed(&self, closed: &Closed) {
-        self.handle_news(News::Closed(closed.clone()));
-    }
-
-    fn standing(&self) -> Standing {
-        let seen = *lock(&self.seen);
-        if seen.given_back.is_none_or(|count| count == self.pool.given_back()) {
-            return seen.standing;
-        }
-        self.update(&mut self.lock(), |half| half.standing())
-    }
-
-    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        let mut half = self.lock();
-        let given_back = self.refresh(&mut half);
-        let begun = half.begin_group(part, || self.pool.try_take());
-        if matches!(begun, Ok(Begun::Unneeded)) {
-            // What nobody needs gives its credit back.
-            self.publish(&mut half, given_back);
-        }
-        begun
-    }
-
-    fn on_group(&self, whole: WholeGroup<Buffer>) {
-        self.handle_news(News::Arrived(whole));
-        self.work.notify_one();
-    }
-
-    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
-        self.handle_news(News::GivenUp(given_up));
-    }
 }
 
 /// A refusal in words for people.

@@ -162,9 +162,13 @@ impl Connection {
     ) -> bool {
         let mut anything = false;
         let times = [now, now + self.clock];
+        let takes = scenario.takes(now - self.lines.start());
         for lane in &mut self.lanes {
             let path = self.lines.of(lane);
             if let Some(lane) = lane.udp() {
+                if self.end == scenario.sink() {
+                    lane.half.set_capacity(takes);
+                }
                 lane.half.handle_timeout(times[1], &mut path.borrow_mut());
             }
         }
@@ -269,7 +273,8 @@ impl Connection {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
         let path = self.lines.of(&self.lanes[number]);
         let Some(state) = self.lanes[number].udp() else { return };
-        let before = state.half.engine().stats().packets_received;
+        let LaneStats { packets_received: before, feedback_received, .. } =
+            state.half.engine().stats();
         let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
         let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
         let path = &PathCell(path);
@@ -277,6 +282,11 @@ impl Connection {
         state.half.handle_datagrams(local, batch, bytes, &mut state.open, memory, path);
         let accepted = state.half.engine().stats().packets_received - before;
         state.check_accepted(now, accepted, env);
+        if state.half.engine().stats().feedback_received > feedback_received {
+            let (path, takes) =
+                (state.half.engine().path(), state.half.engine().receiver().capacity);
+            self.lines.note_capacity(path, takes);
+        }
     }
 
     fn take_news(&mut self, env: &mut Env<'_>, now: Instant) -> bool {
@@ -302,7 +312,7 @@ impl Connection {
                     News::Arrived(_) => env
                         .checks
                         .require(self.receives(), || "a group arrived that nobody receives"),
-                    News::Validated | News::GivenUp(_) => {}
+                    News::Validated | News::GivenUp(_) | News::Lost(..) => {}
                 }
                 self.half.handle_news(now + self.clock, news);
             }

@@ -42,6 +42,6 @@ mod wires;
 mod world;
 
 pub use scenario::{
-    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Ways,
+    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Taking, Ways,
 };
 pub use world::{Broken, LaneCounts, Report, World};

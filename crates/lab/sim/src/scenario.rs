@@ -3,12 +3,14 @@ mod drawn;
 mod meddling;
 mod paths;
 mod profiles;
+mod taking;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 
 pub use circuits::Circuit;
 pub use meddling::{Meddles, Meddling};
 pub use paths::{Silence, Ways};
+pub use taking::Taking;
 
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_units::{Bytes, Duration, Rate};
@@ -62,6 +64,8 @@ pub struct Scenario {
     pub homes: Vec<u16>,
     /// A circuit beside these paths.
     pub circuit: Option<Circuit>,
+    /// What the sink's host says that it takes, in order.
+    pub takings: Vec<Taking>,
     /// When a path swallows what is sent over it.
     pub silences: Vec<Silence>,
     /// What becomes of ECN-capable packets.
@@ -186,6 +190,7 @@ impl Scenario {
             paths: vec![DuplexConfig::symmetric(path)],
             homes: vec![0],
             circuit: None,
+            takings: Vec::new(),
             silences: Vec::new(),
             meddling: Meddling::NONE,
             ipv6: false,

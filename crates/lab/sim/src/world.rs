@@ -209,7 +209,9 @@ impl World {
         let paths = self.scenario.all_paths();
         let rates = paths.flat_map(|path| [&path.forward, &path.backward]);
         let least = rates.filter_map(|path| Some(path.bottleneck.as_ref()?.rate.initial)).min();
-        let rate = least.into_iter().chain(self.scenario.rate).chain(self.scenario.limit).min();
+        let taken = self.scenario.takings.iter().filter_map(|taking| taking.rate);
+        let limits = self.scenario.rate.into_iter().chain(self.scenario.limit).chain(taken);
+        let rate = least.into_iter().chain(limits).min();
         let bytes = self.files.bytes().max(self.scenario.bytes);
         let moving = rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
         BOUND + moving * 10 + self.scenario.paths_settled() + self.crawling(bytes)

@@ -29,7 +29,7 @@ fn look(paths: &mut Paths, path: PathId, from: u64, seconds: u64, arrives: u64) 
     for ms in (from..=to).step_by(100) {
         let arrived = 1 + ms * arrives;
         let round_trip = Duration::from_millis(20);
-        paths.look(at(ms), path, &PathSeen { arrived, in_flight: 1, round_trip });
+        paths.look(at(ms), path, &PathSeen { arrived, refused: 0, in_flight: 1, round_trip });
     }
     to
 }
@@ -93,6 +93,18 @@ fn two_paths_share_by_weight_and_each_stands_in_for_the_other() {
     assert_eq!(settle(&mut paths), [0; 8]);
     look(&mut paths, IP, now, 1, 1);
     assert!(paths.lives(IP));
+}
+
+#[test]
+fn a_lane_that_cannot_go_stays_and_the_path_is_tried_later() {
+    let mut paths = on_ip(2);
+    paths.add(at(0), Offer::Share(1));
+    let one = paths.poll_move().unwrap();
+    assert_eq!((one.path, paths.lives(CIRCUIT)), (CIRCUIT, true));
+    paths.stay(at(0), one.lane, IP, CIRCUIT);
+    assert_eq!((settle(&mut paths), paths.lives(CIRCUIT)), (vec![0, 0], false));
+    look(&mut paths, CIRCUIT, 0, 6, 0);
+    assert_eq!(settle(&mut paths), [0, 1]);
 }
 
 #[test]

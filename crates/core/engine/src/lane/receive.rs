@@ -65,6 +65,7 @@ impl Lane {
         if usable {
             self.liveness.on_heard(now);
             self.reception.on_arrival(arrival, eliciting);
+            self.ways.on_received(arrival.wire_bytes);
         }
         usable
     }

@@ -50,6 +50,7 @@ impl Lane {
         if too_large {
             self.mtu.on_too_big(size);
         } else if refused > 0 {
+            self.ways.on_refused(transmit.first.get(), refused);
             path.slow_sender(now);
         }
     }

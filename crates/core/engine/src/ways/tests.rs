@@ -94,6 +94,7 @@ fn what_each_path_carried_is_told_apart() {
         bytes_sent: packets_sent * 1000,
         packets_arrived: packets_sent - lost,
         lost,
+        ..Carried::default()
     };
     assert_eq!((ways.carried(A), ways.carried(B)), (of(8, 1), of(8, 3)));
     assert_eq!(ways.carried(PathId(7)), Carried::default());

@@ -112,8 +112,10 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         direct: false,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        links: Vec::new(),
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::connection::{Duty, LaneEnd, LaneRules, Lanes, UdpLanes};
 use crate::control::ServerIdentity;
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, Owner};
+use crate::losses::LossLog;
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
@@ -27,27 +28,15 @@ pub(super) struct Link<'a> {
     pub session: &'a Arc<Session>,
     pub identity: &'a ServerIdentity,
     pub server: SocketAddr,
-    /// This host's address towards it.
-    pub local: IpAddr,
+    /// The path that lanes begin on.
+    pub ends: Ends,
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
+    pub losses: Option<&'a Arc<LossLog>>,
 }
 
 impl Link<'_> {
-    /// Where the server's UDP lanes are.
-    pub fn udp_address(&self) -> SocketAddr {
-        // With the link of a link-local address.
-        let mut address = self.server;
-        address.set_port(self.session.udp_port.unwrap_or(address.port()));
-        address
-    }
-
-    /// The path over IP.
-    fn ends(&self) -> Ends {
-        Ends { local: self.local, remote: self.udp_address() }
-    }
-
     /// What books a circuit for `errand`, and takes all lanes but the first to it.
     pub fn follower(
         &self,
@@ -63,7 +52,7 @@ impl Link<'_> {
             connection: shared.clone(),
             errand,
             lines: lanes.lines().clone(),
-            ip: self.ends(),
+            ip: self.ends,
             started,
             shared: Arc::default(),
         }
@@ -78,7 +67,7 @@ impl Link<'_> {
         notices: &mut Vec<String>,
         stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, rtt, profile, idle_timeout, .. } = *self;
+        let Self { session, identity, server, ends, rtt, profile, idle_timeout, losses } = *self;
         if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(profile.rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
@@ -87,7 +76,10 @@ impl Link<'_> {
                 TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
             return Ok(Lanes::Tcp(lanes?));
         }
-        let sockets = sockets(self.ends(), session.lanes)?;
+        let sockets = sockets(ends, session.lanes).map_err(|error| {
+            let Ends { local, remote } = ends;
+            Failure::Local(format!("cannot send from {local} to {}: {error}", remote.ip()))
+        })?;
         if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
             notices.extend(socket_notices(socket));
         }
@@ -103,10 +95,18 @@ impl Link<'_> {
             _ => any,
         };
         let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
-        let owner = Owner::Client(self.ends());
-        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes)?;
+        let owner = Owner::Client(ends);
+        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
+}
+
+/// Where the server's UDP lanes are.
+pub(super) fn udp_address(server: SocketAddr, session: &Session) -> SocketAddr {
+    // With the link of a link-local address.
+    let mut address = server;
+    address.set_port(session.udp_port.unwrap_or(address.port()));
+    address
 }
 
 /// Any port at `local`, on the link that leads to `remote` where that is link-local: by itself such
@@ -148,8 +148,7 @@ pub(crate) fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
     let controller = chosen.controller(now, 1500, None);
     let mut governor = Governor::new(now, chosen.profile.heeds_receiver);
     // What a controller sends at by the user's wish is a limit, too: several paths share it.
-    let is_reserved = controller.metrics().bound == Bottleneck::Reservation;
-    if let Some(rate) = chosen.rate.filter(|_| !is_reserved) {
+    if let Some(rate) = chosen.rate.filter(|_| !chosen.is_reserved()) {
         governor.set(Bottleneck::UserLimit, rate);
     }
     Path::new(now, controller, governor, rtt, now.as_nanos()).playing(chosen.profile)

@@ -12,13 +12,14 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::CloseCode;
 
-use super::link::Link;
-use super::{Client, Failure, Finished, Task};
+use super::link::{Link, udp_address};
+use super::{Client, Failure, Finished, Task, path};
 use crate::api::{LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, Dialed};
+use crate::links::Links;
 use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
 use crate::recollection::{HistoryReport, Recollection};
@@ -32,6 +33,8 @@ pub(super) struct Running<T> {
     shared: Arc<Shared>,
     task: T,
     lanes: Lanes,
+    /// Those that the user named.
+    links: Option<Links>,
     recollection: Option<Recollection>,
     profile: &'static str,
     started: Instant,
@@ -55,23 +58,36 @@ impl<T: Task> Running<T> {
         let watched = shared.clone();
         control.on_end(move |end| watched.note_end(end));
         let Client { ref profile, idle_timeout, started, .. } = *client;
+        let links = Links::find(client.links, udp_address(server, &session), local)?;
+        let ends = links.first();
         let link = Link {
             session: &session,
             identity: &identity,
             server,
-            local,
+            ends,
             rtt,
             profile,
             idle_timeout,
+            losses: client.losses,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
         // A booked circuit is no path that anything is to be found out about.
         let history = client.history.filter(|_| !booked && client.wish.part() == Part::Source);
         let recollection = history.and_then(|history| {
-            let ends = (local, server.ip());
+            let ends = (ends.local, ends.remote.ip());
             Recollection::begin(history, &lanes, (client.host, Direction::Push), ends)
         });
+        let links = Some(links).filter(|_| !client.links.is_empty());
+        if let (Some(links), Lanes::Udp(lanes)) = (&links, &lanes) {
+            links.open(lanes.lines(), || path(profile, rtt));
+            if links.count() > session.lanes.into() {
+                let (lanes, all) = (session.lanes, links.count());
+                notices.push(format!(
+                    "the server grants {lanes} lanes: not all of {all} links are used"
+                ));
+            }
+        }
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
             && let Some(errand) = task.errand()
@@ -89,6 +105,7 @@ impl<T: Task> Running<T> {
             shared,
             task,
             lanes,
+            links,
             recollection,
             profile: profile.profile.name,
             started,
@@ -184,6 +201,12 @@ impl<T: Task> Running<T> {
         circuit: Option<Followed>,
         history: Option<HistoryReport>,
     ) -> Finished<T> {
+        let links = match (&self.links, &self.lanes) {
+            (Some(links), Lanes::Udp(lanes)) => {
+                links.carried(lanes.lines(), &self.lanes.accounts())
+            }
+            _ => Vec::new(),
+        };
         let half = self.shared.lock();
         let counts = self.lanes.totals().sending;
         let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
@@ -201,6 +224,7 @@ impl<T: Task> Running<T> {
             cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
             memory: (sending.memory, sending.remembered),
+            links,
             history,
             notices: self.notices,
         };

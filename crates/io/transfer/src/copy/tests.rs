@@ -63,8 +63,10 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         direct: false,
         idle_timeout: Wait::from_secs(1),
         stall_timeout: Duration::ZERO,
+        links: Vec::new(),
         circuit: None,
         history: None,
+        losses: None,
     }
 }
 

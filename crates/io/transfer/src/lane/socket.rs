@@ -92,18 +92,36 @@ impl LaneSocket {
         }
     }
 
-    /// Goes on to `remote`, by `socket` where one is given.
+    /// The address of this host that the peer knows.
+    pub fn local_ip(&self) -> IpAddr {
+        match self {
+            Self::Own(socket, _) => socket.local_addr().ip(),
+            Self::Shared(_, local) => local.ip(),
+        }
+    }
+
+    /// Goes on to `remote`, by `other` where one is given, and gives back the socket that was its own
+    /// before that.
     ///
     /// # Errors
-    /// Those of `connect`.
-    pub fn go_to(&mut self, remote: SocketAddr, other: Option<UdpSocket>) -> io::Result<()> {
+    /// Those of `connect`; the socket stays as it was.
+    pub fn go_to(
+        &mut self,
+        remote: SocketAddr,
+        other: Option<UdpSocket>,
+    ) -> io::Result<Option<UdpSocket>> {
         if let Some(socket) = other {
-            *self = Self::Own(socket, remote);
-        } else if let Self::Own(socket, peer) = self {
+            let left = std::mem::replace(self, Self::Own(socket, remote));
+            return Ok(match left {
+                Self::Own(socket, _) => Some(socket),
+                Self::Shared(..) => None,
+            });
+        }
+        if let Self::Own(socket, peer) = self {
             socket.connect(remote)?;
             *peer = remote;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Bytes of UDP payload that the device towards the peer takes.
@@ -119,14 +137,26 @@ impl LaneSocket {
         self.own().is_some_and(|socket| socket.receive_buffer().obtained >= ROOMY)
     }
 
-    /// Sleeps until a datagram, unless `deaf`, or `waker` or `deadline`.
-    pub fn wait(&self, waker: &Waker, deadline: Instant, deaf: bool) -> io::Result<()> {
-        match self {
-            Self::Own(socket, _) if !deaf => {
-                socket.wait_readable(Some(waker), Some(deadline)).map(drop)
+    /// Sleeps until a datagram, here or at the `former` socket, unless `deaf`, or `waker` or `deadline`.
+    pub fn wait(
+        &self,
+        former: Option<&UdpSocket>,
+        waker: &Waker,
+        deadline: Instant,
+        deaf: bool,
+    ) -> io::Result<()> {
+        let wake = (waker.as_fd(), Interest::Readable);
+        let deadline = Some(deadline);
+        match (self.own().filter(|_| !deaf), former) {
+            (Some(own), None) => wait::wait(&[(own.as_fd(), Interest::Readable), wake], deadline),
+            (Some(own), Some(former)) => {
+                let [own, former] =
+                    [own, former].map(|socket| (socket.as_fd(), Interest::Readable));
+                wait::wait(&[own, former, wake], deadline)
             }
-            _ => wait::wait(&[(waker.as_fd(), Interest::Readable)], Some(deadline)).map(drop),
+            (None, _) => wait::wait(&[wake], deadline),
         }
+        .map(drop)
     }
 }
 

@@ -8,7 +8,9 @@ use longhaul_objects::ObjectTable;
 use longhaul_rate_control::{Governor, Profile};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_units::{Ecn, LaneId, ObjectId, PacketNumber};
-use longhaul_wire::{Cipher, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect};
+use longhaul_wire::{
+    Cipher, CloseCode, ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader, Protect,
+};
 
 use super::*;
 use crate::buffer::Pool;

@@ -12,18 +12,19 @@ use super::{Line, Lines, Owner, PATHS_MAX, Peer};
 use crate::buffer::lock;
 
 impl Lines {
-    /// A server's `lane` has proven that its client is at `client`: the path that this is, if it is
-    /// another one than `on`.
+    /// A server's `lane` has proven that its client is at `from` and reaches this host at `to`: the path
+    /// that this is, if it is another one than `on`.
     pub fn follow(
         &self,
         lane: LaneId,
-        client: IpAddr,
+        (to, from): (IpAddr, IpAddr),
         on: PathId,
     ) -> Option<(PathId, Arc<Mutex<Path>>)> {
         let Owner::Server(opening) = &self.owner else { return None };
         let mut set = lock(&self.set);
         let known = |peer| set.lines.iter().position(|line| line.peer == peer);
-        let number = known(Peer::Client(client)).or_else(|| known(Peer::Unknown));
+        let client = Peer::Client { to, from };
+        let number = known(client).or_else(|| known(Peer::Unknown));
         let number = match number {
             Some(number) => number,
             None if set.lines.len() == PATHS_MAX => 0,
@@ -36,7 +37,7 @@ impl Lines {
         };
         let line = &mut set.lines[number];
         if line.peer == Peer::Unknown {
-            line.peer = Peer::Client(client);
+            line.peer = client;
         }
         let (path, number) = (line.path.clone(), PathId(number as u16));
         set.paths.note_place(lane, number);

@@ -8,6 +8,7 @@ use crate::client::path;
 use crate::connection::mailboxes;
 
 const SERVER: &str = "127.0.0.1:7420";
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1));
 const CIRCUIT: &str = "127.0.0.2:7420";
 
 fn fresh() -> Path {
@@ -73,12 +74,17 @@ fn lanes_wait_for_a_circuit_on_a_path_over_ip() {
 }
 
 #[test]
-fn a_path_that_nothing_can_be_sent_from_is_closed() {
+fn lanes_stay_off_a_path_that_nothing_can_be_sent_from() {
     let lines = client(2);
     // An address of nobody here.
     let circuit = lines.add(fresh(), ends(CIRCUIT, "192.0.2.77"));
     assert!(lines.carry_over(circuit).is_err());
+    assert_eq!(moves(&lines), []);
     assert_eq!(lock(&lines.set).paths.place(LaneId(1)), FIRST);
+    assert!(!lines.lives(circuit));
+    // Where nothing is left but such a path, they are not sent around for ever.
+    lines.offer(FIRST, Offer::Closed);
+    assert_eq!(moves(&lines), []);
 }
 
 #[test]
@@ -87,13 +93,17 @@ fn a_server_has_a_path_for_each_address_of_its_client_and_shares_the_limit() {
     let all = Rate::from_bps(9000);
     let lines = server(3, all);
     let [ip, other] = ["192.0.2.1", "192.0.2.9"].map(|ip| ip.parse().unwrap());
-    let follow =
-        |lane, from, on| lines.follow(LaneId(lane), from, PathId(on)).map(|(number, _)| number.0);
+    let follow = |lane, from, on| {
+        lines.follow(LaneId(lane), (HERE, from), PathId(on)).map(|(number, _)| number.0)
+    };
     assert_eq!((follow(0, ip, 0), follow(1, ip, 0), follow(2, ip, 0)), (None, None, None));
     assert_eq!((follow(2, other, 0), follow(2, other, 1)), (Some(1), None));
     let allowed = [0, 1].map(|path| lock(&lines.path(PathId(path))).allowed());
     assert_eq!(allowed, [(all.scale(1, 2), Bottleneck::UserLimit); 2]);
     assert_eq!(follow(2, ip, 1), Some(0), "and back");
+    let there = "198.51.100.2".parse().unwrap();
+    let another = lines.follow(LaneId(1), (there, ip), FIRST).map(|(number, _)| number.0);
+    assert_eq!(another, Some(2), "from one address to another of this host");
 }
 
 #[test]
@@ -101,8 +111,20 @@ fn a_server_whose_rate_is_one_for_all_has_one_path() {
     let opening = Opening(Box::new(|| None));
     let lines = Lines::new(Owner::Server(opening), fresh(), mailboxes(2).unwrap());
     let [ip, other] = ["192.0.2.1", "192.0.2.9"].map(|ip| ip.parse().unwrap());
-    assert!(lines.follow(LaneId(0), ip, FIRST).is_none());
-    assert!(lines.follow(LaneId(1), other, FIRST).is_none());
+    assert!(lines.follow(LaneId(0), (HERE, ip), FIRST).is_none());
+    assert!(lines.follow(LaneId(1), (HERE, other), FIRST).is_none());
+}
+
+#[test]
+fn lanes_go_over_two_links_by_weight() {
+    let lines = client(6);
+    lines.offer(FIRST, Offer::Share(2));
+    let second = lines.add(fresh(), ends(CIRCUIT, "127.0.0.1"));
+    lines.offer(second, Offer::Share(1));
+    assert_eq!(moves(&lines), [(4, 1, false), (5, 1, false)]);
+    lines.stay(LaneId(4), FIRST, second);
+    lines.offer(second, Offer::Share(1));
+    assert_eq!(moves(&lines), [(5, 0, false)], "no way there: the other comes back");
 }
 
 #[test]

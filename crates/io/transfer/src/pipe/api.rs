@@ -14,6 +14,7 @@ use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
 use crate::client::Failure;
 use crate::control::ConnectError;
+use crate::links::LinkChoice;
 use crate::tcp::JoinError;
 
 /// One end of a pipe.
@@ -49,6 +50,9 @@ pub struct PipeOptions {
     pub idle_timeout: Duration,
     /// How long it may stand still while something is under way; zero is for ever.
     pub stall_timeout: Duration,
+    /// The links that bytes go over, all at once; unless told the way that leads to the server. Only by
+    /// UDP, and not with a circuit.
+    pub links: Vec<LinkChoice>,
     /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
     /// then on. Only for the end that sends, and by UDP.
     pub circuit: Option<CircuitOptions>,

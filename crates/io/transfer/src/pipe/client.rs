@@ -51,8 +51,10 @@ pub fn pipe(
         lanes: options.lanes,
         memory: Budget::new(options.memory),
         idle_timeout: options.idle_timeout,
+        links: &options.links,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        losses: None,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };

@@ -181,6 +181,11 @@ impl Lines {
         }
     }
 
+    /// The beginning of the world.
+    pub fn start(&self) -> Instant {
+        self.start
+    }
+
     /// What the server asks for.
     pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
         let paths = [asked.lane, asked.beside].map(|lane| self.set.place(lane));
@@ -206,15 +211,17 @@ impl Lines {
             self.hold_limits(local);
             for (path, line) in (0..).map(PathId).zip(&self.lines) {
                 let carried = lanes.iter_mut().filter_map(LaneState::udp);
-                let carried = carried.map(|lane| lane.half.engine().carried(path).packets_arrived);
+                let carried = carried.map(|lane| lane.half.engine().carried(path));
+                let (mut arrived, mut refused) = (0, 0);
+                carried.for_each(|lane| {
+                    arrived += lane.packets_arrived;
+                    refused += lane.refused;
+                });
                 let path_now = line.path.borrow();
                 let round_trip = path_now.rtt().smoothed();
                 let in_flight = path_now.in_flight();
-                self.set.look(
-                    local,
-                    path,
-                    &PathSeen { arrived: carried.sum(), in_flight, round_trip },
-                );
+                let seen = PathSeen { arrived, refused, in_flight, round_trip };
+                self.set.look(local, path, &seen);
             }
         }
         while self.end == End::Client

@@ -69,6 +69,8 @@ fn a_lane_goes_there_and_back_any_number_of_times() {
     assert_eq!(stats.packets_sent, ways[0].packets_sent + ways[1].packets_sent);
     assert_eq!(stats.bytes_sent, ways[0].bytes_sent + ways[1].bytes_sent);
     assert_eq!(stats.lost, ways[0].lost + ways[1].lost);
+    assert_eq!(stats.bytes_received, ways[0].bytes_received + ways[1].bytes_received);
+    assert!(ways.iter().all(|way| way.bytes_received > 0), "{ways:?}");
     assert!(ways[0].lost > ways[1].lost && ways[1].lost < 10, "{ways:?}");
     assert!(stats.spurious * 10 < stats.lost, "{stats:?}");
 }

@@ -5,7 +5,7 @@ use longhaul_connection::MoveAsked;
 use longhaul_engine::Suspension;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
 
-use super::Lines;
+use super::{HEADERS_MAX, Lines};
 use crate::connection::lane::LaneState;
 use crate::scenario::{Circuit, End, Scenario};
 use crate::trace::Checks;
@@ -35,6 +35,8 @@ struct WatchedPath {
     failures: u32,
     /// How long it has been wanted and had no lane, while others could spare one.
     away: Duration,
+    /// What the peer last said over it that it takes.
+    capacity: Option<Rate>,
 }
 
 impl Watched {
@@ -77,6 +79,7 @@ impl Lines {
         self.check_heeded(local, &places, checks);
         self.check_hold(local, lanes, checks);
         self.check_shares(circuit, since, checks);
+        self.check_capacity(scenario, checks);
         self.watched.looked = Some(local);
     }
 
@@ -206,6 +209,11 @@ impl Lines {
 
     /// What the user's limit leaves beside what is booked is given out once, and whole.
     fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
+        // Of less than that, if the receiving host takes less, see below.
+        let told = self.watched.paths.iter().filter_map(|seen| seen.capacity).min();
+        if told.is_some_and(|told| self.chosen.rate.is_some_and(|limit| told < limit)) {
+            return;
+        }
         let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
         let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
         let reserved = circuit.filter(|_| !booked.is_empty());
@@ -225,6 +233,35 @@ impl Lines {
         let least = if limits.len() == others.len() { left.scale(97, 100) } else { Rate::ZERO };
         checks.require((least..=most + Rate::from_kbps(10)).contains(&sum), || {
             format!("{} paths have {sum} of {limit}, {reserved} of which is booked", limits.len())
+        });
+    }
+
+    /// A report came over `path`, in which the peer says that it takes so much, or nothing of that.
+    pub fn note_capacity(&mut self, path: PathId, takes: Option<Rate>) {
+        self.watched.paths.resize(self.lines.len(), WatchedPath::default());
+        let known = &mut self.watched.paths[usize::from(path.0)].capacity;
+        *known = takes.or(*known);
+    }
+
+    /// Paths that heed what the receiving host says that it takes have no more than that together; each
+    /// has two packets a round trip in any case.
+    fn check_capacity(&self, scenario: &Scenario, checks: &mut Checks) {
+        let lines = self.lines.iter().zip(&self.watched.paths).zip(self.set.counts());
+        let used = lines.filter(|((line, _), lanes)| {
+            *lanes > 0 && !line.is_booked && self.chosen.profile.heeds_receiver
+        });
+        let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
+        let (mut most, mut sum, mut least) = (Rate::ZERO, Rate::ZERO, Rate::ZERO);
+        for ((line, seen), _) in used {
+            let path = line.path.borrow();
+            // One over which nothing was said does not know.
+            let Some(capacity) = seen.capacity else { return };
+            most = most.max(capacity);
+            sum = sum + path.allowed().0;
+            least = least + Rate::from_bytes_over(2 * packet, path.rtt().smoothed());
+        }
+        checks.require(sum <= most.scale(1001, 1000) + least, || {
+            format!("{sum} are sent at to a host that takes {most}")
         });
     }
 

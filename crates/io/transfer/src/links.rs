@@ -1,0 +1,275 @@
+//! Several links between this host and a server. Each is a path of the connection, with a controller of
+//! its own; [`Paths`](longhaul_connection::Paths) says which lanes are on which, and each stands in
+//! for those that are dead.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use longhaul_connection::Offer;
+use longhaul_engine::Path;
+use longhaul_units::PathId;
+
+use crate::lines::{Account, Ends, FIRST, Lines, sum};
+
+/// A link that data goes over, as the user names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkChoice {
+    /// This host's address there; unless told the one that the system takes for `remote`.
+    pub local: Option<IpAddr>,
+    /// The server's address there; unless told the one that this host has reached it at.
+    pub remote: Option<IpAddr>,
+    /// Lanes by this weight among the links that live; zero: only what no other link carries.
+    pub weight: u16,
+}
+
+/// What one of several links carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkUse {
+    /// This host's address.
+    pub local: IpAddr,
+    /// The server's.
+    pub remote: IpAddr,
+    /// See [`LinkChoice::weight`].
+    pub weight: u16,
+    /// IP-layer bytes that this host sent there.
+    pub sent_bytes: u64,
+    /// IP-layer bytes that it received there.
+    pub received_bytes: u64,
+    /// Packets that it sent there.
+    pub packets_sent: u64,
+    /// Those of them that were lost, or that its own stack refused.
+    pub packets_lost: u64,
+    /// Whether it was believed to carry something at the end.
+    pub alive: bool,
+}
+
+/// The links of a connection, with their addresses. The first one is that on which lanes begin.
+pub(crate) struct Links(Vec<(Ends, u16)>);
+
+/// Why links cannot be used. All of it is the user's to change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("--link: links carry UDP lanes, not TCP connections")]
+    Tcp,
+    #[error("--link: a circuit has addresses of its own")]
+    Circuit,
+    #[error("--link: what is sent at a booked rate goes over one link")]
+    Reserved,
+    #[error("--link: no more than {LINKS_MAX} links")]
+    TooMany,
+    #[error("--link: one link at least has a weight above 0")]
+    NoWeight,
+    #[error("--link: {} twice", named(*.0, *.1))]
+    Twice(Option<IpAddr>, Option<IpAddr>),
+    #[error("--link: two links are the same one, {}", named(Some(.0.local), Some(.0.remote.ip())))]
+    Same(Ends),
+    #[error("--link: {0} is no address of one host")]
+    NoHost(IpAddr),
+    #[error("--link: {0} is no address of this host: {1}")]
+    NotOurs(IpAddr, io::Error),
+    #[error("--link: {0} stands for all addresses of this host")]
+    AnyOfOurs(IpAddr),
+    #[error(
+        "--link: from {0} to {1}: one address is of IPv4 and one of IPv6; name both where the \
+         server's own is of the other kind"
+    )]
+    Families(IpAddr, IpAddr),
+    #[error("--link: no way to {0}: {1}")]
+    NoWay(IpAddr, io::Error),
+}
+
+/// Whether `links` can be meant, as far as this host knows.
+///
+/// # Errors
+/// See [`LinkError`].
+pub(crate) fn check(links: &[LinkChoice]) -> Result<(), LinkError> {
+    if links.len() > LINKS_MAX {
+        return Err(LinkError::TooMany);
+    }
+    if !links.is_empty() && links.iter().all(|link| link.weight == 0) {
+        return Err(LinkError::NoWeight);
+    }
+    for (number, LinkChoice { local, remote, .. }) in links.iter().enumerate() {
+        let same = |other: &LinkChoice| (other.local, other.remote) == (*local, *remote);
+        if links[..number].iter().any(same) {
+            return Err(LinkError::Twice(*local, *remote));
+        }
+        if let Some(ip) = remote.filter(|ip| ip.is_unspecified() || ip.is_multicast()) {
+            return Err(LinkError::NoHost(ip));
+        }
+        let Some(local) = *local else { continue };
+        if let Some(remote) = remote.filter(|remote| remote.is_ipv4() != local.is_ipv4()) {
+            return Err(LinkError::Families(local, remote));
+        }
+        if local.is_unspecified() {
+            return Err(LinkError::AnyOfOurs(local));
+        }
+        UdpSocket::bind((local, 0)).map_err(|error| LinkError::NotOurs(local, error))?;
+    }
+    Ok(())
+}
+
+impl Links {
+    /// Those of `choices` to the server at `server`, which this host has reached from `local`; that way
+    /// alone where nothing is chosen.
+    ///
+    /// # Errors
+    /// See [`LinkError`].
+    pub fn find(
+        choices: &[LinkChoice],
+        server: SocketAddr,
+        local: IpAddr,
+    ) -> Result<Self, LinkError> {
+        if choices.is_empty() {
+            return Ok(Self(vec![(Ends { local, remote: server }, 1)]));
+        }
+        let mut links: Vec<(Ends, u16)> = Vec::new();
+        for choice in choices {
+            let ends = choice.ends(server, local)?;
+            if links.iter().any(|(other, _)| *other == ends) {
+                return Err(LinkError::Same(ends));
+            }
+            links.push((ends, choice.weight));
+        }
+        Ok(Self(links))
+    }
+
+    /// The one on which lanes begin.
+    pub fn first(&self) -> Ends {
+        self.0[0].0
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Lets the lanes of `lines` use all of them, each with rate control of its own.
+    pub fn open(&self, lines: &Lines, path: impl Fn() -> Path) {
+        let mut numbers = vec![FIRST];
+        numbers.extend(self.0.iter().skip(1).map(|(ends, _)| lines.add(path(), *ends)));
+        for (number, (_, weight)) in numbers.into_iter().zip(&self.0) {
+            lines.offer(number, offer(*weight));
+        }
+    }
+
+    /// What each of them carried.
+    pub fn carried(&self, lines: &Lines, accounts: &[Account]) -> Vec<LinkUse> {
+        let numbered = (0..).map(PathId).zip(&self.0);
+        let used = numbered.map(|(number, (ends, weight))| {
+            let carried = sum(accounts, number);
+            LinkUse {
+                local: ends.local,
+                remote: ends.remote.ip(),
+                weight: *weight,
+                sent_bytes: carried.bytes_sent,
+                received_bytes: carried.bytes_received,
+                packets_sent: carried.packets_sent,
+                packets_lost: carried.lost,
+                alive: lines.lives(number),
+            }
+        });
+        used.collect()
+    }
+}
+
+impl LinkChoice {
+    fn ends(&self, server: SocketAddr, local: IpAddr) -> Result<Ends, LinkError> {
+        let mut remote = server;
+        self.remote.inspect(|ip| remote.set_ip(*ip));
+        let local = match self.local {
+            Some(chosen) if chosen.is_ipv4() != remote.is_ipv4() => {
+                return Err(LinkError::Families(chosen, remote.ip()));
+            }
+            Some(chosen) => chosen,
+            None if remote.ip() == server.ip() => local,
+            None => {
+                address_towards(remote).map_err(|error| LinkError::NoWay(remote.ip(), error))?
+            }
+        };
+        Ok(Ends { local, remote })
+    }
+}
+
+fn offer(weight: u16) -> Offer {
+    if weight == 0 { Offer::Standby } else { Offer::Share(weight.into()) }
+}
+
+/// The address from which the system sends to `remote`.
+fn address_towards(remote: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(remote)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// A link, for people.
+fn named(local: Option<IpAddr>, remote: Option<IpAddr>) -> String {
+    match (local, remote) {
+        (None, None) => "the way to the server's own address".into(),
+        (Some(local), None) => format!("from {local}"),
+        (None, Some(remote)) => format!("to {remote}"),
+        (Some(local), Some(remote)) => format!("from {local} to {remote}"),
+    }
+}
+
+/// More than hosts have; well below what a server keeps paths for.
+const LINKS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> Option<IpAddr> {
+        Some(text).filter(|text| !text.is_empty()).map(|text| text.parse().unwrap())
+    }
+
+    fn link(local: &str, remote: &str) -> LinkChoice {
+        LinkChoice { local: ip(local), remote: ip(remote), weight: 1 }
+    }
+
+    fn found(links: &[LinkChoice]) -> Result<Vec<(String, String)>, String> {
+        let server = "127.0.0.9:7420".parse().unwrap();
+        let links = Links::find(links, server, "127.0.0.1".parse().unwrap());
+        let links = links.map_err(|error| error.to_string())?;
+        let text = |(ends, _): &(Ends, u16)| (ends.local.to_string(), ends.remote.to_string());
+        Ok(links.0.iter().map(text).collect())
+    }
+
+    #[test]
+    fn what_a_link_leaves_out_is_as_the_server_was_reached_or_as_the_system_goes() {
+        let ends = |local: &str, remote: &str| (local.to_owned(), remote.to_owned());
+        assert_eq!(found(&[]).unwrap(), [ends("127.0.0.1", "127.0.0.9:7420")]);
+        let all = [link("", ""), link("127.0.0.3", ""), link("", "127.0.0.7")];
+        let expected = [
+            ends("127.0.0.1", "127.0.0.9:7420"),
+            ends("127.0.0.3", "127.0.0.9:7420"),
+            ends("127.0.0.1", "127.0.0.7:7420"),
+        ];
+        assert_eq!(found(&all).unwrap(), expected);
+        let same = found(&[link("", ""), link("127.0.0.1", "127.0.0.9")]).unwrap_err();
+        assert!(same.contains("from 127.0.0.1 to 127.0.0.9"), "{same}");
+        assert!(found(&[link("::1", "")]).unwrap_err().contains("and one of IPv6; name both"));
+    }
+
+    #[test]
+    fn links_that_cannot_be_meant_are_told() {
+        let backup = LinkChoice { weight: 0, ..link("", "") };
+        check(&[link("127.0.0.1", ""), backup]).unwrap();
+        for (links, why) in [
+            (vec![link("192.0.2.77", "")], "192.0.2.77 is no address of this host"),
+            (vec![link("0.0.0.0", "")], "stands for all addresses"),
+            (vec![link("", "224.0.0.1")], "no address of one host"),
+            (vec![link("127.0.0.1", "::1")], "one of IPv6"),
+            (vec![link("", "127.0.0.2"); 2], "to 127.0.0.2 twice"),
+            (vec![backup], "above 0"),
+            (vec![link("", ""); LINKS_MAX + 1], "no more than"),
+        ] {
+            let told = check(&links).unwrap_err().to_string();
+            assert!(told.contains(why), "{told}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! One client of a server, from its welcome to its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use longhaul_connection::{End, Silence, Transfer, Wish};
+use longhaul_history::Direction as Asked;
+use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
+use longhaul_sys::clock;
+use longhaul_units::{Duration, LaneId};
+use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, Protect};
+
+use super::Server;
+use super::share::{Granted, Share};
+use crate::api::{ServeEvent, Served};
+use crate::attend::Attendant;
+use crate::carrier::UpperLayer;
+use crate::client::{path, tcp_options};
+use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::control::{Control, PendingClient};
+use crate::copy::UNCHECKED;
+use crate::ids::random_number;
+use crate::lane::LaneSocket;
+use crate::lease::Lease;
+use crate::lines::{Opening, Owner};
+use crate::mailboxes::Mailboxes;
+use crate::pipe::Seat;
+use crate::recollection::Recollection;
+use crate::shared::{Milestones, Shared, refuse};
+use crate::tcp::TcpLanes;
+
+/// Who is served.
+struct Peer {
+    from: SocketAddr,
+    /// This host's address towards it.
+    local: SocketAddr,
+    profile: &'static str,
+}
+
+impl Server<'_> {
+    /// Does what `client` asks for.
+    pub(super) fn serve_client(
+        &self,
+        client: PendingClient,
+        profile: ChosenProfile,
+        lease: Arc<Lease>,
+        from: SocketAddr,
+        local: SocketAddr,
+    ) -> Result<Served, (CloseCode, String)> {
+        let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
+        let own_id = self.ids.take(random_number).map_err(text)?;
+        let id = own_id.get();
+        // Before the client is welcomed: its data connections may follow at once.
+        let expected = self.joins.expect(ConnectionId(id.get()));
+        let hello = client.client().hello();
+        // Each token's pushes are its own; a server that has but one serves one party.
+        let owner = (self.options.tokens.len() > 1).then_some(hello.key_id);
+        let lanes = if hello.carrier == Carrier::Tcp { hello.lanes } else { 0 };
+        let coming = self.door.expect(from.ip(), lanes.into());
+        let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
+        let boxes = mailboxes(session.lanes).map_err(text)?;
+        let granted = Arc::new(Granted::default());
+        let share = Share { memory: lease.budget(), owner, ..self.share.clone() };
+        let (pipes, place) = (self.pipes.clone(), granted.clone());
+        let (protect, profile_name) = (session.protect, profile.profile.name);
+        let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
+            Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
+                Err(refuse(CloseCode::REFUSED, UNCHECKED))
+            }
+            Wish::Copy(request) => share.open(request, &place, shared),
+            Wish::Pipe(request) => share.open_pipe(&pipes, request, &place, shared),
+        };
+        let shared = Shared::server(Box::new(opener), Mailboxes::new(boxes.clone()));
+        let watched = shared.clone();
+        control.on_end(move |end| watched.note_end(end));
+        let idle = self.options.idle_timeout;
+        let known = self.lanes.of(id);
+        let lanes = if session.carrier == Carrier::Tcp {
+            let tcp = tcp_options(profile.rate, idle);
+            let joined = expected.collect(&session, &tcp, self.stop);
+            drop(coming);
+            let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
+            let upper: Arc<dyn UpperLayer> = shared.clone();
+            TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp)
+        } else {
+            drop((expected, coming));
+            known.add(&boxes);
+            let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
+            let sockets = (0..session.lanes).map(end).collect();
+            let first = path(&profile, INITIAL_RTT);
+            let feedback = profile.profile.feedback;
+            let repair = profile.repair();
+            let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
+            // A rate that is booked is that of one controller.
+            let open = move || (!profile.is_reserved()).then(|| path(&profile, INITIAL_RTT));
+            let owner = Owner::Server(Opening(Box::new(open)));
+            let upper = shared.clone();
+            let lanes =
+                UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes, None);
+            lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
+        };
+        let outcome = match lanes {
+            Ok(mut lanes) => {
+                // What is left behind by a panic is put in order as after any other end.
+                let peer = Peer { from, local, profile: profile_name };
+                let run = || self.run(&shared, &lanes, &control, &peer, &granted, &lease);
+                let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+                    shared.stop();
+                    Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
+                });
+                let (code, reason) = match &outcome {
+                    Ok(_) => (CloseCode::DONE, String::new()),
+                    Err((code, reason)) => (*code, reason.clone()),
+                };
+                lanes.close(code, &reason);
+                control.close(code, &reason);
+                lanes.join();
+                outcome
+            }
+            Err(error) => Err(text(error)),
+        };
+        if let Some(seat) = granted.seat.get() {
+            seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
+        }
+        outcome
+    }
+
+    /// Until the client closes, or something ends the transfer.
+    fn run(
+        &self,
+        shared: &Arc<Shared>,
+        lanes: &Lanes,
+        control: &Control,
+        peer: &Peer,
+        granted: &Granted,
+        lease: &Lease,
+    ) -> Result<Served, (CloseCode, String)> {
+        let Peer { from, local, profile } = *peer;
+        let patience = self.options.stall_timeout;
+        let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
+        let mut has_begun = false;
+        // Of a client that has not asked for anything that it was granted.
+        let mut idle = Silence::since(clock::now());
+        let outcome = loop {
+            let end = attendant.round();
+            let Milestones { begun, done, .. } = attendant.known();
+            if begun && !std::mem::replace(&mut has_begun, true) {
+                let what = granted.describe();
+                (self.events)(ServeEvent::Began { client: from, what });
+                if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
+                    let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
+                    let peer = (&*peer, Asked::Pull);
+                    attendant.remember(Recollection::begin(history, lanes, peer, ends));
+                }
+                if let Err(error) = granted.start(shared) {
+                    break Err((CloseCode::INTERNAL, error.to_string()));
+                }
+            }
+            if let Some(end) = end {
+                if let End::Stalled(reason) = &end {
+                    // The client is told before a disk that hangs lets its threads go.
+                    lanes.close(CloseCode::TIMEOUT, reason);
+                    control.close(CloseCode::TIMEOUT, reason);
+                }
+                break served(shared, end);
+            }
+            if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
+                break Err((CloseCode::CANCELLED, reason));
+            }
+            if !begun && idle.look(clock::now()) >= patience && !patience.is_zero() {
+                let reason = format!("the client asked for nothing for {} s", patience.as_secs());
+                let refused = shared.lock().refused().cloned();
+                let refused = refused.map(|refused| (refused.code, refused.reason));
+                break Err(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
+            }
+            if self.stop.is_requested() {
+                break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
+            }
+        };
+        if let Some(recollection) = attendant.recollection() {
+            let (report, notices) = recollection.end(profile, &lanes.totals());
+            let used = format!("{from}: the memory of this path: {}", report.used.name());
+            for notice in notices.into_iter().chain([used]) {
+                (self.events)(ServeEvent::Notice(notice));
+            }
+        }
+        if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
+            shared.wind_up();
+        }
+        shared.stop();
+        shared.join();
+        outcome
+    }
+}
+
+/// How this host sends to the client: under the profile of the connection, and within its limit.
+pub(super) fn sending(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
+    let parameters = hello.parameters.as_deref().unwrap_or_default().split_whitespace();
+    Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
+}
+
+/// How a connection ended, for the log.
+fn served(shared: &Shared, end: End) -> Result<Served, (CloseCode, String)> {
+    match end {
+        End::Done => {
+            let bytes = shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
+            Ok(Served { bytes, failures: shared.failures() })
+        }
+        End::Refused(refused) => Err((refused.code, refused.reason)),
+        End::Failed(reason) => Err((CloseCode::STORAGE, reason)),
+        End::Stalled(reason) => Err((CloseCode::TIMEOUT, reason)),
+        End::Closed(closed) if closed.reason.is_empty() => {
+            Err((closed.code, closed.code.to_string()))
+        }
+        End::Closed(closed) => Err((closed.code, closed.reason)),
+    }
+}
+
+/// Until the first sample.
+const INITIAL_RTT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_units::Rate;
+    use longhaul_wire::{Bottleneck, Cipher};
+
+    fn hello(profile: &str, rate: Option<Rate>) -> Hello {
+        Hello {
+            versions: vec![1],
+            key_id: [0; 8],
+            proof: [0; 32],
+            protect: Protect::Aead,
+            ciphers: vec![Cipher::Aes128Gcm],
+            carrier: Carrier::Udp,
+            lanes: 1,
+            implementation: None,
+            receive_limits: None,
+            profile: Some(profile.into()),
+            rate,
+            parameters: None,
+        }
+    }
+
+    #[test]
+    fn the_server_sends_within_the_clients_limit_and_under_its_profile() {
+        let limit = Rate::from_mbps(3);
+        for (wished, rate) in [
+            // Start-up begins faster than that.
+            ("auto", Rate::from_bps(500)),
+            ("fixed", limit),
+            ("rbudp", limit),
+        ] {
+            let chosen = sending(&hello(wished, Some(rate))).unwrap();
+            assert_eq!(chosen.profile.name, wished);
+            let path = super::path(&chosen, INITIAL_RTT);
+            assert_eq!(path.allowed(), (rate, Bottleneck::UserLimit));
+        }
+    }
+
+    #[test]
+    fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
+        let refused = |name| sending(&hello(name, None)).unwrap_err().to_string();
+        assert!(refused("of another version").contains("no profile of another version"));
+        assert!(refused("rbudp").contains("profile rbudp"));
+        let strange = Hello { parameters: Some("warp=9".into()), ..hello("auto", None) };
+        assert!(sending(&strange).unwrap_err().to_string().contains("so no warp either"));
+        let unnamed = Hello { profile: None, ..hello("", None) };
+        assert_eq!(sending(&unnamed).unwrap().profile.name, "auto");
+    }
+}

@@ -1,0 +1,98 @@
+//! The threads of a transfer, and how it comes to its end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use longhaul_engine::Closed;
+use longhaul_sys::clock;
+use longhaul_units::Duration;
+use longhaul_wire::CloseCode;
+
+use super::{Half, Shared};
+use crate::buffer::lock;
+use crate::carrier::join_all;
+use crate::control::ControlEnd;
+
+impl Shared {
+    /// Runs `work` on a thread of the transfer. If it cannot go on, this host cannot.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn spawn(
+        self: &Arc<Self>,
+        name: &str,
+        work: impl FnOnce(&Arc<Self>) -> Result<(), String> + Send + 'static,
+    ) -> io::Result<()> {
+        let shared = self.clone();
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _joined = shared.crew.join();
+            if let Err(reason) = work(&shared) {
+                shared.fail(reason);
+            }
+        })?;
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+
+    /// This host cannot go on.
+    pub fn fail(&self, reason: String) {
+        self.change(|half| half.fail(reason));
+    }
+
+    /// The control connection ended: so does the transfer.
+    pub fn note_end(&self, end: &ControlEnd) {
+        let closed = match end {
+            ControlEnd::Closed { code, reason, by_peer } => {
+                Closed { code: *code, reason: reason.clone(), by_peer: *by_peer }
+            }
+            ControlEnd::Lost(reason) => {
+                Closed { code: CloseCode::TIMEOUT, reason: reason.clone(), by_peer: false }
+            }
+        };
+        self.change(|half| half.handle_closed(closed));
+    }
+
+    /// Whether its threads are to end.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Ends the transfer's threads.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.pool.close();
+        self.nudge();
+    }
+
+    /// The transfer ends early, its storage being sound: what has arrived is written and made durable,
+    /// for a later run.
+    pub fn wind_up(&self) {
+        let until = clock::now() + WIND_UP_PATIENCE;
+        while !self.is_stopped() && clock::now() < until {
+            let wind_up = |half: &mut Half| half.incoming_copy().is_none_or(|copy| copy.wind_up());
+            if self.change(wind_up) {
+                return;
+            }
+            self.nudge();
+            std::thread::sleep(WIND_UP_LOOK);
+        }
+    }
+
+    /// Whether the transfer's threads have come to their end.
+    pub fn threads_ended(&self) -> bool {
+        lock(&self.threads).iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits for them.
+    pub fn join(&self) {
+        join_all(&mut lock(&self.threads));
+    }
+}
+
+/// How often is looked whether everything is durable.
+const WIND_UP_LOOK: Duration = Duration::from_millis(2);
+/// What a last checkpoint may take beyond the sync that cannot be interrupted. A user who does not
+/// want to wait for it asks once more.
+const WIND_UP_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,148 @@
+//! The shared half as the lanes of a connection see it.
+
+use std::sync::Weak;
+
+use longhaul_connection::{
+    Begun, GivenUp, GroupPart, News, Standing, Unplaceable, Violation, WholeGroup, Wish,
+};
+use longhaul_engine::Closed;
+use longhaul_sys::clock;
+use longhaul_units::Extent;
+
+use super::Shared;
+use crate::buffer::{Buffer, lock};
+use crate::carrier::UpperLayer;
+
+impl UpperLayer for Shared {
+    fn on_validated(&self) {
+        self.handle_news(News::Validated);
+    }
+
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
+        self.lock().handle_bytes(bytes);
+        loop {
+            // What is heard may take long: meanwhile others may speak.
+            let heard = self.change(|half| match half.poll_heard()? {
+                Some(heard) => half.handle_heard(heard).map(Some),
+                None => Ok(None),
+            });
+            match heard? {
+                Some(Some(wish)) => self.open(&wish),
+                Some(None) => {}
+                None => break,
+            }
+        }
+        self.work.notify_all();
+        self.tell_upstream();
+        Ok(())
+    }
+
+    fn wants_stream(&self) -> bool {
+        lock(&self.seen).wants_messages
+    }
+
+    fn on_stream_end(&self) -> Result<(), Violation> {
+        self.change(|half| half.handle_end())
+    }
+
+    fn next_message(&self, out: &mut Vec<u8>) -> bool {
+        let mut half = self.lock();
+        let given_back = self.refresh(&mut half);
+        let waited = !half.wants_messages();
+        let Some(message) = half.poll_message() else { return false };
+        self.publish(&mut half, given_back);
+        let wants = half.wants_messages();
+        drop(half);
+        if waited && wants {
+            // Preparations and credit go on as well.
+            self.work.notify_all();
+        }
+        // Ours are within the limits of the wire, but for a reason that is too long to be told.
+        message.encode(out).is_ok()
+    }
+
+    fn is_finished(&self) -> bool {
+        lock(&self.seen).has_said_all
+    }
+
+    fn on_credit(&self, credit: u64) {
+        if self.gate.is_more(credit) {
+            self.update(&mut self.lock(), |half| half.handle_credit(credit));
+            self.work.notify_all();
+        }
+        // A piece that waits has its memory.
+        let has_memory = || !lock(&self.seen).reads_first || self.pool.has_free();
+        if self.gate.has_room(&self.mailboxes) && has_memory() {
+            self.gate.take_room();
+            self.update(&mut self.lock(), |_| ());
+            self.work.notify_all();
+        }
+    }
+
+    fn on_delivered(&self, _: Extent) {
+        // A buffer may be free.
+        self.tell_upstream();
+    }
+
+    fn on_withdrawn(&self, extent: Extent) {
+        self.handle_news(News::Withdrawn(extent));
+        // There is memory, and credit, for another group.
+        self.work.notify_all();
+    }
+
+    fn on_closed(&self, closed: &Closed) {
+        self.handle_news(News::Closed(closed.clone()));
+    }
+
+    fn standing(&self) -> Standing {
+        let seen = *lock(&self.seen);
+        if seen.given_back.is_none_or(|count| count == self.pool.given_back()) {
+            return seen.standing;
+        }
+        self.update(&mut self.lock(), |half| half.standing())
+    }
+
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        let mut half = self.lock();
+        let given_back = self.refresh(&mut half);
+        let begun = half.begin_group(part, || self.pool.try_take());
+        if matches!(begun, Ok(Begun::Unneeded)) {
+            // What nobody needs gives its credit back.
+            self.publish(&mut half, given_back);
+        }
+        begun
+    }
+
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        self.handle_news(News::Arrived(whole));
+        self.work.notify_one();
+    }
+
+    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
+        self.handle_news(News::GivenUp(given_up));
+    }
+}
+
+impl Shared {
+    /// At a server: starts what the client asks for, or says why not.
+    fn open(&self, wish: &Wish) {
+        let (opener, this) = (lock(&self.opener).take(), self.this.upgrade());
+        let (Some(opener), Some(this)) = (opener, this) else { return };
+        if let Err(refused) = opener(&this, wish) {
+            self.change(|half| half.refuse(refused));
+        }
+    }
+
+    /// Whoever waits for memory of ours, or for the end, looks again.
+    fn tell_upstream(&self) {
+        if let Some(upstream) = self.upstream.get().and_then(Weak::upgrade) {
+            upstream.mailboxes.wake_messages();
+            upstream.nudge();
+        }
+    }
+
+    fn handle_news(&self, news: News<Buffer>) {
+        let mut half = self.lock();
+        self.update(&mut half, |half| half.handle_news(clock::now(), news));
+    }
+}
