@@ -98,6 +98,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         history: None,
+        host_priority: false,
     }
 }
 
@@ -124,6 +125,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         links: Vec::new(),
         circuit: None,
         history: None,
+        host_priority: false,
         losses: None,
     }
 }
@@ -187,4 +189,4 @@ pub fn slowly(options: CopyOptions) -> CopyOptions {
 }
 
 /// Long enough for a busy machine; where waiting for it is the test, there is a shorter one.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -15,6 +15,7 @@ use longhaul_units::Instant;
 
 use crate::args::{CpArgs, FsyncArg};
 use crate::failure::Failure;
+use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
 use crate::output::{Output, complain};
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
     for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
         complain(format!("longhaul: {path}: {reason}"));
     }
@@ -137,6 +139,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         links: link.links,
         circuit: None,
         history: link.history,
+        host_priority: link.host_priority,
         losses: None,
     })
 }

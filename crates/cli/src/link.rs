@@ -31,6 +31,7 @@ pub(crate) struct LinkOptions {
     pub links: Vec<LinkChoice>,
     pub memory: Option<Bytes>,
     pub history: Option<Arc<History>>,
+    pub host_priority: bool,
 }
 
 /// What `args` mean.
@@ -66,6 +67,7 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
         links: args.links.clone(),
         memory: args.memory,
         history: history::open(args.no_history, output),
+        host_priority: args.host_priority,
     })
 }
 

@@ -52,6 +52,7 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "remote": link.cpu_remote.map(seconds),
         },
         "memory": memory(link.memory),
+        "hosts": crate::hosts::json(&link.hosts),
         "history": link.history.as_ref().map(history),
         "notices": link.notices,
     }));
@@ -252,7 +253,7 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 mod tests {
     use super::*;
     use longhaul_rate_control::PathMemory;
-    use longhaul_transfer::Failures;
+    use longhaul_transfer::{Failures, Hosts};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -283,6 +284,7 @@ mod tests {
                 bottleneck: Bottleneck::Network,
                 cpu_local: Duration::from_millis(1_500),
                 cpu_remote: None,
+                hosts: Hosts::default(),
                 circuit: None,
                 memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),
@@ -303,7 +305,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "memory": null,
-            "history": null,
+            "history": null, "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
     }

@@ -4,8 +4,8 @@
 mod path;
 
 use longhaul_rate_control::{
-    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, Known, Parameter,
-    PathMemory, Profile, ReceiverState, RttEstimator, Sent, Span,
+    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, HostLimit, Known,
+    Parameter, PathMemory, Profile, ReceiverState, RttEstimator, Sent, Span,
 };
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use path::{Link, Path};
@@ -20,7 +20,7 @@ const TRAIN: u64 = 1_024 * PACKET;
 #[derive(Clone, Debug)]
 enum Step {
     Sent(Sent),
-    Feedback(Feedback, ReceiverState, Option<Duration>),
+    Feedback(Box<Feedback>, ReceiverState, Option<Duration>),
     Silence(u64),
     Timer,
 }
@@ -45,12 +45,16 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 }
 
 fn receiver() -> impl Strategy<Value = ReceiverState> {
-    (prop::option::of(any::<u64>()), prop::option::of(any::<u64>())).prop_map(
-        |(buffer, capacity)| ReceiverState {
-            socket_buffer: buffer.map(Bytes::new),
-            capacity: capacity.map(Rate::from_bps),
-        },
-    )
+    let told = || prop::option::of(any::<u64>());
+    (told(), told(), told()).prop_map(|(buffer, capacity, limit)| ReceiverState {
+        socket_buffer: buffer.map(Bytes::new),
+        capacity: capacity.map(Rate::from_bps),
+        limit: limit.map(|word| HostLimit {
+            rate: Rate::from_bps(word >> 20),
+            cause: Bottleneck::ReceiverBuffer,
+            until: Instant::from_nanos(word << 40 >> 24),
+        }),
+    })
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
@@ -102,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Sent(Sent { bytes, in_flight, application_limited: limited })
         }),
         10 => (feedback(), receiver(), rtt)
-            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback, receiver, rtt)),
+            .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback.into(), receiver, rtt)),
         1 => count().prop_map(Step::Silence),
         1 => Just(Step::Timer),
     ]

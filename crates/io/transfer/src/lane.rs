@@ -15,7 +15,6 @@ use std::thread::JoinHandle;
 use longhaul_connection::{LaneHalf, News, NotSent, ReadBatch, SILENCE, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
-use longhaul_sys::host;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::ReceiverBounds;
@@ -25,6 +24,7 @@ use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, W
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
 use crate::losses::{LossLog, ToldLoss};
+use crate::monitor::{Priority, Watch};
 use crate::protection::Protection;
 use reading::Reading;
 
@@ -46,8 +46,10 @@ pub(crate) struct LaneSetup {
     pub crew: Arc<Crew>,
     /// What this host drops.
     pub drops: Arc<HostDrops>,
-    /// The thread runs before others where it may.
-    pub punctual: bool,
+    /// How the thread is scheduled.
+    pub priority: Priority,
+    /// Where it leaves word, and what it passes on, of what this host can take.
+    pub monitor: Option<Watch>,
     /// Where each loss is told.
     pub losses: Option<Arc<LossLog>>,
 }
@@ -56,6 +58,8 @@ pub(crate) struct LaneSetup {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
+    /// IP-layer bytes of a packet of the full size.
+    pub packet: u64,
     pub cpu: Duration,
     /// Object bytes that were received and placed, each once.
     pub placed: u64,
@@ -71,12 +75,10 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(move || {
         let crew = setup.crew.clone();
         let _joined = crew.join();
-        if setup.punctual {
-            // Without the right to it the lane is late as often as other threads are.
-            let _ = host::run_first();
-        } else {
-            // Where it is not heeded, lanes wait for their turn as all do.
-            let _ = host::take_short_turns();
+        // Without the right to it the lane is late as often as other threads are.
+        let remedies = setup.priority.take();
+        if let Some(watch) = &setup.monitor {
+            watch.log.join(remedies);
         }
         LaneThread::new(setup).run();
     })
@@ -117,6 +119,7 @@ struct LaneThread {
     drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
+    monitor: Option<Watch>,
     losses: Option<Arc<LossLog>>,
 }
 
@@ -142,7 +145,7 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
         let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
-        let LaneSetup { drops, losses, .. } = setup;
+        let LaneSetup { drops, monitor, losses, .. } = setup;
         config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
@@ -170,6 +173,7 @@ impl LaneThread {
             drops,
             drops_due: now,
             flooded: false,
+            monitor,
             losses,
         }
     }
@@ -177,8 +181,10 @@ impl LaneThread {
     fn run(mut self) {
         // Without precise timers pacing is coarser; nothing else depends on it.
         let _ = clock::use_precise_timers();
+        self.follow_socket();
         while !self.half.engine().is_closed() {
             let mut busy = self.take_commands();
+            self.pass_on_limits();
             self.half.handle_standing(&self.upper.standing());
             let received = self.receive();
             busy |= received | self.take_strays(received);
@@ -202,6 +208,9 @@ impl LaneThread {
         }
         self.pass_news();
         self.publish(clock::now());
+        if let Some(watch) = &mut self.monitor {
+            watch.leave();
+        }
     }
 
     fn take_commands(&mut self) -> bool {
@@ -246,6 +255,7 @@ impl LaneThread {
             // What the socket of the way before still holds is not to be lost.
             while self.receive() {}
             self.socket.answer_from(local, &common);
+            self.follow_socket();
         }
     }
 
@@ -267,6 +277,7 @@ impl LaneThread {
             // There may be a way later.
             Err(_) => return self.lines.stay(self.number, self.half.engine().path(), number),
         }
+        self.follow_socket();
         self.leave_path(now, number, path, Some(remote));
     }
 
@@ -286,20 +297,46 @@ impl LaneThread {
 
     fn receive(&mut self) -> bool {
         let mut any = self.receive_late();
+        let mut full = false;
         for _ in 0..RECEIVE_BURST {
+            full = false;
             let Some(socket) = self.socket.own() else { break };
             // An error ends a burst: the idle timeout decides whether the peer is gone.
             let Ok(Some((batch, bytes))) = self.reading.read(socket) else { break };
             any = true;
             self.flooded |= bytes.len() > LARGE * batch.segment;
+            if let Some(watch) = &mut self.monitor {
+                watch.read(&batch, bytes.len());
+            }
             // Again, now that these packets are here: one may answer a repair.
             let half = &mut self.half;
             self.mailbox.take_repairs(|repair| half.handle_repair(repair));
             let (upper, path) = (&mut &*self.upper, &PathLock(&self.path));
             half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, upper, path);
             self.pass_news();
+            full = true;
+        }
+        if let Some(watch) = &mut self.monitor {
+            watch.end_batch(full);
         }
         any
+    }
+
+    /// What this host can take, as its monitor says.
+    fn pass_on_limits(&mut self) {
+        let now = clock::now();
+        let Some(word) = self.monitor.as_mut().and_then(|watch| watch.news(now)) else { return };
+        self.half.set_limit(now, word.limit);
+        if let Some(suspension) = word.suspension {
+            self.half.suspend_peer(now, suspension);
+        }
+    }
+
+    /// The lane may have another socket.
+    fn follow_socket(&self) {
+        if let Some(watch) = &self.monitor {
+            watch.log.receive_from(self.socket.own());
+        }
     }
 
     /// What was under way to the path that the lane has left.
@@ -339,7 +376,9 @@ impl LaneThread {
             && self.half.engine().is_validated()
         {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
-            let _ = self.socket.follow(remote);
+            if self.socket.follow(remote).is_ok_and(|new| new) {
+                self.follow_socket();
+            }
             let on = self.half.engine().path();
             let to = self.socket.local_ip();
             if self.peer.replace((to, remote)) != Some((to, remote))
@@ -394,10 +433,16 @@ impl LaneThread {
             self.publish(now);
         }
         if may_sleep && deadline > now {
+            if let Some(watch) = &self.monitor {
+                watch.log.rest();
+            }
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
             let former = self.former.as_ref().map(|former| &former.socket);
             if self.socket.wait(former, self.mailbox.waker(), deadline, deaf).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(watch) = &self.monitor {
+                watch.log.woke(deadline);
             }
         }
         self.mailbox.end_sleep();
@@ -410,8 +455,12 @@ impl LaneThread {
 
     fn publish(&mut self, now: Instant) {
         self.view_due = now + VIEW_INTERVAL;
+        if let Some(watch) = &self.monitor {
+            watch.log.set_round_trip(self.half.engine().round_trip_there());
+        }
         *lock(&self.shared) = LaneView {
             stats: self.half.engine().stats(),
+            packet: self.half.engine().packet(),
             cpu: clock::thread_cpu_time(),
             placed: self.half.placed(),
             peer: self.half.engine().peer_bounds(),

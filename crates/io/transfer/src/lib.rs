@@ -26,7 +26,9 @@ mod links;
 mod losses;
 mod mailboxes;
 pub mod memory;
+mod monitor;
 mod pipe;
+mod probe;
 mod progress;
 mod protection;
 mod recollection;
@@ -37,7 +39,7 @@ mod source;
 pub mod tcp;
 
 pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,
+    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
     ServeEvent, ServeOptions, Served, Snapshot, Stop,
 };
 pub use budget::MEMORY_LEAST;
@@ -48,6 +50,7 @@ pub use copy::{CopyError, copy};
 pub use links::{LinkChoice, LinkUse};
 pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::HistoryReport;
 pub use server::{ServeError, serve};

@@ -1,6 +1,6 @@
 use longhaul_units::{Bottleneck, Duration, Losses, MemoryUse, Rate};
 
-use crate::{DecodeError, Full, Reader, Writer, units, varint};
+use crate::{DecodeError, Full, HostAccount, Reader, Writer, units, varint};
 
 /// REPORT: how sending goes, as the source sees it. All counts are since the start of the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub struct SourceReport {
     pub bound: Bottleneck,
     /// What bounded it for the longest time.
     pub bottleneck: Bottleneck,
-    /// CPU time that the source's process took, in whole microseconds.
-    pub cpu_time: Duration,
     /// What became of what the source remembers of the path.
     pub memory: MemoryUse,
     /// The rate that it remembered; zero if none.
     pub remembered: Rate,
+    /// What it cost the source's host, and how that fares.
+    pub host: HostAccount,
 }
 
 impl SourceReport {
@@ -36,9 +36,9 @@ impl SourceReport {
         w.varint(units::micros(self.rtt_min))?;
         w.u8(self.bound as u8)?;
         w.u8(self.bottleneck as u8)?;
-        w.varint(units::micros(self.cpu_time))?;
         w.u8(self.memory as u8)?;
-        w.varint(self.remembered.as_bps().min(varint::MAX))
+        w.varint(self.remembered.as_bps().min(varint::MAX))?;
+        self.host.encode(w)
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -57,9 +57,9 @@ impl SourceReport {
             rtt_min: Duration::from_micros(r.varint()?),
             bound: Bottleneck::from_code(r.u8()?),
             bottleneck: Bottleneck::from_code(r.u8()?),
-            cpu_time: Duration::from_micros(r.varint()?),
             memory: MemoryUse::from_code(r.u8()?),
             remembered: Rate::from_bps(r.varint()?),
+            host: HostAccount::decode(r)?,
         })
     }
 }

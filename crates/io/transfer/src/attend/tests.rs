@@ -88,6 +88,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         history: None,
+        host_priority: false,
     }
 }
 
@@ -115,6 +116,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         links: Vec::new(),
         circuit: None,
         history: None,
+        host_priority: false,
         losses: None,
     }
 }

@@ -18,7 +18,7 @@ use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
 use crate::carrier::UpperLayer;
 use crate::client::{path, tcp_options};
-use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::connection::{Duty, Hosting, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
 use crate::ids::random_number;
@@ -26,6 +26,7 @@ use crate::lane::LaneSocket;
 use crate::lease::Lease;
 use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
+use crate::monitor::Priority;
 use crate::pipe::Seat;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
@@ -90,15 +91,17 @@ impl Server<'_> {
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
+            let priority = Priority::wished(self.options.host_priority);
+            let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
             let feedback = profile.profile.feedback;
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
             // A rate that is booked is that of one controller.
             let open = move || (!profile.is_reserved()).then(|| path(&profile, INITIAL_RTT));
             let owner = Owner::Server(Opening(Box::new(open)));
-            let upper = shared.clone();
-            let lanes =
-                UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes, None);
+            let upper: Arc<dyn UpperLayer> = shared.clone();
+            let (paths, upper) = ((owner, first), (upper, boxes));
+            let lanes = UdpLanes::start(&session, sockets, paths, |_| rules, hosting, upper, None);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
@@ -149,6 +152,9 @@ impl Server<'_> {
             if begun && !std::mem::replace(&mut has_begun, true) {
                 let what = granted.describe();
                 (self.events)(ServeEvent::Began { client: from, what });
+                if !granted.sends() {
+                    lanes.tell_limits();
+                }
                 if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
                     let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
                     let peer = (&*peer, Asked::Pull);
