@@ -131,7 +131,8 @@ fn chosen(profile: &Profile, rate: Rate, figures: &[(usize, u64)]) -> ChosenProf
     });
     let words: Vec<String> = words.collect();
     let rate = (profile.needs_rate || rate.as_bps().is_multiple_of(2)).then_some(rate);
-    Profile::wished(Some(profile.name), rate, words.iter().map(String::as_str)).unwrap()
+    Profile::wished(Some(profile.name), rate, words.iter().map(String::as_str))
+        .expect("drawn within bounds")
 }
 
 /// What a user may say, up to what is clamped.
