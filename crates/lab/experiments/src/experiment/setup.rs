@@ -60,10 +60,8 @@ impl Setup {
     /// # Errors
     /// Values of its cell that do not go together.
     pub fn of(experiment: &Experiment, quick: bool, run: &Run) -> Result<Self, String> {
-        let mut setup = Self::new(experiment, quick);
-        for (parameter, value) in &run.cell {
-            setup.set(*parameter, value)?;
-        }
+        let cell = run.cell.iter().map(|(parameter, value)| (parameter, value));
+        let mut setup = Self::in_cell(experiment, quick, cell)?;
         let contender = &experiment.contenders[run.contender];
         setup.rate = contender.rate.or(setup.rate);
         setup.socket_buffer = contender.socket_buffer.or(setup.socket_buffer);
@@ -71,6 +69,22 @@ impl Setup {
         setup.after = contender.after;
         setup.beside.clone_from(&contender.beside);
         setup.topology.validate().map_err(|error| error.to_string())?;
+        Ok(setup)
+    }
+
+    /// Of a cell, whoever competes in it.
+    ///
+    /// # Errors
+    /// Values that do not go together.
+    pub fn in_cell<'a>(
+        experiment: &Experiment,
+        quick: bool,
+        cell: impl IntoIterator<Item = (&'a Parameter, &'a String)>,
+    ) -> Result<Self, String> {
+        let mut setup = Self::new(experiment, quick);
+        for (parameter, value) in cell {
+            setup.set(*parameter, value)?;
+        }
         Ok(setup)
     }
 

@@ -1,5 +1,7 @@
 //! Data in sentences. Nothing here knows what ought to come out.
 
+use std::collections::BTreeSet;
+
 use longhaul_plot::number;
 
 use super::Part;
@@ -14,7 +16,7 @@ use crate::statistics::{Estimate, Lengths, jain};
 /// What stands beside a finding.
 pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
     let records = part.select(&finding.only);
-    let sentences = match &finding.measured {
+    let mut sentences = match &finding.measured {
         Look::Rank { by, of } => rank(part, &records, *by, of),
         Look::Values { of } => values(part, &records, *of),
         Look::Best { by, along, each } => best(part, &records, *by, *along, *each),
@@ -29,6 +31,9 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
         Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),
     };
+    // Who is absent is so in each case.
+    let mut said = BTreeSet::new();
+    sentences.retain(|sentence| said.insert(sentence.clone()));
     if sentences.is_empty() { vec!["There are no data for this yet.".into()] } else { sentences }
 }
 
@@ -281,8 +286,9 @@ fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
             number(transfer / 1e6),
             number(others / 1e6)
         );
-        let setup = Setup::new(&part.experiment, part.quick);
-        let line = setup.topology.links[setup.link].both.rate;
+        // In this cell: the rate may be an axis.
+        let setup = Setup::in_cell(&part.experiment, part.quick, &own[0].cell).ok();
+        let line = setup.and_then(|setup| setup.topology.links[setup.link].both.rate);
         if let Some(line) = line.map(|rate| rate.as_bps() as f64) {
             let part = |value: f64| number(100.0 * value / line);
             text += &format!("; {} % of the link, {} % with theirs", part(transfer), part(total));
@@ -314,6 +320,7 @@ fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
         let takers = takers.iter().filter(|taker| all.taken(taker) > 0 || all.told(taker) > 0);
         let takers = takers.map(|taker| match (*taker, all.taken(taker)) {
             ("arrived", count) => format!("{count} had arrived"),
+            (taker, 0) => format!("{taker} took none of {} told for it", all.told(taker)),
             (taker, count) => format!(
                 "{taker} took {count}: recall {}, precision {}",
                 percent(all.recall(taker)),
