@@ -292,6 +292,49 @@ fn two_sources_of_one_name_are_refused_before_anything_is_done() {
 }
 
 #[test]
+fn contents_do_not_go_onto_a_file() {
+    limited(|test| {
+        for side in ["here", "there"] {
+            fs::create_dir(test.path(side).join("tree")).unwrap();
+            fs::write(test.path(side).join("tree/in"), "in").unwrap();
+            fs::write(test.path(side).join("file"), "file").unwrap();
+        }
+        let server = Server::start(test);
+        let there = |path: &str| format!("lh://{}/{path}", server.address);
+        for words in [["here/tree/.", &there("file")], [&there("tree/."), "here/file"]] {
+            Program::cp(test, &words).end().assert_failed("file: is not a directory");
+        }
+        assert_eq!(names(&test.path("here")), ["file", "tree"]);
+        assert_eq!(names(&test.path("there")), ["file", "tree"]);
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_command_is_told_whole_and_on_lines_of_its_own() {
+    limited(|test| {
+        let long = format!("lh://192.0.2.1/{}", "long/".repeat(1_000));
+        for (words, says) in [
+            (
+                &["here/f", "lh://192.0.2.1/", "--carrier", "pigeon"][..],
+                "[possible values: auto, udp, tcp]",
+            ),
+            (&["here/f"], "2 values required by"),
+            (
+                &["here/f", &long],
+                "a path at a server has 4096 bytes at most, and this one has 4999",
+            ),
+            (&["a:\nb", "lh://192.0.2.1/"], "a:\\nb: copying over ssh"),
+        ] {
+            let copy = Program::cp(test, words).end();
+            assert_eq!(copy.status, Some(2), "{copy:?}");
+            let error = copy.json()["error"].as_str().unwrap().to_owned();
+            assert!(error.contains(says), "{error}");
+            assert!(!error.contains("--help") && !error.contains("Usage"), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_client_is_told_of_what_no_entry_can_have() {
     limited(|test| {
         for folder in ["a", "b"] {

@@ -178,6 +178,24 @@ fn no_history_is_none() {
 }
 
 #[test]
+fn what_is_lost_since_another_program_holds_the_history_is_said() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(6, BYTES)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
+        push(test, at, "one", &[]);
+        let other = rusqlite::Connection::open(test.path(FILE)).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let ended = start_push(test, at, "two", &[]).end();
+        ended.assert_succeeded();
+        let said = "note: what was learnt of this path is lost: the history: database is locked";
+        assert_eq!(ended.stderr.matches(said).count(), 1, "{ended:?}");
+        assert_eq!(ended.json()["history"]["learnt_bps"], Value::Null);
+        drop(other);
+        assert_eq!(paths(test)[0]["transfers"], 1);
+    });
+}
+
+#[test]
 fn a_history_that_cannot_be_had_holds_up_nothing() {
     limited(|test| {
         fs::write(test.here("file"), noise(4, BYTES)).unwrap();

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::program::{Ended, Program};
+use crate::program::{Ended, PROGRAM, Program};
 use crate::relay::{Relay, Tap};
 use crate::test::{Test, limited, token, until};
 use crate::trees::noise;
@@ -203,6 +203,56 @@ fn an_end_that_dies_ends_the_other_with_a_failure() {
             assert_eq!(sender.json()["verified"], false);
         }
         server.says("the sender vanished");
+    });
+}
+
+#[test]
+fn a_server_that_dies_ends_both_ends_which_tell_how_much_came_through() {
+    limited(|test| {
+        for words in [&["--carrier", "udp"], &["--carrier", "tcp"]] {
+            let (server, at) = serve(test);
+            let (mut sender, receiver, mut writer, mut reader) = under_way(test, at, words);
+            // Another five bytes, so that the sender has had time to hear of the first.
+            writer.write_all(b"again").unwrap();
+            reader.read_exact(&mut [0; 5]).unwrap();
+            sender.says(WAITS);
+            server.signal(Signal::KILL);
+            let (sender, receiver) = (sender.end(), receiver.end());
+            receiver.assert_failed("; 10 bytes came through, not the whole");
+            sender.assert_failed(" bytes came through, not the whole");
+        }
+    });
+}
+
+/// Rust opens `/dev/null` in their place before the program begins.
+#[test]
+fn a_stream_that_is_closed_is_refused_and_the_null_device_is_taken() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        let run = |script: &str| {
+            let at = format!("lh://{at}/a%20pipe");
+            let mut command = Command::new("sh");
+            command.args(["-c", script, PROGRAM, "--json", "--token-file", "token", &at]);
+            Program::spawn(test, &mut command)
+        };
+        for (script, what) in [
+            ("exec \"$0\" pipe --receive \"$@\" >&-", "standard output is closed"),
+            ("exec \"$0\" pipe \"$@\" <&-", "standard input is closed"),
+        ] {
+            let ended = run(script).end();
+            assert_eq!(ended.status, Some(2), "{ended:?}");
+            assert!(ended.stderr.contains(what), "{ended:?}");
+        }
+        // Open for both, as Rust opens it.
+        for way in ["<>", "<"] {
+            let sender = run(&format!("exec \"$0\" pipe \"$@\" {way}/dev/null"));
+            let receiver = run("exec \"$0\" pipe --receive \"$@\" 1<>/dev/null");
+            sender.end().assert_succeeded();
+            receiver.end().assert_succeeded();
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" keys new --json >&-", PROGRAM]);
+        Program::spawn(test, &mut command).end().assert_failed("standard output is closed");
     });
 }
 

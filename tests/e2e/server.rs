@@ -179,7 +179,7 @@ impl Copying {
     /// Ends it on the way.
     pub fn stop(self) {
         self.stop.request();
-        assert!(matches!(self.end(), Err(CopyError::Stopped)));
+        assert!(matches!(self.end(), Err(CopyError::Stopped(_))));
     }
 }
 

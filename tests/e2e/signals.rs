@@ -167,14 +167,16 @@ fn a_hangup_stops_a_server_unless_it_was_ignored_from_the_start() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_second_signal_ends_at_once_and_says_so() {
     limited(|test| {
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-        let mut client = begin(test, &format!("lh://{at}/"), "udp");
+        let client = begin(test, &format!("lh://{at}/"), "udp");
+        // Before it has come to an end for the first.
         client.signal(Signal::INT);
-        client.says("stopping");
-        client.signal(Signal::INT);
-        assert_eq!(client.end().status, Some(1));
+        client.signal(Signal::TERM);
+        let ended = client.end();
+        ended.assert_failed("stopped");
+        assert!(ended.json()["error"].as_str().unwrap().contains("stopped"), "{ended:?}");
         assert_nothing_half_done(&test.path("here"), &test.path("there"));
     });
 }

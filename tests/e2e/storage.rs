@@ -252,6 +252,36 @@ impl Change {
     }
 }
 
+/// Root reads them, and the server sets their modes before it makes them durable.
+#[needs(root)]
+#[test]
+fn directories_that_their_owner_may_not_open_are_copied() {
+    limited(|test| {
+        for path in ["blind/in/f", "shut/in/f"] {
+            let file = test.here("tree").join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, noise(1, 10_000)).unwrap();
+        }
+        for (path, mode) in [("blind", 0o311), ("shut", 0o000)] {
+            let path = test.here("tree").join(path);
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
+        chown(test.path("there"), Some(NOBODY), Some(NOBODY)).unwrap();
+        let (_server, at) = as_nobody(
+            test,
+            &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
+        );
+        let copy = Program::cp(test, &["here/tree", &format!("lh://{at}/")]).end();
+        copy.assert_succeeded();
+        assert_same(&test.here("tree"), &test.there("tree"));
+        for path in ["tree/blind", "tree/shut"] {
+            let mode = |path| fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode(test.here(path)), mode(test.there(path)), "{path}");
+        }
+        assert_eq!(names(&test.path("there")), ["tree"]);
+    });
+}
+
 /// A server of a user who owns nothing but the token.
 fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, String) {
     fs::set_permissions(test.folder(), Permissions::from_mode(0o755)).unwrap();

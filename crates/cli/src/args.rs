@@ -499,7 +499,8 @@ fn parameters_help() -> String {
     for profile in Profile::all() {
         for parameter in profile.controller.parameters() {
             let Parameter { name, about, unit, default, least, most } = parameter;
-            let [default, least, most] = [default, least, most].map(|figure| unit.show(*figure));
+            let [default, least, most] =
+                [default, least, most].map(|figure| unit.show_bound(*figure));
             help +=
                 &format!("\n  {}: {name}={default}, from {least} to {most}: {about}", profile.name);
         }

@@ -90,6 +90,15 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What is wrong and what would be right, of what clap says: without how to ask for help.
+fn complaint(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let is_help =
+        |part: &&str| part.starts_with("Usage:") || part.starts_with("For more information");
+    let parts: Vec<&str> = text.split("\n\n").take_while(|part| !is_help(part)).collect();
+    parts.join("\n").trim_end().to_owned()
+}
+
 /// Tells what clap found, as JSON too where that was asked for.
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
     let output = Output::new(&args::Common::default());
@@ -98,9 +107,7 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         return said.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
     if words.iter().any(|word| word == "--json") {
-        let text = error.to_string();
-        let message = text.lines().next().unwrap_or_default();
-        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let message = complaint(&error.to_string());
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
         if let Err(failure) = output.print_json(&serde_json::json!({ "error": message })) {

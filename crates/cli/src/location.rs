@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use longhaul_transfer::{DEFAULT_PORT, Location};
+use longhaul_units::shown;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 /// A location, and how it was written.
@@ -42,13 +43,13 @@ pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
     let bytes = text.as_bytes();
     if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
         return remote(rest).map_err(|what| {
-            let shown = text.display();
+            let shown = shown(&text.display().to_string());
             ParseLocationError(format!("{shown}: {what}; expected lh://HOST[:PORT]/PATH"))
         });
     }
     let before_slash = bytes.split(|byte| *byte == b'/').next().unwrap_or_default();
     if before_slash.contains(&b':') {
-        let shown = text.display();
+        let shown = shown(&text.display().to_string());
         return Err(ParseLocationError(format!(
             "{shown}: copying over ssh is not possible yet; run `longhaul serve` on that host and \
              write lh://HOST/PATH (a local name with a colon is written ./{shown})"

@@ -2,7 +2,9 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use longhaul_sys::standard::Stream;
 use longhaul_units::shown;
 use serde_json::Value;
 
@@ -67,11 +69,16 @@ impl Output {
         failure.exit_code()
     }
 
-    /// One object on one line, where scripts look for it.
+    /// One object on one line, where scripts look for it, and no other after it: a second signal may come
+    /// while the end is told.
     ///
     /// # Errors
     /// Standard output does not take it.
     pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
+        static IS_TOLD: AtomicBool = AtomicBool::new(false);
+        if IS_TOLD.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
         if self.data {
             complain(value.to_string());
             Ok(())
@@ -94,6 +101,9 @@ fn lines(text: &str) -> String {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
+    if Stream::Output.was_closed() {
+        return Err(Failure::of_output(&io::Error::other("standard output is closed")));
+    }
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{}", lines(text.trim_end())).and_then(|()| stdout.flush());
     written.or_else(unwritten)

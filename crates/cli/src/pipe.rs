@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use longhaul_sys::standard::Stream;
 use longhaul_transfer::{
     CircuitWant, Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
 };
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
 use serde_json::{Map, Value, json};
 
@@ -53,18 +54,24 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
             Err(error) => Failure::usage(error.to_string()),
             Ok(_) => Failure::usage(format!(
                 "{}: a pipe is at a server: lh://HOST[:PORT]/NAME",
-                args.pipe.display()
+                shown(&args.pipe.display().to_string())
             )),
         });
     };
     if !pipe_name_is_valid(&name) {
         return Err(Failure::usage("a pipe has a name of 1 to 255 bytes: lh://HOST[:PORT]/NAME"));
     }
-    let link = link::options(&args.link, output)?;
-    let (role, file) = match args.receive {
-        true => (PipeRole::Receive, own(io::stdout())),
-        false => (PipeRole::Send, own(io::stdin())),
+    let (role, stream, file) = match args.receive {
+        true => (PipeRole::Receive, Stream::Output, own(io::stdout())),
+        false => (PipeRole::Send, Stream::Input, own(io::stdin())),
     };
+    if stream.was_closed() {
+        return Err(Failure::usage(match role {
+            PipeRole::Receive => "standard output is closed, so what comes would be lost",
+            PipeRole::Send => "standard input is closed, so there is nothing to send",
+        }));
+    }
+    let link = link::options(&args.link, output)?;
     Ok(PipeOptions {
         host,
         port,

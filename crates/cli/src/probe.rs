@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ProbeArgs, output: &Output) -> Result<(), Failure> {
         history: history::open(args.no_history, output),
     };
     let stop = Stop::default();
-    signals::stop_in_order(&stop)?;
+    signals::stop_in_order(&stop, output)?;
     let report = probe(&options, &stop).map_err(|error| failure(&error))?;
     output.result(&json(&report), text(&report))
 }

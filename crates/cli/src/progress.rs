@@ -61,7 +61,7 @@ impl Display {
         work: impl FnOnce(&Stop) -> T,
     ) -> Result<(T, Vec<String>), Failure> {
         let stop = Stop::default();
-        signals::stop_in_order(&stop)?;
+        signals::stop_in_order(&stop, &self.output)?;
         let (ended, end) = channel::<()>();
         Ok(std::thread::scope(|scope| {
             let following = scope.spawn(|| self.follow(progress, end));

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         host_priority: args.host_priority,
     };
     let stop = Stop::default();
-    signals::stop_in_order(&stop)?;
+    signals::stop_in_order(&stop, output)?;
     let started = Instant::now();
     let account = Mutex::new(Account::default());
     let events = |event: ServeEvent| {

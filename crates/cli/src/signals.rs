@@ -9,13 +9,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::{Output, complain};
 
 /// What a second signal does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Again {
-    /// Ends the program at once, with status 1.
-    Exit,
+    /// Ends the program at once, with status 1, and says so.
+    Exit(Output),
     /// Nothing: what is being cleaned up takes moments.
     Wait,
 }
@@ -46,8 +46,8 @@ pub(crate) fn survive_large_files() -> io::Result<()> {
 ///
 /// # Errors
 /// The operating system does not let us.
-pub(crate) fn stop_in_order(stop: &Stop) -> Result<(), Failure> {
-    install(stop, Some("stopping (once more to stop at once)"), Again::Exit)
+pub(crate) fn stop_in_order(stop: &Stop, output: &Output) -> Result<(), Failure> {
+    install(stop, Some("stopping (once more to stop at once)"), Again::Exit(*output))
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
 }
 
@@ -60,7 +60,10 @@ pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) ->
     let stop = stop.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
-            if stop.is_requested() && again == Again::Exit {
+            if stop.is_requested()
+                && let Again::Exit(output) = again
+            {
+                output.failed(&Failure::failed("stopped at once, by a second signal"));
                 std::process::exit(1);
             }
             stop.request();

@@ -51,7 +51,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         Failure::failed(format!("cannot listen at {}: {error}{hint}", args.listen))
     })?;
     let stop = Stop::default();
-    signals::install(&stop, Some("stopping (once more to stop at once)"), Again::Exit)
+    signals::install(&stop, Some("stopping (once more to stop at once)"), Again::Exit(*output))
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let place = config.place();
     let service = Service::start(config, Box::new(|text| complain(format!("warning: {text}"))))

@@ -188,7 +188,7 @@ fn profiles() {
         (path(rate, rtt, product, 0), true, 0.94),
     ];
     // Rounds are of a whole file, and here a lane is given a few groups at a time.
-    let left_out = ["rbudp", "unlimited"];
+    let left_out = ["rapid", "rbudp", "unlimited"];
     for profile in Profile::all().iter().filter(|profile| !left_out.contains(&profile.name)) {
         let told = profile.needs_rate.then(|| rate.scale(19, 20));
         print!("{:12}", profile.name);

@@ -421,7 +421,8 @@ impl Path {
         receiver: &ReceiverState,
     ) {
         self.delivered += feedback.acked_bytes;
-        let told = self.estimates.on_feedback(now, &self.rtt, feedback);
+        let feedback = Feedback { capacity: receiver.capacity, ..*feedback };
+        let told = self.estimates.on_feedback(now, &self.rtt, &feedback);
         let (controller, mut cx) = self.controlled(now);
         controller.on_feedback(&mut cx, &told);
         self.tell_spans(now, &told);

@@ -205,11 +205,16 @@ impl Ways {
         }
     }
 
-    /// The peer counts `counts`, in a report that tells of `arrived` packets of the present way. Returns
-    /// how many marks are new, where they are believed.
-    pub fn on_counted(&mut self, counts: &EcnCounts, arrived: Arrived) -> u64 {
+    /// The peer counts `counts`, in a report at that time that tells of `arrived` packets of the present way,
+    /// whose smoothed RTT it is. Returns how many marks are new, where they are believed.
+    pub fn on_counted(
+        &mut self,
+        time: (Instant, Duration),
+        counts: &EcnCounts,
+        arrived: Arrived,
+    ) -> u64 {
         let now = self.now();
-        self.ecn.on_report(&mut self.ways[now].ecn, counts, arrived)
+        self.ecn.on_report(&mut self.ways[now].ecn, time, counts, arrived)
     }
 
     /// Nothing is acknowledged any more.

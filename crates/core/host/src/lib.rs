@@ -41,15 +41,22 @@
 extern crate alloc;
 
 mod attribution;
+mod interactivity;
 mod monitor;
+mod paptc;
 mod prediction;
+mod rapid;
 mod service;
 mod signals;
+pub mod sim;
 mod stalls;
 
 pub use attribution::{Attribution, HostLosses, LossEvidence, StallCause};
+pub use interactivity::{Account, RunAndSleep, SleepAverage};
 pub use monitor::{Announcement, Limits, Monitor, MonitorConfig, Summary, Suspends};
+pub use paptc::{Acknowledgement, Paptc};
 pub use prediction::{Prediction, Predictor, PredictorConfig};
+pub use rapid::{Rapid, RapidConfig};
 pub use service::{Service, ServiceConfig};
 pub use signals::{Batch, Disk, Socket, ThreadId, Turn};
 pub use stalls::{StallSummary, Stalls};

@@ -151,6 +151,9 @@ pub struct Feedback {
     pub one_way_delta: Option<i64>,
     /// A new sample of the rate at which the receiver received.
     pub delivery: Option<Delivery>,
+    /// What the receiver says that it can process ([`ReceiverState::capacity`]), for controllers that go by
+    /// that; others leave it to the governor.
+    pub capacity: Option<Rate>,
 }
 
 /// A sample of the rate at which the receiver received.

@@ -66,9 +66,9 @@ pub use controller::{
 };
 pub use controllers::{
     Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, LambdaStreamConfig, Pcc, PccConfig, SabulConfig, Scavenger,
-    ScavengerConfig, TimeRange, Trc, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig, Vector,
-    VectorError,
+    FobsLinearConfig, FobsStateConfig, LambdaStreamConfig, PaptcConfig, Pcc, PccConfig,
+    RapidConfig, SabulConfig, Scavenger, ScavengerConfig, TimeRange, Trc, TrcConfig, TsunamiConfig,
+    UdtConfig, UnlimitedConfig, Vector, VectorError,
 };
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;
@@ -79,6 +79,8 @@ pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use parameters::{Parameter, Parameters, Unit};
 pub use path_memory::{FORGOTTEN, Observation, PathMemory, Remembered};
-pub use profile::{ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, Repair, Unplayable};
+pub use profile::{
+    ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, ReceiverPart, Repair, Unplayable,
+};
 pub use rtt::RttEstimator;
 pub use spans::{Span, SpanMeter, SpanSizes};

@@ -97,6 +97,13 @@ impl Unit {
             Self::Count => figure.to_string(),
         }
     }
+
+    /// As [`Unit::show`] where three digits are all, else to the last one: rounded up, a bound would lie
+    /// beyond itself.
+    pub fn show_bound(self, figure: u64) -> String {
+        let shown = self.show(figure);
+        if self.read(&shown) == Some(figure) { shown } else { self.exact(figure) }
+    }
 }
 
 /// A decimal number times ten to the power of `places`; more places than that are refused.
@@ -138,7 +145,7 @@ impl Parameters {
         let Parameter { unit, least, most, .. } = self.known[index];
         let figure = unit.read(value).filter(|figure| (least..=most).contains(figure));
         self.figures[index] = figure.ok_or_else(|| {
-            let (least, most) = (unit.show(least), unit.show(most));
+            let (least, most) = (unit.show_bound(least), unit.show_bound(most));
             wrong(format!("{name} is from {least} to {most}, not {value}"))
         })?;
         Ok(())
@@ -260,6 +267,8 @@ mod tests {
         assert_eq!(wrong("stop=3"), "profile p has no parameter stop; nearest: step");
         assert_eq!(wrong("segment=0"), "segment is from 1 to 1048576, not 0");
         assert_eq!(wrong("threshold=101%"), "threshold is from 0% to 100%, not 101%");
+        let beyond = "chunk is from 1 B to 1099511627776, not 1.10TB";
+        assert_eq!(wrong("chunk=1.10TB"), beyond, "what is named as a bound is taken");
         for text in [
             "threshold",
             "threshold=",

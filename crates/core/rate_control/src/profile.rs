@@ -7,8 +7,9 @@ use longhaul_units::{Bottleneck, Dscp, Duration, Instant, Rate, shown};
 use crate::parameters::nearest;
 use crate::{
     AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, Parameters, PccConfig,
-    SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
+    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, PaptcConfig, Parameters,
+    PccConfig, RapidConfig, SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig,
+    UdtConfig, UnlimitedConfig,
 };
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
@@ -28,9 +29,8 @@ pub struct Profile {
     /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
     /// whatever happens, it does not.
     pub heeds_receiver: bool,
-    /// Both ends watch their own host, and the receiving one tells what it can take before it loses
-    /// anything (docs/protocol.md 5.4.3, 5.11).
-    pub monitors_host: bool,
+    /// What the receiver does beside receiving; known to both ends by the profile's name.
+    pub receiver_part: ReceiverPart,
     /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
@@ -38,6 +38,20 @@ pub struct Profile {
     pub dscp: Dscp,
     /// Whether the user has to choose a rate.
     pub needs_rate: bool,
+}
+
+/// What a receiver does beside receiving (docs/host-awareness.md).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiverPart {
+    /// Nothing: the paper's receiver reports what came.
+    None,
+    /// Both ends watch their own host, and the receiving one tells what it can take before it loses
+    /// anything (docs/protocol.md 5.4.3, 5.11).
+    Monitor,
+    /// RAPID's performance monitor, which suspends the sender.
+    Rapid,
+    /// PAPTC's model, which predicts the rate that it can process.
+    Paptc,
 }
 
 /// How losses are repaired.
@@ -87,6 +101,14 @@ impl FeedbackSchedule {
         most: Duration::from_millis(10),
     };
 
+    /// PAPTC's acknowledgements, "after a carefully selected period of time": a quarter of a round trip. They say
+    /// all that its four types do: with nothing missing they are NXT, else RXM; those that its timer sends, TNT and TMO.
+    pub const PAPTC: Self = Self {
+        per_round_trip: 4,
+        least: Duration::from_millis(1),
+        most: Duration::from_millis(40),
+    };
+
     /// Time between two reports on a path of this round trip.
     pub fn interval(&self, round_trip: Duration) -> Duration {
         (round_trip / self.per_round_trip).clamp(self.least, self.most)
@@ -111,6 +133,11 @@ impl Profile {
     /// Every profile, the default first.
     pub fn all() -> &'static [Self] {
         PROFILES
+    }
+
+    /// Whether both ends watch their own host: [`ReceiverPart::Monitor`].
+    pub fn monitors_host(&self) -> bool {
+        self.receiver_part == ReceiverPart::Monitor
     }
 
     /// The names, the default first.
@@ -248,7 +275,7 @@ const TRC: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TrcConfig::DEFAULT,
     heeds_receiver: false,
-    monitors_host: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -262,7 +289,7 @@ const SABUL: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &SabulConfig,
     heeds_receiver: false,
-    monitors_host: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -275,7 +302,7 @@ const TSUNAMI: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &TsunamiConfig,
     heeds_receiver: false,
-    monitors_host: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: true,
@@ -289,7 +316,7 @@ const LAMBDASTREAM: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &LambdaStreamConfig,
     heeds_receiver: false,
-    monitors_host: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
@@ -303,10 +330,37 @@ const UDT: Profile = Profile {
     feedback: FeedbackSchedule::USUAL,
     controller: &UdtConfig,
     heeds_receiver: false,
-    monitors_host: false,
+    receiver_part: ReceiverPart::None,
     heeds_marks: false,
     dscp: Dscp::BestEffort,
     needs_rate: false,
+};
+
+const RAPID: Profile = Profile {
+    name: "rapid",
+    description: "RAPID: rbudp, and the receiver suspends the sender before it loses its processor",
+    repair: Repair::Rounds,
+    feedback: FeedbackSchedule::USUAL,
+    controller: &RapidConfig,
+    heeds_receiver: false,
+    receiver_part: ReceiverPart::Rapid,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: true,
+};
+
+const PAPTC: Profile = Profile {
+    name: "paptc",
+    description: "PAPTC: steps towards the rate that the receiver predicts it can process, at most your \
+                  rate, that of a dedicated link",
+    repair: Repair::Continuous,
+    feedback: FeedbackSchedule::PAPTC,
+    controller: &PaptcConfig,
+    heeds_receiver: false,
+    receiver_part: ReceiverPart::Paptc,
+    heeds_marks: false,
+    dscp: Dscp::BestEffort,
+    needs_rate: true,
 };
 
 static PROFILES: &[Profile] = &[
@@ -317,7 +371,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &AutoConfig {},
         heeds_receiver: true,
-        monitors_host: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -329,7 +383,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &CubicConfig,
         heeds_receiver: true,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -341,7 +395,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &BbrConfig,
         heeds_receiver: true,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -353,7 +407,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &PccConfig,
         heeds_receiver: true,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: true,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -365,7 +419,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &ScavengerConfig,
         heeds_receiver: true,
-        monitors_host: true,
+        receiver_part: ReceiverPart::Monitor,
         heeds_marks: true,
         dscp: Dscp::LowerEffort,
         needs_rate: false,
@@ -377,7 +431,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: true,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -390,7 +444,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsConfig,
         heeds_receiver: false,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -403,7 +457,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsLinearConfig,
         heeds_receiver: false,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
@@ -416,12 +470,14 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FobsStateConfig,
         heeds_receiver: false,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,
     },
     LAMBDASTREAM,
+    PAPTC,
+    RAPID,
     Profile {
         name: "rbudp",
         description: "Reliable Blast UDP: sends all at your rate, then what was missing, in rounds",
@@ -429,7 +485,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &FixedConfig::DEFAULT,
         heeds_receiver: false,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: true,
@@ -445,7 +501,7 @@ static PROFILES: &[Profile] = &[
         feedback: FeedbackSchedule::USUAL,
         controller: &UnlimitedConfig,
         heeds_receiver: false,
-        monitors_host: false,
+        receiver_part: ReceiverPart::None,
         heeds_marks: false,
         dscp: Dscp::BestEffort,
         needs_rate: false,

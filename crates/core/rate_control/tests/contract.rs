@@ -82,6 +82,7 @@ fn feedback() -> impl Strategy<Value = Feedback> {
             rtt: path.0.map(Duration::from_micros),
             one_way_delta: path.1,
             delivery: path.2,
+            capacity: None,
         },
     )
 }
@@ -200,7 +201,10 @@ proptest! {
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
                 }
                 let told = match step {
-                    Step::Feedback(feedback, ..) => estimates.on_feedback(now, &rtt, feedback),
+                    Step::Feedback(feedback, receiver, _) => {
+                        let feedback = Feedback { capacity: receiver.capacity, ..**feedback };
+                        estimates.on_feedback(now, &rtt, &feedback)
+                    }
                     _ => Feedback::default(),
                 };
                 let mut cx =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior};
 use serde::Deserialize;
 
-use crate::{History, HistoryError, signed, unix_time, unsigned};
+use crate::{BUSY, BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, signed, unix_time, unsigned};
 
 /// What earlier circuits to a host have taught.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -30,7 +30,7 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn circuit(&self, host: &str) -> Result<CircuitRecord, HistoryError> {
-        let found = self.connection().query_row(OF_HOST, [host], record).optional()?;
+        let found = self.connection(BUSY_AT_WORK)?.query_row(OF_HOST, [host], record).optional()?;
         Ok(found.unwrap_or_default())
     }
 
@@ -42,7 +42,7 @@ impl History {
         &self,
         host: Option<&str>,
     ) -> Result<Vec<(String, CircuitRecord)>, HistoryError> {
-        let connection = self.connection();
+        let connection = self.connection(BUSY)?;
         let mut rows = connection.prepare(
             "SELECT circuits, wasted_ppm, deviation_ppm, max_rate_bps, host FROM circuits WHERE ?1 IS \
              NULL OR host = ?1 ORDER BY host",
@@ -61,7 +61,7 @@ impl History {
         now: u64,
         learn: impl FnOnce(&mut CircuitRecord),
     ) -> Result<(), HistoryError> {
-        let mut connection = self.connection();
+        let mut connection = self.connection(BUSY_AT_END)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let found = transaction.query_row(OF_HOST, [host], record).optional()?;
         let mut known = found.unwrap_or_default();

@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{History, HistoryError, circuits};
+use crate::{BUSY, History, HistoryError, circuits};
 
 impl History {
     /// Opens `file`, which is made, with its folder, where it does not exist. A damaged one is moved
@@ -127,8 +127,6 @@ fn move_aside(file: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// How long another process that writes is waited for.
-const BUSY: Duration = Duration::from_secs(2);
 const VERSION: i64 = 1;
 const TABLES: &str = "
     CREATE TABLE observations (

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::paths::{OF_PATH, texts};
-use crate::{History, HistoryError, PathKey, signed};
+use crate::{BUSY_AT_WORK, History, HistoryError, PathKey, signed};
 
 /// The right to build on the memory of a path, until [`LEASE_TIME`] after it was taken or renewed.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl History {
         let number = number();
         let [peer, local, remote, direction] = texts(key);
         // One that ends later than any would was given before the clock was set.
-        let taken = self.connection().execute(
+        let taken = self.connection(BUSY_AT_WORK)?.execute(
             "INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET number = \
              ?5, until = ?6 WHERE until <= ?7 OR until > ?6",
             (peer, local, remote, direction, number, signed(end(now)), signed(now)),
@@ -37,7 +37,7 @@ impl History {
     /// The file cannot be written.
     pub fn renew(&self, lease: &Lease, now: u64) -> Result<bool, HistoryError> {
         let [peer, local, remote, direction] = texts(&lease.key);
-        let renewed = self.connection().execute(
+        let renewed = self.connection(BUSY_AT_WORK)?.execute(
             &format!("UPDATE leases SET until = ?6 WHERE {OF_PATH} AND number = ?5"),
             (peer, local, remote, direction, lease.number, signed(end(now))),
         )?;
@@ -50,7 +50,7 @@ impl History {
     /// The file cannot be written; it ends by itself.
     pub fn give_back(&self, lease: &Lease) -> Result<(), HistoryError> {
         let [peer, local, remote, direction] = texts(&lease.key);
-        self.connection().execute(
+        self.connection(BUSY_AT_WORK)?.execute(
             &format!("DELETE FROM leases WHERE {OF_PATH} AND number = ?5"),
             (peer, local, remote, direction, lease.number),
         )?;

@@ -31,7 +31,7 @@ mod show;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use longhaul_rate_control::Observation;
 use longhaul_units::Losses;
@@ -119,8 +119,11 @@ impl History {
         &self.notices
     }
 
-    fn connection(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The file, to be waited for no longer than `patience` while another process writes to it.
+    fn connection(&self, patience: Duration) -> Result<MutexGuard<'_, Connection>, HistoryError> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        connection.busy_timeout(patience)?;
+        Ok(connection)
     }
 }
 
@@ -138,6 +141,13 @@ fn signed(number: u64) -> i64 {
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
+
+/// How long somebody who only wants this waits for another process that writes.
+const BUSY: Duration = Duration::from_secs(2);
+/// The same while a transfer begins or goes on: its data are worth more. A commit takes some milliseconds.
+const BUSY_AT_WORK: Duration = Duration::from_millis(100);
+/// The same when it has ended, and what it has learnt would be lost.
+const BUSY_AT_END: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Profile, Remembe
 use longhaul_units::{Duration, Rate};
 use rusqlite::{Row, Transaction, TransactionBehavior, named_params};
 
-use crate::{History, HistoryError, PathKey, Record, signed, unsigned};
+use crate::{BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, PathKey, Record, signed, unsigned};
 
 impl History {
     /// What is remembered of a path.
@@ -12,7 +12,7 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn recall(&self, key: &PathKey, now: u64) -> Result<Option<PathMemory>, HistoryError> {
-        let connection = self.connection();
+        let connection = self.connection(BUSY_AT_WORK)?;
         let mut rows = connection.prepare(&format!(
             "SELECT {COLUMNS} FROM observations WHERE {OF_PATH} ORDER BY seen DESC, rowid DESC"
         ))?;
@@ -27,7 +27,7 @@ impl History {
     /// # Errors
     /// The file cannot be written.
     pub fn record(&self, key: &PathKey, record: &Record, now: u64) -> Result<(), HistoryError> {
-        let mut connection = self.connection();
+        let mut connection = self.connection(BUSY_AT_END)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&transaction, key, record, now)?;
         let [peer, local, remote, direction] = texts(key);
@@ -58,7 +58,7 @@ impl History {
     pub fn forget(&self, key: &PathKey) -> Result<(), HistoryError> {
         let [peer, local, remote, direction] = texts(key);
         let forget = format!("DELETE FROM observations WHERE {OF_PATH}");
-        self.connection().execute(&forget, [peer, local, remote, direction])?;
+        self.connection(BUSY_AT_WORK)?.execute(&forget, [peer, local, remote, direction])?;
         Ok(())
     }
 }

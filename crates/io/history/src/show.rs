@@ -6,7 +6,7 @@ use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_units::Losses;
 
 use crate::paths::{COLUMNS, remembered};
-use crate::{Direction, History, HistoryError, PathKey, Record, unsigned};
+use crate::{BUSY, Direction, History, HistoryError, PathKey, Record, unsigned};
 
 /// A path that something is known of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl History {
     /// # Errors
     /// The file cannot be read.
     pub fn paths(&self, host: Option<&str>, now: u64) -> Result<Vec<KnownPath>, HistoryError> {
-        let connection = self.connection();
+        let connection = self.connection(BUSY)?;
         let mut rows = connection.prepare(&format!(
             "SELECT {COLUMNS}, packets, congestion, random, socket, host, sender, unknown, \
              peer, local, remote, direction FROM observations WHERE {OF_HOST} ORDER BY seen DESC, \
@@ -87,7 +87,7 @@ impl History {
     /// # Errors
     /// The file cannot be written.
     pub fn clear(&self, host: Option<&str>) -> Result<usize, HistoryError> {
-        let mut connection = self.connection();
+        let mut connection = self.connection(BUSY)?;
         let transaction = connection.transaction()?;
         let paths = format!("DELETE FROM observations WHERE {OF_HOST}");
         let paths = transaction.execute(&paths, [host])?;

@@ -86,6 +86,27 @@ fn those_that_write_at_once_lose_nothing() {
 }
 
 #[test]
+fn while_another_program_writes_what_is_known_is_told_and_no_more() {
+    with_file(|file| {
+        let history = History::open(file).unwrap();
+        history.record(&key("a"), &record(100, "auto"), NOW).unwrap();
+        let other = Connection::open(file).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert_eq!(rate(&history, &key("a"), NOW), Some(Rate::from_mbps(100)));
+        let locked = |done: Result<(), HistoryError>| {
+            let error = done.unwrap_err().to_string();
+            assert!(error.contains("locked"), "{error}");
+        };
+        locked(history.lease(&key("a"), NOW).map(drop));
+        locked(history.forget(&key("a")));
+        locked(history.record(&key("b"), &record(200, "auto"), NOW));
+        other.execute_batch("COMMIT").unwrap();
+        history.record(&key("b"), &record(200, "auto"), NOW).unwrap();
+        assert_eq!(rate(&history, &key("b"), NOW), Some(Rate::from_mbps(200)));
+    });
+}
+
+#[test]
 fn what_is_no_file_is_refused_and_left() {
     with_file(|file| {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -128,7 +149,7 @@ fn a_damaged_file_is_moved_aside() {
 fn what_cannot_be_used_is_said_and_left_alone() {
     with_file(|file| {
         let history = History::open(file).unwrap();
-        history.connection().pragma_update(None, "user_version", 2).unwrap();
+        history.connection(BUSY).unwrap().pragma_update(None, "user_version", 2).unwrap();
         drop(history);
         assert!(matches!(History::open(file), Err(HistoryError::Newer(_))));
         let below = file.join("history.db");

@@ -1,6 +1,6 @@
 //! What Longhaul asks of the operating system below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! traffic control, children, and processes of others.
+//! traffic control, children, standard streams, and processes of others.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
 //! own that outlives a call, and its data path ([`udp`]) allocates nothing. Every facility that a
@@ -41,6 +41,7 @@ pub mod process;
 pub mod processes;
 pub mod siphash;
 mod sockopt;
+pub mod standard;
 pub mod tcp;
 pub mod traffic_control;
 pub mod tun;

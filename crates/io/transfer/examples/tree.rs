@@ -89,8 +89,14 @@ impl Copy {
     fn new(from: &Path, to: &Path, sync: bool) -> Result<Self, Box<dyn Error>> {
         let transfer = transfer_id(&[b"tree"], to.as_os_str().as_encoded_bytes(), true);
         let fsync = if sync { Fsync::End } else { Fsync::Never { boot: boot_id()? } };
-        let options =
-            SinkOptions { is_directory: false, transfer, fsync, direct: false, only_empty: false };
+        let options = SinkOptions {
+            is_directory: false,
+            contents: false,
+            transfer,
+            fsync,
+            direct: false,
+            only_empty: false,
+        };
         let (sink_tree, resume) = SinkTree::open(Destination::Local(to), &options)?;
         let config = SinkConfig { transfer, fsync, ..SinkConfig::default() };
         Ok(Self {

@@ -175,10 +175,18 @@ pub struct Way {
     pub socket: Option<longhaul_sys::udp::UdpSocket>,
 }
 
+/// What waits in a mailbox.
+#[derive(Debug, Default)]
+struct Commands {
+    queue: VecDeque<Command>,
+    /// Of the datagrams among them.
+    datagram_bytes: usize,
+}
+
 /// The transfer's end of a carrier thread's inbox.
 #[derive(Debug)]
 pub struct Mailbox {
-    commands: Mutex<VecDeque<Command>>,
+    commands: Mutex<Commands>,
     /// What is taken in between receiving and placing, and whether there is any.
     repairs: Mutex<Vec<Repair>>,
     has_repairs: AtomicBool,
@@ -196,7 +204,7 @@ impl Mailbox {
     /// An empty box.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
-            commands: Mutex::new(VecDeque::new()),
+            commands: Mutex::default(),
             repairs: Mutex::default(),
             has_repairs: AtomicBool::new(false),
             waker: Waker::new()?,
@@ -214,15 +222,17 @@ impl Mailbox {
         {
             self.set_hungry(false);
         }
-        lock(&self.commands).push_back(command);
+        lock(&self.commands).queue.push_back(command);
         self.wake();
     }
 
     /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
     pub fn post_datagram(&self, stray: Stray) {
         let mut commands = lock(&self.commands);
-        if commands.len() < DATAGRAMS_MAX {
-            commands.push_back(Command::Datagram(stray));
+        let bytes = commands.datagram_bytes + stray.bytes.len();
+        if commands.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
+            commands.datagram_bytes = bytes;
+            commands.queue.push_back(Command::Datagram(stray));
         }
         drop(commands);
         self.wake();
@@ -282,7 +292,8 @@ impl Mailbox {
     pub(crate) fn drain(&self, into: &mut VecDeque<Command>) -> bool {
         self.look.store(false, Ordering::SeqCst);
         let mut commands = lock(&self.commands);
-        into.append(&mut commands);
+        commands.datagram_bytes = 0;
+        into.append(&mut commands.queue);
         !into.is_empty()
     }
 
@@ -316,3 +327,27 @@ pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
 
 /// Datagrams and commands that may wait in a mailbox before datagrams are dropped.
 pub(crate) const DATAGRAMS_MAX: usize = 4096;
+/// Bytes of datagrams that may wait there: of strangers' they may have 64 KB each.
+const DATAGRAM_BYTES_MAX: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
+        let waiting = |len: usize| {
+            let mailbox = Mailbox::new().unwrap();
+            for _ in 0..2 * DATAGRAMS_MAX {
+                let (from, at) = ("192.0.2.1:1".parse().unwrap(), Instant::ZERO);
+                let bytes = vec![0; len];
+                mailbox.post_datagram(Stray { from, to: None, at, ecn: Ecn::NotEct, bytes });
+            }
+            let mut commands = VecDeque::new();
+            assert!(mailbox.drain(&mut commands));
+            commands.len()
+        };
+        assert_eq!(waiting(40), DATAGRAMS_MAX);
+        assert_eq!(waiting(1 << 16), DATAGRAM_BYTES_MAX >> 16);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_objects::{Fsync, ResumeState, SinkConfig, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{CloseCode, Direction, Protect, Request};
+use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
 
 use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::budget::Budget;
@@ -64,25 +65,24 @@ pub enum CopyError {
         server: SocketAddr,
     },
     /// The connection ended before the copy was complete.
-    #[error(
-        "the connection to {server} ended: {reason}; what was written is kept, run the same command again to go on"
-    )]
+    #[error("the connection to {server} ended: {reason}; {kept}")]
     Lost {
         /// The server.
         server: SocketAddr,
         /// Why.
         reason: String,
+        /// What is left of it.
+        kept: Kept,
     },
     /// The server failed: disk full, ...
-    #[error(
-        "{server} cannot go on: {reason}; what was written is kept, run the same command again to \
-         go on"
-    )]
+    #[error("{server} cannot go on: {reason}; {kept}")]
     Server {
         /// The server.
         server: SocketAddr,
         /// Its words.
         reason: String,
+        /// What is left of it.
+        kept: Kept,
     },
     /// The server did what no server may do.
     #[error(
@@ -95,15 +95,49 @@ pub enum CopyError {
         reason: String,
     },
     /// This host failed: disk full, ...
-    #[error("{0}; what was written is kept, run the same command again to go on")]
-    Local(String),
+    #[error("{reason}; {kept}")]
+    Local {
+        /// How.
+        reason: String,
+        /// What is left of it.
+        kept: Kept,
+    },
     /// The user stopped it.
-    #[error("stopped; what was written is kept, run the same command again to go on")]
-    Stopped,
+    #[error("stopped; {0}")]
+    Stopped(Kept),
 }
 
-impl From<Failure> for CopyError {
-    fn from(failure: Failure) -> Self {
+/// What a copy that did not come to its end has left at the destination, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing was moved by this run, or found there.
+    Nothing,
+    /// What was written: all that was made durable.
+    Written,
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "nothing was written, run the same command again to begin anew",
+            Self::Written => "what was written is kept, run the same command again to go on",
+        })
+    }
+}
+
+impl Kept {
+    fn of(reached: &Snapshot) -> Self {
+        match (reached.bytes_done, reached.files_done) {
+            (0, 0) => Self::Nothing,
+            _ => Self::Written,
+        }
+    }
+}
+
+impl CopyError {
+    /// Of a copy that came as far as `reached`.
+    fn of(failure: Failure, reached: &Snapshot) -> Self {
+        let kept = Kept::of(reached);
         match failure {
             Failure::Usage(reason) => Self::Usage(reason),
             Failure::Connect(error) => Self::Connect(error),
@@ -112,7 +146,7 @@ impl From<Failure> for CopyError {
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
             Failure::Closed { server, code: CloseCode::STORAGE, by_peer: true, reason } => {
-                Self::Server { server, reason }
+                Self::Server { server, reason, kept }
             }
             Failure::Closed {
                 server,
@@ -120,9 +154,9 @@ impl From<Failure> for CopyError {
                 by_peer: false,
                 reason,
             } => Self::Violation { server, reason },
-            Failure::Closed { server, reason, .. } => Self::Lost { server, reason },
-            Failure::Local(reason) => Self::Local(reason),
-            Failure::Stopped => Self::Stopped,
+            Failure::Closed { server, reason, .. } => Self::Lost { server, reason, kept },
+            Failure::Local(reason) => Self::Local { reason, kept },
+            Failure::Stopped => Self::Stopped(kept),
         }
     }
 }
@@ -148,11 +182,12 @@ pub fn copy(
     if !options.verify && options.protect == Protect::Clear {
         return Err(CopyError::Usage(UNCHECKED.into()));
     }
+    let failed = |failure| CopyError::of(failure, &progress.snapshot());
     let client = Client {
         host: &job.host,
         port: job.port,
         token: &options.token,
-        profile: profile(&options.profile, options.rate, &options.parameters)?,
+        profile: profile(&options.profile, options.rate, &options.parameters).map_err(failed)?,
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
@@ -167,7 +202,7 @@ pub fn copy(
         started,
     };
     let make = |server, shared: &Arc<Shared>| Part::new(options, &job, server, shared);
-    Ok(report(client.run(make, progress, stop)?, options.verify, started))
+    Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
 /// What is to be done, sorted out.
@@ -202,6 +237,10 @@ impl Job {
         if remote.iter().any(nameless) && !remote.iter().all(nameless) {
             return usage("contents of directories and whole sources cannot be mixed in one copy");
         }
+        if let Location::Remote { path, .. } = &options.destination {
+            check_length(path)?;
+        }
+        remote.iter().try_for_each(|path| check_length(path))?;
         if !options.copy_contents {
             let paths = local.iter().map(|path| path.as_os_str().as_bytes());
             check_names(paths.chain(remote.iter().map(Vec::as_slice)))?;
@@ -270,6 +309,17 @@ fn check_names<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Result<(), CopyErro
     Ok(())
 }
 
+/// No server takes a longer path.
+fn check_length(path: &[u8]) -> Result<(), CopyError> {
+    if path.len() <= MAX_PATH {
+        return Ok(());
+    }
+    let (len, start) = (path.len(), path[..PATH_SHOWN].escape_ascii());
+    Err(CopyError::Usage(format!(
+        "a path at a server has {MAX_PATH} bytes at most, and this one has {len}: {start}..."
+    )))
+}
+
 /// The side of a copy that this host plays.
 struct Part {
     driver: Driver,
@@ -320,6 +370,7 @@ impl Part {
         let names = job.names(options);
         let sink_options = SinkOptions {
             is_directory: options.destination_is_directory || several,
+            contents: names == TopNames::Contents,
             transfer,
             fsync: options.fsync,
             direct: options.direct,
@@ -442,6 +493,9 @@ pub(crate) fn sink_config(
     let _ = aws_lc_rs::rand::fill(&mut nonce);
     SinkConfig { capacity: memory.of_sink().get(), fsync, transfer, nonce, names }
 }
+
+/// Bytes of a path that is too long to be shown.
+const PATH_SHOWN: usize = 60;
 
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ pub use budget::MEMORY_LEAST;
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
-pub use copy::{CopyError, copy};
+pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
 pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};

@@ -130,9 +130,10 @@ impl Recollection {
             let record = Record { seen, packets, lost, profile };
             let recorded = self.history.record(&self.key, &record, unix_time());
             let Observation { rate, .. } = seen;
-            let is_recorded = recorded.is_ok();
-            self.note(recorded);
-            is_recorded.then_some(rate)
+            if let Err(error) = &recorded {
+                self.notices.push(format!("what was learnt of this path is lost: {error}"));
+            }
+            recorded.is_ok().then_some(rate)
         });
         if let Some(lease) = self.lease.take() {
             let given_back = self.history.give_back(&lease);

@@ -140,6 +140,10 @@ const SEEDS: &[(u64, &str)] = &[
     (235, "the same"),
     (421, "the same"),
     (936, "the same"),
+    (
+        795525110268,
+        "a network writes CE over all that is ECN-capable: `bbr` believed it, and stood at 134 kb/s",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

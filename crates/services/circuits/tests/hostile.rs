@@ -75,6 +75,26 @@ fn half_sent_requests_make_room_for_others_and_the_oldest_goes_first() {
 }
 
 #[test]
+fn a_stop_answers_what_was_asked_and_waits_for_nobody_who_asked_nothing() {
+    let (_folder, config) = config();
+    let site = Site::start(config);
+    let mut silent = begun(&site, "");
+    let want = "{\"from\":\"a\"";
+    let length = want.len() + 1;
+    let head = head("POST", "/v1/bookings", ASTRO);
+    let mut asking = begun(&site, &format!("{head}content-length: {length}\r\n\r\n{want}"));
+    // Both are attended to: what comes after them is.
+    assert!(site.client(ASTRO).list(false, None).unwrap().bookings.is_empty());
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(site));
+        assert_eq!(rest(&mut silent), "");
+        asking.write_all(b"}").unwrap();
+        let answer = rest(&mut asking);
+        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    });
+}
+
+#[test]
 fn heads_and_bodies_that_do_not_come_end_and_a_head_is_bounded() {
     let (_folder, mut config) = config();
     config.limits.head = Duration::from_millis(300);

@@ -74,7 +74,8 @@ impl Lane {
             .then(|| self.meter.on_feedback(report))
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
-        let marks = self.ways.on_counted(&feedback.ecn, Arrived { packets: arrived, ect });
+        let time = (now, path.rtt().smoothed());
+        let marks = self.ways.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect });
         // Packets of another way may be the ones that were marked.
         sample.marked_packets = if mixed || !path.heeds_marks() { 0 } else { marks };
         sample.rtt = rtt;

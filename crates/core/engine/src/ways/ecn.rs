@@ -1,7 +1,9 @@
 //! Which packets are ECN-capable, and whether what the peer counts of them is believed
 //! (protocol.md 5.4.2, after RFC 9000 13.4.2).
 
-use longhaul_units::{Ecn, EcnCounts};
+use core::time::Duration;
+
+use longhaul_units::{Ecn, EcnCounts, Instant};
 
 /// ECN on one path of a lane.
 #[derive(Debug)]
@@ -9,6 +11,16 @@ pub(super) struct PathEcn {
     state: State,
     /// Probe timeouts since something arrived.
     timeouts: u32,
+    marks: Marks,
+}
+
+/// Whether there is more than marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marks {
+    /// Of the first packets nothing but so many marks has come back, which nobody was told.
+    First(u64),
+    /// Nothing but marks for so many round trips, the last of which is over at `until`.
+    Since { rounds: u32, until: Instant },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +33,8 @@ enum State {
     Waiting { again: bool },
     /// It carries ECT(0), and the peer counts it.
     Capable,
-    /// What the peer counts is not what was sent: somebody clears or changes the codepoint.
+    /// What the peer counts is not what was sent, or all of it is marked: somebody clears or changes the
+    /// codepoint.
     Failed,
 }
 
@@ -47,7 +60,8 @@ pub(crate) struct Arrived {
 
 impl PathEcn {
     pub fn new() -> Self {
-        Self { state: State::Testing { left: TEST_PACKETS, again: true }, timeouts: 0 }
+        let state = State::Testing { left: TEST_PACKETS, again: true };
+        Self { state, timeouts: 0, marks: Marks::First(0) }
     }
 
     /// What the next packets carry.
@@ -86,6 +100,41 @@ impl PathEcn {
             state => state,
         };
     }
+
+    /// So many came back with ECT(0) and so many marked, at `now`, over a path with that RTT. Gives the
+    /// marks that are to be heeded.
+    ///
+    /// A queue that marks all packets has a sender slow down until it marks some only, or is none: some
+    /// networks write CE over ECT(0). Who takes the one for the other loses little, since a queue drops
+    /// what it may not mark.
+    fn on_marks(&mut self, now: Instant, rtt: Duration, unmarked: u64, marked: u64) -> u64 {
+        match self.marks {
+            Marks::First(held) if unmarked == 0 => {
+                self.marks = Marks::First(held + marked);
+                if held + marked >= TEST_PACKETS {
+                    self.state = State::Failed;
+                }
+                0
+            }
+            Marks::First(held) => {
+                self.marks = Marks::Since { rounds: 0, until: now };
+                held + marked
+            }
+            Marks::Since { .. } if unmarked > 0 => {
+                self.marks = Marks::Since { rounds: 0, until: now };
+                marked
+            }
+            Marks::Since { rounds, until } if marked > 0 && now >= until => {
+                self.marks = Marks::Since { rounds: rounds + 1, until: now + rtt };
+                if rounds >= MARKED_ROUNDS {
+                    self.state = State::Failed;
+                    return 0;
+                }
+                marked
+            }
+            Marks::Since { .. } => marked,
+        }
+    }
 }
 
 impl Account {
@@ -97,12 +146,18 @@ impl Account {
         }
     }
 
-    /// The peer counts `counts`, in a report of which `arrived` is news of the present path; returns
-    /// the marks to be heeded.
+    /// The peer counts `counts`, in a report at `now` of which `arrived` is news of the present path, whose
+    /// smoothed RTT is `rtt`; returns the marks to be heeded.
     ///
     /// Sums are compared, not what one report adds: a report may leave out packets that it counts,
     /// and an older one may come behind a newer one.
-    pub fn on_report(&mut self, ecn: &mut PathEcn, counts: &EcnCounts, arrived: Arrived) -> u64 {
+    pub fn on_report(
+        &mut self,
+        ecn: &mut PathEcn,
+        (now, rtt): (Instant, Duration),
+        counts: &EcnCounts,
+        arrived: Arrived,
+    ) -> u64 {
         let before = self.counted;
         self.counted = before.newer(counts);
         if ecn.state == State::Failed {
@@ -118,16 +173,22 @@ impl Account {
             return 0;
         }
         ecn.on_arrived(arrived);
-        ce - before.ce
+        ecn.on_marks(now, rtt, ect0 - before.ect0, ce - before.ce)
     }
 }
 
 /// Packets that try whether a path carries ECT(0) (RFC 9000 13.4.2), and the rest of their batch.
 const TEST_PACKETS: u64 = 10;
+/// Round trips in which all is marked, before the path is to blame. A window that shrinks to 0.85 on marks
+/// (RFC 8511 section 3) is at a fifth by then: the queue that the largest overshoot of a start-up left, three
+/// times what the path holds, is empty after seven.
+const MARKED_ROUNDS: u32 = 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
 
     /// A path, and what a lane counts, with packets sent one by one.
     struct Sender(PathEcn, Account);
@@ -146,9 +207,21 @@ mod tests {
             capable.count() as u64
         }
 
-        fn report(&mut self, ect: u64, packets: u64, (ect0, ect1, ce): (u64, u64, u64)) -> u64 {
+        fn report(&mut self, ect: u64, packets: u64, counts: (u64, u64, u64)) -> u64 {
+            self.report_at(0, ect, packets, counts)
+        }
+
+        /// After so many round trips.
+        fn report_at(
+            &mut self,
+            rounds: u32,
+            ect: u64,
+            packets: u64,
+            (ect0, ect1, ce): (u64, u64, u64),
+        ) -> u64 {
             let counts = EcnCounts { ect0, ect1, ce };
-            self.1.on_report(&mut self.0, &counts, Arrived { packets, ect })
+            let time = (Instant::ZERO + RTT * rounds, RTT);
+            self.1.on_report(&mut self.0, time, &counts, Arrived { packets, ect })
         }
     }
 
@@ -176,6 +249,55 @@ mod tests {
             assert_eq!(sender.report(4, 14, (6, 0, 4)), 0);
             assert_eq!(sender.send(1), 0, "for good");
         }
+    }
+
+    #[test]
+    fn a_path_on_which_all_is_marked_from_the_start_is_not_believed() {
+        let mut sender = Sender::new();
+        assert_eq!(sender.send(20), 10);
+        assert_eq!(sender.report(4, 4, (0, 0, 4)), 0, "nobody is told before it is clear");
+        assert_eq!(sender.send(5), 5);
+        assert_eq!(sender.report(6, 6, (0, 0, 10)), 0);
+        assert_eq!(sender.send(5), 0);
+
+        let mut sender = Sender::new();
+        sender.send(10);
+        assert_eq!(sender.report(9, 9, (0, 0, 9)), 0);
+        assert_eq!(sender.report(1, 1, (1, 0, 9)), 9, "a queue that was full");
+        assert_eq!(sender.send(5), 5);
+    }
+
+    #[test]
+    fn a_path_that_begins_to_mark_everything_is_found_out() {
+        let mut sender = Sender::new();
+        sender.send(10);
+        assert_eq!(sender.report(10, 10, (10, 0, 0)), 0);
+        assert_eq!(sender.send(200), 200);
+        for round in 0..MARKED_ROUNDS {
+            let marks = u64::from(round) * 2;
+            assert_eq!(sender.report_at(round, 1, 1, (10, 0, marks + 1)), 1);
+            assert_eq!(sender.report_at(round, 1, 1, (10, 0, marks + 2)), 1, "in the same one");
+        }
+        let marks = u64::from(MARKED_ROUNDS) * 2;
+        assert_eq!(sender.send(1), 1);
+        assert_eq!(sender.report_at(MARKED_ROUNDS, 1, 1, (10, 0, marks + 1)), 0);
+        assert_eq!(sender.send(1), 0);
+    }
+
+    #[test]
+    fn a_queue_that_marks_for_a_while_is_heeded_for_good() {
+        let mut sender = Sender::new();
+        sender.send(10);
+        sender.report(10, 10, (10, 0, 0));
+        assert_eq!(sender.send(100), 100);
+        let (mut unmarked, mut marked) = (10, 0);
+        for round in 0..4 * MARKED_ROUNDS {
+            let is_marked = round % MARKED_ROUNDS > 0;
+            (unmarked, marked) = (unmarked + u64::from(!is_marked), marked + u64::from(is_marked));
+            let heeded = sender.report_at(round, 1, 1, (unmarked, 0, marked));
+            assert_eq!(heeded, is_marked.into(), "{round}");
+        }
+        assert_eq!(sender.send(1), 1);
     }
 
     #[test]

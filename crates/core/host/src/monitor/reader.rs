@@ -21,6 +21,8 @@ pub(super) struct Reader {
     /// The queue that stands: least age of an interval.
     standing: Duration,
     sojourn_cap: Option<Rate>,
+    /// Share of the batches that left something in the socket, in 1/1024.
+    full_share: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +58,16 @@ struct Arrivals {
     began: Instant,
     bytes: u64,
     least_age: Option<Duration>,
+    /// Batches, and those that left something in the socket.
+    batches: u32,
+    full: u32,
     rate: Rate,
+}
+
+impl Arrivals {
+    fn new(now: Instant, rate: Rate) -> Self {
+        Self { began: now, bytes: 0, least_age: None, batches: 0, full: 0, rate }
+    }
 }
 
 impl Reader {
@@ -71,9 +82,10 @@ impl Reader {
             absent_since: None,
             has_ages: false,
             socket: None,
-            arrivals: Arrivals { began: now, bytes: 0, least_age: None, rate: Rate::ZERO },
+            arrivals: Arrivals::new(now, Rate::ZERO),
             standing: Duration::ZERO,
             sojourn_cap: None,
+            full_share: 0,
         }
     }
 
@@ -91,6 +103,8 @@ impl Reader {
     pub(super) fn on_batch(&mut self, now: Instant, batch: &Batch) -> Option<Over> {
         self.service.handle_batch(batch);
         self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
+        self.arrivals.batches += 1;
+        self.arrivals.full += u32::from(batch.full);
         let last_read = self.last_read.replace(now).unwrap_or(Instant::ZERO);
         let age = batch.age?;
         self.has_ages = true;
@@ -148,9 +162,10 @@ impl Reader {
         if passed < INTERVAL.max(round_trip) {
             return;
         }
-        let Arrivals { bytes, least_age, .. } = self.arrivals;
+        let Arrivals { bytes, least_age, batches, full, .. } = self.arrivals;
         let arrived = Rate::from_bytes_over(bytes, passed);
-        self.arrivals = Arrivals { began: now, bytes: 0, least_age: None, rate: arrived };
+        self.arrivals = Arrivals::new(now, arrived);
+        self.full_share = u64::from(full) * 1_024 / u64::from(batches.max(1));
         self.standing = least_age.unwrap_or_default();
         if self.standing > config.sojourn {
             // Swift's decrease (SIGCOMM 2020, section 3.1): by how far the delay is beyond its target.
@@ -187,7 +202,9 @@ impl Reader {
     fn headroom(&self, now: Instant, config: &MonitorConfig) -> Option<Rate> {
         let limit = self.socket?.socket.limit;
         let bridge = self.stalls.to_bridge(now, config.overflow)?.min(MOST_BRIDGE);
-        let usable = data_in(limit / 4 * 3, config);
+        // What was read is given back in quarters of the buffer, but at once where nothing is left there.
+        let held = limit.min(MOST_BUFFER) / 4 * self.full_share / 1_024;
+        let usable = data_in(limit - held, config);
         let standing = self.arrivals(now).bytes_in(self.standing);
         let headroom = usable.saturating_sub(standing).max(usable / 8);
         Some(Rate::from_bytes_over(headroom, bridge))
@@ -258,6 +275,8 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 /// A stall that is longer is no part of a schedule (a quota's period is 100 ms): to slow down further
 /// for it costs more than what it loses.
 const MOST_BRIDGE: Duration = Duration::from_millis(100);
+/// More than any kernel grants, so that products stay in range.
+const MOST_BUFFER: u64 = 1 << 40;
 /// A reader that got more than this of what it asked for has no competitor.
 const ALONE: f64 = 0.97;
 /// Swift's beta and largest decrease.

@@ -100,7 +100,7 @@ impl Link<'_> {
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let upper = (upper, mailboxes.to_vec());
         let owner = Owner::Client(ends);
-        let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
+        let hosting = Hosting { monitors: profile.profile.monitors_host(), priority };
         let paths = (owner, path);
         let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))

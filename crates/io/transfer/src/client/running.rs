@@ -170,6 +170,7 @@ impl<T: Task> Running<T> {
         self.notices.extend(circuit.notices);
         let history = self.recollection.take().map(|recollection| {
             let (report, notices) = recollection.end(self.profile, &self.lanes.totals());
+            notices.iter().for_each(|notice| progress.tell(notice));
             self.notices.extend(notices);
             report
         });

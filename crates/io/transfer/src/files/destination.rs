@@ -17,6 +17,7 @@ use super::aside::remove_aside;
 use super::explain;
 use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
+use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
 
 /// Where a copy goes: as the user wrote it.
@@ -143,20 +144,17 @@ pub(super) struct Hidden {
 
 impl Destination<'_> {
     /// Finds where the copy goes: into a directory that is there under the source's own name, else
-    /// the destination is the new name. `is_directory` asks for a directory, and makes it.
+    /// the destination is the new name. [`SinkOptions::is_directory`] asks for a directory, and makes it.
     ///
     /// The new name of an interrupted run is a directory by now: the hidden directory beside it
     /// tells that it was not when the transfer began.
-    pub(super) fn resolve(
-        &self,
-        is_directory: bool,
-        transfer: &[u8; 16],
-    ) -> Result<Resolved, DestinationError> {
+    pub(super) fn resolve(&self, options: &SinkOptions) -> Result<Resolved, DestinationError> {
+        let SinkOptions { is_directory, contents, transfer, .. } = options;
         let path = self.bytes();
         if path.split(|byte| *byte == b'/').any(is_hidden_name) {
             return Err(DestinationError::Hidden { path: self.shown() });
         }
-        let is_directory = is_directory || ends_as_directory(path);
+        let is_directory = *is_directory || ends_as_directory(path);
         let place = trimmed(path);
         let (parent, name) = match split(place) {
             (b"", name) if place.starts_with(b"/") => (&b"/"[..], name),
@@ -184,7 +182,11 @@ impl Destination<'_> {
                         let what = special.to_string();
                         return Err(DestinationError::Special { path: self.shown(), what });
                     }
-                    self.as_name(parent, name)
+                    let resolved = self.as_name(parent, name)?;
+                    if *contents && error.kind() == io::ErrorKind::NotADirectory {
+                        return Err(DestinationError::NotDirectory { path: self.shown() });
+                    }
+                    Ok(resolved)
                 }
                 _ => Err(self.error(error)),
             },

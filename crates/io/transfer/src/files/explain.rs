@@ -16,6 +16,19 @@ pub(super) fn at_source(error: &io::Error) -> String {
     }
 }
 
+/// Why a source that the user has named, whose links are followed, could not be read.
+pub(super) fn at_root(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "no such file or directory".into(),
+        // It would lead out of what is served.
+        _ if error.get_ref().is_some() => error.to_string(),
+        _ if is_link(error) => {
+            "it is a link that leads back to itself, or too many in a row".into()
+        }
+        _ => at_source(error),
+    }
+}
+
 /// Why something could not be done at the destination. `doing` is like "cannot write".
 pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     if let Some(reason) = no_room(error) {

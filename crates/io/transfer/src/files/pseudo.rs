@@ -1,13 +1,12 @@
 //! Files that the system makes up as they are read, as those of `/proc`: their size says nothing.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
-use longhaul_objects::{EntryId, ReadPiece, identity};
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{Stat, fstatfs, major};
 
-use super::source::{SourceTree, file_identity};
+use super::explain;
+use super::source::SourceTree;
 
 /// A file system whose files have the sizes that they tell: its `st_dev`.
 pub(super) type Honest = u64;
@@ -19,28 +18,27 @@ pub(super) fn honest(directory: impl AsFd, stat: &Stat) -> Option<Honest> {
     (major(stat.st_dev) != NO_DEVICE || has_blocks()).then_some(stat.st_dev)
 }
 
-/// Whether a file that is said to be empty has contents: whether a byte of it can be read, as other
-/// files are read, while it is what `stat` says. One that cannot be read is taken at its word.
-pub(super) fn has_untold_contents(
+/// Why a file that is said to be empty is not copied as such: a byte of it can be read, or nothing can be
+/// known of it, since it cannot be opened or read.
+pub(super) fn untold(
     tree: &SourceTree,
     entry: &Entry,
     stat: &Stat,
     honest: Option<Honest>,
-) -> bool {
+) -> Option<String> {
     if entry.kind != EntryKind::File || entry.size > 0 || honest == Some(stat.st_dev) {
-        return false;
+        return None;
     }
-    let entry = Entry { identity: identity(&file_identity(stat)), ..entry.clone() };
-    let byte =
-        ReadPiece { id: NO_ENTRY, entry: Arc::new(entry), file_offset: 0, group_offset: 0, len: 1 };
-    tree.read_piece(&byte, &mut [0], &mut None).is_ok()
+    match tree.read_first_byte(entry.path.as_bytes(), stat) {
+        Ok(0) => None,
+        Ok(_) => Some(UNTOLD.into()),
+        Err(error) => Some(explain::at_source(&error)),
+    }
 }
 
 /// Why such a file is not copied.
-pub(super) const UNTOLD: &str =
+const UNTOLD: &str =
     "its size is told as 0 but it has contents, so it is not copied; longhaul pipe can send it";
 
 /// Major number of the devices of file systems that are on none.
 const NO_DEVICE: u32 = 0;
-/// Not the number of an entry: what is read here is none yet.
-const NO_ENTRY: EntryId = EntryId(u32::MAX);

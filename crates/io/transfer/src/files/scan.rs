@@ -1,5 +1,4 @@
 use std::ffi::CStr;
-use std::io;
 use std::os::fd::BorrowedFd;
 
 use longhaul_objects::identity;
@@ -94,15 +93,7 @@ impl<'a> Scan<'a> {
         }
         let stat = match self.tree.root_stat(root) {
             Ok(stat) => stat,
-            Err(error) => {
-                let reason = match error.kind() {
-                    io::ErrorKind::NotFound => "no such file or directory".into(),
-                    // It would lead out of what is served.
-                    _ if error.get_ref().is_some() => error.to_string(),
-                    _ => explain::at_source(&error),
-                };
-                return Some(self.root_failed(root, reason));
-            }
+            Err(error) => return Some(self.root_failed(root, explain::at_root(&error))),
         };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             self.pending.push(Pending { root, path: name, rest: Vec::new() });
@@ -271,10 +262,10 @@ fn leaf(
     let size = if is_file { stat.st_size as u64 } else { 0 };
     let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
     let entry = entry(kind, stat, size, identity, path);
-    if pseudo::has_untold_contents(tree, &entry, stat, honest) {
-        return unreadable(entry.path.as_bytes().to_vec(), pseudo::UNTOLD.into());
+    match pseudo::untold(tree, &entry, stat, honest) {
+        Some(reason) => unreadable(entry.path.as_bytes().to_vec(), reason),
+        None => Scanned::Entry(entry),
     }
-    Scanned::Entry(entry)
 }
 
 fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: EntryPath) -> Entry {

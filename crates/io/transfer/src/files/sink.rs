@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use longhaul_objects::{
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryKind};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fsync, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::above::Above;
@@ -61,6 +61,8 @@ pub struct SinkTree {
     pub(super) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
     pub(super) rough: Mutex<BTreeSet<TempName>>,
+    /// Device and inode of the unpublished files that this run has made or found.
+    pub(super) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
     pub(super) room: Mutex<Room>,
     /// What the first checkpoint is to make durable of the way to the destination directory.
     pub(super) above: Mutex<Above>,
@@ -84,6 +86,8 @@ pub struct SinkOptions {
     /// The destination is a directory, and made where it is missing: the user wrote a slash
     /// behind it, or there are several sources.
     pub is_directory: bool,
+    /// What comes is in a directory that keeps no name of its own: no file can be replaced by it.
+    pub contents: bool,
     /// What [`longhaul_objects::SinkConfig::transfer`] is told; see
     /// [`transfer_id`](super::transfer_id).
     pub transfer: [u8; 16],
@@ -132,7 +136,7 @@ impl SinkTree {
         destination: Destination<'_>,
         options: &SinkOptions,
     ) -> Result<(Self, ResumeState), DestinationError> {
-        let place = destination.resolve(options.is_directory, &options.transfer)?;
+        let place = destination.resolve(options)?;
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
@@ -168,6 +172,7 @@ impl SinkTree {
             umask: umask(),
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),
+            own: Mutex::default(),
             room: Mutex::new(Room::default()),
             folding: folds.then(Mutex::default),
             made: Mutex::new(RangeSet::new()),
@@ -322,6 +327,7 @@ impl SinkTree {
         self.files.remove(&temp);
         self.forget_promise(temp);
         lock(&self.rough).remove(&temp);
+        lock(&self.own).remove(&temp);
         // What is left now is removed with the hidden directory, or by the next run.
         let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
     }
@@ -468,8 +474,13 @@ pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && stat.st_size as u64 == entry.size
-            && nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
+            && has_time(&stat, entry)
     })
+}
+
+/// Whether it has the modification time of `entry`.
+pub(super) fn has_time(stat: &Stat, entry: &Entry) -> bool {
+    nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
 }
 
 /// The directory that was needed last: neighbours need it again.

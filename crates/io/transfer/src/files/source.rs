@@ -128,8 +128,18 @@ impl SourceTree {
         failed
     }
 
+    /// Reads the first byte of the file of the entry `path`, of which `stat` was told; 0 where there is none.
+    pub(super) fn read_first_byte(&self, path: &[u8], stat: &Stat) -> io::Result<usize> {
+        let file = self.open_file(path, &mut None)?;
+        let found = rustix::fs::fstat(&file)?;
+        if (found.st_dev, found.st_ino) != (stat.st_dev, stat.st_ino) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        read_up_to_at(&file, &mut [0], 0)
+    }
+
     /// As [`Self::read_group`], of one piece.
-    pub(super) fn read_piece<'a>(
+    fn read_piece<'a>(
         &self,
         piece: &'a ReadPiece,
         into: &mut [u8],

@@ -64,10 +64,21 @@ impl SinkTree {
                 Ok(directory) => sync_directory(directory)?,
                 // Removed, or replaced, by somebody since.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                // Its mode, or that of one above it, lets nobody but root open it.
+                Err(Errno::ACCESS) => return self.sync_unopened(),
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
+    }
+
+    /// Makes durable what cannot be opened: all that there is on its file system, or on any.
+    fn sync_unopened(&self) -> io::Result<()> {
+        if self.elsewhere.load(Ordering::Relaxed) {
+            rustix::fs::sync();
+            return Ok(());
+        }
+        Ok(syncfs(&self.hidden)?)
     }
 }
 

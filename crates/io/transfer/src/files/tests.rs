@@ -47,6 +47,7 @@ impl Copy {
         let transfer = transfer_id(&[b"test"], b"", true);
         let options = SinkOptions {
             is_directory,
+            contents: false,
             transfer,
             fsync: Fsync::End,
             direct: false,

@@ -12,8 +12,8 @@ use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePi
 use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, futimens, openat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens, openat, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -23,7 +23,7 @@ use super::identify::hex;
 use super::large::large;
 use super::place::{beneath, split};
 use super::room::Space;
-use super::sink::{LastDirectory, SinkTree};
+use super::sink::{LastDirectory, SinkTree, has_time};
 use super::special::{InTheWay, Special, rename_over_files};
 use super::stamp::stat_file;
 use super::sync::lock;
@@ -103,6 +103,7 @@ impl SinkTree {
             let reserved = self.reserve(temp, &file, entry.size);
             let file = reserved.and_then(|()| large(file, self.direct)).map_err(|error| {
                 self.forget_promise(temp);
+                lock(&self.own).remove(&temp);
                 let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
                 explain(error)
             })?;
@@ -118,6 +119,7 @@ impl SinkTree {
         if let Ok(stat) = self.open_left(temp, entry.size) {
             self.promise(temp, entry.size);
             lock(&self.rough).insert(temp);
+            lock(&self.own).insert(temp, (stat.st_dev, stat.st_ino));
             let is_as_it_was = stamp.is_some() && stamp == self.stamp(&stat);
             return Ok(if is_as_it_was { Prepared::Ready } else { Prepared::Altered });
         }
@@ -170,7 +172,9 @@ impl SinkTree {
             aside = self.open_aside_of(entry, OFlags::PATH).map_err(explain)?;
             (&aside, name)
         } else {
-            self.finish(entry, file.temp).map_err(explain)?;
+            self.finish(entry, file.temp)
+                .and_then(|()| self.check_own(entry, file.temp))
+                .map_err(explain)?;
             (&self.hidden, &temp[..])
         };
         let mut folding = self.folding.as_ref().map(lock);
@@ -189,6 +193,23 @@ impl SinkTree {
             folding.note(parent, name);
         }
         Ok(())
+    }
+
+    /// Checks that nobody has put another file in the place of an unpublished one. Where a file system may
+    /// number a file anew while it is there, its modification time tells, which this run has set; FAT does
+    /// not keep that as it was set.
+    fn check_own(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
+        let own = lock(&self.own).remove(&temp);
+        if entry.kind != EntryKind::File {
+            return Ok(());
+        }
+        let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_own = own == Some((stat.st_dev, stat.st_ino));
+        let is_own = is_own || has_time(&stat, entry) || self.folding.is_some();
+        match is_own && stat.st_size as u64 == entry.size {
+            true => Ok(()),
+            false => Err(io::Error::other("somebody has put another file in its place")),
+        }
     }
 
     /// Gives an unpublished file what it lacks, or makes it where it has no contents.
@@ -255,7 +276,10 @@ impl SinkTree {
 
     /// Makes a new unpublished file, instead of one that is there.
     fn create(&self, temp: TempName, mode: u32) -> io::Result<OwnedFd> {
-        create_anew(&self.hidden, &hex(&temp.0), mode)
+        let file = create_anew(&self.hidden, &hex(&temp.0), mode)?;
+        let stat = fstat(&file)?;
+        lock(&self.own).insert(temp, (stat.st_dev, stat.st_ino));
+        Ok(file)
     }
 
     /// An unpublished file that is there.

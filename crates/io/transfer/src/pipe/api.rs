@@ -106,31 +106,42 @@ pub enum PipeError {
         server: SocketAddr,
     },
     /// The connection, or the other end, was gone before the end.
-    #[error("the pipe broke: {reason}; what came through is not the whole")]
+    #[error("the pipe broke: {reason}; {bytes} bytes came through, not the whole")]
     Broken {
         /// Why.
         reason: String,
+        /// As far as known here.
+        bytes: u64,
     },
     /// This host failed.
-    #[error("{0}; what came through is not the whole")]
-    Local(String),
+    #[error("{reason}; {bytes} bytes came through, not the whole")]
+    Local {
+        /// How.
+        reason: String,
+        /// As far as known here.
+        bytes: u64,
+    },
     /// The user stopped it.
-    #[error("stopped; what came through is not the whole")]
-    Stopped,
+    #[error("stopped; {bytes} bytes came through, not the whole")]
+    Stopped {
+        /// As far as known here.
+        bytes: u64,
+    },
 }
 
-impl From<Failure> for PipeError {
-    fn from(failure: Failure) -> Self {
+impl PipeError {
+    /// Of a pipe through which so many bytes came.
+    pub(super) fn of(failure: Failure, bytes: u64) -> Self {
         match failure {
             Failure::Usage(reason) => Self::Usage(reason),
             Failure::Connect(error) => Self::Connect(error),
             Failure::Join(error) => Self::Join(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
-            Failure::Closed { reason, .. } => Self::Broken { reason },
-            Failure::Destination(error) => Self::Local(error.to_string()),
-            Failure::Local(reason) => Self::Local(reason),
-            Failure::Stopped => Self::Stopped,
+            Failure::Closed { reason, .. } => Self::Broken { reason, bytes },
+            Failure::Destination(error) => Self::Local { reason: error.to_string(), bytes },
+            Failure::Local(reason) => Self::Local { reason, bytes },
+            Failure::Stopped => Self::Stopped { bytes },
         }
     }
 }

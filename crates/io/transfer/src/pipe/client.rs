@@ -42,11 +42,12 @@ pub fn pipe(
     if options.circuit.as_ref().is_some_and(|circuit| circuit.want.is_none()) {
         return Err(PipeError::Usage("nobody knows the size of a pipe: say what to book".into()));
     }
+    let failed = |failure| PipeError::of(failure, progress.snapshot().bytes_done);
     let client = Client {
         host: &options.host,
         port: options.port,
         token: &options.token,
-        profile: profile(&options.profile, options.rate, &options.parameters)?,
+        profile: profile(&options.profile, options.rate, &options.parameters).map_err(failed)?,
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
@@ -62,7 +63,7 @@ pub fn pipe(
     };
     // A second carrier is tried only while nothing was read: the other end was not there.
     let make = |_, shared: &Arc<Shared>| End::new(options, shared);
-    let Finished { task, elapsed, link, .. } = client.run(make, progress, stop)?;
+    let Finished { task, elapsed, link, .. } = client.run(make, progress, stop).map_err(failed)?;
     let setup = task.alone_until - started;
     Ok(PipeReport { bytes: task.so_far().0, elapsed, setup, link })
 }

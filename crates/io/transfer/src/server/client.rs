@@ -92,7 +92,7 @@ impl Server<'_> {
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
             let priority = Priority::wished(self.options.host_priority);
-            let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
+            let hosting = Hosting { monitors: profile.profile.monitors_host(), priority };
             let feedback = profile.profile.feedback;
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };

@@ -90,10 +90,11 @@ impl Share {
                 let transfer = transfer_id(&[&request.label, owner], path, verify);
                 let fsync = fsync(request.sync_at_end);
                 let is_directory = request.destination_is_directory;
-                let direct = self.direct;
+                let (contents, direct) = (request.copy_contents, self.direct);
                 // The client chooses the names, as it may.
+                let only_empty = false;
                 let options =
-                    SinkOptions { is_directory, transfer, fsync, direct, only_empty: false };
+                    SinkOptions { is_directory, contents, transfer, fsync, direct, only_empty };
                 let destination = Destination::Below { root: &self.root, path };
                 let (tree, resume) = SinkTree::open(destination, &options)
                     .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;

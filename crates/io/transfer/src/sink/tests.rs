@@ -17,6 +17,7 @@ use crate::mailboxes::Mailboxes;
 fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>) {
     let options = SinkOptions {
         is_directory: true,
+        contents: false,
         transfer: [1; 16],
         fsync: Fsync::End,
         direct: false,

@@ -14,7 +14,7 @@ pub(super) fn draw(scenario: &mut Scenario) {
             let first = draw.pick::<&str>(FINDING);
             if Draw::new(scenario.seed, LATER_STREAM).one_in(10) { "lambdastream" } else { first }
         }
-        "fixed" if draw.one_in(3) => "tsunami",
+        "fixed" if draw.one_in(3) => draw.pick::<&str>(&["tsunami", "paptc"]),
         _ => return,
     };
     let known = Profile::by_name(scenario.profile).map(|profile| profile.controller.parameters());

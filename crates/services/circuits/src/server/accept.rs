@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -122,7 +123,9 @@ async fn connection(
     let stalled = u32::try_from(limits.stalled.as_millis()).unwrap_or(u32::MAX);
     let _ = sockopt::set_tcp_user_timeout(&stream, stalled);
     let routes = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+    let has_asked = AtomicBool::new(false);
+    let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
+        has_asked.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(seat.clone());
         routes.call(request)
     });
@@ -135,6 +138,10 @@ async fn connection(
         // Others need the place.
         _ = gone => return,
         _ = closing.wait_for(|closing| *closing) => {}
+    }
+    // A connection that was only opened would be waited for as if a request were under way.
+    if !has_asked.load(Ordering::Relaxed) {
+        return;
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;

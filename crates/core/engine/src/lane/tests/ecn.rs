@@ -58,6 +58,19 @@ fn a_path_that_marks_everything_or_remarks_is_not_believed() {
 }
 
 #[test]
+fn a_path_that_marks_all_that_is_ecn_capable_is_not_believed() {
+    // From the start, or once it was believed.
+    let marks: [Meddling; 2] = [
+        |_, ecn| Some(if ecn == Ecn::Ect0 { Ecn::Ce } else { ecn }),
+        |number, ecn| Some(if ecn == Ecn::Ect0 && number >= 2_000 { Ecn::Ce } else { ecn }),
+    ];
+    for meddling in marks {
+        let mut pair = copy(meddling);
+        assert!(!later(&mut pair));
+    }
+}
+
+#[test]
 fn a_path_that_drops_what_is_ecn_capable_is_used_all_the_same() {
     let drops: [Meddling; 2] = [
         |_, ecn| (ecn == Ecn::NotEct).then_some(ecn),

@@ -2,6 +2,8 @@
 
 use longhaul_units::Rate;
 
+use crate::controllers::power::power_of;
+
 /// The coefficients of the utility.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Utility {
@@ -26,24 +28,13 @@ impl Utility {
 }
 
 /// The rate in Mb/s to the power of 0.9, in millionths.
-///
-/// 0.9 is a sum of negative powers of two, so the power is a product of repeated square roots: exact
-/// to six digits, and the same on every machine.
 fn power(rate: Rate) -> u64 {
-    let mut root = (u128::from(rate.min(MOST_RATE).as_bps()) << 32) / 1_000_000;
-    let mut power = 1u128 << 32;
-    for bit in (0..EXPONENT_BITS).rev() {
-        root = (root << 32).isqrt();
-        if EXPONENT >> bit & 1 == 1 {
-            power = (power * root) >> 32;
-        }
-    }
-    ((power * 1_000_000) >> 32) as u64
+    let base = (u128::from(rate.min(MOST_RATE).as_bps()) << 32) / 1_000_000;
+    ((power_of(base, EXPONENT) * 1_000_000) >> 32) as u64
 }
 
 /// 0.9 times 2^24.
 const EXPONENT: u32 = 15_099_494;
-const EXPONENT_BITS: u32 = 24;
 const MILLION: i64 = 1_000_000;
 const MOST_RATE: Rate = Rate::from_gbps(10_000);
 /// In range for differences, products and what is divided by rates.

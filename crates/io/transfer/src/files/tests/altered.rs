@@ -73,6 +73,24 @@ fn alter(path: &Path, offset: u64) {
     );
 }
 
+/// As a program may that cleans up, or restores a backup.
+#[test]
+fn a_file_that_somebody_puts_in_the_place_of_an_unpublished_one_gets_no_name() {
+    let scratch = Scratch::new();
+    let size = GROUPS * GROUP_SIZE as usize;
+    let from = scratch.file("from/f", bytes(size, 1));
+    let copy = Copy::new(SourceTree::local(&[from], false), &scratch.at("to"));
+    copy.run_until(|sink| sink.stats().received_bytes >= 5 * GROUP_SIZE);
+    let temp = unpublished(&scratch);
+    std::fs::remove_file(&temp).unwrap();
+    std::fs::write(&temp, bytes(size, 2)).unwrap();
+    copy.run();
+    let failures = copy.failures();
+    assert_eq!(failures.len(), 1);
+    assert!(failures[0].1.contains("another file in its place"), "{failures:?}");
+    assert!(!scratch.at("to").exists());
+}
+
 #[test]
 fn what_nobody_has_touched_is_taken_without_being_read() {
     let (scratch, groups) = interrupted(true);

@@ -46,14 +46,17 @@ fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
 
 #[test]
 fn contents_that_the_size_does_not_tell_are_not_lost_silently() {
-    let made_up = Path::new("/proc/sys/kernel/random");
     let scratch = Scratch::new();
     scratch.file("from/empty", "");
     let shared = PathBuf::from(format!("/dev/shm/longhaul-empty-{}", std::process::id()));
-    let sources = [scratch.at("from"), "/proc/cpuinfo".into(), made_up.into(), shared.clone()];
+    let made_up =
+        ["/proc/cpuinfo", "/proc/sys/kernel/random", "/proc/self/mem", "/proc/self/pagemap"];
+    let mut sources = vec![scratch.at("from")];
+    sources.extend(made_up.map(PathBuf::from));
+    sources.push(shared.clone());
     // In memory, as /proc: no device tells its size.
     let in_memory = std::fs::write(&shared, "").is_ok();
-    let count = if in_memory { 4 } else { 3 };
+    let count = if in_memory { sources.len() } else { sources.len() - 1 };
     let (tree, to) = (SourceTree::local(&sources[..count], false), scratch.at("to"));
     let copy = Copy::with(tree, Destination::Local(&to), true).unwrap();
     copy.run();
@@ -61,9 +64,14 @@ fn contents_that_the_size_does_not_tell_are_not_lost_silently() {
         std::fs::remove_file(&shared).unwrap();
     }
     let failures = copy.failures();
-    for path in ["cpuinfo", "random/boot_id"] {
+    for (path, why) in [
+        ("cpuinfo", "size is told as 0"),
+        ("random/boot_id", "size is told as 0"),
+        ("mem", "cannot be read"),
+        ("pagemap", "cannot be read"),
+    ] {
         let failed = failures.iter().find(|(failed, _)| failed == path);
-        assert!(failed.is_some_and(|(_, reason)| reason.contains("size is told as 0")), "{path}");
+        assert!(failed.is_some_and(|(_, reason)| reason.contains(why)), "{path}: {failures:?}");
         assert!(!to.join(path).exists());
     }
     assert!(failures.iter().all(|(path, _)| !path.contains("empty")), "{failures:?}");

@@ -1,0 +1,40 @@
+//! Profile `rapid`: the user's rate; what the receiver's part does can be chosen.
+
+use alloc::boxed::Box;
+
+use super::fixed::FixedConfig;
+use crate::{Controller, ControllerConfig, Parameter, Start, Unit};
+
+/// RBUDP's controller, with the parameters of RAPID's performance monitor at the receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RapidConfig;
+
+impl ControllerConfig for RapidConfig {
+    fn parameters(&self) -> &'static [Parameter] {
+        &PARAMETERS
+    }
+
+    fn build(&self, start: &Start) -> Box<dyn Controller> {
+        FixedConfig::DEFAULT.build(start)
+    }
+}
+
+/// Why each is what it is: docs/rate-control.md.
+static PARAMETERS: [Parameter; 2] = [
+    Parameter {
+        name: "polling",
+        about: "how often the receiver's monitor looks",
+        unit: Unit::Time,
+        default: 2_000_000,
+        least: 1_000_000,
+        most: 1_000_000_000,
+    },
+    Parameter {
+        name: "account",
+        about: "of interactivity: 0 that of Linux 2.6, 1 the score of FreeBSD's ULE",
+        unit: Unit::Count,
+        default: 0,
+        least: 0,
+        most: 1,
+    },
+];
