@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use longhaul_needs::needs;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::{Ended, PROGRAM, Program};
 use crate::test::{Test, limited, until};
@@ -43,13 +43,19 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
         assert_eq!(paths(test).len(), 0);
         assert!(!test.path(FILE).exists(), "looking makes no file");
         let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-        let first = push(test, at, "one", &[])["history"].clone();
+        let report = push(test, at, "one", &[]);
+        let unknown = json!({ "used": "nothing known", "known_bps": null });
+        assert_eq!(report["memory"], unknown);
+        let first = report["history"].clone();
         assert_eq!((&first["known"], &first["used"]), (&Value::Null, &"nothing known".into()));
         let learnt = first["learnt_bps"].as_u64().unwrap();
         assert!((1_000_000..=100_000_000).contains(&learnt), "{first}");
-        let second = push(test, at, "two", &[])["history"].clone();
+        let report = push(test, at, "two", &[]);
+        let second = report["history"].clone();
         assert_eq!(second["known"]["rate_bps"], learnt, "{second}");
         assert_ne!(second["used"], "nothing known");
+        let memory = json!({ "used": second["used"], "known_bps": learnt });
+        assert_eq!(report["memory"], memory);
 
         let known = paths(test);
         assert_eq!(known.len(), 1);
@@ -61,19 +67,30 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
         let mode = fs::metadata(test.path(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
 
-        // What a pull learns, the server keeps.
+        // What a pull learns, the server keeps, and tells the next one of it.
         let from = format!("lh://127.0.0.1:{}/one", at.port());
-        let words = ["--rate", "100Mbps", "--carrier", "udp", &from, "here/back"];
-        let pulled = Program::cp(test, &words).end();
-        pulled.assert_succeeded();
-        assert_eq!(pulled.json()["history"], Value::Null);
+        let pull = || {
+            let words = ["--rate", "100Mbps", "--carrier", "udp", &from, "here/back"];
+            let pulled = Program::cp(test, &words).end();
+            pulled.assert_succeeded();
+            assert_eq!(pulled.json()["history"], Value::Null);
+            pulled.json()["memory"].clone()
+        };
+        assert_eq!(pull(), unknown);
+        let of_pulls = || paths(test).into_iter().find(|path| path["direction"] == "pull");
+        let kept = until("what the pull has learnt", of_pulls);
+        let memory = pull();
+        assert_eq!(memory["known_bps"], kept["known"]["rate_bps"], "{memory}");
+        let used = memory["used"].as_str().unwrap();
+        assert!(!["none", "nothing known"].contains(&used), "{memory}");
+        until("the second", || of_pulls().filter(|path| path["transfers"] == 2));
         drop(server);
         let shown = history(test, &["show", "127.0.0.1"]).json();
         let of = |direction: &str| {
             let paths = shown["paths"].as_array().unwrap().iter();
             paths.clone().find(|path| path["direction"] == direction).unwrap().clone()
         };
-        assert_eq!(of("pull")["transfers"].as_array().unwrap().len(), 1, "{shown}");
+        assert_eq!(of("pull")["transfers"].as_array().unwrap().len(), 2, "{shown}");
         let seen = of("push")["transfers"].as_array().unwrap().clone();
         assert_eq!(seen.len(), 2);
         // The newest first.
@@ -84,7 +101,7 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
 
         history(test, &["show", "elsewhere"])
             .assert_failed("nothing is known of paths to elsewhere");
-        assert_eq!(history(test, &["clear", "127.0.0.1"]).json()["cleared"], 3);
+        assert_eq!(history(test, &["clear", "127.0.0.1"]).json()["cleared"], 4);
         assert_eq!(paths(test).len(), 0);
     });
 }
@@ -151,10 +168,11 @@ fn no_history_is_none() {
         fs::write(test.here("file"), noise(3, BYTES)).unwrap();
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
         let report = push(test, at, "one", &["--no-history"]);
-        assert_eq!(report["history"], Value::Null);
+        assert_eq!((&report["history"], &report["memory"]), (&Value::Null, &Value::Null));
         let from = format!("lh://127.0.0.1:{}/one", at.port());
         let pulled = Program::cp(test, &["--no-history", &from, "here/back"]).end();
         pulled.assert_succeeded();
+        assert_eq!(pulled.json()["memory"], Value::Null, "the server keeps none");
         assert!(!test.path(FILE).exists());
     });
 }

@@ -17,6 +17,7 @@ mod lab;
 mod links;
 mod owners;
 mod pipe;
+mod profiles;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
-use longhaul_history::{CircuitRecord, History, KnownPath, Recall, Seen, unix_time};
+use longhaul_history::{CircuitRecord, History, KnownPath, Seen, unix_time};
+use longhaul_rate_control::PathMemory;
 use longhaul_units::{Rate, shown};
 use serde_json::{Value, json};
 
@@ -97,8 +98,7 @@ pub(crate) fn open(no_history: bool, output: &Output) -> Option<Arc<History>> {
 }
 
 /// What a transfer is told of a path, for scripts.
-pub(crate) fn known(recall: &Recall) -> Value {
-    let Recall { memory, best_profile } = recall;
+pub(crate) fn known(memory: &PathMemory) -> Value {
     json!({
         "rate_bps": memory.rate().as_bps(),
         "band_bps": [memory.band.0.as_bps(), memory.band.1.as_bps()],
@@ -106,7 +106,7 @@ pub(crate) fn known(recall: &Recall) -> Value {
         "mtu": memory.packet,
         "chance_ppm": memory.chance_ppm,
         "age_seconds": memory.age.as_secs(),
-        "best_profile": best_profile,
+        "best_profile": memory.best_profile,
     })
 }
 
@@ -124,7 +124,7 @@ fn path(path: &KnownPath) -> Value {
         "local": path.key.local,
         "remote": path.key.remote,
         "direction": path.key.direction.name(),
-        "known": path.recall.as_ref().map(known),
+        "known": path.memory.as_ref().map(known),
         "transfers": path.seen.len(),
     })
 }
@@ -163,10 +163,10 @@ fn line(path: &KnownPath) -> String {
         key.local,
         key.remote
     );
-    let Some(Recall { memory, best_profile }) = &path.recall else {
+    let Some(memory) = &path.memory else {
         return format!("{way}: too old to build on");
     };
-    let best = best_profile.as_ref().map(|name| format!(", best by {}", shown(name)));
+    let best = memory.best_profile.map(|name| format!(", best by {name}"));
     format!(
         "{way}: {} to {}, RTT {:.1} ms, MTU {}, {} ppm lost by chance{}; {} transfers",
         memory.band.0,

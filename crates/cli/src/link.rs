@@ -41,11 +41,11 @@ pub(crate) struct LinkOptions {
 pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, Failure> {
     Profile::wished(Some(&args.profile), args.rate, args.parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
-    if let Some(rate) = args.rate.filter(|rate| *rate < RATE_MIN) {
-        return Err(Failure::usage(format!(
-            "--rate: {rate} is not one small packet a second; a rate is a number with its unit, as \
-             in --rate 1Gbps"
-        )));
+    if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
+        output.say(format!(
+            "note: --rate: no socket sends at {rate}; {} is taken",
+            Profile::RATE_MOST
+        ));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     Ok(LinkOptions {
@@ -97,8 +97,6 @@ pub(crate) fn choice(text: &str) -> Result<LinkChoice, String> {
 
 /// As many as there are lanes.
 const WEIGHT_MAX: u16 = 64;
-/// Below it nothing would seem to move, and whoever asks for it has forgotten the unit.
-const RATE_MIN: Rate = Rate::from_kbps(8);
 /// The protocol's own (docs/protocol.md section 3).
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 

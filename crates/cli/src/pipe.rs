@@ -201,6 +201,7 @@ mod tests {
 
     use super::*;
     use longhaul_transfer::LinkReport;
+    use longhaul_units::MemoryUse;
     use longhaul_wire::{Bottleneck, Losses, Protect};
 
     #[test]
@@ -222,6 +223,7 @@ mod tests {
                 cpu_remote: None,
                 hosts: longhaul_transfer::Hosts::default(),
                 circuit: None,
+                memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),
                 history: None,
                 notices: Vec::new(),

@@ -84,10 +84,9 @@ fn text(report: &ProbeReport) -> String {
         report.machine.cpu, report.machine.cpus, report.encrypts
     ));
     lines.push(match &report.known {
-        Some(known) => format!(
-            "known    {} to {} from earlier transfers",
-            known.memory.band.0, known.memory.band.1
-        ),
+        Some(known) => {
+            format!("known    {} to {} from earlier transfers", known.band.0, known.band.1)
+        }
         None => "known    nothing from earlier transfers".into(),
     });
     lines.extend(advice(report).into_iter().map(|advice| format!("advice   {advice}")));

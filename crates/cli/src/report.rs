@@ -1,7 +1,7 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
 use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
-use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
 
@@ -51,6 +51,7 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "local": seconds(link.cpu_local),
             "remote": link.cpu_remote.map(seconds),
         },
+        "memory": memory(link.memory),
         "hosts": crate::hosts::json(&link.hosts),
         "history": link.history.as_ref().map(history),
         "notices": link.notices,
@@ -62,6 +63,13 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
         fields.insert("links".into(), link.links.iter().map(one_link).collect());
     }
     fields
+}
+
+/// What the side that sends made of what it remembered of the path; nothing where it remembers nothing
+/// of any.
+fn memory((used, rate): (MemoryUse, Rate)) -> Option<Value> {
+    let known = (rate > Rate::ZERO).then_some(rate.as_bps());
+    (used != MemoryUse::None).then(|| json!({ "used": used.name(), "known_bps": known }))
 }
 
 /// What was known of the path, and what was made of it.
@@ -244,9 +252,8 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_history::Recall;
-    use longhaul_rate_control::{MemoryUse, PathMemory};
-    use longhaul_transfer::{Failures, HistoryUse, Hosts};
+    use longhaul_rate_control::PathMemory;
+    use longhaul_transfer::{Failures, Hosts};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -279,6 +286,7 @@ mod tests {
                 cpu_remote: None,
                 hosts: Hosts::default(),
                 circuit: None,
+                memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),
                 history: None,
                 notices: Vec::new(),
@@ -296,8 +304,8 @@ mod tests {
             "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
-            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "history": null,
-            "hosts": { "sender": null, "receiver": null },
+            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "memory": null,
+            "history": null, "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
     }
@@ -311,12 +319,12 @@ mod tests {
             chance_ppm: 7,
             packet: 1_500,
             age: Duration::from_secs(3_600),
+            best_profile: Some("auto"),
         };
-        let recall = Recall { memory, best_profile: Some("auto".into()) };
-        let used = HistoryUse::Told(MemoryUse::Confirmed);
-        let history = HistoryReport { known: Some(recall), used, learnt: Some(rate(930)) };
+        let used = MemoryUse::Confirmed;
+        let history = HistoryReport { known: Some(memory), used, learnt: Some(rate(930)) };
         let mut report = report();
-        report.link.history = Some(history);
+        (report.link.memory, report.link.history) = ((used, memory.rate()), Some(history));
         let expected = json!({
             "known": {
                 "rate_bps": 900_000_000, "band_bps": [900_000_000, 950_000_000], "rtt_ms": 100.0,
@@ -326,6 +334,12 @@ mod tests {
             "learnt_bps": 930_000_000,
         });
         assert_eq!(json(&report)["history"], expected);
+        let expected = json!({ "used": "confirmed", "known_bps": 900_000_000 });
+        assert_eq!(json(&report)["memory"], expected);
+        // In a pull the server has said so much.
+        (report.link.memory, report.link.history) = ((MemoryUse::Nothing, Rate::ZERO), None);
+        let expected = json!({ "used": "nothing known", "known_bps": null });
+        assert_eq!(json(&report)["memory"], expected);
     }
 
     #[test]

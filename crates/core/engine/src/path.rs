@@ -225,6 +225,11 @@ impl Path {
         self.controller.memory_use()
     }
 
+    /// The profile whose controller is at work, where one that has several chose it.
+    pub fn member(&self) -> Option<&'static str> {
+        self.controller.member()
+    }
+
     /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
     /// What start-up has seen, the path carries at least.
     pub fn observed(&self) -> Option<Observation> {

@@ -25,6 +25,11 @@ pub trait Controller: Debug + Send {
         None
     }
 
+    /// The profile whose controller is at work, where one that has several chose it.
+    fn member(&self) -> Option<&'static str> {
+        None
+    }
+
     /// A batch left.
     fn on_sent(&mut self, _cx: &mut Context<'_>, _sent: &Sent) {}
 

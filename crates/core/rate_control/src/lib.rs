@@ -74,10 +74,11 @@ pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;
 pub use estimates::Estimates;
 pub use governor::Governor;
+pub use longhaul_units::MemoryUse;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
 pub use parameters::{Parameter, Parameters, Unit};
-pub use path_memory::{FORGOTTEN, MemoryUse, Observation, PathMemory, Remembered};
+pub use path_memory::{FORGOTTEN, Observation, PathMemory, Remembered};
 pub use profile::{
     ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, ReceiverPart, Repair, Unplayable,
 };

@@ -26,6 +26,26 @@ pub struct Parameter {
     pub most: u64,
 }
 
+impl Parameter {
+    /// A share, in parts per million: the least, the usual and the greatest.
+    pub(crate) const fn ppm(
+        name: &'static str,
+        about: &'static str,
+        (least, default, most): (u64, u64, u64),
+    ) -> Self {
+        Self { name, about, unit: Unit::Share, default, least, most }
+    }
+
+    /// A number, likewise.
+    pub(crate) const fn count(
+        name: &'static str,
+        about: &'static str,
+        (least, default, most): (u64, u64, u64),
+    ) -> Self {
+        Self { name, about, unit: Unit::Count, default, least, most }
+    }
+}
+
 /// What the figure of a [`Parameter`] counts, and how people write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
@@ -152,6 +172,12 @@ impl Parameters {
     /// If the profile declares none of that name.
     pub fn get(&self, name: &str) -> u64 {
         self.figures[self.index(name).expect("controllers read what their profile declares")]
+    }
+
+    /// As [`Parameters::get`], of a [`Unit::Share`]: parts per million, none of which is four thousand
+    /// times the whole.
+    pub(crate) fn share(&self, name: &str) -> u32 {
+        u32::try_from(self.get(name)).unwrap_or(u32::MAX)
     }
 
     /// As [`Parameters::get`], of a [`Unit::Rate`].

@@ -1,7 +1,5 @@
 //! What earlier transfers have learnt of a path, and what may be made of it.
 
-use core::fmt;
-
 use longhaul_units::{Duration, Rate};
 
 /// What one transfer saw of a path, for those that come after it.
@@ -28,6 +26,8 @@ pub struct Remembered {
     pub age: Duration,
     /// Difference between the times of day, then and now; at most twelve hours.
     pub hours_apart: Duration,
+    /// The profile that it was made under, if this program has it.
+    pub profile: Option<&'static str>,
 }
 
 /// What is remembered of a path.
@@ -44,25 +44,9 @@ pub struct PathMemory {
     pub packet: u64,
     /// Time since it was seen last.
     pub age: Duration,
-}
-
-/// What became of a memory that a controller was told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MemoryUse {
-    /// Nothing yet: no train has left.
-    Waiting,
-    /// Nothing: the round trip is another one, so this is another path.
-    OtherRoundTrip,
-    /// Half of the known rate is on its way, and nothing is known of it.
-    Unvalidated,
-    /// The path carries the known rate.
-    Confirmed,
-    /// The path carries less than was known, and more than half of it.
-    Lower,
-    /// There was congestion: the memory is wrong and has to be dropped.
-    Retreated,
-    /// It could not be found out: there was too little to send, or another bound.
-    Untested,
+    /// Of the profiles under which the path was what bounded the rate, the one that brought most on
+    /// average; of equals the one that was used last.
+    pub best_profile: Option<&'static str>,
 }
 
 impl Observation {
@@ -89,9 +73,10 @@ impl PathMemory {
         let (least, most) = (rates.clone().min()?, rates.max()?);
         let least = if by_path { least } else { most };
         let round_trip = chosen.clone().map(|one| one.seen.round_trip).min()?;
-        let chance_ppm = chosen.map(|one| one.seen.chance_ppm).max()?;
+        let chance_ppm = chosen.clone().map(|one| one.seen.chance_ppm).max()?;
         let Remembered { age, seen: Observation { packet, .. }, .. } = *newest;
-        Some(Self { band: (least, most), round_trip, chance_ppm, packet, age })
+        let best_profile = best_profile(chosen);
+        Some(Self { band: (least, most), round_trip, chance_ppm, packet, age, best_profile })
     }
 
     /// The rate to build on: the least of the band, halved for each week that it was not seen.
@@ -107,25 +92,22 @@ impl PathMemory {
     }
 }
 
-impl MemoryUse {
-    /// The name, for reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::OtherRoundTrip => "other round trip",
-            Self::Unvalidated => "unvalidated",
-            Self::Confirmed => "confirmed",
-            Self::Lower => "lower",
-            Self::Retreated => "retreated",
-            Self::Untested => "untested",
+/// As [`PathMemory::best_profile`], of what was made on one route, the newest first.
+fn best_profile<'a>(seen: impl Iterator<Item = &'a Remembered> + Clone) -> Option<&'static str> {
+    let of = seen.filter(|one| one.seen.by_path);
+    let mean = |name: &str| {
+        let under = of.clone().filter(|one| one.profile == Some(name));
+        let (sum, count) = under.fold((0, 0), |(sum, count), one| {
+            (sum + u128::from(one.seen.rate.as_bps()), count + 1)
+        });
+        sum / count.max(1)
+    };
+    of.clone().filter_map(|one| one.profile).fold(None, |best: Option<&'static str>, name| {
+        match best {
+            Some(best) if mean(best) >= mean(name) => Some(best),
+            _ => Some(name),
         }
-    }
-}
-
-impl fmt::Display for MemoryUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+    })
 }
 
 /// What is older says nothing.
@@ -151,7 +133,22 @@ mod tests {
             chance_ppm: 0,
         };
         let hours_apart = Duration::from_secs(hours_apart * 3_600);
-        Remembered { seen, age: Duration::from_secs(days * DAY), hours_apart }
+        let age = Duration::from_secs(days * DAY);
+        Remembered { seen, age, hours_apart, profile: Some("auto") }
+    }
+
+    #[test]
+    fn the_profile_that_brought_most_is_known() {
+        let under = |profile, mbps| Remembered { profile, ..seen(mbps, 0, 0) };
+        let best = |of: &[Remembered]| PathMemory::of(of).unwrap().best_profile;
+        let (auto, state) = (Some("auto"), Some("fobs-state"));
+        assert_eq!(best(&[under(auto, 900), under(state, 910)]), state);
+        assert_eq!(best(&[under(auto, 900), under(state, 910), under(auto, 930)]), auto, "mean");
+        assert_eq!(best(&[under(auto, 900), under(state, 900)]), auto, "used last");
+        assert_eq!(best(&[under(None, 900)]), None, "of a newer program");
+        let mut limited = under(state, 990);
+        limited.seen.by_path = false;
+        assert_eq!(best(&[under(auto, 900), limited]), auto);
     }
 
     fn rate(remembered: &[Remembered]) -> Option<Rate> {

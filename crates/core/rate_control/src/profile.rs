@@ -116,6 +116,12 @@ impl FeedbackSchedule {
 }
 
 impl Profile {
+    /// Below this user's rate nothing would seem to move, and whoever asks for it has forgotten the unit:
+    /// a packet of 1000 bytes a second.
+    pub const RATE_LEAST: Rate = Rate::from_kbps(8);
+    /// No socket sends faster, nor does any link: a greater one is taken for this.
+    pub const RATE_MOST: Rate = Rate::from_gbps(1_000);
+
     /// That of lanes on a booked circuit.
     pub const CIRCUIT: &'static Self = &TRC;
 
@@ -135,12 +141,12 @@ impl Profile {
     }
 
     /// The profile that somebody wishes, here or at the other end: the default where no name is
-    /// given, with parameters written `name=value`.
+    /// given, with parameters written `name=value`. A rate above [`Self::RATE_MOST`] is taken for that.
     ///
     /// # Errors
     ///
-    /// [`Unplayable`]: there is none of that name, `rate` lacks, or a parameter is not its own or out
-    /// of bounds.
+    /// [`Unplayable`]: there is none of that name, `rate` lacks or is below [`Self::RATE_LEAST`], or a
+    /// parameter is not its own or out of bounds.
     pub fn wished<'a>(
         name: Option<&str>,
         rate: Option<Rate>,
@@ -153,6 +159,10 @@ impl Profile {
         if profile.needs_rate && rate.is_none() {
             return Err(Unplayable::MissingRate(profile.name));
         }
+        if let Some(rate) = rate.filter(|rate| *rate < Self::RATE_LEAST) {
+            return Err(Unplayable::Slow(rate));
+        }
+        let rate = rate.map(|rate| rate.min(Self::RATE_MOST));
         let mut chosen = ChosenProfile { profile, rate, ..ChosenProfile::of(profile) };
         for text in parameters {
             chosen.parameters.set(profile.name, text)?;
@@ -216,6 +226,8 @@ pub enum Unplayable {
     Unknown(String),
     /// It sends at the user's rate, but none was chosen.
     MissingRate(&'static str),
+    /// The user's rate is below [`Profile::RATE_LEAST`].
+    Slow(Rate),
     /// It has no such parameter, or not with that value.
     Parameter {
         /// The profile.
@@ -238,6 +250,11 @@ impl fmt::Display for Unplayable {
             Self::MissingRate(name) => {
                 write!(f, "profile {name} sends at the rate that you choose: give one with --rate")
             }
+            Self::Slow(rate) => write!(
+                f,
+                "{rate} is not one small packet a second; a rate is a number with its unit, as in \
+                 --rate 1Gbps"
+            ),
             Self::Parameter { why, .. } => f.write_str(why),
         }
     }
@@ -518,6 +535,12 @@ mod tests {
         assert_eq!(name(None, None), Ok("auto"));
         assert_eq!(name(Some("rbudp"), rate), Ok("rbudp"));
         assert_eq!(name(Some("rbudp"), None), Err(Unplayable::MissingRate("rbudp")));
+        for slow in [Rate::ZERO, Rate::from_bps(7_999)] {
+            assert_eq!(name(Some("fixed"), Some(slow)), Err(Unplayable::Slow(slow)));
+            assert_eq!(name(None, Some(slow)), Err(Unplayable::Slow(slow)), "as a limit, too");
+        }
+        let fastest = Profile::wished(Some("fixed"), Some(Rate::MAX), []).unwrap();
+        assert_eq!(fastest.rate, Some(Profile::RATE_MOST));
         let other = name(Some("of\nanother version"), rate).unwrap_err().to_string();
         assert!(other.contains("another version") && !other.contains('\n'), "{other}");
         let all: Vec<&str> = Profile::names().collect();

@@ -1,5 +1,5 @@
 //! Types that every Longhaul crate shares: time, rate, size, the number spaces of a
-//! lane, marks of congestion, and what a transfer is held up by and loses.
+//! lane, marks of congestion, what a transfer is held up by and loses, and what memory of paths was for it.
 //!
 //! The crate holds no protocol logic. All arithmetic is on integers, so that a run is the same on
 //! every machine; the only clock is the one the caller passes in.
@@ -24,10 +24,12 @@ mod bytes;
 mod dscp;
 mod ecn;
 mod losses;
+mod memory_use;
 mod number;
 mod quantity;
 mod range_set;
 mod rate;
+mod registry;
 mod text;
 mod time;
 
@@ -37,6 +39,7 @@ pub use core::time::Duration;
 pub use dscp::Dscp;
 pub use ecn::{Ecn, EcnCounts};
 pub use losses::{Cause, Losses};
+pub use memory_use::MemoryUse;
 pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};
 pub use quantity::{ParseQuantityError, parse_time};
 pub use range_set::RangeSet;

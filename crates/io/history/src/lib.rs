@@ -39,7 +39,6 @@ use rusqlite::Connection;
 
 pub use circuits::CircuitRecord;
 pub use lease::{LEASE_TIME, Lease};
-pub use paths::Recall;
 pub use show::{KnownPath, Seen};
 
 /// The memory of paths.
@@ -110,7 +109,7 @@ pub struct Record {
     pub packets: u64,
     /// Of those, lost.
     pub lost: Losses,
-    /// The profile that it was sent under.
+    /// The profile whose controller was at work at the end: under `fobs` that of the member.
     pub profile: String,
 }
 

@@ -1,36 +1,25 @@
 //! What was seen of paths: kept, recalled, forgotten.
 
-use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Remembered};
+use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Profile, Remembered};
 use longhaul_units::{Duration, Rate};
 use rusqlite::{Row, Transaction, TransactionBehavior, named_params};
 
 use crate::{BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, PathKey, Record, signed, unsigned};
-
-/// What is remembered of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recall {
-    /// What a controller may build on.
-    pub memory: PathMemory,
-    /// The profile that brought most.
-    pub best_profile: Option<String>,
-}
 
 impl History {
     /// What is remembered of a path.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn recall(&self, key: &PathKey, now: u64) -> Result<Option<Recall>, HistoryError> {
+    pub fn recall(&self, key: &PathKey, now: u64) -> Result<Option<PathMemory>, HistoryError> {
         let connection = self.connection(BUSY_AT_WORK)?;
         let mut rows = connection.prepare(&format!(
-            "SELECT {COLUMNS}, profile FROM observations WHERE {OF_PATH} ORDER BY seen DESC, rowid DESC"
+            "SELECT {COLUMNS} FROM observations WHERE {OF_PATH} ORDER BY seen DESC, rowid DESC"
         ))?;
         let [peer, local, remote, direction] = texts(key);
-        let found = rows.query_map([peer, local, remote, direction], |row| {
-            Ok((remembered(row, now)?, row.get::<_, String>(6)?))
-        })?;
+        let found = rows.query_map([peer, local, remote, direction], |row| remembered(row, now))?;
         let found = found.collect::<Result<Vec<_>, _>>()?;
-        Ok(recall_of(&found))
+        Ok(PathMemory::of(&found))
     }
 
     /// Adds what a transfer has seen of a path, and forgets what is old or too much.
@@ -111,25 +100,6 @@ fn insert(
     Ok(())
 }
 
-/// What `found`, the newest first, with the profiles, says.
-pub(crate) fn recall_of(found: &[(Remembered, String)]) -> Option<Recall> {
-    let remembered: Vec<Remembered> = found.iter().map(|(one, _)| *one).collect();
-    let memory = PathMemory::of(&remembered)?;
-    let by_path = found.iter().filter(|(one, _)| one.seen.by_path && one.age < FORGOTTEN);
-    let mut profiles: Vec<(&str, u128, u128)> = Vec::new();
-    for (one, profile) in by_path {
-        let rate = u128::from(one.seen.rate.as_bps());
-        match profiles.iter_mut().find(|(name, ..)| name == profile) {
-            Some((_, sum, count)) => (*sum, *count) = (*sum + rate, *count + 1),
-            None => profiles.push((profile, rate, 1)),
-        }
-    }
-    // Of equals the one that was used last.
-    profiles.reverse();
-    let best = profiles.into_iter().max_by_key(|(_, sum, count)| sum / count);
-    Some(Recall { memory, best_profile: best.map(|(name, ..)| name.to_owned()) })
-}
-
 /// Of a row that begins with [`COLUMNS`].
 pub(crate) fn remembered(row: &Row<'_>, now: u64) -> rusqlite::Result<Remembered> {
     let number = |column| row.get::<_, i64>(column).map(unsigned);
@@ -147,6 +117,7 @@ pub(crate) fn remembered(row: &Row<'_>, now: u64) -> rusqlite::Result<Remembered
         },
         age: Duration::from_secs(now.saturating_sub(at)),
         hours_apart: Duration::from_secs(of_day.min(DAY - of_day)),
+        profile: Profile::by_name(&row.get::<_, String>(6)?).map(|profile| profile.name),
     })
 }
 
@@ -157,7 +128,7 @@ pub(crate) fn texts(key: &PathKey) -> [String; 4] {
 }
 
 pub(crate) const OF_PATH: &str = "peer = ?1 AND local = ?2 AND remote = ?3 AND direction = ?4";
-pub(crate) const COLUMNS: &str = "seen, rate_bps, by_path, rtt_us, packet, chance_ppm";
+pub(crate) const COLUMNS: &str = "seen, rate_bps, by_path, rtt_us, packet, chance_ppm, profile";
 /// More of one path say nothing that the newest do not.
 const OF_ONE_PATH: u32 = 32;
 /// About a megabyte.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_units::Losses;
 
-use crate::paths::{COLUMNS, recall_of, remembered};
-use crate::{BUSY, Direction, History, HistoryError, PathKey, Recall, Record, unsigned};
+use crate::paths::{COLUMNS, remembered};
+use crate::{BUSY, Direction, History, HistoryError, PathKey, Record, unsigned};
 
 /// A path that something is known of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct KnownPath {
     /// Which one.
     pub key: PathKey,
     /// What a transfer that began now would be told; nothing where all is too old.
-    pub recall: Option<Recall>,
+    pub memory: Option<PathMemory>,
     /// The observations, the newest first.
     pub seen: Vec<Seen>,
 }
@@ -28,13 +28,6 @@ pub struct Seen {
     pub record: Record,
 }
 
-impl KnownPath {
-    /// What a transfer that began now would be told.
-    pub fn memory(&self) -> Option<&PathMemory> {
-        self.recall.as_ref().map(|recall| &recall.memory)
-    }
-}
-
 impl History {
     /// Every path of which something is known, or those to or from `host`, a name or address; the one
     /// seen last first.
@@ -44,7 +37,7 @@ impl History {
     pub fn paths(&self, host: Option<&str>, now: u64) -> Result<Vec<KnownPath>, HistoryError> {
         let connection = self.connection(BUSY)?;
         let mut rows = connection.prepare(&format!(
-            "SELECT {COLUMNS}, profile, packets, congestion, random, socket, host, sender, unknown, \
+            "SELECT {COLUMNS}, packets, congestion, random, socket, host, sender, unknown, \
              peer, local, remote, direction FROM observations WHERE {OF_HOST} ORDER BY seen DESC, \
              rowid DESC"
         ))?;
@@ -77,12 +70,12 @@ impl History {
                 paths.len() - 1
             });
             let (_, found, all) = &mut paths[place];
-            found.push((one, record.profile.clone()));
+            found.push(one);
             all.push(Seen { at: number(0)?, record });
         }
         let known = paths.into_iter().map(|(key, found, seen)| KnownPath {
             key,
-            recall: recall_of(&found),
+            memory: PathMemory::of(&found),
             seen,
         });
         Ok(known.collect())

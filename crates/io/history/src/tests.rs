@@ -33,7 +33,7 @@ fn with_file(test: impl FnOnce(&Path)) {
 }
 
 fn rate(history: &History, key: &PathKey, now: u64) -> Option<Rate> {
-    history.recall(key, now).unwrap().map(|recall| recall.memory.rate())
+    history.recall(key, now).unwrap().map(|memory| memory.rate())
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn what_one_process_records_another_recalls() {
         first.record(&key("a"), &record(700, "cubic"), NOW + 60).unwrap();
         drop(first);
         let history = History::open(file).unwrap();
-        let recall = history.recall(&key("a"), NOW + 3_600).unwrap().unwrap();
-        assert_eq!(recall.memory.band, (Rate::from_mbps(700), Rate::from_mbps(900)));
-        assert_eq!(recall.memory.age, Duration::from_secs(3_540));
-        assert_eq!((recall.memory.packet, recall.memory.chance_ppm), (1_500, 7));
-        assert_eq!(recall.best_profile.as_deref(), Some("auto"));
+        let memory = history.recall(&key("a"), NOW + 3_600).unwrap().unwrap();
+        assert_eq!(memory.band, (Rate::from_mbps(700), Rate::from_mbps(900)));
+        assert_eq!(memory.age, Duration::from_secs(3_540));
+        assert_eq!((memory.packet, memory.chance_ppm), (1_500, 7));
+        assert_eq!(memory.best_profile, Some("auto"));
         let pull = PathKey { direction: Direction::Pull, ..key("a") };
         assert_eq!(history.recall(&pull, NOW).unwrap(), None);
         assert_eq!(history.recall(&key("b"), NOW).unwrap(), None);
@@ -242,7 +242,7 @@ fn what_is_shown_is_what_was_recorded_and_clearing_clears() {
         let peers: Vec<&str> = paths.iter().map(|path| path.key.peer.as_str()).collect();
         assert_eq!(peers, ["b", "a"]);
         assert_eq!(paths[1].seen, [Seen { at: NOW, record: record(900, "auto") }]);
-        assert_eq!(paths[1].memory().unwrap().rate(), Rate::from_mbps(900));
+        assert_eq!(paths[1].memory.unwrap().rate(), Rate::from_mbps(900));
         let by_address = history.paths(Some("192.0.2.7"), NOW).unwrap();
         assert_eq!(by_address.len(), 2);
         assert_eq!(history.paths(Some("c"), NOW).unwrap(), []);

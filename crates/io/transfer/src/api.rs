@@ -10,7 +10,7 @@ use longhaul_history::History;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Failure, Fsync};
 use longhaul_session::Token;
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
@@ -234,9 +234,12 @@ pub struct LinkReport {
     pub hosts: Hosts,
     /// What became of the circuit, if there was one.
     pub circuit: Option<CircuitReport>,
+    /// What the side that sends made of what it remembered of the path, and the rate that this was;
+    /// zero if none.
+    pub memory: (MemoryUse, Rate),
     /// What each of several links carried, where the user named them.
     pub links: Vec<LinkUse>,
-    /// What was known of the path, where this host sent over UDP and keeps a history.
+    /// More of it, and what was learnt, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,

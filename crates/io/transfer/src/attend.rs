@@ -9,6 +9,7 @@ use longhaul_units::{Bytes, Duration, Instant};
 use crate::connection::Lanes;
 use crate::control::Control;
 use crate::lease::Lease;
+use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared};
 
 /// Looks at a connection now and then: carries what its lanes have seen to its shared half, and what
@@ -19,6 +20,8 @@ pub(crate) struct Attendant<'a> {
     control: &'a Control,
     /// At a server: what the memory comes from.
     lease: Option<&'a Lease>,
+    /// What this end remembers of the path that it sends over.
+    recollection: Option<Recollection>,
     known: Milestones,
     /// What the lanes had received, to tell that the peer lives.
     received: u64,
@@ -33,7 +36,27 @@ impl<'a> Attendant<'a> {
         lease: Option<&'a Lease>,
     ) -> Self {
         let known = Milestones::default();
-        Self { shared, lanes, control, lease, known, received: 0, has_concluded: false }
+        let recollection = None;
+        Self {
+            shared,
+            lanes,
+            control,
+            lease,
+            recollection,
+            known,
+            received: 0,
+            has_concluded: false,
+        }
+    }
+
+    /// Looks after what this end remembers of its path, too.
+    pub fn remember(&mut self, recollection: Option<Recollection>) {
+        self.recollection = recollection;
+    }
+
+    /// Gives that back, at the end.
+    pub fn recollection(&mut self) -> Option<Recollection> {
+        self.recollection.take()
     }
 
     /// Waits for something to happen, or a moment, and looks. Why the connection may be closed, if it
@@ -41,6 +64,7 @@ impl<'a> Attendant<'a> {
     pub fn round(&mut self) -> Option<End> {
         self.shared.await_news(&mut self.known, INTERVAL);
         self.lanes.look();
+        self.recollection.iter_mut().for_each(Recollection::look);
         self.shared.note_host(self.lanes.host_account());
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();
@@ -55,7 +79,7 @@ impl<'a> Attendant<'a> {
                 self.look(now);
             }
             if report {
-                self.shared.report(self.lanes.totals().sending);
+                self.report();
             }
         }
         self.shared.lock().end()
@@ -70,9 +94,17 @@ impl<'a> Attendant<'a> {
     pub fn conclude(&mut self) {
         if !std::mem::replace(&mut self.has_concluded, true) {
             self.look(clock::now());
-            self.shared.report(self.lanes.totals().sending);
+            self.report();
             self.shared.change(|half| half.finish());
         }
+    }
+
+    /// A source tells the sink how sending goes.
+    fn report(&self) {
+        let counts = self.lanes.totals().sending;
+        let counts =
+            self.recollection.as_ref().map_or(counts, |known| known.report().tell_in(counts));
+        self.shared.report(counts);
     }
 
     fn look(&self, now: Instant) {

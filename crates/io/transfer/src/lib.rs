@@ -52,5 +52,5 @@ pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
-pub use recollection::{HistoryReport, HistoryUse};
+pub use recollection::HistoryReport;
 pub use server::{ServeError, serve};

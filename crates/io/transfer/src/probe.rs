@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
 use longhaul_engine::Closed;
-use longhaul_history::{Direction, History, HistoryError, PathKey, Recall, unix_time};
+use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
+use longhaul_rate_control::PathMemory;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
@@ -59,7 +60,7 @@ pub struct ProbeReport {
     /// What one of its processors encrypts, with AES-128-GCM in packets.
     pub encrypts: Rate,
     /// What is known of the path from this host.
-    pub known: Option<Recall>,
+    pub known: Option<PathMemory>,
     /// What the user should know of this host's sockets.
     pub notices: Vec<String>,
 }

@@ -5,49 +5,33 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_engine::Path;
 use longhaul_history::{
-    Direction, History, HistoryError, LEASE_TIME, Lease, PathKey, Recall, Record, unix_time,
+    Direction, History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time,
 };
-use longhaul_rate_control::{MemoryUse, Observation};
+use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_sys::clock;
-use longhaul_units::Rate;
+use longhaul_units::{MemoryUse, Rate};
+use longhaul_wire::SourceReport;
 
 use crate::buffer::lock;
 use crate::connection::{Lanes, Totals};
 use crate::lines::FIRST;
 
-/// What became of the memory of a path.
+/// What became of the memory of a path, at the side that sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryReport {
     /// What was known of the path.
-    pub known: Option<Recall>,
+    pub known: Option<PathMemory>,
     /// What was made of it.
-    pub used: HistoryUse,
+    pub used: MemoryUse,
     /// The rate that those to come are told, if this transfer has seen enough.
     pub learnt: Option<Rate>,
 }
 
-/// What was made of the memory of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HistoryUse {
-    /// There was none.
-    Nothing,
-    /// Another transfer over this path builds on it.
-    Busy,
-    /// The profile does not build on it, or the first train shows as much.
-    Ignored,
-    /// What the controller says.
-    Told(MemoryUse),
-}
-
-impl HistoryUse {
-    /// The name, for reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing known",
-            Self::Busy => "busy",
-            Self::Ignored => "ignored",
-            Self::Told(told) => told.name(),
-        }
+impl HistoryReport {
+    /// Adds what the other end is told of it.
+    pub(crate) fn tell_in(&self, report: SourceReport) -> SourceReport {
+        let remembered = self.known.map_or(Rate::ZERO, |known| known.rate());
+        SourceReport { memory: self.used, remembered, ..report }
     }
 }
 
@@ -56,7 +40,7 @@ pub(crate) struct Recollection {
     history: Arc<History>,
     key: PathKey,
     path: Arc<Mutex<Path>>,
-    known: Option<Recall>,
+    known: Option<PathMemory>,
     lease: Option<Lease>,
     /// When the lease was taken or renewed.
     renewed: u64,
@@ -93,7 +77,7 @@ impl Recollection {
 
     fn tell(&mut self) -> Result<(), HistoryError> {
         self.known = self.history.recall(&self.key, self.renewed)?;
-        let Some(Recall { memory, .. }) = &self.known else { return Ok(()) };
+        let Some(memory) = &self.known else { return Ok(()) };
         self.lease = self.history.lease(&self.key, self.renewed)?;
         if self.lease.is_some() {
             lock(&self.path).recall(clock::now(), memory);
@@ -118,17 +102,32 @@ impl Recollection {
         self.note(done);
     }
 
+    fn used(&self) -> MemoryUse {
+        match (&self.known, &self.lease) {
+            (None, _) => MemoryUse::Nothing,
+            (_, None) => MemoryUse::Busy,
+            _ => lock(&self.path).memory_use().unwrap_or(MemoryUse::Ignored),
+        }
+    }
+
+    /// What has become of it by now.
+    pub fn report(&self) -> HistoryReport {
+        HistoryReport { known: self.known, used: self.used(), learnt: None }
+    }
+
     /// The transfer is over, however it ended: what it saw of the path is added. Gives what is to be
     /// told, and what the user should know.
     pub fn end(mut self, profile: &str, totals: &Totals) -> (HistoryReport, Vec<String>) {
         self.look();
-        let (seen, told) = {
+        let used = self.used();
+        let (seen, member) = {
             let path = lock(&self.path);
-            (path.observed(), path.memory_use())
+            (path.observed(), path.member())
         };
         let learnt = seen.and_then(|seen| {
             let (packets, lost) = (totals.sending.packets_sent, totals.sending.lost);
-            let record = Record { seen, packets, lost, profile: profile.to_owned() };
+            let profile = member.unwrap_or(profile).to_owned();
+            let record = Record { seen, packets, lost, profile };
             let recorded = self.history.record(&self.key, &record, unix_time());
             let Observation { rate, .. } = seen;
             if let Err(error) = &recorded {
@@ -139,14 +138,7 @@ impl Recollection {
         if let Some(lease) = self.lease.take() {
             let given_back = self.history.give_back(&lease);
             self.note(given_back);
-            self.lease = Some(lease);
         }
-        let used = match (&self.known, &self.lease, told) {
-            (None, ..) => HistoryUse::Nothing,
-            (_, None, _) => HistoryUse::Busy,
-            (.., None) => HistoryUse::Ignored,
-            (.., Some(told)) => HistoryUse::Told(told),
-        };
         (HistoryReport { known: self.known, used, learnt }, self.notices)
     }
 

@@ -245,6 +245,16 @@ impl Pair {
         }
     }
 
+    /// The client hears a report that its peer's engine never made.
+    fn forge(&mut self, feedback: longhaul_wire::Feedback<'_>) {
+        let mut frames = vec![];
+        Frame::Feedback(feedback).encode(&mut Writer::append(&mut frames)).unwrap();
+        let (from, number) = (self.server.address, self.server.lane.next_number + 5);
+        let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
+        self.client.receive(self.now, &packet, Ecn::NotEct);
+        self.client.drain_events();
+    }
+
     /// The end of the client's stall, if it has one now.
     fn stalled_until(&self, now: Instant) -> Option<Instant> {
         let (period, stall) = self.stalls?;
@@ -680,13 +690,7 @@ fn feedback_about_unsent_packets_closes() {
         largest: PacketNumber::new(1 << 30),
         ..longhaul_wire::Feedback::credit_only(Bytes::ZERO)
     };
-    let mut frames = vec![];
-    Frame::Feedback(feedback).encode(&mut Writer::append(&mut frames)).unwrap();
-    let from = pair.server.address;
-    let number = pair.server.lane.next_number + 5;
-    let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
-    pair.client.receive(pair.now, &packet, Ecn::NotEct);
-    pair.client.drain_events();
+    pair.forge(feedback);
     assert_eq!(pair.client.closed(), Some(CloseCode::PROTOCOL_VIOLATION));
 }
 

@@ -11,7 +11,8 @@ use super::*;
 fn memory(mbps: u64, rtt: Duration) -> PathMemory {
     let rate = Rate::from_mbps(mbps);
     let age = Duration::from_secs(3_600);
-    PathMemory { band: (rate, rate), round_trip: rtt, chance_ppm: 0, packet: PACKET, age }
+    let (band, best_profile) = ((rate, rate), None);
+    PathMemory { band, round_trip: rtt, chance_ppm: 0, packet: PACKET, age, best_profile }
 }
 
 /// Largest queueing delay, use of the memory, and what was observed so far.
@@ -137,7 +138,8 @@ fn what_one_flow_observes_the_next_builds_on() {
         assert!(seen.by_path && seen.packet == PACKET, "{name}: {seen:?}");
         assert!(seen.round_trip >= rtt && seen.round_trip <= rtt + 5 * MS, "{name}: {seen:?}");
         assert!((rate.scale(9, 10)..=rate.scale(21, 20)).contains(&seen.rate), "{name}: {seen:?}");
-        let remembered = Remembered { seen, age: SECOND, hours_apart: SECOND };
+        let profile = Some("auto");
+        let remembered = Remembered { seen, age: SECOND, hours_apart: SECOND, profile };
         let warm = begin(mbps, rtt, 100, loss_ppm, PathMemory::of(&[remembered]));
         let built = [Some(MemoryUse::Confirmed), Some(MemoryUse::Lower)];
         assert!(built.contains(&warm.usage), "{name}: {warm:?}");

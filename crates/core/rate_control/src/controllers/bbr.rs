@@ -10,7 +10,9 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::flight::Flight;
 use super::paced::{FIRST_RATE, FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
+use super::recovery::long_silence;
 use super::rounds::Rounds;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Parameter, Sent,
@@ -37,8 +39,7 @@ pub struct Bbr {
     /// The pipe was full once: start-up is over for good.
     filled: bool,
     rounds: Rounds,
-    /// Most bytes in flight in the last round, and in the present one.
-    flight: (u64, u64),
+    flight: Flight,
     /// The first packet behind a time with nothing to send is under way.
     idle: bool,
     /// Bytes.
@@ -54,7 +55,8 @@ pub struct Bbr {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Startup,
-    Drain,
+    /// For so many rounds.
+    Drain(u32),
     /// [`Cycle`] has the phase.
     ProbeBandwidth,
     /// Once little is in flight: until when at least, and whether a round has passed.
@@ -87,7 +89,7 @@ impl Bbr {
             pipe: FullPipe::default(),
             filled: known.is_some(),
             rounds: Rounds::default(),
-            flight: (0, 0),
+            flight: Flight::default(),
             idle: false,
             window,
             before: window,
@@ -123,13 +125,14 @@ impl Bbr {
     }
 
     fn is_limited_by_window(&self) -> bool {
-        self.flight.0.max(self.flight.1).saturating_add(self.pacing.burst) >= self.window
+        self.flight.most().saturating_add(self.pacing.burst) >= self.window
     }
 
     /// What was sent in the last round is what this one tells of.
     fn lost_too_much(&self) -> bool {
         let (lost, _) = self.network.lost();
-        u128::from(lost) * 1_000_000 > u128::from(self.flight.0) * u128::from(self.loss_threshold)
+        u128::from(lost) * 1_000_000
+            > u128::from(self.flight.last()) * u128::from(self.loss_threshold)
     }
 
     fn start_round(&mut self, feedback: &Feedback) {
@@ -158,9 +161,25 @@ impl Bbr {
         }
         if full {
             self.filled = true;
-            self.state = State::Drain;
+            self.state = State::Drain(0);
             self.start_round(feedback);
         }
+    }
+
+    /// Until the queue of start-up is gone; others may fill it, so not for long (section 5.3.2).
+    fn drain(&mut self, cx: &mut Context<'_>, feedback: &Feedback, rounds: u32) {
+        let gone = feedback.in_flight <= self.fits(cx, self.network.bandwidth());
+        if gone || rounds > MOST_DRAINING {
+            self.go_down(cx, feedback);
+        } else {
+            self.state = State::Drain(rounds);
+        }
+    }
+
+    fn refill(&mut self, feedback: &Feedback) {
+        self.network.forget_short_term();
+        self.cycle.refill();
+        self.start_round(feedback);
     }
 
     fn probe_bandwidth(
@@ -174,9 +193,7 @@ impl Bbr {
         match self.cycle.phase {
             Phase::Down | Phase::Cruise => {
                 if self.cycle.is_due(cx.now, target / cx.estimates.packet()) {
-                    self.network.forget_short_term();
-                    self.cycle.refill();
-                    self.start_round(feedback);
+                    self.refill(feedback);
                 } else if self.cycle.phase == Phase::Down
                     && feedback.in_flight <= self.with_headroom(cx)
                     && feedback.in_flight <= self.fits(cx, self.network.max_bandwidth())
@@ -192,10 +209,14 @@ impl Bbr {
             Phase::Refill => {}
             Phase::Up => {
                 let longterm = self.network.longterm.unwrap_or(u64::MAX);
-                if self.is_limited_by_window() && self.window >= longterm {
+                let at_longterm = self.is_limited_by_window() && self.window >= longterm;
+                if at_longterm && self.cycle.is_cut_short() {
+                    self.go_down(cx, feedback);
+                } else if at_longterm {
                     // Not the path holds the rate back, but the bound that is just being raised.
                     self.pipe = FullPipe::from(sample.map_or(Rate::ZERO, |sample| sample.rate));
                 } else if self.pipe.on_sample(sample, round) {
+                    self.cycle.was_borne();
                     self.go_down(cx, feedback);
                 }
             }
@@ -207,7 +228,7 @@ impl Bbr {
         if self.lost_too_much() {
             if self.cycle.is_judged() {
                 self.cycle.end_judgement();
-                let bound = Cycle::after_loss(self.flight.0, self.target(cx));
+                let bound = Cycle::after_loss(self.flight.last(), self.target(cx));
                 self.network.longterm = Some(bound.max(least(cx)));
                 if self.cycle.phase == Phase::Up && self.state == State::ProbeBandwidth {
                     self.go_down(cx, feedback);
@@ -216,7 +237,7 @@ impl Bbr {
             return;
         }
         let Some(longterm) = self.network.longterm else { return };
-        let mut raised = longterm.max(self.flight.0);
+        let mut raised = longterm.max(self.flight.last());
         if self.cycle.phase == Phase::Up && self.is_limited_by_window() && self.window >= longterm {
             let packet = cx.estimates.packet();
             let raise = self.cycle.raise(feedback.acked_bytes, self.window, packet, round);
@@ -275,7 +296,7 @@ impl Bbr {
             State::ProbeBandwidth if self.cycle.phase != Phase::Cruise => self.network.longterm,
             State::ProbeBandwidth => Some(self.with_headroom(cx)),
             State::ProbeRtt(_) => Some(self.with_headroom(cx).min(self.probe_rtt_window(cx))),
-            State::Startup | State::Drain => None,
+            State::Startup | State::Drain(_) => None,
         };
         let bound = bound.unwrap_or(u64::MAX).min(self.network.shortterm().unwrap_or(u64::MAX));
         self.window = self.window.min(bound).clamp(least(cx), MOST_WINDOW);
@@ -284,7 +305,7 @@ impl Bbr {
     fn decide(&mut self, cx: &Context<'_>) {
         let percent = match (self.state, self.cycle.phase) {
             (State::Startup, _) => 277,
-            (State::Drain, _) => 50,
+            (State::Drain(_), _) => 50,
             (State::ProbeBandwidth, Phase::Down) => 90,
             (State::ProbeBandwidth, Phase::Up) => 125,
             (State::ProbeBandwidth | State::ProbeRtt(_), _) => 100,
@@ -308,7 +329,7 @@ impl Controller for Bbr {
     }
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
-        self.flight.1 = self.flight.1.max(sent.in_flight);
+        self.flight.on_sent(sent.in_flight);
         self.idle |= sent.in_flight <= sent.bytes;
     }
 
@@ -324,29 +345,30 @@ impl Controller for Bbr {
         let round = self.rounds.on_feedback(feedback);
         if round && self.cycle.on_round() && self.filled {
             self.network.next_cycle();
+            if self.state == State::ProbeBandwidth && self.cycle.goes_on() {
+                self.refill(feedback);
+            }
         }
         if self.filled {
             self.adapt_longterm(cx, feedback, round);
         }
         match self.state {
             State::Startup => self.start_up(cx, feedback, sample.as_ref(), round),
-            State::Drain if feedback.in_flight <= self.fits(cx, self.network.bandwidth()) => {
-                self.go_down(cx, feedback);
-            }
+            State::Drain(rounds) => self.drain(cx, feedback, rounds + u32::from(round)),
             State::ProbeBandwidth => self.probe_bandwidth(cx, feedback, sample.as_ref(), round),
-            State::Drain | State::ProbeRtt(_) => {}
+            State::ProbeRtt(_) => {}
         }
         self.probe_rtt(cx, feedback, round);
         if round {
             let probing = match self.state {
                 State::Startup => true,
                 State::ProbeBandwidth => self.cycle.is_probing(),
-                State::Drain | State::ProbeRtt(_) => false,
+                State::Drain(_) | State::ProbeRtt(_) => false,
             };
             let most = u32::try_from(self.loss_threshold).unwrap_or(u32::MAX);
             let by_chance = cx.estimates.by_chance(self.network.settled(), most);
             self.network.on_round(probing, by_chance, self.window);
-            self.flight = (self.flight.1, feedback.in_flight);
+            self.flight.on_round(feedback.in_flight);
         }
         self.set_window(cx, feedback.acked_bytes);
         self.decide(cx);
@@ -354,8 +376,7 @@ impl Controller for Bbr {
 
     /// As a retransmission timeout of TCP (section 5.6.4.4): the window grows anew, to where it was.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        let silence = (cx.rtt.smoothed() + cx.rtt.variation() * 4).max(LEAST_SILENCE) * 3;
-        if cx.now - self.heard >= silence {
+        if cx.now - self.heard >= long_silence(cx.rtt) {
             self.window = least(cx);
             self.decide(cx);
         }
@@ -368,7 +389,7 @@ impl Controller for Bbr {
     fn metrics(&self) -> Metrics {
         let state = match (self.state, self.cycle.phase) {
             (State::Startup, _) => "start-up",
-            (State::Drain, _) => "drain",
+            (State::Drain(_), _) => "drain",
             (State::ProbeBandwidth, Phase::Down) => "down",
             (State::ProbeBandwidth, Phase::Cruise) => "cruise",
             (State::ProbeBandwidth, Phase::Refill) => "refill",
@@ -411,8 +432,8 @@ const LOSS_THRESHOLD: Parameter = Parameter {
 /// What is sent of the bandwidth, so that a queue does not stay (BBRPacingMarginPercent).
 const PACED_PERCENT: u32 = 99;
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+/// Rounds: longer than a queue of start-up's own takes.
+const MOST_DRAINING: u32 = 3;
 /// Of a round of start-up: more is no accident (BBRStartupFullLossCnt).
 const MANY_LOSSES: u64 = 6;
-/// Shorter ones are those of busy hosts.
-const LEAST_SILENCE: Duration = Duration::from_millis(35);
 const MOST_RATE: Rate = Rate::from_gbps(10_000);

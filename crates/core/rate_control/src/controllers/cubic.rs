@@ -5,9 +5,11 @@ mod window;
 
 use alloc::boxed::Box;
 
-use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Instant, Rate};
 
+use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, first_flight, known_window, paced};
+use super::recovery::Recovery;
 use super::rounds::Rounds;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start,
@@ -27,13 +29,8 @@ pub struct Cubic {
     /// Of the first slow start.
     hystart: Option<HyStart>,
     rounds: Rounds,
-    /// Most bytes in flight in the last round, and in the present one.
-    flight: (u64, u64),
-    /// What was lost before this is of a congestion event that was heeded.
-    recovery: Instant,
-    heard: Instant,
-    /// Nothing was heard for so long that the window began anew.
-    collapsed: bool,
+    flight: Flight,
+    recovery: Recovery,
     pacing: Pacing,
 }
 
@@ -57,10 +54,8 @@ impl Cubic {
             threshold: if start.known.is_some() { 0 } else { u64::MAX },
             hystart: start.known.is_none().then(HyStart::new),
             rounds: Rounds::default(),
-            flight: (0, 0),
-            recovery: now,
-            heard: now,
-            collapsed: false,
+            flight: Flight::default(),
+            recovery: Recovery::new(now),
             pacing,
         }
     }
@@ -72,7 +67,7 @@ impl Cubic {
     /// Whether the window is what bounds the flow: if it is not, what arrives is no reason for a
     /// larger one.
     fn is_used(&self) -> bool {
-        let flight = self.flight.0.max(self.flight.1);
+        let flight = self.flight.most();
         let window = self.window.bytes();
         if self.in_slow_start() { flight >= window / 2 } else { flight >= window - window / 8 }
     }
@@ -100,17 +95,10 @@ impl Cubic {
 
     fn cut(&mut self, now: Instant, marked: bool) {
         // Of the window, what was used: RFC 9438 section 4.6.
-        let used = self.flight.0.max(self.flight.1);
-        self.window.set(self.window.bytes().min(used));
+        self.window.set(self.window.bytes().min(self.flight.most()));
         self.window.on_congestion(now, marked);
         self.threshold = self.window.bytes();
         self.hystart = None;
-    }
-
-    /// Round trip of what left at the time of a cut, until its fate is known.
-    fn recovery_time(cx: &Context<'_>) -> Duration {
-        let round_trip = cx.rtt.smoothed().max(cx.rtt.latest());
-        round_trip + round_trip / 4 + MIN_DELAY
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
@@ -127,42 +115,34 @@ impl Controller for Cubic {
     }
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
-        self.flight.1 = self.flight.1.max(sent.in_flight);
+        self.flight.on_sent(sent.in_flight);
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        let elapsed = cx.now - self.heard;
-        self.heard = cx.now;
+        let elapsed = self.recovery.on_feedback(cx);
         self.window.set_packet(cx.estimates.packet());
-        if core::mem::take(&mut self.collapsed) {
-            self.recovery = cx.now + Self::recovery_time(cx);
-        }
         let lost = feedback.lost.network() > 0;
         let round_is_over = self.rounds.on_feedback(feedback);
-        if (lost || feedback.marked_packets > 0) && cx.now >= self.recovery {
+        if (lost || feedback.marked_packets > 0) && self.recovery.heeds(cx.now) {
             self.cut(cx.now, !lost);
-            self.recovery = cx.now + Self::recovery_time(cx);
+            self.recovery.begin(cx);
         } else if self.is_used() {
             self.grow(cx, feedback, round_is_over);
         } else {
             self.window.hold(elapsed);
         }
         if round_is_over {
-            self.flight = (self.flight.1, feedback.in_flight);
+            self.flight.on_round(feedback.in_flight);
         }
         self.decide(cx);
     }
 
-    /// RFC 9002 section 7.6: a silence of three probe timeouts is persistent congestion.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        let silence = (cx.rtt.smoothed() + cx.rtt.variation() * 4).max(LEAST_SILENCE) * 3;
-        if self.collapsed || cx.now - self.heard < silence {
-            return;
+        if self.recovery.collapses(cx) {
+            self.cut(cx.now, false);
+            self.window.set(0);
+            self.decide(cx);
         }
-        self.collapsed = true;
-        self.cut(cx.now, false);
-        self.window.set(0);
-        self.decide(cx);
     }
 
     fn pacing(&self) -> Pacing {
@@ -195,10 +175,6 @@ impl ControllerConfig for CubicConfig {
 
 /// RFC 9002 section 7.2.
 const LEAST_PACKETS: u64 = 2;
-/// Shortest time between reports, and as much for what they wait for.
-const MIN_DELAY: Duration = Duration::from_millis(1);
-/// Shorter ones are those of busy hosts.
-const LEAST_SILENCE: Duration = Duration::from_millis(35);
 
 #[cfg(test)]
 mod tests;

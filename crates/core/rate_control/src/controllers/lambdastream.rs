@@ -7,10 +7,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::fobs::HOSTS;
 use super::opening::{Found, LEAST, share};
-use super::stepped::{Stepped, Steps, is_used};
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
-};
+use super::stepped::{INTERVAL, Stepped, Steps, is_used};
+use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
 
 /// What was chosen of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
@@ -28,16 +26,15 @@ struct Figures {
 
 impl Figures {
     fn of(chosen: &Parameters) -> Self {
-        let share = |name: &str| chosen.get(name) as u32;
         Self {
             interval: chosen.time("interval"),
-            first: share("first"),
-            tolerance: share("tolerance"),
-            drain: share("drain"),
-            margin: share("margin"),
-            step: share("step"),
+            first: chosen.share("first"),
+            tolerance: chosen.share("tolerance"),
+            drain: chosen.share("drain"),
+            margin: chosen.share("margin"),
+            step: chosen.share("step"),
             patience: chosen.get("patience"),
-            threshold: share("threshold"),
+            threshold: chosen.share("threshold"),
             hosts: chosen.get("hosts") == 1,
         }
     }
@@ -266,40 +263,29 @@ const FORGET: u64 = 256;
 const MOST_GROWN: u64 = 60_000_000;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 9] = {
-    const fn ppm(
-        name: &'static str,
-        about: &'static str,
-        (least, default, most): (u64, u64, u64),
-    ) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least, most }
-    }
-    [
-        Parameter {
-            name: "interval",
-            about: "time between two decisions; 0s: a round trip, at least 20 ms",
-            unit: Unit::Time,
-            default: 0,
-            least: 0,
-            most: 10_000_000_000,
-        },
-        ppm("first", "first rate, of the link", (10_000, 950_000, WHOLE)),
-        ppm("tolerance", "growth of delay that is borne, of an interval", (1_000, 20_000, WHOLE)),
-        ppm("drain", "below what arrives while a queue drains", (10_000, 100_000, 500_000)),
-        ppm("margin", "below what arrived behind that", (0, 20_000, 500_000)),
-        ppm("step", "by how much the rate rises", (1_000, 20_000, 500_000)),
-        Parameter {
-            name: "patience",
-            about: "most intervals of constant rate before it rises",
-            unit: Unit::Count,
-            default: 64,
-            least: 1,
-            most: 100_000,
-        },
-        ppm("threshold", "loss beyond chance above which the rate falls", (0, 10_000, 500_000)),
-        HOSTS,
-    ]
-};
+static PARAMETERS: [Parameter; 9] = [
+    Parameter { about: "time between two decisions; 0s: a round trip, at least 20 ms", ..INTERVAL },
+    Parameter::ppm("first", "first rate, of the link", (10_000, 950_000, WHOLE)),
+    Parameter::ppm(
+        "tolerance",
+        "growth of delay that is borne, of an interval",
+        (1_000, 20_000, WHOLE),
+    ),
+    Parameter::ppm("drain", "below what arrives while a queue drains", (10_000, 100_000, 500_000)),
+    Parameter::ppm("margin", "below what arrived behind that", (0, 20_000, 500_000)),
+    Parameter::ppm("step", "by how much the rate rises", (1_000, 20_000, 500_000)),
+    Parameter::count(
+        "patience",
+        "most intervals of constant rate before it rises",
+        (1, 64, 100_000),
+    ),
+    Parameter::ppm(
+        "threshold",
+        "loss beyond chance above which the rate falls",
+        (0, 10_000, 500_000),
+    ),
+    HOSTS,
+];
 
 #[cfg(test)]
 mod tests;

@@ -6,9 +6,10 @@ mod utility;
 
 use alloc::boxed::Box;
 
-use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Instant, Rate};
 
 use super::paced::{FIRST_WINDOW, first_flight, paced};
+use super::recovery::long_silence;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
 };
@@ -229,8 +230,7 @@ impl Controller for Pcc {
 
     /// A long silence: start again from half of the rate, each time.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        let silence = (cx.rtt.smoothed() + cx.rtt.variation() * 4).max(LEAST_SILENCE) * 3;
-        if self.state == State::First || cx.now - self.heard < silence {
+        if self.state == State::First || cx.now - self.heard < long_silence(cx.rtt) {
             return;
         }
         self.step.forget();
@@ -309,5 +309,3 @@ const MOST_RATE: Rate = Rate::from_gbps(10_000);
 const MOST_SLOPE: i128 = 1 << 60;
 /// What reports and batches need.
 const WINDOW_SLACK: u64 = 64 << 10;
-/// Shorter ones are those of busy hosts.
-const LEAST_SILENCE: Duration = Duration::from_millis(35);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, share};
-use super::stepped::{Stepped, Steps, is_used, power_of_ten};
+use super::stepped::{INTERVAL, Stepped, Steps, is_used, power_of_ten};
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
 };
@@ -24,13 +24,12 @@ struct Figures {
 
 impl Figures {
     fn of(chosen: &Parameters) -> Self {
-        let share = |name: &str| chosen.get(name) as u32;
         Self {
             interval: chosen.time("interval"),
-            first: share("first"),
-            threshold: share("threshold"),
+            first: chosen.share("first"),
+            threshold: chosen.share("threshold"),
             weight: chosen.get("weight"),
-            decrease: share("decrease"),
+            decrease: chosen.share("decrease"),
             block: chosen.get("block"),
             hosts: chosen.get("hosts") == 1,
         }
@@ -138,34 +137,22 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 const BLOCKS: u64 = 5;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 7] = {
-    const fn ppm(name: &'static str, about: &'static str, default: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least: 0, most: WHOLE }
-    }
-    [
-        Parameter {
-            name: "interval",
-            about: "time between two decisions; 0s: a round trip",
-            unit: Unit::Time,
-            default: 0,
-            least: 0,
-            most: 10_000_000_000,
-        },
-        ppm("first", "first rate, of the link", 800_000),
-        ppm("threshold", "smoothed loss above which the rate falls", 1_000),
-        ppm("weight", "of the intervals before in that", 100_000),
-        ppm("decrease", "by how much it falls, of the link", 50_000),
-        Parameter {
-            name: "block",
-            about: "bytes read at once, of which five may be unacknowledged",
-            unit: Unit::Size,
-            default: 7_340_000,
-            least: 100_000,
-            most: 1 << 40,
-        },
-        super::fobs::HOSTS,
-    ]
-};
+static PARAMETERS: [Parameter; 7] = [
+    INTERVAL,
+    Parameter::ppm("first", "first rate, of the link", (0, 800_000, WHOLE)),
+    Parameter::ppm("threshold", "smoothed loss above which the rate falls", (0, 1_000, WHOLE)),
+    Parameter::ppm("weight", "of the intervals before in that", (0, 100_000, WHOLE)),
+    Parameter::ppm("decrease", "by how much it falls, of the link", (0, 50_000, WHOLE)),
+    Parameter {
+        name: "block",
+        about: "bytes read at once, of which five may be unacknowledged",
+        unit: Unit::Size,
+        default: 7_340_000,
+        least: 100_000,
+        most: 1_000_000_000_000,
+    },
+    super::fobs::HOSTS,
+];
 
 #[cfg(test)]
 mod tests {

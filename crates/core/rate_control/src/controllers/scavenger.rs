@@ -6,7 +6,9 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
+use super::recovery::Recovery;
 use super::rounds::Rounds;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
@@ -28,13 +30,8 @@ pub struct Scavenger {
     delay: Delay,
     target: Duration,
     rounds: Rounds,
-    /// Most bytes in flight in the last round, and in the present one.
-    flight: (u64, u64),
-    /// What was lost before this is of an event that was heeded.
-    recovery: Instant,
-    heard: Instant,
-    /// Nothing was heard for so long that the window began anew.
-    collapsed: bool,
+    flight: Flight,
+    recovery: Recovery,
     pacing: Pacing,
 }
 
@@ -74,10 +71,8 @@ impl Scavenger {
             delay: Delay::new(),
             target: parameters.time(TARGET.name),
             rounds: Rounds::default(),
-            flight: (0, 0),
-            recovery: now,
-            heard: now,
-            collapsed: false,
+            flight: Flight::default(),
+            recovery: Recovery::new(now),
             pacing,
         }
     }
@@ -98,15 +93,15 @@ impl Scavenger {
     }
 
     fn is_used(&self) -> bool {
-        let flight = self.flight.0.max(self.flight.1);
-        flight >= if self.in_slow_start() { self.window / 2 } else { self.window / 8 * 7 }
+        self.flight.most()
+            >= if self.in_slow_start() { self.window / 2 } else { self.window / 8 * 7 }
     }
 
     fn set(&mut self, cx: &Context<'_>, window: u64) {
         self.window = window.clamp(Self::least(cx), MOST_WINDOW);
     }
 
-    /// Section 4.2 of the draft: additive increase, and a decrease that grows with the delay.
+    /// Additive increase, and a decrease that grows with the delay.
     fn avoid(&mut self, cx: &Context<'_>, acked: u64) {
         let window = i128::from(self.window.max(1));
         let (queue, target) = (self.delay.queue().as_nanos(), self.target.as_nanos().max(1));
@@ -168,12 +163,6 @@ impl Scavenger {
         self.threshold = self.window;
     }
 
-    /// Round trip of what left at the time of a cut, until its fate is known.
-    fn recovery_time(cx: &Context<'_>) -> Duration {
-        let round_trip = cx.rtt.smoothed().max(cx.rtt.latest());
-        round_trip + round_trip / 4 + MIN_DELAY
-    }
-
     fn decide(&mut self, cx: &Context<'_>) {
         let (gain, of) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
         let rate = Rate::from_bytes_over(self.window, cx.rtt.smoothed()).scale(gain, of);
@@ -187,20 +176,17 @@ impl Controller for Scavenger {
     }
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
-        self.flight.1 = self.flight.1.max(sent.in_flight);
+        self.flight.on_sent(sent.in_flight);
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        self.heard = cx.now;
+        self.recovery.on_feedback(cx);
         self.delay.on_feedback(cx.now, feedback);
-        if core::mem::take(&mut self.collapsed) {
-            self.recovery = cx.now + Self::recovery_time(cx);
-        }
         let round_is_over = self.rounds.on_feedback(feedback);
         let lost = feedback.lost.network() + feedback.marked_packets > 0;
-        if lost && cx.now >= self.recovery {
+        if lost && self.recovery.heeds(cx.now) {
             self.cut(cx);
-            self.recovery = cx.now + Self::recovery_time(cx);
+            self.recovery.begin(cx);
         } else {
             match self.phase {
                 Phase::Starting | Phase::Returning(_) => self.slow_start(cx, feedback.acked_bytes),
@@ -218,22 +204,18 @@ impl Controller for Scavenger {
             }
         }
         if round_is_over {
-            self.flight = (self.flight.1, feedback.in_flight);
+            self.flight.on_round(feedback.in_flight);
         }
         self.decide(cx);
     }
 
-    /// RFC 9002 section 7.6: a silence of three probe timeouts is persistent congestion.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        let silence = (cx.rtt.smoothed() + cx.rtt.variation() * 4).max(LEAST_SILENCE) * 3;
-        if self.collapsed || cx.now - self.heard < silence {
-            return;
+        if self.recovery.collapses(cx) {
+            self.cut(cx);
+            self.phase = Phase::Returning(cx.now);
+            self.set(cx, 0);
+            self.decide(cx);
         }
-        self.collapsed = true;
-        self.cut(cx);
-        self.phase = Phase::Returning(cx.now);
-        self.set(cx, 0);
-        self.decide(cx);
     }
 
     fn pacing(&self) -> Pacing {
@@ -280,10 +262,6 @@ const MOST_GAIN_DIVISOR: u64 = 16;
 const SLOWDOWNS_APART: u32 = 9;
 /// What one takes, where none was seen yet: two round trips and the way back.
 const SLOWDOWN_ROUNDS: u32 = 20;
-/// Shortest time between reports, and as much for what they wait for.
-const MIN_DELAY: Duration = Duration::from_millis(1);
-/// Shorter ones are those of busy hosts.
-const LEAST_SILENCE: Duration = Duration::from_millis(35);
 
 #[cfg(test)]
 mod tests;

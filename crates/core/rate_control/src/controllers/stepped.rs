@@ -6,7 +6,9 @@ use core::fmt::Debug;
 use longhaul_units::{Bottleneck, Duration, Rate};
 
 use super::opening::{BURST_TIME, Found, LEAST, MAX_BURST, MOST, Opening};
-use crate::{Context, Controller, Feedback, Metrics, Pacing, Sent, Span, SpanSizes, Start};
+use crate::{
+    Context, Controller, Feedback, Metrics, Pacing, Parameter, Sent, Span, SpanSizes, Start, Unit,
+};
 
 /// What decides of the steps.
 pub(super) trait Steps: Debug + Send {
@@ -159,6 +161,15 @@ pub(super) fn power_of_ten(value: u64) -> u64 {
     power
 }
 
+/// Of those that decide by the clock.
+pub(super) const INTERVAL: Parameter = Parameter {
+    name: "interval",
+    about: "time between two decisions; 0s: a round trip",
+    unit: Unit::Time,
+    default: 0,
+    least: 0,
+    most: 10_000_000_000,
+};
 /// A round trip, before the first is measured.
 pub(super) const FIRST_ROUND_TRIP: Duration = Duration::from_secs(1);
 /// Longest time between feedback frames.

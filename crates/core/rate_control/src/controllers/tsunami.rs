@@ -6,9 +6,7 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::opening::{LEAST, MOST};
 use super::stepped::{FIRST_ROUND_TRIP, paced};
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Start, Unit,
-};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Start};
 
 /// Tsunami UDP of 2007 (`config.c`, `protocol.c` of client and server): the gap between packets is
 /// three times the target's at first, grows while the receiver's smoothed *error rate* is above a
@@ -143,15 +141,12 @@ const MOST_ERROR: u64 = 100_000_000;
 /// Parts per million.
 const WHOLE: u64 = 1_000_000;
 
-static PARAMETERS: [Parameter; 1] = [Parameter {
-    name: "threshold",
-    about: "smoothed share of packets asked for again above which it goes slower",
-    unit: Unit::Share,
+static PARAMETERS: [Parameter; 1] = [Parameter::ppm(
+    "threshold",
+    "smoothed share of packets asked for again above which it goes slower",
     // DEFAULT_ERROR_RATE: 7,500 of 50,000.
-    default: 150_000,
-    least: 0,
-    most: WHOLE,
-}];
+    (0, 150_000, WHOLE),
+)];
 
 #[cfg(test)]
 mod tests {

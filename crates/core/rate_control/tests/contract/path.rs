@@ -27,10 +27,13 @@ pub struct Link {
 struct Packet {
     sent: Instant,
     arrives: Option<Instant>,
+    bytes: u64,
 }
 
 pub struct Path {
     pub now: Instant,
+    /// Bytes of a full packet.
+    pub packet: u64,
     link: Link,
     pub controller: Box<dyn Controller>,
     pacer: Pacer,
@@ -43,6 +46,8 @@ pub struct Path {
     rng: Xoshiro256PlusPlus,
     /// Packets without an answer, in the order of sending.
     packets: VecDeque<Packet>,
+    /// Their bytes.
+    in_flight: u64,
     /// When the link has worked off what was offered to it.
     link_free: Instant,
     /// Nothing passes until then.
@@ -61,6 +66,7 @@ impl Path {
         let controller = chosen.controller(now, PACKET, known);
         Self {
             now,
+            packet: PACKET,
             pacer: Pacer::new(now, controller.pacing()),
             segment: controller.spans().segment.map(|packets| SpanMeter::new(now, packets)),
             chunk: controller.spans().chunk.map(|packets| SpanMeter::new(now, packets)),
@@ -70,6 +76,7 @@ impl Path {
             meter: DeliveryMeter::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(5),
             packets: VecDeque::new(),
+            in_flight: 0,
             link_free: now,
             dark_until: now,
             next_report: now + link.round_trip,
@@ -97,7 +104,7 @@ impl Path {
             if self.now >= self.next_probe {
                 self.probes += 1;
                 self.next_probe = self.now + self.link.round_trip * 2 * (1 << self.probes.min(5));
-                let in_flight = self.in_flight();
+                let in_flight = self.in_flight;
                 self.tell(|controller, cx| controller.on_probe_timeout(cx, in_flight));
                 // The probe itself, which no window holds.
                 self.offer();
@@ -112,10 +119,6 @@ impl Path {
         self.link = link;
     }
 
-    fn in_flight(&self) -> u64 {
-        self.packets.len() as u64 * PACKET
-    }
-
     fn tell(&mut self, what: impl FnOnce(&mut dyn Controller, &mut Context<'_>)) {
         let Self { now, controller, rtt, estimates, rng, .. } = self;
         what(&mut **controller, &mut Context { now: *now, rtt, estimates, rng });
@@ -125,26 +128,28 @@ impl Path {
     fn offer(&mut self) {
         let begins = self.link_free.max(self.now);
         let waits = self.link.rate.bytes_in(begins - self.now);
-        let passes = self.now >= self.dark_until && waits + PACKET <= self.link.queue;
+        let bytes = self.packet;
+        let passes = self.now >= self.dark_until && waits + bytes <= self.link.queue;
         if passes {
-            self.link_free = begins + self.link.rate.time_for(PACKET);
+            self.link_free = begins + self.link.rate.time_for(bytes);
         }
         let arrives = passes.then_some(self.link_free + self.link.round_trip / 2);
-        self.packets.push_back(Packet { sent: self.now, arrives });
-        self.sent += PACKET;
+        self.packets.push_back(Packet { sent: self.now, arrives, bytes });
+        self.sent += bytes;
+        self.in_flight += bytes;
     }
 
     fn send(&mut self) {
-        let mut bytes = 0;
-        while self.pacer.earliest(self.now, PACKET).is_none()
-            && self.controller.pacing().window.is_none_or(|window| self.in_flight() < window)
+        let (mut bytes, packet) = (0, self.packet);
+        while self.pacer.earliest(self.now, packet).is_none()
+            && self.controller.pacing().window.is_none_or(|window| self.in_flight < window)
         {
-            self.pacer.on_sent(self.now, PACKET);
+            self.pacer.on_sent(self.now, packet);
             self.offer();
-            bytes += PACKET;
+            bytes += packet;
         }
         if bytes > 0 {
-            let sent = Sent { bytes, in_flight: self.in_flight(), application_limited: false };
+            let sent = Sent { bytes, in_flight: self.in_flight, application_limited: false };
             self.tell(|controller, cx| controller.on_sent(cx, &sent));
         }
     }
@@ -156,11 +161,15 @@ impl Path {
         let arrived = |packet: &Packet| packet.arrives.is_some_and(|at| at <= seen);
         let Some(newest) = self.packets.iter().rposition(arrived) else { return };
         let known: Vec<Packet> = self.packets.drain(..=newest).collect();
-        let acked_packets = known.iter().filter(|packet| packet.arrives.is_some()).count() as u64;
+        let acked = known.iter().filter(|packet| packet.arrives.is_some());
+        let acked_packets = acked.clone().count() as u64;
+        let acked_bytes = acked.map(|packet| packet.bytes).sum();
         let lost = known.len() as u64 - acked_packets;
-        let Packet { sent, arrives } = known[newest];
+        self.in_flight -= known.iter().map(|packet| packet.bytes).sum::<u64>();
+        let lost_bytes = known.iter().map(|packet| packet.bytes).sum::<u64>() - acked_bytes;
+        let Packet { sent, arrives, .. } = known[newest];
         let arrives = arrives.expect("the newest arrived");
-        self.delivered += acked_packets * PACKET;
+        self.delivered += acked_bytes;
         self.lost += lost;
         let rtt = arrives - sent + self.link.round_trip / 2;
         self.rtt.update(self.now, rtt);
@@ -171,16 +180,17 @@ impl Path {
             ..DeliveryReport::default()
         };
         let feedback = Feedback {
-            acked_bytes: acked_packets * PACKET,
+            acked_bytes,
             acked_packets,
             lost: Losses { unknown: lost, ..Losses::default() },
-            lost_bytes: lost * PACKET,
-            in_flight: self.in_flight(),
+            lost_bytes,
+            in_flight: self.in_flight,
             rtt: Some(rtt),
             one_way_delta: Some((rtt - self.link.round_trip).as_micros() as i64),
             delivery: self.meter.on_feedback(report),
             ..Feedback::default()
         };
+        self.estimates.set_packet(self.packet);
         let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
         self.probes = 0;
         self.next_probe = self.now + self.link.round_trip * 2;

@@ -1,7 +1,7 @@
 //! Messages of stream 0 and the TCP carrier (docs/protocol.md sections 7 and 8).
 
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, LaneId, ObjectId, PacketNumber};
+use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
     Bottleneck, Cipher, CloseCode, Direction, Entry, EntryKind, EntryPath, Frame, JOIN_LEN, Losses,
     ManifestObject, Message, MessageReader, PipeRequest, PipeRole, RecordHead, Refused, Request,
@@ -78,6 +78,8 @@ fn messages(page: &mut Page) {
         rtt_min: Duration::from_micros(100_020),
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
+        memory: MemoryUse::Confirmed,
+        remembered: Rate::from_mbps(930),
         host: longhaul_wire::HostAccount {
             cpu_time: Duration::from_micros(1_500_000),
             ..Default::default()

@@ -1,6 +1,6 @@
-use longhaul_units::{Bottleneck, Duration, Losses};
+use longhaul_units::{Bottleneck, Duration, Losses, MemoryUse, Rate};
 
-use crate::{DecodeError, Full, HostAccount, Reader, Writer, units};
+use crate::{DecodeError, Full, HostAccount, Reader, Writer, units, varint};
 
 /// REPORT: how sending goes, as the source sees it. All counts are since the start of the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub struct SourceReport {
     pub bound: Bottleneck,
     /// What bounded it for the longest time.
     pub bottleneck: Bottleneck,
+    /// What became of what the source remembers of the path.
+    pub memory: MemoryUse,
+    /// The rate that it remembered; zero if none.
+    pub remembered: Rate,
     /// What it cost the source's host, and how that fares.
     pub host: HostAccount,
 }
@@ -32,6 +36,8 @@ impl SourceReport {
         w.varint(units::micros(self.rtt_min))?;
         w.u8(self.bound as u8)?;
         w.u8(self.bottleneck as u8)?;
+        w.u8(self.memory as u8)?;
+        w.varint(self.remembered.as_bps().min(varint::MAX))?;
         self.host.encode(w)
     }
 
@@ -51,6 +57,8 @@ impl SourceReport {
             rtt_min: Duration::from_micros(r.varint()?),
             bound: Bottleneck::from_code(r.u8()?),
             bottleneck: Bottleneck::from_code(r.u8()?),
+            memory: MemoryUse::from_code(r.u8()?),
+            remembered: Rate::from_bps(r.varint()?),
             host: HostAccount::decode(r)?,
         })
     }

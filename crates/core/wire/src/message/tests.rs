@@ -3,6 +3,7 @@ use longhaul_units::Duration;
 use super::*;
 use crate::{Bottleneck, Losses};
 use alloc::vec;
+use longhaul_units::{MemoryUse, Rate};
 use proptest::prelude::*;
 
 fn encode(message: &Message) -> Vec<u8> {
@@ -81,9 +82,11 @@ fn literal_bytes() {
         rtt_min: Duration::from_micros(10),
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
+        memory: MemoryUse::Confirmed,
+        remembered: Rate::from_bps(12),
         host: literal_host(),
     };
-    let numbers = [27, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1];
+    let numbers = [29, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 7, 12];
     check(&[&numbers[..], &LITERAL_HOST].concat(), SourceMessage::Report(report.into()));
     assert_eq!(report.lost.total(), 33);
 
@@ -234,8 +237,9 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 fn report() -> impl Strategy<Value = SourceReport> {
-    let numbers = prop::collection::vec(number(), 10);
-    (numbers, 0u8..13, 0u8..13, host()).prop_map(|(n, bound, bottleneck, host)| SourceReport {
+    let numbers = prop::collection::vec(number(), 11);
+    let codes = (0u8..13, 0u8..13, 0u8..12);
+    (numbers, codes, host()).prop_map(|(n, (bound, bottleneck, memory), host)| SourceReport {
         packets_sent: n[0],
         packets_resent: n[1],
         lost: Losses {
@@ -250,6 +254,8 @@ fn report() -> impl Strategy<Value = SourceReport> {
         rtt_min: Duration::from_micros(n[9]),
         bound: Bottleneck::from_code(bound),
         bottleneck: Bottleneck::from_code(bottleneck),
+        memory: MemoryUse::from_code(memory),
+        remembered: Rate::from_bps(n[10]),
         host,
     })
 }

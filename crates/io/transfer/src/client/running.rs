@@ -127,12 +127,12 @@ impl<T: Task> Running<T> {
         // Of UDP, since packets could come.
         let mut silence = Silence::since(clock::now());
         let mut attendant = Attendant::new(&shared, &self.lanes, &self.control, None);
+        attendant.remember(self.recollection.take());
         let end = loop {
             let end = attendant.round();
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
-            self.recollection.iter_mut().for_each(Recollection::look);
             if let Some(end) = end {
                 break outcome(server, end);
             }
@@ -145,6 +145,7 @@ impl<T: Task> Running<T> {
         };
         let elapsed = clock::now() - self.started;
         attendant.conclude();
+        self.recollection = attendant.recollection();
         self.finish(end, elapsed, progress)
     }
 
@@ -221,7 +222,9 @@ impl<T: Task> Running<T> {
             Part::Source => Hosts { sender: Some(here), receiver: there },
             Part::Sink => Hosts { sender: there, receiver: Some(here) },
         };
-        let sending = half.sending(self.lanes.totals().sending);
+        let counts = self.lanes.totals().sending;
+        let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
+        let sending = half.sending(counts);
         let link = LinkReport {
             carrier: self.lanes.name(),
             profile: self.profile.into(),
@@ -235,6 +238,7 @@ impl<T: Task> Running<T> {
             cpu_remote: there.map(|host| host.cpu_time),
             hosts,
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
+            memory: (sending.memory, sending.remembered),
             links,
             history,
             notices: self.notices,

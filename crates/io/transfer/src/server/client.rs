@@ -143,7 +143,7 @@ impl Server<'_> {
         let Peer { from, local, profile } = *peer;
         let patience = self.options.stall_timeout;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
-        let (mut has_begun, mut recollection) = (false, None);
+        let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
         let outcome = loop {
@@ -157,13 +157,13 @@ impl Server<'_> {
                 }
                 if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
                     let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
-                    recollection = Recollection::begin(history, lanes, (&peer, Asked::Pull), ends);
+                    let peer = (&*peer, Asked::Pull);
+                    attendant.remember(Recollection::begin(history, lanes, peer, ends));
                 }
                 if let Err(error) = granted.start(shared) {
                     break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
-            recollection.iter_mut().for_each(Recollection::look);
             if let Some(end) = end {
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
@@ -185,7 +185,7 @@ impl Server<'_> {
                 break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
             }
         };
-        if let Some(recollection) = recollection {
+        if let Some(recollection) = attendant.recollection() {
             let (report, notices) = recollection.end(profile, &lanes.totals());
             let used = format!("{from}: the memory of this path: {}", report.used.name());
             for notice in notices.into_iter().chain([used]) {

@@ -10,7 +10,10 @@ use crate::draw::Draw;
 pub(super) fn draw(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, STREAM);
     scenario.profile = match scenario.profile {
-        "auto" if draw.one_in(2) => draw.pick::<&str>(FINDING),
+        "auto" if draw.one_in(2) => {
+            let first = draw.pick::<&str>(FINDING);
+            if Draw::new(scenario.seed, LATER_STREAM).one_in(10) { "lambdastream" } else { first }
+        }
         "fixed" if draw.one_in(3) => draw.pick::<&str>(&["tsunami", "paptc"]),
         _ => return,
     };
@@ -32,8 +35,10 @@ fn figure(draw: &mut Draw, parameter: &Parameter) -> u64 {
     draw.scaled((default / 4).max(1), default.saturating_mul(4).max(1)).clamp(least, most)
 }
 
-/// Those that need no rate, beside `auto`.
+/// Those that need no rate, beside `auto` and `lambdastream`.
 const FINDING: &[&str] =
     &["cubic", "bbr", "pcc", "scavenger", "fobs", "fobs-linear", "fobs-state", "sabul", "udt"];
 /// Number of the stream of choices: apart, so that all else of a seed stays as it was.
 const STREAM: u64 = 72;
+/// That of a profile that came later, likewise.
+const LATER_STREAM: u64 = 73;

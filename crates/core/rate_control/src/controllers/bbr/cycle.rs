@@ -16,6 +16,10 @@ pub(super) struct Cycle {
     acks: Acks,
     /// Losses are still those of a probe (bw_probe_samples).
     judged: bool,
+    /// The last probe lost too much (prev_probe_too_high).
+    too_high: bool,
+    /// The last probe was cut short by that (prev_probe_precautionary).
+    precautionary: bool,
     /// Rounds in which inflight_longterm was raised.
     raised: u32,
 }
@@ -51,6 +55,8 @@ impl Cycle {
             phase,
             acks: Acks::Stopping,
             judged: false,
+            too_high: false,
+            precautionary: false,
             raised: 0,
         };
         cycle.pick_wait(now, random);
@@ -75,6 +81,7 @@ impl Cycle {
 
     pub(super) fn refill(&mut self) {
         (self.phase, self.acks) = (Phase::Refill, Acks::Refilling);
+        self.precautionary = false;
         self.raised = 0;
     }
 
@@ -98,7 +105,25 @@ impl Cycle {
 
     /// Too much was lost: enough is known.
     pub(super) fn end_judgement(&mut self) {
-        self.judged = false;
+        (self.judged, self.too_high) = (false, true);
+    }
+
+    /// A probe ends that found its end without losing too much, so far.
+    pub(super) fn was_borne(&mut self) {
+        self.too_high = false;
+    }
+
+    /// As much is in flight as when the last probe lost too much: whether this one is to end at once,
+    /// rather than to stay there for a round trip (section 5.3.3.6).
+    pub(super) fn is_cut_short(&mut self) -> bool {
+        self.precautionary = self.too_high;
+        core::mem::take(&mut self.too_high)
+    }
+
+    /// What a probe that was cut short sent is known, and nothing tells against the next one, which may
+    /// stay.
+    pub(super) fn goes_on(&self) -> bool {
+        self.precautionary && !self.too_high
     }
 
     /// A round is over; whether a cycle of bandwidth samples is.
@@ -117,7 +142,7 @@ impl Cycle {
     }
 
     /// By how much `acked` bytes raise what may be in flight: a packet a round trip, then two, four
-    /// (section 5.3.3.8).
+    /// (sections 5.3.3.5 and 5.3.3.9).
     pub(super) fn raise(&mut self, acked: u64, window: u64, packet: u64, round: bool) -> u64 {
         let slope = u128::from(packet << self.raised.min(MOST_RAISED));
         let raise = u128::from(acked) * slope / u128::from(window.max(packet));
@@ -154,6 +179,32 @@ mod tests {
         assert!(cycle.is_due(at(900), 20) && !cycle.is_due(at(900), 21));
         cycle.down(at(3_000), u32::MAX);
         assert!(!cycle.is_due(at(5_000), 20) && cycle.is_due(at(6_001), 20));
+    }
+
+    #[test]
+    fn behind_a_probe_that_lost_too_much_the_next_is_short_and_the_one_after_follows_at_once() {
+        let mut cycle = Cycle::new(Instant::ZERO, Phase::Refill, 0);
+        cycle.up();
+        assert!(!cycle.is_cut_short() && !cycle.goes_on(), "nothing was lost before");
+        cycle.end_judgement();
+        cycle.down(Instant::ZERO, 0);
+        assert!(!cycle.goes_on());
+        cycle.refill();
+        cycle.up();
+        assert!(cycle.is_cut_short());
+        cycle.down(Instant::ZERO, 0);
+        assert!(cycle.on_round() && cycle.goes_on(), "what it sent is known");
+        cycle.refill();
+        cycle.up();
+        assert!(!cycle.is_cut_short() && !cycle.goes_on(), "this one may stay");
+        // Losses of a short one tell against it.
+        cycle.end_judgement();
+        cycle.refill();
+        cycle.up();
+        assert!(cycle.is_cut_short());
+        cycle.down(Instant::ZERO, 0);
+        cycle.end_judgement();
+        assert!(cycle.on_round() && !cycle.goes_on());
     }
 
     /// A round at the largest window raises it by a packet, then by two, by four.

@@ -1,3 +1,4 @@
+use longhaul_units::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 

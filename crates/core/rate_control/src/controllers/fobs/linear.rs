@@ -8,9 +8,7 @@ use longhaul_units::Rate;
 use super::{CHUNK, HOSTS, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
-use crate::{
-    Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start, Unit,
-};
+use crate::{Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start};
 
 /// What was chosen of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +26,13 @@ struct Figures {
 
 impl Figures {
     fn of(chosen: &Parameters) -> Self {
-        let share = |name: &str| chosen.get(name) as u32;
         Self {
             chunk: chosen.get("chunk"),
-            first: share("first"),
-            threshold: share("threshold"),
-            step: share("step"),
-            climb: share("climb"),
-            significant: share("significant"),
+            first: chosen.share("first"),
+            threshold: chosen.share("threshold"),
+            step: chosen.share("step"),
+            climb: chosen.share("climb"),
+            significant: chosen.share("significant"),
             trust: chosen.get("trust"),
             forget: chosen.get("forget"),
             hosts: chosen.get("hosts") == 1,
@@ -179,35 +176,31 @@ impl ControllerConfig for FobsLinearConfig {
 const BANDS: usize = 201;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 11] = {
-    const fn ppm(
-        name: &'static str,
-        about: &'static str,
-        (least, default, most): (u64, u64, u64),
-    ) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least, most }
-    }
-    [
-        SEGMENT,
-        CHUNK,
-        OVERLAP,
-        ppm("first", "first rate, of the link", (10_000, 800_000, WHOLE)),
-        ppm("threshold", "mean loss of a chunk above which the rate falls", (0, 5_000, 500_000)),
-        ppm("step", "by how much it falls, of the link", (10_000, 50_000, 500_000)),
-        ppm("climb", "by how much it rises, of the link", (1_000, 50_000, 500_000)),
-        ppm("significant", "more loss than before that tells against a band", (0, 1_000, WHOLE)),
-        ppm("trust", "share of such moves that tells against the next", (1, 500_000, WHOLE)),
-        Parameter {
-            name: "forget",
-            about: "chunks after which half of what a band's history says is forgotten",
-            unit: Unit::Count,
-            default: 100,
-            least: 1,
-            most: 1_000_000,
-        },
-        HOSTS,
-    ]
-};
+static PARAMETERS: [Parameter; 11] = [
+    SEGMENT,
+    CHUNK,
+    OVERLAP,
+    Parameter::ppm("first", "first rate, of the link", (10_000, 800_000, WHOLE)),
+    Parameter::ppm(
+        "threshold",
+        "mean loss of a chunk above which the rate falls",
+        (0, 5_000, 500_000),
+    ),
+    Parameter::ppm("step", "by how much it falls, of the link", (10_000, 50_000, 500_000)),
+    Parameter::ppm("climb", "by how much it rises, of the link", (1_000, 50_000, 500_000)),
+    Parameter::ppm(
+        "significant",
+        "more loss than before that tells against a band",
+        (0, 1_000, WHOLE),
+    ),
+    Parameter::ppm("trust", "share of such moves that tells against the next", (1, 500_000, WHOLE)),
+    Parameter::count(
+        "forget",
+        "chunks after which half of what a band's history says is forgotten",
+        (1, 100, 1_000_000),
+    ),
+    HOSTS,
+];
 
 #[cfg(test)]
 mod tests {

@@ -7,9 +7,7 @@ use longhaul_units::Rate;
 use super::{CHUNK, HOSTS, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
-use crate::{
-    Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start, Unit,
-};
+use crate::{Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start};
 
 /// Conditions of the path and the hosts (FOBS section 2.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,19 +46,18 @@ struct Figures {
 
 impl Figures {
     fn of(chosen: &Parameters) -> Self {
-        let share = |name: &str| chosen.get(name) as u32;
         let bounds = |[floor, ceiling, up, down]: [&str; 4]| Bounds {
-            floor: share(floor),
-            ceiling: share(ceiling),
-            up: share(up),
-            down: share(down),
+            floor: chosen.share(floor),
+            ceiling: chosen.share(ceiling),
+            up: chosen.share(up),
+            down: chosen.share(down),
         };
         Self {
             segment: chosen.get("segment"),
-            first: share("first"),
-            negligible: share("negligible"),
-            moderate: share("moderate"),
-            massive: share("massive"),
+            first: chosen.share("first"),
+            negligible: chosen.share("negligible"),
+            moderate: chosen.share("moderate"),
+            massive: chosen.share("massive"),
             green: bounds(["green-floor", "green-ceiling", "green-up", "green-down"]),
             yellow: bounds(["yellow-floor", "yellow-ceiling", "yellow-up", "yellow-down"]),
             red: bounds(["red-floor", "red-ceiling", "red-up", "red-down"]),
@@ -187,32 +184,37 @@ const FORGET: u32 = 64;
 
 /// Why each is what it is: docs/rate-control.md.
 static PARAMETERS: [Parameter; 20] = {
-    const fn ppm(name: &'static str, about: &'static str, default: u64, most: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least: 0, most }
-    }
     const fn rate(name: &'static str, about: &'static str, default: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least: 10_000, most: 2 * WHOLE }
+        Parameter::ppm(name, about, (10_000, default, 2 * WHOLE))
     }
     [
         SEGMENT,
         CHUNK,
         OVERLAP,
         rate("first", "first rate, of the link", 900_000),
-        ppm("negligible", "loss up to which a state gets better and the rate rises", 1_000, WHOLE),
-        ppm("moderate", "loss above which green turns yellow and the rate falls", 5_000, WHOLE),
-        ppm("massive", "loss above which any state turns red", 100_000, WHOLE),
+        Parameter::ppm(
+            "negligible",
+            "loss up to which a state gets better and the rate rises",
+            (0, 1_000, WHOLE),
+        ),
+        Parameter::ppm(
+            "moderate",
+            "loss above which green turns yellow and the rate falls",
+            (0, 5_000, WHOLE),
+        ),
+        Parameter::ppm("massive", "loss above which any state turns red", (0, 100_000, WHOLE)),
         rate("green-floor", "least rate when green, of the link", 500_000),
         rate("green-ceiling", "greatest", 1_030_000),
-        ppm("green-up", "by how much it rises", 50_000, WHOLE),
-        ppm("green-down", "by how much it falls", 50_000, WHOLE),
+        Parameter::ppm("green-up", "by how much it rises", (0, 50_000, WHOLE)),
+        Parameter::ppm("green-down", "by how much it falls", (0, 50_000, WHOLE)),
         rate("yellow-floor", "least rate when yellow, of the link", 250_000),
         rate("yellow-ceiling", "greatest", 950_000),
-        ppm("yellow-up", "by how much it rises", 50_000, WHOLE),
-        ppm("yellow-down", "by how much it falls", 100_000, WHOLE),
+        Parameter::ppm("yellow-up", "by how much it rises", (0, 50_000, WHOLE)),
+        Parameter::ppm("yellow-down", "by how much it falls", (0, 100_000, WHOLE)),
         rate("red-floor", "least rate when red, of the link", 50_000),
         rate("red-ceiling", "greatest", 750_000),
-        ppm("red-up", "by how much it rises", 200_000, WHOLE),
-        ppm("red-down", "by how much it falls", 250_000, WHOLE),
+        Parameter::ppm("red-up", "by how much it rises", (0, 200_000, WHOLE)),
+        Parameter::ppm("red-down", "by how much it falls", (0, 250_000, WHOLE)),
         HOSTS,
     ]
 };

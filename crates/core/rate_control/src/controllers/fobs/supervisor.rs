@@ -7,8 +7,8 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 use super::{CHUNK, FobsLinearConfig, FobsStateConfig, OVERLAP, SEGMENT, WHOLE};
 use crate::controllers::auto::AutoConfig;
 use crate::{
-    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Parameter, Parameters,
-    Sent, Span, SpanSizes, Start, Unit,
+    Context, Controller, ControllerConfig, Feedback, Known, MemoryUse, Metrics, Pacing, Parameter,
+    Parameters, PathMemory, Sent, Span, SpanSizes, Start,
 };
 
 /// A controller of the family, by the conditions that it is for.
@@ -23,6 +23,19 @@ enum Member {
 }
 
 impl Member {
+    /// The profile that has it alone.
+    const fn profile(self) -> &'static str {
+        match self {
+            Self::Linear => "fobs-linear",
+            Self::State => "fobs-state",
+            Self::Auto => "auto",
+        }
+    }
+
+    fn by_profile(name: &str) -> Option<Self> {
+        [Self::Linear, Self::State, Self::Auto].into_iter().find(|member| member.profile() == name)
+    }
+
     fn build(self, now: Instant, packet: u64, link: Option<Rate>, known: Option<Known>) -> Built {
         let config: &dyn ControllerConfig = match self {
             Self::Linear => &FobsLinearConfig,
@@ -42,8 +55,11 @@ type Built = Box<dyn Controller>;
 #[derive(Debug)]
 struct Fobs {
     figures: Figures,
+    start: Start,
     member: Member,
     controller: Built,
+    /// Earlier transfers called for the first member.
+    by_history: bool,
     conditions: Conditions,
     switches: u32,
     /// A chunk is under way that began under another member.
@@ -127,8 +143,10 @@ impl Fobs {
         let member = Member::Linear;
         Self {
             figures: Figures::of(&start.parameters),
+            start: start.clone(),
             member,
             controller: member.build(start.now, start.packet, start.rate, start.known),
+            by_history: false,
             conditions: Conditions {
                 link: start.rate.unwrap_or_default(),
                 ..Conditions::default()
@@ -157,6 +175,26 @@ impl Fobs {
 impl Controller for Fobs {
     fn name(&self) -> &'static str {
         "fobs"
+    }
+
+    /// Begins with the member that brought most on this path before; conditions call for another one
+    /// soon where they are no longer those.
+    fn recall(&mut self, memory: &PathMemory) {
+        let best = memory.best_profile.and_then(Member::by_profile);
+        if let Some(member) = best {
+            let Start { now, packet, rate, known, .. } = self.start;
+            (self.member, self.by_history) = (member, true);
+            self.controller = member.build(now, packet, rate, known);
+        }
+        self.controller.recall(memory);
+    }
+
+    fn memory_use(&self) -> Option<MemoryUse> {
+        self.controller.memory_use().or(self.by_history.then_some(MemoryUse::Chosen))
+    }
+
+    fn member(&self) -> Option<&'static str> {
+        Some(self.member.profile())
     }
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
@@ -217,8 +255,12 @@ impl Controller for Fobs {
 
     fn metrics(&self) -> Metrics {
         let Metrics { bound, .. } = self.controller.metrics();
+        let best_before = self.by_history && self.switches == 0;
         let state = match self.member {
             _ if bound == Bottleneck::StartUp => "start-up",
+            Member::Linear if best_before => "linear: best before",
+            Member::State if best_before => "state: best before",
+            Member::Auto if best_before => "auto: best before",
             Member::Linear => "linear: quiet path",
             Member::State => "state: busy receiver",
             Member::Auto => "auto: shared path",
@@ -247,23 +289,19 @@ const MOST_DOUBLINGS: u32 = 5;
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 7] = {
-    const fn count(name: &'static str, about: &'static str, default: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Count, default, least: 1, most: 1_000 }
-    }
-    const fn ppm(name: &'static str, about: &'static str, default: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least: 0, most: WHOLE }
-    }
-    [
-        SEGMENT,
-        CHUNK,
-        OVERLAP,
-        ppm("busy", "loss in the receiving host above which it is busy", 1_000),
-        ppm("crowded", "loss by congestion above which the path may be shared", 1_000),
-        count("patience", "segments in a row that prove that", 3),
-        count("quiet", "segments in a row that prove neither", 16),
-    ]
-};
+static PARAMETERS: [Parameter; 7] = [
+    SEGMENT,
+    CHUNK,
+    OVERLAP,
+    Parameter::ppm("busy", "loss in the receiving host above which it is busy", (0, 1_000, WHOLE)),
+    Parameter::ppm(
+        "crowded",
+        "loss by congestion above which the path may be shared",
+        (0, 1_000, WHOLE),
+    ),
+    Parameter::count("patience", "segments in a row that prove that", (1, 3, 1_000)),
+    Parameter::count("quiet", "segments in a row that prove neither", (1, 16, 1_000)),
+];
 
 #[cfg(test)]
 mod tests {
@@ -306,6 +344,34 @@ mod tests {
             }
             None
         }
+    }
+
+    #[test]
+    fn it_begins_with_what_brought_most_before() {
+        let parameters = Parameters::of(&PARAMETERS);
+        let now = Instant::from_nanos(1);
+        let start = Start { now, packet: 1_500, rate: Some(LINK), known: None, parameters };
+        let memory = |best_profile| PathMemory {
+            band: (LINK, LINK),
+            round_trip: Duration::from_millis(20),
+            chance_ppm: 0,
+            packet: 1_500,
+            age: Duration::ZERO,
+            best_profile,
+        };
+        let begun = |best| {
+            let mut fobs = Fobs::new(&start);
+            fobs.recall(&memory(best));
+            (fobs.member(), fobs.metrics().state, fobs.memory_use())
+        };
+        let chosen = Some(MemoryUse::Chosen);
+        let state = (Some("fobs-state"), "state: best before", chosen);
+        assert_eq!(begun(Some("fobs-state")), state);
+        assert_eq!(begun(Some("auto")).0, Some("auto"));
+        assert_eq!(begun(Some("fobs-linear")).2, chosen);
+        let linear = (Some("fobs-linear"), "linear: quiet path", None);
+        assert_eq!(begun(Some("udt")), linear, "that is no member");
+        assert_eq!(begun(None), linear);
     }
 
     #[test]

@@ -8,7 +8,8 @@ const BEGIN: Instant = Instant::from_nanos(1_000_000_000);
 fn memory(mbps: u64) -> PathMemory {
     let rate = Rate::from_mbps(mbps);
     let band = (rate, rate);
-    PathMemory { band, round_trip: RTT, chance_ppm: 0, packet: PACKET, age: Duration::ZERO }
+    let age = Duration::ZERO;
+    PathMemory { band, round_trip: RTT, chance_ppm: 0, packet: PACKET, age, best_profile: None }
 }
 
 fn measured(rtt: Duration) -> RttEstimator {

@@ -1,0 +1,59 @@
+//! What was lost together, and silences that are losses.
+
+use longhaul_units::{Duration, Instant};
+
+use crate::{Context, RttEstimator};
+
+/// Of those that cut a window once for all that is lost in a round trip.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recovery {
+    /// What is lost before this is of an event that was heeded.
+    until: Instant,
+    heard: Instant,
+    /// Nothing was heard for so long that the window began anew.
+    collapsed: bool,
+}
+
+impl Recovery {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { until: now, heard: now, collapsed: false }
+    }
+
+    /// Something is heard; comes before [`Recovery::heeds`]. Gives the time since it was before.
+    pub(super) fn on_feedback(&mut self, cx: &Context<'_>) -> Duration {
+        let elapsed = cx.now - self.heard;
+        self.heard = cx.now;
+        if core::mem::take(&mut self.collapsed) {
+            self.begin(cx);
+        }
+        elapsed
+    }
+
+    /// Whether what is lost now is of a new event.
+    pub(super) fn heeds(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+
+    /// The window was cut: until the fate of what left before is known, losses are of this event.
+    pub(super) fn begin(&mut self, cx: &Context<'_>) {
+        let round_trip = cx.rtt.smoothed().max(cx.rtt.latest());
+        self.until = cx.now + round_trip + round_trip / 4 + MIN_DELAY;
+    }
+
+    /// Nothing was heard for a probe timeout: whether that is persistent congestion, for the first time.
+    pub(super) fn collapses(&mut self, cx: &Context<'_>) -> bool {
+        let collapses = !self.collapsed && cx.now - self.heard >= long_silence(cx.rtt);
+        self.collapsed |= collapses;
+        collapses
+    }
+}
+
+/// Three probe timeouts: a silence of persistent congestion (RFC 9002 section 7.6).
+pub(super) fn long_silence(rtt: &RttEstimator) -> Duration {
+    (rtt.smoothed() + rtt.variation() * 4).max(LEAST_SILENCE) * 3
+}
+
+/// Shortest time between reports, and as much for what they wait for.
+const MIN_DELAY: Duration = Duration::from_millis(1);
+/// Shorter ones are those of busy hosts.
+const LEAST_SILENCE: Duration = Duration::from_millis(35);
