@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::carrier::frame;
 use crate::oracle::{Victim, assert_only};
 use crate::peer::{Peer, Saying, Tamper, WAYS, control_message, hello, options, read_control};
-use crate::script::{Item, request, sink, source};
+use crate::script::{Item, request, result, sink, source};
 use crate::test::limited;
 use crate::tls::{CONTROL, Link};
 use crate::trees::{is_hidden, names, noise};
@@ -113,7 +113,7 @@ fn absurd_messages_and_frames_end_the_connection_alone() {
             Bytes::new().varint(6).varint(huge),
             Bytes::new().varint(7).varint(0).varint(huge).varint(huge),
             Bytes::new().varint(9).varint(0).varint(huge),
-            Bytes::new().varint(11).raw(&[0; 5]),
+            result(0, 0, 0),
             Bytes::new().varint(12).u16(6).raw(b"\x1b[2Jno"),
             Bytes::new().varint(14).u8(1).raw(&[0]),
         ];

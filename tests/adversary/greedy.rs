@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::carrier::{Carrier, frame};
 use crate::oracle::Victim;
 use crate::peer::{Peer, Saying, Tamper, WAYS};
-use crate::script::{Item, manifest, request, sink};
+use crate::script::{Item, manifest, request, result, sink};
 use crate::test::limited;
 use crate::trees::noise;
 
@@ -43,7 +43,7 @@ fn huge_counts_take_no_memory() {
             Bytes::new().varint(9).varint(0).varint(HUGE),
             Bytes::new().varint(9).varint(HUGE).varint(1),
             Bytes::new().varint(10).varint(HUGE).raw(b"none"),
-            Bytes::new().varint(11).varint(HUGE).varint(HUGE).raw(&[0; 3]),
+            result(HUGE, HUGE, 0),
         ];
         for (i, message) in pushed.into_iter().enumerate() {
             let mut peer = Peer::dial(victim.address, WAYS[i % WAYS.len()]).unwrap();

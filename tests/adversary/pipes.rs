@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
 use crate::peer::{Heard, Peer, Saying, Tamper, WAYS, Way};
 use crate::program::{Ended, Program};
-use crate::script::{GROUP, note_end};
+use crate::script::{GROUP, note_end, result};
 use crate::test::{Test, limited};
 use crate::trees::noise;
 
@@ -261,13 +261,11 @@ fn sender<'t>(test: &'t Test, at: std::net::SocketAddr, words: &[&str]) -> Progr
 
 /// What a sink says that took nothing.
 fn lies() -> Vec<Vec<Bytes>> {
-    let result =
-        |pieces| Bytes::new().varint(11).varint(pieces).varint(0).varint(0).varint(0).varint(0);
     let repairs = (0..40).map(|_| Bytes::new().varint(8).varint(1 << 20).varint(0));
     vec![
         vec![Bytes::new().varint(9).varint(0).varint(1_000)],
         vec![Bytes::new().varint(9).varint((1 << 32) - 2).varint(1)],
-        vec![result(0)],
+        vec![result(0, 0, 0)],
         vec![Bytes::new().varint(8).varint(0xffff_ffff).varint(1 << 31)],
         repairs.collect(),
     ]

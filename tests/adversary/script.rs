@@ -218,8 +218,7 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
                 peer.message(Bytes::new().varint(9).varint(0).varint(total));
             }
             let bytes = sizes.values().sum();
-            let result = Bytes::new().varint(11).varint(total).varint(0).varint(bytes);
-            peer.message(result.varint(0).varint(0));
+            peer.message(result(total, 0, bytes));
             peer.done();
             ending.result = Some((total, 0));
             if peer.dialled {
@@ -241,6 +240,13 @@ pub fn note_end(ending: &mut Ending, heard: Heard) -> bool {
     true
 }
 
+/// RESULT: entries confirmed and failed, and bytes, of which none were there before; of a host that says
+/// nothing of itself.
+pub fn result(confirmed: u64, failed: u64, bytes: u64) -> Bytes {
+    let counts = Bytes::new().varint(11).varint(confirmed).varint(failed).varint(bytes).varint(0);
+    counts.raw(&[0; HOST_ACCOUNT])
+}
+
 fn send_object(peer: &mut Peer, object: u32, contents: &[u8], only: Option<u64>) {
     for (i, group) in contents.chunks(GROUP).enumerate() {
         if only.is_none_or(|only| only == i as u64) {
@@ -252,4 +258,6 @@ fn send_object(peer: &mut Peer, object: u32, contents: &[u8], only: Option<u64>)
 }
 
 pub const GROUP: usize = 1 << 20;
+/// Bytes of a host account in which all is zero (protocol.md 7.2).
+const HOST_ACCOUNT: usize = 14;
 const PIECE: usize = 50_000;

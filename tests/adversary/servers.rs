@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::oracle::{BOUND, assert_nothing_beside, assert_only, end};
 use crate::peer::{Peer, Saying, Tamper, WAYS, Way, control_message};
 use crate::program::Ended;
-use crate::script::{Item, manifest, manifest_end, sink, source};
+use crate::script::{Item, manifest, manifest_end, result, sink, source};
 use crate::test::{Test, limited};
 use crate::trees::{names, noise};
 
@@ -115,9 +115,7 @@ fn a_server_that_confirms_what_it_never_took_is_not_believed() {
                 let mut peer = host.accept().unwrap();
                 await_request(&mut peer);
                 peer.message(Bytes::new().varint(9).varint(0).varint(1));
-                peer.message(
-                    Bytes::new().varint(11).varint(1).varint(0).varint(300_000).raw(&[0; 2]),
-                );
+                peer.message(result(1, 0, 300_000));
                 sink(&mut peer, Duration::from_secs(2));
                 peer.hang_up();
             });

@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::oracle::{STALL, Victim, end};
 use crate::peer::{Peer, Saying, WAYS, control_message, read_control};
 use crate::program::Program;
-use crate::script::{Item, manifest, manifest_end, request, sink, source};
+use crate::script::{Item, manifest, manifest_end, request, result, sink, source};
 use crate::test::{Test, limited};
 
 const EVIL: &[u8] = b"no\x1b[2J\x1b]0;title\x07\r\nforged: done, 7 B\n\xc2\x9b2J";
@@ -78,8 +78,7 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
     ("ENTRY_REFUSED", false, |host| {
         let mut peer = asked(host);
         peer.message(Bytes::new().varint(10).varint(0).raw(EVIL));
-        let result = Bytes::new().varint(11).varint(0).varint(1).varint(0).varint(0);
-        peer.message(result.varint(0));
+        peer.message(result(0, 1, 0));
         peer.done();
         leave(peer);
     }),
