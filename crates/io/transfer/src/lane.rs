@@ -193,6 +193,10 @@ impl LaneThread {
             busy |= self.pass_news();
             self.upper.on_credit(self.half.engine().credit());
             self.follow_peer();
+            // A message that ends the transfer must not overtake what this lane has counted.
+            if busy && self.number == LaneId(0) {
+                self.publish(now);
+            }
             busy |= self.read_messages();
             busy |= carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
             busy |= self.transmit();
