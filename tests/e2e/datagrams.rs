@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions};
+use longhaul_transfer::{CarrierChoice, CopyOptions, LossLog};
 use longhaul_units::Rate;
 use longhaul_wire::Protect;
 
@@ -98,8 +98,9 @@ fn an_outage_shorter_than_patience_is_survived() {
         fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
         let server = Server::start(test);
         let relay = Relay::start(server.address);
+        let losses = Arc::new(LossLog::default());
         let options = slowly(push(&test.here("f"), relay.address, b"f"));
-        let copying = Copying::start(test, options);
+        let copying = Copying::start(test, CopyOptions { losses: Some(losses.clone()), ..options });
         for moved in [1_000_000, 3_000_000] {
             copying.moved(moved);
             relay.block_udp();
@@ -110,6 +111,13 @@ fn an_outage_shorter_than_patience_is_survived() {
         assert!(report.verified, "{report:?}");
         assert_eq!(report.link.carrier, "udp");
         assert!(report.link.lost.total() > 0, "{report:?}");
+        // Each is told once; those that came after all are told, too, and not counted.
+        let (told, left_out) = losses.take();
+        let mut numbers: Vec<_> = told.iter().map(|loss| (loss.lane, loss.number)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!((numbers.len(), left_out), (told.len(), 0));
+        assert!(told.len() as u64 >= report.link.lost.total(), "{report:?}");
         assert_same(&test.here("f"), &test.there("f"));
     });
 }

@@ -12,6 +12,7 @@ mod datagrams;
 mod fallback;
 mod forgeries;
 mod history;
+mod hosts;
 mod lab;
 mod owners;
 mod pipe;

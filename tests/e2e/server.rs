@@ -98,6 +98,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         history: None,
+        host_priority: false,
     }
 }
 
@@ -123,6 +124,8 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         stall_timeout: PATIENCE,
         circuit: None,
         history: None,
+        host_priority: false,
+        losses: None,
     }
 }
 
@@ -185,4 +188,4 @@ pub fn slowly(options: CopyOptions) -> CopyOptions {
 }
 
 /// Long enough for a busy machine; where waiting for it is the test, there is a shorter one.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);

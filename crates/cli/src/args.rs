@@ -62,6 +62,8 @@ pub enum Command {
     Lab(LabArgs),
     /// Circuits: bandwidth booked as it varies over time
     Circuits(CircuitsArgs),
+    /// What the way to a server and both hosts can do, and what would help
+    Probe(ProbeArgs),
     /// What paths could take, as earlier transfers of this user have seen it
     History(HistoryArgs),
     /// Write the manual pages
@@ -110,6 +112,10 @@ pub struct CpArgs {
     /// never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
+    /// Write each packet that this host, sending over UDP, takes as lost, with its lane, its number and
+    /// the cause that it is given: to compare with what the path did (docs/lab.md)
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -155,6 +161,10 @@ pub struct LinkArgs {
     /// Neither begin by what earlier transfers have learnt of the path and its circuits, nor add to it
     #[arg(long)]
     pub no_history: bool,
+    /// Run the threads that must not be late before all other programs of this host, where that is
+    /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
+    #[arg(long)]
+    pub host_priority: bool,
 }
 
 /// `longhaul pipe`.
@@ -300,6 +310,29 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SIZE")]
     pub socket_buffer: Option<Bytes>,
     /// Neither begin by what earlier transfers to a client have learnt of the path, nor add to it
+    #[arg(long)]
+    pub no_history: bool,
+    /// Run the threads that must not be late before all other programs of this host, where that is
+    /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
+    #[arg(long)]
+    pub host_priority: bool,
+}
+
+/// `longhaul probe`.
+///
+/// Connects, finds the round trip and the largest packet of the path, and says what the sockets of both
+/// hosts are granted, what this host's processors can do, what earlier transfers have learnt, and what
+/// would help, with the command. Takes a second; nothing is read or written at the server, to which it
+/// is a client that asks for nothing: `serve --once` ends after it.
+#[derive(Args, Debug)]
+pub struct ProbeArgs {
+    /// The server: lh://HOST[:PORT]
+    #[arg(value_name = "SERVER")]
+    pub server: OsString,
+    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Do not look what earlier transfers have learnt
     #[arg(long)]
     pub no_history: bool,
 }

@@ -1,15 +1,24 @@
 //! `longhaul cp`.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_objects::Fsync;
-use longhaul_transfer::{CopyError, CopyOptions, Location, Progress, Stop};
+use longhaul_sys::clock;
+use longhaul_transfer::{
+    CarrierChoice, CopyError, CopyOptions, Location, LossLog, Progress, Stop, ToldLoss,
+};
+use longhaul_units::Instant;
 
 use crate::args::{CpArgs, FsyncArg};
 use crate::failure::Failure;
+use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
-use crate::output::Output;
+use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
 
@@ -18,8 +27,13 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     let circuit = circuit(args, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let progress = Progress::default();
+    let losses = losses(args, &options)?;
+    options.losses = losses.as_ref().map(|losses| losses.log.clone());
     let work = |stop: &Stop| longhaul_transfer::copy(&options, &progress, stop);
     let (done, told) = Display::of_copy(output).attend(&progress, work)?;
+    if let Some(losses) = losses {
+        losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
+    }
     let report = done.map_err(|error| failure(&error, &progress))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
@@ -27,12 +41,13 @@ pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
     for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
-        crate::output::complain(format!("longhaul: {path}: {reason}"));
+        complain(format!("longhaul: {path}: {reason}"));
     }
     let more = report.failures.count.saturating_sub(FAILURES_SHOWN as u64);
     if more > 0 {
-        crate::output::complain(format!("longhaul: and {more} more"));
+        complain(format!("longhaul: and {more} more"));
     }
     if report.files > 0 || report.failures.is_empty() {
         output.say(report::sentence(&report));
@@ -123,7 +138,53 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
         history: link.history,
+        host_priority: link.host_priority,
+        losses: None,
     })
+}
+
+/// Where the losses are written that `args` ask for.
+fn losses(args: &CpArgs, options: &CopyOptions) -> Result<Option<Losses>, Failure> {
+    let Some(path) = &args.losses else { return Ok(None) };
+    if matches!(options.destination, Location::Local(_)) {
+        let why = "--losses: the side with the files knows what is lost, which is the server here";
+        return Err(Failure::usage(why));
+    }
+    if options.carrier == CarrierChoice::Tcp {
+        return Err(Failure::usage("--losses: over TCP the kernel repairs losses, and tells none"));
+    }
+    Losses::create(path).map(Some)
+}
+
+/// The file of `--losses`.
+struct Losses {
+    file: BufWriter<File>,
+    began: Instant,
+    log: Arc<LossLog>,
+}
+
+impl Losses {
+    fn create(path: &Path) -> Result<Self, Failure> {
+        let file = File::create(path);
+        let file = file.map_err(|error| {
+            Failure::failed(format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(Self { file: BufWriter::new(file), began: clock::now(), log: Arc::default() })
+    }
+
+    /// All that were told until now.
+    fn write(mut self) -> io::Result<()> {
+        let (losses, left_out) = self.log.take();
+        writeln!(self.file, "seconds,lane,packet,cause")?;
+        for ToldLoss { at, lane, number, cause } in losses {
+            let (seconds, number) = (at.since(self.began).as_secs_f64(), number.get());
+            writeln!(self.file, "{seconds:.6},{},{number},{}", lane.0, cause.name())?;
+        }
+        if left_out > 0 {
+            complain(format!("longhaul: {left_out} losses are not in the file: too many"));
+        }
+        self.file.flush()
+    }
 }
 
 /// One side is here, the other at one server.

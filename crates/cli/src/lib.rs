@@ -1,5 +1,5 @@
 //! The command line of Longhaul: `cp`, `pipe`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`,
-//! `history`.
+//! `history`, `probe`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
 //! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`), shows progress, and
@@ -25,6 +25,7 @@ mod cp;
 pub mod demo;
 mod failure;
 mod history;
+mod hosts;
 mod keys;
 pub mod lab;
 mod link;
@@ -32,6 +33,7 @@ pub mod location;
 mod man;
 mod output;
 mod pipe;
+mod probe;
 mod progress;
 mod report;
 mod serve;
@@ -78,6 +80,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Circuits(args) => circuits::run(args, &output),
+        Command::Probe(args) => probe::run(args, &output),
         Command::History(args) => history::run(args, &output),
         Command::Man(args) => man::run(args),
     };

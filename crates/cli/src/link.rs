@@ -29,6 +29,7 @@ pub(crate) struct LinkOptions {
     pub lanes: u16,
     pub memory: Option<Bytes>,
     pub history: Option<Arc<History>>,
+    pub host_priority: bool,
 }
 
 /// What `args` mean.
@@ -67,6 +68,7 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
         lanes: args.lanes,
         memory: args.memory,
         history: history::open(args.no_history, output),
+        host_priority: args.host_priority,
     })
 }
 

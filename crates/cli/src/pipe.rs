@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
 use crate::failure::Failure;
+use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
 use crate::location::{self, Parsed};
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
     output.say(sentence(&report, options.role));
     if output.json {
         output.print_json(&json(&report).into())?;
@@ -81,6 +83,7 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         stall_timeout: Duration::from_secs(args.stall_timeout),
         circuit: None,
         history: link.history,
+        host_priority: link.host_priority,
     })
 }
 
@@ -209,6 +212,7 @@ mod tests {
                 bottleneck: Bottleneck::Input,
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
+                hosts: longhaul_transfer::Hosts::default(),
                 circuit: None,
                 history: None,
                 notices: Vec::new(),

@@ -51,6 +51,7 @@ pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
             "local": seconds(link.cpu_local),
             "remote": link.cpu_remote.map(seconds),
         },
+        "hosts": crate::hosts::json(&link.hosts),
         "history": link.history.as_ref().map(history),
         "notices": link.notices,
     }));
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
     use longhaul_history::Recall;
     use longhaul_rate_control::{MemoryUse, PathMemory};
-    use longhaul_transfer::{Failures, HistoryUse};
+    use longhaul_transfer::{Failures, HistoryUse, Hosts};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {
@@ -242,6 +243,7 @@ mod tests {
                 bottleneck: Bottleneck::Network,
                 cpu_local: Duration::from_millis(1_500),
                 cpu_remote: None,
+                hosts: Hosts::default(),
                 circuit: None,
                 history: None,
                 notices: Vec::new(),
@@ -260,6 +262,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "history": null,
+            "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
     }

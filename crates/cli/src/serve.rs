@@ -48,6 +48,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
         history: history::open(args.no_history, output),
+        host_priority: args.host_priority,
     };
     let stop = Stop::default();
     signals::stop_in_order(&stop)?;

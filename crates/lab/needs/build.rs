@@ -34,7 +34,11 @@ const ALL: &[(&str, Probe)] = &[
     // `chattr +i` keeps even who has a file open from writing to it.
     ("immutable_files", immutable_files),
     // The kernel records context switches.
-    ("switch_records", switch_records),
+    ("switch_records", || switch_records(0)),
+    // And those of a thread to itself.
+    ("own_switch_records", || switch_records(2)),
+    // It says how long somebody waited for a processor.
+    ("pressure", || fs::read_to_string("/proc/pressure/cpu").map(drop).map_err(|e| e.to_string())),
     // Threads may run before others.
     ("priority", || run("chrt", &["--fifo", "1", "true"])),
     ("postgresql", || programs(&["initdb", "postgres", "setpriv"])),
@@ -135,10 +139,10 @@ fn immutable_files() -> Found {
     written.err().map(drop).ok_or_else(|| "what is open can be written to nevertheless".into())
 }
 
-fn switch_records() -> Found {
+fn switch_records(most: i32) -> Found {
     let path = "/proc/sys/kernel/perf_event_paranoid";
     let level = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    let open = level.trim().parse::<i32>().is_ok_and(|level| level <= 0);
+    let open = level.trim().parse::<i32>().is_ok_and(|level| level <= most);
     if open { Ok(()) } else { root() }
 }
 

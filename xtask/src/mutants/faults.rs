@@ -331,7 +331,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "SUSPEND holds no path but the one that brought it",
         file: "crates/core/connection/src/limits.rs",
-        what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(suspension));\n",
+        what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));\n",
         with: "",
     },
     Mutant {
@@ -339,6 +339,12 @@ pub(super) const ALL: &[Mutant] = &[
         file: "crates/core/connection/src/limits.rs",
         what: "            self.suspension = self.suspension.max(path.suspension());\n            if *lanes == 0 {",
         with: "            self.suspension = self.suspension.max(path.suspension().filter(|_| *lanes > 0));\n            if *lanes == 0 {",
+    },
+    Mutant {
+        name: "resends go on while SUSPEND holds",
+        file: "crates/core/engine/src/lane/transmit.rs",
+        what: "        if path.suspended_until(now).is_some() {\n            self.held",
+        with: "        if path.suspended_until(now).is_some() && !self.outbox.has_resends() {\n            self.held",
     },
     Mutant {
         name: "fresh bytes are sent while SUSPEND holds",

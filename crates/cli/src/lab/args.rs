@@ -111,7 +111,7 @@ pub struct PathArgs {
     #[arg(long, allow_hyphen_values = true, value_name = "PART")]
     pub loss: Option<Probability>,
     /// Losses in a row: the part of packets at which a burst begins, and its mean length
-    #[arg(long, value_name = "PART,PACKETS", value_parser = parse_burst)]
+    #[arg(long, value_name = "PART,PACKETS")]
     pub burst_loss: Option<BurstLoss>,
     /// Delay that varies, from nothing up to TIME more
     #[arg(long, allow_hyphen_values = true, value_name = "TIME", value_parser = parse_time)]
@@ -205,13 +205,6 @@ pub struct PeersArgs {
     pub install: bool,
 }
 
-fn parse_burst(text: &str) -> Result<BurstLoss, String> {
-    let (begin, mean) = pair(text, "0.01%,20")?;
-    let begin = begin.parse().map_err(|error| format!("{begin}: {error}"))?;
-    let mean = mean.parse().ok().filter(|mean| *mean > 0);
-    Ok(BurstLoss { begin, mean: mean.ok_or("a burst has a mean length of 1 or more packets")? })
-}
-
 fn parse_reorder(text: &str) -> Result<Reorder, String> {
     let (probability, by) = pair(text, "1%,2ms")?;
     let probability = probability.parse().map_err(|error| format!("{probability}: {error}"))?;
@@ -285,13 +278,13 @@ mod tests {
     #[test]
     fn pairs_are_read_or_refused_with_an_example() {
         let burst = BurstLoss { begin: Probability::from_ppm(100), mean: 20 };
-        assert_eq!(parse_burst("0.01%,20"), Ok(burst));
+        assert_eq!("0.01%,20".parse(), Ok(burst));
         let reorder =
             Reorder { probability: Probability::from_percent(1), by: Duration::from_millis(2) };
         assert_eq!(parse_reorder("1%,2ms"), Ok(reorder));
         assert_eq!(parse_run("peer=a=b"), Ok(("peer".into(), "a=b".into())));
         for wrong in ["", "1%", "2,3", "1%,0", "1%,-1"] {
-            assert!(parse_burst(wrong).is_err(), "{wrong}");
+            assert!(wrong.parse::<BurstLoss>().is_err(), "{wrong}");
         }
         for wrong in ["1%", "1%,2", "x,2ms"] {
             assert!(parse_reorder(wrong).is_err(), "{wrong}");

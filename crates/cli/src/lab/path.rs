@@ -298,8 +298,11 @@ impl Records {
         };
         let mut losses = args.losses.as_deref().map(create).transpose()?;
         if let Some(file) = &mut losses {
-            writeln!(file, "seconds,link,direction,number,reason,bytes,protocol,from_port,to_port")
-                .map_err(cannot("write the losses"))?;
+            writeln!(
+                file,
+                "seconds,link,direction,number,reason,bytes,protocol,from_port,to_port,head"
+            )
+            .map_err(cannot("write the losses"))?;
         }
         let series = args.series.as_deref().map(create).transpose()?;
         Ok(Self { losses, series, start: longhaul_sys::clock::now() })
@@ -321,10 +324,11 @@ impl Records {
                             let longhaul_lab::Flow { protocol, source_port, destination_port } =
                                 loss.flow;
                             let (number, reason, bytes) = (loss.number, loss.reason, loss.bytes);
+                            let head = loss.head.map(|byte| format!("{byte:02x}")).concat();
                             writeln!(
                                 file,
                                 "{at:.6},{name},{word},{number},{reason},{bytes},{protocol},\
-                                 {source_port},{destination_port}"
+                                 {source_port},{destination_port},{head}"
                             )?;
                         }
                         Ok(())

@@ -8,8 +8,10 @@ use longhaul_objects::{
     Action, Answer, ChainingValue, EntryId, Failure, Intake, ResumeState, Sink, SinkConfig,
     SinkError, SinkStats, Verdict, WriteTask,
 };
-use longhaul_units::{Bytes, Duration, Instant, ObjectId};
-use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_units::{Bytes, Instant, ObjectId};
+use longhaul_wire::{
+    Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
+};
 
 use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeGroup};
 
@@ -217,8 +219,8 @@ impl<I> IncomingCopy<I> {
     }
 
     /// This host has spent so much: what the source is told at the end.
-    pub fn set_cpu_time(&mut self, cpu_time: Duration) {
-        self.sink.set_cpu_time(cpu_time);
+    pub fn set_host(&mut self, host: HostAccount) {
+        self.sink.set_host(host);
     }
 
     /// What the source said last of its sending.

@@ -4,8 +4,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{ChainingValue, ObjectTable, Piece, PipeError, PipeSink, PipeSinkEvent};
-use longhaul_units::Duration;
-use longhaul_wire::{Bottleneck, ReceiverBounds, SinkMessage, SourceMessage, SourceReport};
+use longhaul_wire::{
+    Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
+};
 
 use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeGroup};
 
@@ -166,9 +167,9 @@ impl<I> IncomingPipe<I> {
         self.sink.set_freed(buffers.saturating_sub(self.wasted));
     }
 
-    /// Everything is where it should be, after `cpu_time` of this host's: the source is told.
-    pub fn finish(&mut self, cpu_time: Duration) {
-        self.sink.finish(cpu_time);
+    /// Everything is where it should be; the source is told, and how this host has fared.
+    pub fn finish(&mut self, host: HostAccount) {
+        self.sink.finish(host);
     }
 
     // Messages.

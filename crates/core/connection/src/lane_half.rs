@@ -2,8 +2,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Transmit};
-use longhaul_units::{Duration, Extent, Instant, LaneId, ObjectId};
+use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Suspension, Transmit};
+use longhaul_rate_control::HostLimit;
+use longhaul_units::{Extent, Instant, LaneId, ObjectId};
 
 use crate::messages::{MessageLane, Messages};
 use crate::receive::{Receiving, With};
@@ -162,6 +163,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
                 self.outgoing.remove(&(extent.object, extent.offset));
                 self.news.push_back(News::Withdrawn(extent));
             }
+            Event::Lost { number, cause } => self.news.push_back(News::Lost(number, cause)),
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
             }
@@ -221,9 +223,14 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         self.lane.leave_path(now, path, onward);
     }
 
-    /// Asks the peer to send no new object bytes for `duration`. See [`Lane::suspend_peer`].
-    pub fn suspend_peer(&mut self, duration: Duration) {
-        self.lane.suspend_peer(duration);
+    /// Announces what this host expects to take. See [`Lane::set_limit`].
+    pub fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) {
+        self.lane.set_limit(now, limit);
+    }
+
+    /// Asks the peer to send no object bytes for a while. See [`Lane::suspend_peer`].
+    pub fn suspend_peer(&mut self, now: Instant, suspension: Suspension) {
+        self.lane.suspend_peer(now, suspension);
     }
 
     /// So many of the packets that were found missing were lost in this host. See

@@ -57,7 +57,7 @@ impl ConnectionLimits {
             if is_divided && let Some(share) = shares.next() {
                 path.govern(now, |governor| governor.set_share(share));
             }
-            self.suspension.into_iter().for_each(|suspension| path.suspend(suspension));
+            self.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));
         }
     }
 }
@@ -150,10 +150,10 @@ mod tests {
         let paths = paths([None; 2]);
         let mut limits = ConnectionLimits::default();
         let until = |(path, _): &(Shared, u32)| path.0.borrow().suspension().map(|told| told.until);
-        paths[1].0.0.borrow_mut().suspend(Suspension { order: 4, until: at(500) });
+        paths[1].0.0.borrow_mut().suspend(at(0), Suspension { order: 4, until: at(500) });
         limits.look(at(100), &paths);
         assert_eq!(until(&paths[0]), Some(at(500)));
-        paths[0].0.0.borrow_mut().suspend(Suspension { order: 5, until: at(150) });
+        paths[0].0.0.borrow_mut().suspend(at(0), Suspension { order: 5, until: at(150) });
         limits.look(at(150), &paths);
         assert_eq!(paths.each_ref().map(until), [Some(at(150)); 2], "lifted");
     }
@@ -162,7 +162,7 @@ mod tests {
     fn a_suspend_that_came_over_a_path_which_was_left_at_once_holds() {
         let until = Instant::ZERO + Duration::from_millis(500);
         let mut paths = paths([None; 2]);
-        paths[0].0.0.borrow_mut().suspend(Suspension { order: 1, until });
+        paths[0].0.0.borrow_mut().suspend(Instant::ZERO, Suspension { order: 1, until });
         paths[0].1 = 0;
         ConnectionLimits::default().look(Instant::ZERO, &paths);
         assert_eq!(paths[1].0.0.borrow().suspension().map(|told| told.until), Some(until));

@@ -6,7 +6,7 @@ use alloc::string::String;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{Failure, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
-use longhaul_wire::{Bottleneck, Message, ReceiverBounds, SourceReport};
+use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
 use crate::{
     Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, Heard, IncomingCopy, IncomingPipe,
@@ -281,12 +281,12 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// CPU time of the other end's process, as it said last.
-    pub fn cpu_time_there(&self) -> Option<Duration> {
+    /// How the other end's host fares, as it said last.
+    pub fn host_there(&self) -> Option<HostAccount> {
         match self {
-            CopyOut(copy) => copy.result().map(|result| result.cpu_time),
-            PipeOut(pipe) => pipe.result().map(|result| result.cpu_time),
-            CopyIn(_) | PipeIn(_) => self.source_report().map(|report| report.cpu_time),
+            CopyOut(copy) => copy.result().map(|result| result.host),
+            PipeOut(pipe) => pipe.result().map(|result| result.host),
+            CopyIn(_) | PipeIn(_) => self.source_report().map(|report| report.host),
         }
     }
 

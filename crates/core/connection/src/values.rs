@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use longhaul_engine::Closed;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_units::{Extent, ObjectId};
+use longhaul_units::{Cause, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::{GivenUp, MoveAsked, WholeGroup};
@@ -89,6 +89,8 @@ pub enum News<I> {
     GivenUp(GivenUp<I>),
     /// The server asks that a lane moves.
     MoveAsked(MoveAsked),
+    /// A packet is taken as lost; only where the lane was asked to tell.
+    Lost(PacketNumber, Cause),
     /// The lane is closed.
     Closed(Closed),
 }

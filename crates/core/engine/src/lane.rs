@@ -16,7 +16,7 @@ use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use longhaul_rate_control::{DeliveryMeter, ReceiverState};
+use longhaul_rate_control::{DeliveryMeter, HostLimit, ReceiverState};
 use longhaul_units::{Extent, Instant, ObjectId, PacketNumber, PathId, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
@@ -31,7 +31,7 @@ use crate::outbox::{Gone, Outbox};
 use crate::reception::Reception;
 use crate::repair::{self, Policy};
 use crate::ways::{Carried, Ways};
-use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role};
+use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role, Suspension};
 use liveness::Liveness;
 use moves::Asks;
 use peer::Peer;
@@ -83,6 +83,8 @@ pub struct Lane {
     liveness: Liveness,
     telling: Telling,
     supply: Supply,
+    /// There was something to send, and the peer had suspended it.
+    held: bool,
     meter: DeliveryMeter,
     one_way: OneWayMinimum,
     peer: Peer,
@@ -161,6 +163,7 @@ impl Lane {
             liveness: Liveness::new(now),
             telling: Telling::default(),
             supply: Supply::new(),
+            held: false,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
             peer: Peer::new(),
@@ -250,10 +253,19 @@ impl Lane {
         }
     }
 
-    /// Asks the peer to send no new object bytes, on any lane of the connection, for `duration`; zero
-    /// resumes.
-    pub fn suspend_peer(&mut self, duration: Duration) {
-        self.promises.suspend(duration);
+    /// Announces what this host expects to take, now where it is much less than before; nothing lifts
+    /// what was announced (protocol.md 5.4.3).
+    pub fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) {
+        if self.promises.set_limit(now, limit) {
+            self.announce();
+        }
+    }
+
+    /// Asks the peer to send no object bytes, new or again, on any lane of the connection, for a while;
+    /// a time that is over resumes. Orders count over all lanes; one that is not higher than those
+    /// before is passed over (protocol.md 5.11).
+    pub fn suspend_peer(&mut self, now: Instant, suspension: Suspension) {
+        self.promises.suspend(now, suspension);
     }
 
     /// Closes the lane: CLOSE is sent, nothing else is any more.
@@ -416,6 +428,16 @@ impl Lane {
     }
 
     // State.
+
+    /// IP-layer bytes of a packet of the full size, as far as the path is known to carry it.
+    pub fn packet(&self) -> u64 {
+        self.full_wire()
+    }
+
+    /// The peer's smoothed round trip, as it says.
+    pub fn round_trip_there(&self) -> Option<Duration> {
+        self.reception.peer_round_trip()
+    }
 
     /// Object bytes offered and not yet sent.
     pub fn backlog(&self) -> u64 {

@@ -37,6 +37,8 @@ pub struct Path {
     allowed: Pacing,
     bound: Bottleneck,
     suspension: Option<Suspension>,
+    /// It holds, as far as is booked.
+    suspended: bool,
     heeds_marks: bool,
     dscp: Dscp,
     /// IP-layer bytes known to have arrived, over all lanes.
@@ -87,7 +89,7 @@ impl Spans {
 pub struct Suspension {
     /// A higher one replaces a lower one.
     pub order: u64,
-    /// No new object bytes before.
+    /// No object bytes before.
     pub until: Instant,
 }
 
@@ -124,6 +126,7 @@ impl Path {
             allowed,
             bound,
             suspension: None,
+            suspended: false,
             heeds_marks: false,
             dscp: Dscp::BestEffort,
             delivered: 0,
@@ -262,7 +265,10 @@ impl Path {
     fn renew(&mut self, now: Instant) {
         self.governor.set_controller_bound(self.controller.metrics().bound);
         let (allowed, mut bound) = self.governor.allow(self.controller.pacing());
-        if self.lateness.is_bound() {
+        self.suspended = self.suspended_until(now).is_some();
+        if self.suspended {
+            bound = Bottleneck::ReceiverCpu;
+        } else if self.lateness.is_bound() {
             bound = Bottleneck::SenderCpu;
         }
         self.governor.account(now, bound);
@@ -271,11 +277,12 @@ impl Path {
         self.bound = bound;
     }
 
-    /// The peer wants no new object bytes for a while, whichever lane of whichever path has brought
-    /// its wish.
-    pub fn suspend(&mut self, suspension: Suspension) {
+    /// The peer wants no object bytes for a while, whichever lane of whichever path has brought its
+    /// wish.
+    pub fn suspend(&mut self, now: Instant, suspension: Suspension) {
         if self.suspension.is_none_or(|before| suspension.order > before.order) {
             self.suspension = Some(suspension);
+            self.renew(now);
         }
     }
 
@@ -284,7 +291,7 @@ impl Path {
         self.suspension
     }
 
-    /// Until when no new object bytes may go, if not now.
+    /// Until when no object bytes may go, if not now.
     pub(crate) fn suspended_until(&self, now: Instant) -> Option<Instant> {
         self.suspension.map(|suspension| suspension.until).filter(|until| *until > now)
     }
@@ -300,10 +307,11 @@ impl Path {
         self.held = true;
     }
 
-    /// How long the sender has been losing allowance by its own fault: neither pacing nor window
-    /// held it. Zero while that is too short to show.
+    /// How long the sender has been losing allowance by its own fault: neither pacing nor window nor
+    /// the peer held it. Zero while that is too short to show.
     pub(crate) fn sender_late_by(&self, now: Instant) -> Duration {
-        let late = now - self.pacer.full_since().max(self.opened);
+        let resumed = self.suspension.map_or(Instant::ZERO, |suspension| suspension.until);
+        let late = now - self.pacer.full_since().max(self.opened).max(resumed);
         if self.held || late <= LATE { Duration::ZERO } else { late }
     }
 
@@ -445,13 +453,19 @@ impl Path {
         self.renew(now);
     }
 
-    /// When the controller wants [`Path::handle_timeout`].
+    /// When [`Path::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.controller.next_timeout()
+        let resumes = self.suspension.filter(|_| self.suspended).map(|suspension| suspension.until);
+        let due = [self.controller.next_timeout(), self.governor.expires(), resumes];
+        due.into_iter().flatten().min()
     }
 
-    /// Lets an interval controller run.
+    /// Lets an interval controller run, and ends what the peer wished for a while.
     pub fn handle_timeout(&mut self, now: Instant) {
+        let is_over = self.suspended && self.suspended_until(now).is_none();
+        if self.governor.expire(now) || is_over {
+            self.renew(now);
+        }
         if self.controller.next_timeout().is_some_and(|at| at <= now) {
             let (controller, mut cx) = self.controlled(now);
             controller.on_timeout(&mut cx);
@@ -503,14 +517,14 @@ mod tests {
         let mut path =
             Path::new(at(0), controller, Governor::new(at(0), false), Duration::from_millis(80), 1);
         assert_eq!(path.suspended_until(at(0)), None);
-        path.suspend(Suspension { order: 2, until: at(300) });
+        path.suspend(at(0), Suspension { order: 2, until: at(300) });
         // Said again on another lane, or older and late.
-        path.suspend(Suspension { order: 2, until: at(310) });
-        path.suspend(Suspension { order: 1, until: at(900) });
+        path.suspend(at(0), Suspension { order: 2, until: at(310) });
+        path.suspend(at(0), Suspension { order: 1, until: at(900) });
         assert_eq!(path.suspended_until(at(299)), Some(at(300)));
         assert_eq!(path.suspended_until(at(300)), None);
-        path.suspend(Suspension { order: 3, until: at(500) });
-        path.suspend(Suspension { order: 4, until: at(350) });
+        path.suspend(at(0), Suspension { order: 3, until: at(500) });
+        path.suspend(at(0), Suspension { order: 4, until: at(350) });
         assert_eq!(path.suspended_until(at(350)), None, "lifted");
     }
 

@@ -77,6 +77,10 @@ pub(crate) struct Largest {
 }
 
 impl Reception {
+    pub fn peer_round_trip(&self) -> Option<Duration> {
+        self.peer_round_trip
+    }
+
     /// Nothing has arrived; reports are due as `schedule` says.
     pub fn new(schedule: FeedbackSchedule) -> Self {
         Self {

@@ -19,8 +19,8 @@ mod setup;
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use longhaul_units::{Duration, ObjectId};
-use longhaul_wire::{Entry, SourceReport, Summary};
+use longhaul_units::ObjectId;
+use longhaul_wire::{Entry, HostAccount, SourceReport, Summary};
 
 use self::answers::Answers;
 use self::aside::Asides;
@@ -229,9 +229,9 @@ impl Sink {
         }
     }
 
-    /// What RESULT will say of the sink's CPU time. The driver keeps it up to date.
-    pub fn set_cpu_time(&mut self, cpu_time: Duration) {
-        self.report.set_cpu_time(cpu_time);
+    /// What RESULT will say of the sink's host. The driver keeps it up to date.
+    pub fn set_host(&mut self, host: HostAccount) {
+        self.report.set_host(host);
     }
 
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.

@@ -275,7 +275,7 @@ impl Source {
             return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), reason });
         }
         if let Some(report) = self.report.take() {
-            return Some(SourceMessage::Report(report));
+            return Some(SourceMessage::Report(report.into()));
         }
         self.poll_hashes().or_else(|| self.poll_manifest())
     }

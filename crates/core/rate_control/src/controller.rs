@@ -182,6 +182,19 @@ pub struct ReceiverState {
     pub socket_buffer: Option<Bytes>,
     /// The rate that the receiving host can process.
     pub capacity: Option<Rate>,
+    /// The rate beyond which it expects to lose, where there is one.
+    pub limit: Option<HostLimit>,
+}
+
+/// What a receiving host takes of a whole connection, for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostLimit {
+    /// At the IP layer.
+    pub rate: Rate,
+    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk` or `Output`.
+    pub cause: Bottleneck,
+    /// From then on it limits nothing.
+    pub until: Instant,
 }
 
 /// What may be sent.

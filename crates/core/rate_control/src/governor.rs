@@ -64,8 +64,8 @@ impl Governor {
 
     /// The least limit of the whole connection, where there is one.
     pub fn connection_limit(&self) -> Option<Rate> {
-        let capacity = self.receiver.as_ref().and_then(ReceiverBound::capacity);
-        self.limits.iter().copied().chain([capacity]).flatten().min()
+        let told = self.receiver.as_ref().and_then(ReceiverBound::told);
+        self.limits.iter().copied().chain([told]).flatten().min()
     }
 
     /// A batch left; `in_flight` bytes are on their way.
@@ -94,6 +94,16 @@ impl Governor {
         if let Some(bound) = &mut self.receiver {
             bound.on_feedback(now, rtt, estimates, feedback, receiver);
         }
+    }
+
+    /// A limit of the receiving host may be over; whether one is.
+    pub fn expire(&mut self, now: Instant) -> bool {
+        self.receiver.as_mut().is_some_and(|receiver| receiver.expire(now))
+    }
+
+    /// When [`Governor::expire`] has something to do.
+    pub fn expires(&self) -> Option<Instant> {
+        self.receiver.as_ref().and_then(ReceiverBound::expires)
     }
 
     /// Says what the controller's own rate stands for: `metrics().bound`.
@@ -137,8 +147,7 @@ impl Governor {
             limit.map(|rate| (bound, rate.scale(self.share, WHOLE).max(LEAST)))
         });
         let sender = self.sender.limit().map(|rate| (Bottleneck::SenderBuffer, rate));
-        let receiver = self.receiver.as_ref().and_then(|receiver| receiver.rate(self.share));
-        let receiver = receiver.map(|rate| (Bottleneck::ReceiverCpu, rate));
+        let receiver = self.receiver.iter().flat_map(|receiver| receiver.rates(self.share));
         limits.chain(sender).chain(receiver)
     }
 
@@ -289,7 +298,8 @@ mod tests {
             for tick in 1..=8 {
                 governor.on_sent(4 << 20);
                 let told = estimates.on_feedback(at(tick * 5), &rtt, &feedback(lost));
-                let receiver = ReceiverState { socket_buffer: Some(Bytes::from_mib(1)), capacity };
+                let socket_buffer = Some(Bytes::from_mib(1));
+                let receiver = ReceiverState { socket_buffer, capacity, limit: None };
                 let told = (&told, &receiver);
                 governor.on_feedback(at(tick * 5), &rtt, &estimates, told, CONTROLLER.rate);
             }

@@ -61,7 +61,7 @@ mod sender;
 mod spans;
 
 pub use controller::{
-    Context, Controller, ControllerConfig, Delivery, Feedback, Known, Metrics, Pacing,
+    Context, Controller, ControllerConfig, Delivery, Feedback, HostLimit, Known, Metrics, Pacing,
     ReceiverState, Sent, Start,
 };
 pub use controllers::{

@@ -1,12 +1,13 @@
-use longhaul_units::{Bytes, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Instant, Rate};
 
-use crate::{Estimates, Feedback, ReceiverState, RttEstimator};
+use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
 
 /// What the receiving host takes, whatever the path would carry: no controller's business.
 ///
 /// What is in flight beyond two round trips of what arrives has to fit a share of the socket buffer
 /// that the receiver told. Losses in the host take a quarter off that share, and cap the rate at what
-/// arrived; both recover slowly. The capacity that the receiver told caps the rate, too.
+/// arrived; both recover slowly. The capacity that the receiver told caps the rate, and so does the limit
+/// that it announces before it loses anything, until that expires or is lifted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiverBound {
     buffer: Option<u64>,
@@ -20,6 +21,7 @@ pub(crate) struct ReceiverBound {
     flight: u64,
     last_flight: u64,
     capacity: Option<Rate>,
+    limit: Option<HostLimit>,
     /// Least rate and window: nobody has to stop.
     least: (Rate, u64),
     window: Option<u64>,
@@ -36,6 +38,7 @@ impl ReceiverBound {
             flight: 0,
             last_flight: 0,
             capacity: None,
+            limit: None,
             least: (Rate::ZERO, 0),
             window: None,
         }
@@ -58,6 +61,8 @@ impl ReceiverBound {
     ) {
         self.buffer = receiver.socket_buffer.map(Bytes::get).or(self.buffer);
         self.capacity = receiver.capacity.or(self.capacity);
+        self.limit = receiver.limit;
+        self.expire(now);
         let round_is_over = estimates.completed.round.is_some();
         if round_is_over {
             self.last_flight = core::mem::take(&mut self.flight);
@@ -85,17 +90,32 @@ impl ReceiverBound {
         });
     }
 
-    /// What it says that it takes, of the whole connection.
-    pub fn capacity(&self) -> Option<Rate> {
-        self.capacity
+    /// Forgets a limit whose time is over; whether there was one.
+    pub fn expire(&mut self, now: Instant) -> bool {
+        let is_over = self.limit.is_some_and(|limit| limit.until <= now);
+        self.limit = self.limit.filter(|_| !is_over);
+        is_over
     }
 
-    /// The rate that it takes from a path that has so many parts per million of the connection's,
-    /// where that is known to be limited.
-    pub fn rate(&self, share: u32) -> Option<Rate> {
-        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));
-        let least = [capacity, self.cap].into_iter().flatten().min();
-        least.map(|rate| rate.max(self.least.0))
+    /// When [`Self::expire`] has something to do.
+    pub fn expires(&self) -> Option<Instant> {
+        self.limit.map(|limit| limit.until)
+    }
+
+    /// What it says that it takes, of the whole connection.
+    pub fn told(&self) -> Option<Rate> {
+        [self.capacity, self.limit.map(|limit| limit.rate)].into_iter().flatten().min()
+    }
+
+    /// The rates that it takes from a path that has so many parts per million of the connection's,
+    /// as far as they are known to be limited, and by what.
+    pub fn rates(&self, share: u32) -> impl Iterator<Item = (Bottleneck, Rate)> {
+        let share = |rate: Rate| rate.scale(share, 1_000_000);
+        let limit = self.limit.map(|limit| (limit.cause, share(limit.rate)));
+        let cpu = [self.capacity.map(share), self.cap].into_iter().flatten().min();
+        let cpu = cpu.map(|rate| (Bottleneck::ReceiverCpu, rate));
+        let least = self.least.0;
+        [limit, cpu].into_iter().flatten().map(move |(bound, rate)| (bound, rate.max(least)))
     }
 
     /// Most bytes in flight, where that is limited, and whether as many are.

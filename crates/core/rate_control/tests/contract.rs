@@ -4,8 +4,8 @@
 mod path;
 
 use longhaul_rate_control::{
-    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, Known, PathMemory,
-    Profile, ReceiverState, RttEstimator, Sent, Span,
+    ChosenProfile, Context, Controller, Delivery, Estimates, Feedback, Governor, HostLimit, Known,
+    PathMemory, Profile, ReceiverState, RttEstimator, Sent, Span,
 };
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
 use path::{Link, Path};
@@ -43,12 +43,16 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 }
 
 fn receiver() -> impl Strategy<Value = ReceiverState> {
-    (prop::option::of(any::<u64>()), prop::option::of(any::<u64>())).prop_map(
-        |(buffer, capacity)| ReceiverState {
-            socket_buffer: buffer.map(Bytes::new),
-            capacity: capacity.map(Rate::from_bps),
-        },
-    )
+    let told = || prop::option::of(any::<u64>());
+    (told(), told(), told()).prop_map(|(buffer, capacity, limit)| ReceiverState {
+        socket_buffer: buffer.map(Bytes::new),
+        capacity: capacity.map(Rate::from_bps),
+        limit: limit.map(|word| HostLimit {
+            rate: Rate::from_bps(word >> 20),
+            cause: Bottleneck::ReceiverBuffer,
+            until: Instant::from_nanos(word << 40 >> 24),
+        }),
+    })
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {

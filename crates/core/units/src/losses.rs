@@ -19,6 +19,18 @@ impl Cause {
     /// All of them, in the order of the fields of [`Losses`].
     pub const ALL: [Self; 6] =
         [Self::Congestion, Self::Random, Self::Socket, Self::Host, Self::Sender, Self::Unknown];
+
+    /// The word for it in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Congestion => "congestion",
+            Self::Random => "random",
+            Self::Socket => "socket",
+            Self::Host => "host",
+            Self::Sender => "sender",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Packets lost, by cause.

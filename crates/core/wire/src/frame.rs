@@ -7,13 +7,15 @@ mod ranges;
 
 use longhaul_units::{Duration, LaneId, PacketNumber, StreamId};
 
-pub use self::feedback::{Feedback, ReceiverBounds};
+pub use self::feedback::{Feedback, ReceiverBounds, ReceiverLimit};
 pub use self::ranges::{Ranges, ReceivedRanges};
 use crate::close::cut_reason;
 use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
 
 /// Longest time that SUSPEND may ask for.
 pub const MAX_SUSPEND: Duration = Duration::from_secs(10);
+/// Longest time that a limit of the receiving host may hold (5.4.3).
+pub const MAX_LIMIT: Duration = Duration::from_secs(10);
 
 /// One frame. Bytes are borrowed from the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub enum Frame<'a> {
         /// Why, for people. Written up to [`MAX_REASON`].
         reason: &'a str,
     },
-    /// Send no new object bytes for a time (5.11).
+    /// Send no object bytes for a time (5.11).
     Suspend {
         /// A higher order replaces a lower one.
         order: u64,

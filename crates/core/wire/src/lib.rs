@@ -41,8 +41,8 @@ mod writer;
 pub use close::{CloseCode, MAX_REASON};
 pub use error::{DecodeError, Full};
 pub use frame::{
-    Feedback, Frame, Frames, MAX_SUSPEND, Ranges, ReceivedRanges, ReceiverBounds, State,
-    stream_room,
+    Feedback, Frame, Frames, MAX_LIMIT, MAX_SUSPEND, Ranges, ReceivedRanges, ReceiverBounds,
+    ReceiverLimit, State, stream_room,
 };
 pub use handshake::{
     CONTROL_HEADER_LEN, Carrier, Cipher, ControlMessage, Hello, MAX_HANDSHAKE_BODY,
@@ -56,9 +56,9 @@ pub use header::{
 /// What messages and frames name.
 pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
-    Direction, Entry, EntryKind, EntryPath, InvalidPath, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME,
-    ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request, SinkMessage,
-    SourceMessage, SourceReport, Summary,
+    Direction, Entry, EntryKind, EntryPath, HostAccount, InvalidPath, MAX_MESSAGE, MAX_PATH,
+    MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
+    SinkMessage, SourceMessage, SourceReport, Summary,
 };
 pub use reader::Reader;
 pub use record::{

@@ -2,20 +2,23 @@
 //! (docs/protocol.md section 7.2).
 
 mod entry;
+mod host;
 mod reader;
 mod report;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use longhaul_units::{Bytes, Duration, ObjectId};
+use longhaul_units::{Bytes, ObjectId};
 
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
+pub use self::host::HostAccount;
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
 use crate::close::cut_reason;
-use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
+use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, varint};
 
 /// Longest message, in bytes of type and body.
 pub const MAX_MESSAGE: usize = 1 << 20;
@@ -132,7 +135,7 @@ pub enum SourceMessage {
         reason: String,
     },
     /// REPORT: how sending goes; a later one replaces it.
-    Report(SourceReport),
+    Report(Box<SourceReport>),
 }
 
 /// An object of a manifest: the contents of consecutive file entries.
@@ -183,7 +186,7 @@ pub enum SinkMessage {
         reason: String,
     },
     /// RESULT: every entry is confirmed, refused or failed.
-    Result(Summary),
+    Result(Box<Summary>),
 }
 
 /// RESULT: how the transfer ended, as the sink saw it.
@@ -197,8 +200,8 @@ pub struct Summary {
     pub bytes: Bytes,
     /// How many of them were durable before.
     pub resumed: Bytes,
-    /// CPU time that the sink's process took, in whole microseconds.
-    pub cpu_time: Duration,
+    /// What it cost the sink's host, and how that fared.
+    pub host: HostAccount,
 }
 
 impl Message {
@@ -436,7 +439,7 @@ impl SourceMessage {
                 }
                 Ok(Self::Hashes { object, first_group, values: values.to_vec() })
             }
-            REPORT => Ok(Self::Report(SourceReport::decode(r)?)),
+            REPORT => Ok(Self::Report(Box::new(SourceReport::decode(r)?))),
             _ => Ok(Self::EntryFailed { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() }),
         }
     }
@@ -497,7 +500,7 @@ impl SinkMessage {
                 w.varint(summary.failed)?;
                 w.varint(summary.bytes.get())?;
                 w.varint(summary.resumed.get())?;
-                w.varint(units::micros(summary.cpu_time))
+                summary.host.encode(w)
             }),
         }
     }
@@ -511,13 +514,13 @@ impl SinkMessage {
             ENTRY_REFUSED => {
                 Ok(Self::EntryRefused { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() })
             }
-            _ => Ok(Self::Result(Summary {
+            _ => Ok(Self::Result(Box::new(Summary {
                 confirmed: r.varint()?,
                 failed: r.varint()?,
                 bytes: Bytes::new(r.varint()?),
                 resumed: Bytes::new(r.varint()?),
-                cpu_time: Duration::from_micros(r.varint()?),
-            })),
+                host: HostAccount::decode(r)?,
+            }))),
         }
     }
 }

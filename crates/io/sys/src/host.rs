@@ -4,6 +4,7 @@
 
 mod devices;
 mod machine;
+mod pressure;
 mod processors;
 mod switches;
 mod threads;
@@ -15,9 +16,12 @@ use std::time::Duration;
 
 pub use self::devices::DeviceDropsSampler;
 pub use self::machine::Machine;
+pub use self::pressure::PressureSampler;
 pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};
-pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first, take_short_turns};
+pub use self::threads::{
+    allowed_cpus, give_way, name_thread, pin_thread, run_first, take_short_turns,
+};
 
 /// How the scheduler treated a thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

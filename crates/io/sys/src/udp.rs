@@ -20,7 +20,7 @@ mod tests;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use longhaul_units::Instant;
@@ -208,24 +208,13 @@ impl UdpSocket {
 
     /// Memory that the kernel holds for the socket now; one system call of about 1 us.
     pub fn memory(&self) -> io::Result<SocketMemory> {
-        let mut bytes = [0; 4 * MEMINFO_WORDS];
-        let len = sockopt::bytes(self.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
-        let word = |index: usize| {
-            let mut word = [0; 4];
-            word.copy_from_slice(&bytes[4 * index..4 * index + 4]);
-            u32::from_ne_bytes(word)
-        };
-        if len < bytes.len() {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        // SK_MEMINFO_RMEM_ALLOC and so on, of include/uapi/linux/sock_diag.h.
-        Ok(SocketMemory {
-            receive_used: word(0),
-            receive_limit: word(1),
-            send_used: word(2),
-            send_limit: word(3),
-            drops: word(8),
-        })
+        memory_of(self.as_fd())
+    }
+
+    /// What shows the same to another thread, which need not share the socket for that. The socket is
+    /// there, and its port in use, as long as either is.
+    pub fn memory_sampler(&self) -> io::Result<MemorySampler> {
+        Ok(MemorySampler { socket: self.as_fd().try_clone_to_owned()? })
     }
 
     /// Waits for a datagram, for `waker` where given, and until `deadline` where given.
@@ -246,6 +235,40 @@ impl UdpSocket {
     pub fn wait_writable(&self, deadline: Option<Instant>) -> io::Result<bool> {
         Ok(wait::wait(&[(self.as_fd(), Interest::Writable)], deadline)? != 0)
     }
+}
+
+/// Samples [`SocketMemory`] of a socket.
+#[derive(Debug)]
+pub struct MemorySampler {
+    socket: OwnedFd,
+}
+
+impl MemorySampler {
+    /// The figures now.
+    pub fn sample(&self) -> io::Result<SocketMemory> {
+        memory_of(self.socket.as_fd())
+    }
+}
+
+fn memory_of(socket: BorrowedFd<'_>) -> io::Result<SocketMemory> {
+    let mut bytes = [0; 4 * MEMINFO_WORDS];
+    let len = sockopt::bytes(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    let word = |index: usize| {
+        let mut word = [0; 4];
+        word.copy_from_slice(&bytes[4 * index..4 * index + 4]);
+        u32::from_ne_bytes(word)
+    };
+    if len < bytes.len() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // SK_MEMINFO_RMEM_ALLOC and so on, of include/uapi/linux/sock_diag.h.
+    Ok(SocketMemory {
+        receive_used: word(0),
+        receive_limit: word(1),
+        send_used: word(2),
+        send_limit: word(3),
+        drops: word(8),
+    })
 }
 
 impl AsFd for UdpSocket {

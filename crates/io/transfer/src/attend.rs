@@ -41,6 +41,7 @@ impl<'a> Attendant<'a> {
     pub fn round(&mut self) -> Option<End> {
         self.shared.await_news(&mut self.known, INTERVAL);
         self.lanes.look();
+        self.shared.note_host(self.lanes.host_account());
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();
         let (look, report) = {

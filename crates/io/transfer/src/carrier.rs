@@ -123,8 +123,8 @@ pub(crate) fn pass_news(
             News::Withdrawn(extent) => upper.on_withdrawn(extent),
             News::GivenUp(given_up) => upper.on_given_up(given_up),
             News::Closed(closed) => upper.on_closed(&closed),
-            // A lane that can move has taken it.
-            News::MoveAsked(_) => {}
+            // A lane that can move, or keeps a log, has taken it.
+            News::MoveAsked(_) | News::Lost(..) => {}
         }
     }
     any

@@ -20,12 +20,14 @@ use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
 use crate::files::DestinationError;
+use crate::losses::LossLog;
+use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::JoinError;
 use running::Running;
 
-pub(crate) use link::{on_link_of, path, profile, socket_notices, tcp_options};
+pub(crate) use link::{Idle, on_link_of, path, profile, socket_notices, tcp_options};
 
 /// What a client does over its connection.
 pub(crate) trait Task {
@@ -88,6 +90,8 @@ pub(crate) struct Client<'a> {
     pub idle_timeout: Duration,
     pub circuit: Option<&'a CircuitOptions>,
     pub history: Option<&'a Arc<History>>,
+    pub priority: Priority,
+    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }

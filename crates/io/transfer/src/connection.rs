@@ -10,8 +10,9 @@ use longhaul_engine::{LaneConfig, Path, Role};
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
-use longhaul_wire::{CloseCode, Losses, ReceiverBounds, SourceReport};
+use longhaul_wire::{CloseCode, HostAccount, Losses, ReceiverBounds, SourceReport};
 
 use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
@@ -19,6 +20,8 @@ use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Account, FIRST, Lines, Owner};
+use crate::losses::LossLog;
+use crate::monitor::{HostMonitor, Priority};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -42,6 +45,31 @@ impl Lanes {
         match self {
             Self::Udp(lanes) => lanes.join(),
             Self::Tcp(lanes) => lanes.join(),
+        }
+    }
+
+    /// IP-layer bytes of the largest packet that the path of a UDP lane is known to carry.
+    pub fn packet(&self) -> Option<u64> {
+        match self {
+            Self::Udp(lanes) => lanes.views.first().map(|view| lock(view).packet),
+            Self::Tcp(_) => None,
+        }
+    }
+
+    /// How this host fares, but for its processor time.
+    pub fn host_account(&self) -> HostAccount {
+        match self {
+            Self::Udp(lanes) => lanes.account(),
+            Self::Tcp(_) => HostAccount::default(),
+        }
+    }
+
+    /// This end receives the data: the peer is told what it takes. Over TCP the kernel's window does it.
+    pub fn tell_limits(&self) {
+        if let Self::Udp(lanes) = self
+            && let Some(monitor) = &lanes.monitor
+        {
+            monitor.speak();
         }
     }
 
@@ -141,6 +169,9 @@ pub(crate) struct UdpLanes {
     crew: Arc<Crew>,
     /// The least round trip that was seen.
     rtt_min: Mutex<Option<Duration>>,
+    monitor: Option<HostMonitor>,
+    /// Receive buffers, as they were asked for and granted.
+    buffers: Option<BufferSize>,
 }
 
 /// A lane to be started: its number, its socket, and where the peer is, if known.
@@ -167,24 +198,40 @@ pub(crate) enum Duty {
     Booked,
 }
 
+/// What is done about this host's own faults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hosting {
+    /// The profile wants to know what this host can take.
+    pub monitors: bool,
+    /// How the threads of lanes and of the monitor are scheduled.
+    pub priority: Priority,
+}
+
 /// Mailboxes for `count` lanes.
 pub(crate) fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
     (0..count).map(|_| Mailbox::new().map(Arc::new)).collect()
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order.
+    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order. Each loss is
+    /// told to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
         (owner, path): (Owner, Path),
         rules: impl Fn(LaneId) -> LaneRules,
-        upper: Arc<dyn UpperLayer>,
-        mailboxes: Vec<Arc<Mailbox>>,
+        hosting: Hosting,
+        (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
+        losses: Option<&Arc<LossLog>>,
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
-        let mut lanes = Self { mailboxes, lines, views, threads, crew, rtt_min: Mutex::default() };
+        let monitor = match hosting.monitors {
+            true => Some(HostMonitor::start(&mailboxes, hosting.priority)?),
+            false => None,
+        };
+        let (rtt_min, buffers) = (Mutex::default(), None);
+        let mut lanes = Self { mailboxes, lines, views, threads, crew, rtt_min, monitor, buffers };
         let drops = Arc::new(HostDrops::new());
         let beside = Arc::new(Crew::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
@@ -204,8 +251,9 @@ impl UdpLanes {
                 LaneSocket::Own(socket, _) => socket,
                 LaneSocket::Shared(socket, _) => socket,
             };
-            let buffer = receiving.receive_buffer().obtained;
-            config.socket_buffer = Some(Bytes::new(buffer as u64));
+            let buffer = receiving.receive_buffer();
+            lanes.buffers = Some(buffer);
+            config.socket_buffer = Some(Bytes::new(buffer.obtained as u64));
             config.datagram_max = socket.datagram_max();
             let view = Arc::new(Mutex::new(LaneView::default()));
             lanes.views.push(view.clone());
@@ -220,7 +268,12 @@ impl UdpLanes {
                 shared: view,
                 crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
                 drops: drops.clone(),
-                punctual: duty == Duty::Booked,
+                priority: match (duty, hosting.priority) {
+                    (Duty::Booked, Priority::Usual) => Priority::Punctual,
+                    (_, priority) => priority,
+                },
+                monitor: lanes.monitor.as_ref().map(|monitor| monitor.watch(i)),
+                losses: losses.cloned(),
             })?;
             lanes.threads.push(thread);
         }
@@ -230,6 +283,15 @@ impl UdpLanes {
     /// Says goodbye on all lanes.
     pub fn close(&self, code: CloseCode, reason: &str) {
         close_all(&self.mailboxes, code, reason);
+    }
+
+    /// How this host fares, as far as lanes know.
+    fn account(&self) -> HostAccount {
+        let account = self.monitor.as_ref().map(HostMonitor::account).unwrap_or_default();
+        let size =
+            |of: fn(&BufferSize) -> usize| Bytes::new(self.buffers.as_ref().map_or(0, of) as u64);
+        let (buffer_asked, buffer_granted) = (size(|size| size.asked), size(|size| size.obtained));
+        HostAccount { buffer_asked, buffer_granted, ..account }
     }
 
     /// Waits for the lanes to end; they do once closed.

@@ -23,6 +23,7 @@ use crate::files::{
     Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
     transfer_id,
 };
+use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
@@ -159,6 +160,8 @@ pub fn copy(
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        priority: Priority::wished(options.host_priority),
+        losses: options.losses.as_ref(),
         wish: Wish::Copy(job.request(options)),
         started,
     };

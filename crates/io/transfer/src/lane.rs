@@ -15,7 +15,6 @@ use std::thread::JoinHandle;
 use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
-use longhaul_sys::host;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
@@ -24,6 +23,8 @@ use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
+use crate::losses::{LossLog, ToldLoss};
+use crate::monitor::{Priority, Watch};
 use crate::protection::Protection;
 use reading::Reading;
 
@@ -45,14 +46,20 @@ pub(crate) struct LaneSetup {
     pub crew: Arc<Crew>,
     /// What this host drops.
     pub drops: Arc<HostDrops>,
-    /// The thread runs before others where it may.
-    pub punctual: bool,
+    /// How the thread is scheduled.
+    pub priority: Priority,
+    /// Where it leaves word, and what it passes on, of what this host can take.
+    pub monitor: Option<Watch>,
+    /// Where each loss is told.
+    pub losses: Option<Arc<LossLog>>,
 }
 
 /// What others may know of a lane thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneView {
     pub stats: LaneStats,
+    /// IP-layer bytes of a packet of the full size.
+    pub packet: u64,
     pub cpu: Duration,
     /// Object bytes that were received and placed, each once.
     pub placed: u64,
@@ -68,12 +75,10 @@ pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(move || {
         let crew = setup.crew.clone();
         let _joined = crew.join();
-        if setup.punctual {
-            // Without the right to it the lane is late as often as other threads are.
-            let _ = host::run_first();
-        } else {
-            // Where it is not heeded, lanes wait for their turn as all do.
-            let _ = host::take_short_turns();
+        // Without the right to it the lane is late as often as other threads are.
+        let remedies = setup.priority.take();
+        if let Some(watch) = &setup.monitor {
+            watch.log.join(remedies);
         }
         LaneThread::new(setup).run();
     })
@@ -106,6 +111,8 @@ struct LaneThread {
     drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
+    monitor: Option<Watch>,
+    losses: Option<Arc<LossLog>>,
 }
 
 /// A path, for the time of a batch or a look.
@@ -129,8 +136,9 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { config, lines, socket, seal, open, upper, mailbox, shared, drops, .. } =
-            setup;
+        let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
+        let LaneSetup { drops, monitor, losses, .. } = setup;
+        config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
             number: config.lane,
@@ -156,14 +164,18 @@ impl LaneThread {
             drops,
             drops_due: now,
             flooded: false,
+            monitor,
+            losses,
         }
     }
 
     fn run(mut self) {
         // Without precise timers pacing is coarser; nothing else depends on it.
         let _ = clock::use_precise_timers();
+        self.follow_socket();
         while !self.half.engine().is_closed() {
             let mut busy = self.take_commands();
+            self.pass_on_limits();
             self.half.handle_standing(&self.upper.standing());
             let received = self.receive();
             busy |= received | self.take_strays(received);
@@ -187,6 +199,9 @@ impl LaneThread {
         }
         self.pass_news();
         self.publish(clock::now());
+        if let Some(watch) = &mut self.monitor {
+            watch.leave();
+        }
     }
 
     fn take_commands(&mut self) -> bool {
@@ -231,6 +246,7 @@ impl LaneThread {
             // What the socket of the way before still holds is not to be lost.
             while self.receive() {}
             self.socket.answer_from(local, &common);
+            self.follow_socket();
         }
     }
 
@@ -250,6 +266,7 @@ impl LaneThread {
             self.half.handle_order(now, Order::Close(CloseCode::INTERNAL, reason));
             return;
         }
+        self.follow_socket();
         self.leave_path(now, number, path, Some(remote));
     }
 
@@ -269,31 +286,61 @@ impl LaneThread {
 
     fn receive(&mut self) -> bool {
         let mut any = false;
+        let mut full = false;
         for _ in 0..RECEIVE_BURST {
+            full = false;
             let Some(socket) = self.socket.own() else { break };
             // An error ends a burst: the idle timeout decides whether the peer is gone.
             let Ok(Some((batch, bytes))) = self.reading.read(socket) else { break };
             any = true;
             self.flooded |= bytes.len() > LARGE * batch.segment;
+            if let Some(watch) = &mut self.monitor {
+                watch.read(&batch, bytes.len());
+            }
             // Again, now that these packets are here: one may answer a repair.
             let half = &mut self.half;
             self.mailbox.take_repairs(|repair| half.handle_repair(repair));
             let (upper, path) = (&mut &*self.upper, &PathLock(&self.path));
             half.handle_datagrams(clock::now(), &batch, bytes, &mut self.open, upper, path);
             self.pass_news();
+            full = true;
+        }
+        if let Some(watch) = &mut self.monitor {
+            watch.end_batch(full);
         }
         any
     }
 
+    /// What this host can take, as its monitor says.
+    fn pass_on_limits(&mut self) {
+        let now = clock::now();
+        let Some(word) = self.monitor.as_mut().and_then(|watch| watch.news(now)) else { return };
+        self.half.set_limit(now, word.limit);
+        if let Some(suspension) = word.suspension {
+            self.half.suspend_peer(now, suspension);
+        }
+    }
+
+    /// The lane may have another socket.
+    fn follow_socket(&self) {
+        if let Some(watch) = &self.monitor {
+            watch.log.receive_from(self.socket.own());
+        }
+    }
+
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, upper, .. } = self;
+        let Self { half, lines, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
-            let mut news = half.poll_news();
-            while let Some(News::MoveAsked(asked)) = news {
-                lines.handle_move_asked(asked);
-                news = half.poll_news();
+            loop {
+                match half.poll_news() {
+                    Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::Lost(number, cause)) => {
+                        let (at, lane) = (clock::now(), *lane);
+                        losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));
+                    }
+                    news => return news,
+                }
             }
-            news
         })
     }
 
@@ -303,7 +350,9 @@ impl LaneThread {
             && self.half.engine().is_validated()
         {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
-            let _ = self.socket.follow(remote);
+            if self.socket.follow(remote).is_ok_and(|new| new) {
+                self.follow_socket();
+            }
             let on = self.half.engine().path();
             if self.peer.replace(remote) != Some(remote)
                 && let Some((number, path)) = self.lines.follow(self.number, remote.ip(), on)
@@ -357,9 +406,15 @@ impl LaneThread {
             self.publish(now);
         }
         if may_sleep && deadline > now {
+            if let Some(watch) = &self.monitor {
+                watch.log.rest();
+            }
             // A failing wait would make a busy loop; it can only fail for want of kernel memory.
             if self.socket.wait(self.mailbox.waker(), deadline, deaf).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            if let Some(watch) = &self.monitor {
+                watch.log.woke(deadline);
             }
         }
         self.mailbox.end_sleep();
@@ -372,8 +427,12 @@ impl LaneThread {
 
     fn publish(&mut self, now: Instant) {
         self.view_due = now + VIEW_INTERVAL;
+        if let Some(watch) = &self.monitor {
+            watch.log.set_round_trip(self.half.engine().round_trip_there());
+        }
         *lock(&self.shared) = LaneView {
             stats: self.half.engine().stats(),
+            packet: self.half.engine().packet(),
             cpu: clock::thread_cpu_time(),
             placed: self.half.placed(),
             peer: self.half.engine().peer_bounds(),

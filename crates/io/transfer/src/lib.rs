@@ -22,9 +22,12 @@ mod ids;
 mod lane;
 mod lease;
 mod lines;
+mod losses;
 mod mailboxes;
 pub mod memory;
+mod monitor;
 mod pipe;
+mod probe;
 mod progress;
 mod protection;
 mod recollection;
@@ -35,7 +38,7 @@ mod source;
 pub mod tcp;
 
 pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, LinkReport, Location,
+    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
     ServeEvent, ServeOptions, Served, Snapshot, Stop,
 };
 pub use budget::MEMORY_LEAST;
@@ -43,7 +46,9 @@ pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
 };
 pub use copy::{CopyError, copy};
+pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::{HistoryReport, HistoryUse};
 pub use server::{ServeError, serve};

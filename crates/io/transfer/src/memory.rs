@@ -24,6 +24,7 @@ use crate::carrier::{Command, Mailbox, UpperLayer};
 use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Lines, Opening, Owner};
+use crate::monitor::Priority;
 use crate::protection::{Protection, object_tag_len};
 
 /// What both ends agree on.
@@ -208,7 +209,9 @@ fn run(
         shared: shared.clone(),
         crew: Arc::default(),
         drops: Arc::new(HostDrops::new()),
-        punctual: false,
+        priority: Priority::Usual,
+        monitor: None,
+        losses: None,
     })?;
     if to.is_some() {
         for _ in 0..options.window.div_ceil(GROUP_SIZE).max(1) {

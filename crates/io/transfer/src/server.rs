@@ -33,7 +33,7 @@ use crate::budget::{Budget, MEMORY_LEAST};
 use crate::buffer::lock;
 use crate::carrier::{Mailbox, Stray, UpperLayer};
 use crate::client::{path, socket_notices, tcp_options};
-use crate::connection::{Duty, LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::connection::{Duty, Hosting, LaneRules, Lanes, UdpLanes, mailboxes};
 use crate::control::{Accepted, Acceptor, PendingClient};
 use crate::copy::{Driver, UNCHECKED, receive, send, sink_config};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
@@ -45,6 +45,7 @@ use crate::lane::LaneSocket;
 use crate::lease::{Lease, SharedMemory};
 use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
+use crate::monitor::Priority;
 use crate::pipe::{Pipes, Seat};
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
@@ -357,6 +358,8 @@ impl Server<'_> {
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
+            let priority = Priority::wished(self.options.host_priority);
+            let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
             let Profile { feedback, needs_rate, .. } = *profile.profile;
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
@@ -364,7 +367,8 @@ impl Server<'_> {
             let open = move || (!needs_rate).then(|| path(&profile, INITIAL_RTT));
             let owner = Owner::Server(Opening(Box::new(open)));
             let upper = shared.clone();
-            let lanes = UdpLanes::start(&session, sockets, (owner, first), |_| rules, upper, boxes);
+            let (paths, upper) = ((owner, first), (upper as Arc<dyn UpperLayer>, boxes));
+            let lanes = UdpLanes::start(&session, sockets, paths, |_| rules, hosting, upper, None);
             lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
         };
         let outcome = match lanes {
@@ -415,6 +419,9 @@ impl Server<'_> {
             if begun && !std::mem::replace(&mut has_begun, true) {
                 let what = granted.describe();
                 (self.events)(ServeEvent::Began { client: from, what });
+                if !granted.sends() {
+                    lanes.tell_limits();
+                }
                 if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
                     let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
                     recollection = Recollection::begin(history, lanes, (&peer, Asked::Pull), ends);

@@ -13,7 +13,7 @@ use longhaul_connection::{
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Extent};
-use longhaul_wire::{CloseCode, Refused, SourceReport};
+use longhaul_wire::{CloseCode, HostAccount, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     /// Of a pipe that goes on to another client: the connection to that one.
     downstream: OnceLock<Arc<Self>>,
     cpu_at_start: Duration,
+    /// How this host fares, as the carrier last knew.
+    host: Mutex<HostAccount>,
 }
 
 /// What memory a transfer takes.
@@ -146,6 +148,7 @@ impl Shared {
             upstream: OnceLock::new(),
             downstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
+            host: Mutex::default(),
         })
     }
 
@@ -249,15 +252,21 @@ impl Shared {
                 pipe.set_given_back(given_back);
                 return Some(given_back);
             }
-            Transfer::IncomingCopy(copy) => copy.set_cpu_time(self.cpu_time()),
+            Transfer::IncomingCopy(copy) => copy.set_host(self.host_account()),
             Transfer::OutgoingCopy(_) | Transfer::OutgoingPipe(_) => {}
         }
         None
     }
 
-    /// What this host has spent on it.
-    pub fn cpu_time(&self) -> Duration {
-        clock::process_cpu_time().saturating_sub(self.cpu_at_start)
+    /// How this host fares with it, and what it has spent.
+    pub fn host_account(&self) -> HostAccount {
+        let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
+        HostAccount { cpu_time, ..*lock(&self.host) }
+    }
+
+    /// The carrier knows that of this host.
+    pub fn note_host(&self, account: HostAccount) {
+        *lock(&self.host) = account;
     }
 
     /// Tells everybody else what they go by. Under the lock, so that lanes hear of asking and taking
@@ -425,8 +434,8 @@ impl Shared {
 
     /// A source tells the sink how sending goes.
     pub fn report(&self, counts: SourceReport) {
-        let cpu_time = self.cpu_time();
-        self.change(|half| half.report(SourceReport { cpu_time, ..counts }));
+        let host = self.host_account();
+        self.change(|half| half.report(SourceReport { host, ..counts }));
     }
 
     /// At a server: starts what the client asks for, or says why not.

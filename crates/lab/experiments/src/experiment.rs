@@ -75,6 +75,42 @@ pub struct Competitor {
     /// Rate that it is told, where it takes one.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub rate: Option<Rate>,
+    /// Socket buffers that it is told, in place of the job's.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub socket_buffer: Option<Bytes>,
+    /// Parameters of its profile, each `name=value`.
+    #[serde(default, rename = "params")]
+    pub parameters: Vec<String>,
+    /// When it starts, from the start of the first of those side by side.
+    #[serde(default, deserialize_with = "quantity::time")]
+    pub after: Duration,
+    /// Transfers that go on side by side with it.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+    /// Only in cells with these values.
+    #[serde(default)]
+    pub only: BTreeMap<Parameter, String>,
+}
+
+/// A transfer beside the measured one, of the same job, to a receiver of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// As the registry of contenders knows it.
+    pub name: String,
+    /// Sending node.
+    pub from: String,
+    /// Receiving node.
+    pub to: String,
+    /// When it starts, from the start of the first of them.
+    #[serde(default, deserialize_with = "quantity::time")]
+    pub after: Duration,
+    /// Rate that it is told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub rate: Option<Rate>,
+    /// Parameters of its profile.
+    #[serde(default, rename = "params")]
+    pub parameters: Vec<String>,
 }
 
 impl Competitor {
@@ -114,6 +150,12 @@ pub struct JobSpec {
     /// links change with time. As soon as everything is ready unless told.
     #[serde(default, deserialize_with = "quantity::optional_time")]
     pub begin: Option<Duration>,
+    /// Distance of the samples of time series: a tenth of a second unless told, at least 10 ms.
+    #[serde(default, deserialize_with = "quantity::optional_time")]
+    pub series: Option<Duration>,
+    /// Join what the path lost with the causes that Longhaul's sender tells, packet by packet.
+    #[serde(default)]
+    pub losses: bool,
 }
 
 /// Where data come from and go to.
@@ -127,6 +169,18 @@ pub enum Source {
     Ramdisk,
     /// Files on disk (/var/tmp).
     Disk,
+}
+
+/// What Longhaul's sender remembers of paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// Nothing, and it adds nothing.
+    #[default]
+    Off,
+    /// Nothing so far.
+    Cold,
+    /// What a run just before has learnt.
+    Warm,
 }
 
 /// One thing that is varied.
@@ -156,6 +210,16 @@ pub struct Cross {
     /// From their start to the transfer's.
     #[serde(deserialize_with = "quantity::time")]
     pub settle: Duration,
+}
+
+impl Cross {
+    /// The same with other connections: `8 cubic`.
+    fn of(self, flows: &str) -> Result<Self, String> {
+        let wrong = || format!("expected none or something like `8 cubic`, not {flows:?}");
+        let (count, name) = flows.split_once(' ').ok_or_else(wrong)?;
+        let flows = count.parse().ok().filter(|flows| *flows > 0).ok_or_else(wrong)?;
+        Ok(Self { congestion_control: name.to_owned(), flows, ..self })
+    }
 }
 
 /// Where context switches are recorded, and losses timed to the millisecond.
@@ -217,6 +281,12 @@ pub enum Shows {
     Medians,
     /// What arrived in each tenth of a second of the first repeat.
     Series,
+    /// How busy the watched core was over time, in the first repeat.
+    Busy,
+    /// Packets lost at the receiver's sockets and on the observed link over time, likewise.
+    Losses,
+    /// How far losses follow the load of the watched core, over the time by which they are later.
+    Correlation,
     /// Time slices that the scheduler gave the load on the watched core.
     TimeSlices,
     /// Times between losses at the receiver.
@@ -246,6 +316,11 @@ pub enum Look {
         by: Measure,
         /// The label of the one that is followed.
         of: String,
+    },
+    /// A measure in each case, as it is.
+    Values {
+        /// Of this.
+        of: Measure,
     },
     /// The value of a parameter at which a measure is best.
     Best {
@@ -278,8 +353,14 @@ pub enum Look {
         /// To it.
         to: String,
     },
-    /// Shares of a bottleneck: the transfer's, the crossing connections', and what is left.
+    /// Shares of a bottleneck: the transfer's, those of all beside it, and what is left.
     Shares {},
+    /// How each change of the observed link was followed.
+    Recovery {},
+    /// Precision and recall of the causes that the sender tells.
+    Causes {},
+    /// How far losses follow the load of the watched core, at the receiver and on the path.
+    Correlation {},
     /// How bookings were followed, and what became of what was planned, for each contender.
     Bookings {},
     /// How long the scheduler's turns and the intervals without loss are.
@@ -320,8 +401,13 @@ impl Experiment {
         let drawn = self.plots.iter().filter(|plot| plot.shows == Shows::Medians).map(|p| p.y);
         let said = self.findings.iter().filter_map(|finding| match &finding.measured {
             Look::Rank { by, .. } | Look::Best { by, .. } => Some(*by),
-            Look::Onset { of, .. } | Look::Change { of, .. } => Some(*of),
-            Look::Shares {} | Look::Bookings {} | Look::Slices { .. } => None,
+            Look::Values { of } | Look::Onset { of, .. } | Look::Change { of, .. } => Some(*of),
+            Look::Shares {}
+            | Look::Recovery {}
+            | Look::Causes {}
+            | Look::Correlation {}
+            | Look::Bookings {}
+            | Look::Slices { .. } => None,
         });
         let mut measures: Vec<Measure> = Vec::new();
         for measure in drawn.chain(said) {
@@ -377,6 +463,7 @@ impl Experiment {
                 return Err(Fault::at_key(parameter.name(), message));
             }
         }
+        self.check_beside(known)?;
         for (parameter, value) in self.chosen() {
             let has = match parameter {
                 Parameter::Contender => self.contenders.iter().any(|one| one.label() == value),
@@ -405,6 +492,40 @@ impl Experiment {
         Ok(())
     }
 
+    /// Transfers side by side: who they are, and between which nodes.
+    fn check_beside(&self, known: &dyn Fn(&str) -> bool) -> Result<(), Fault> {
+        let topology = self.base();
+        for contender in &self.contenders {
+            for beside in &contender.beside {
+                if !known(&beside.name) {
+                    let message = format!("there is no contender {:?}", beside.name);
+                    return Err(Fault::at(&contender.name, "contenders", message));
+                }
+                for node in [&beside.from, &beside.to] {
+                    if topology.node(node).is_none() {
+                        let message = format!("the testbed has no node {node:?}");
+                        return Err(Fault::at(&contender.name, "contenders", message));
+                    }
+                }
+            }
+        }
+        let of_core = |plot: &PlotSpec| matches!(plot.shows, Shows::Busy | Shows::Correlation);
+        let follows = |finding: &Finding| finding.measured == Look::Correlation {};
+        let needs_core = self.plots.iter().any(of_core) || self.findings.iter().any(follows);
+        if needs_core && self.watch.is_none() {
+            return Err(Fault::at_key("watch", "a figure or finding needs this table"));
+        }
+        if self.job.losses && self.contenders.iter().any(|contender| !contender.beside.is_empty()) {
+            let message =
+                "not beside other transfers: packets of two connections have the same numbers";
+            return Err(Fault::at_key("losses", message));
+        }
+        if self.job.series.is_some_and(|distance| distance < SERIES_LEAST) {
+            return Err(Fault::at_key("series", "at least 10ms"));
+        }
+        Ok(())
+    }
+
     /// What figures and findings go along.
     fn dimensions(&self) -> Vec<Parameter> {
         let plots = self.plots.iter().flat_map(|plot| {
@@ -412,7 +533,13 @@ impl Experiment {
             medians.into_iter().flatten().chain(plot.panels)
         });
         let findings = self.findings.iter().flat_map(|finding| match &finding.measured {
-            Look::Rank { .. } | Look::Shares {} | Look::Bookings {} => Vec::new(),
+            Look::Rank { .. }
+            | Look::Values { .. }
+            | Look::Shares {}
+            | Look::Recovery {}
+            | Look::Causes {}
+            | Look::Correlation {}
+            | Look::Bookings {} => Vec::new(),
             Look::Best { along, each, .. } | Look::Onset { along, each, .. } => vec![*along, *each],
             Look::Change { along, .. } => vec![*along],
             Look::Slices { each } => vec![*each],
@@ -423,7 +550,9 @@ impl Experiment {
     /// Values that figures and findings are limited to or speak of.
     fn chosen(&self) -> Vec<(Parameter, &str)> {
         let plots = self.plots.iter().flat_map(|plot| &plot.only);
+        let contenders = self.contenders.iter().flat_map(|contender| &contender.only);
         let only = plots.chain(self.findings.iter().flat_map(|finding| &finding.only));
+        let only = only.chain(contenders);
         let mut chosen: Vec<(Parameter, &str)> =
             only.map(|(parameter, value)| (*parameter, value.as_str())).collect();
         for finding in &self.findings {
@@ -464,6 +593,9 @@ impl Experiment {
         Ok(())
     }
 }
+
+/// What the sampler can keep up with.
+const SERIES_LEAST: Duration = Duration::from_millis(10);
 
 /// A fault of an experiment, and where it is.
 struct Fault {

@@ -21,10 +21,18 @@ pub enum Measure {
     CpuSend,
     /// CPU time of the receiver for a gigabyte.
     CpuReceive,
-    /// Jain's index over the transfer and the connections that cross it.
+    /// Jain's index over the transfer and those beside it.
     Fairness,
+    /// What the transfer had while all went on, in parts of an equal share.
+    Share,
+    /// Of all packets that were lost, those whose cause the sender told right.
+    CausesRight,
+    /// From the first data at the receiver to nine tenths of the observed link's rate.
+    StartUp,
     /// Mean time in the observed link's queue.
     QueueDelay,
+    /// The longest time in it.
+    QueueMost,
     /// Standard deviation of what arrives in tenths of a second, of their mean.
     Jitter,
     /// What was sent on circuits, of what their vectors allowed until they were left.
@@ -53,7 +61,11 @@ impl Measure {
             Self::CpuSend => "CPU, sender (s/GB)",
             Self::CpuReceive => "CPU, receiver (s/GB)",
             Self::Fairness => "Jain's fairness index",
+            Self::Share => "part of an equal share",
+            Self::StartUp => "to nine tenths of the rate (ms)",
+            Self::CausesRight => "losses told with their cause (%)",
             Self::QueueDelay => "queue delay (ms)",
+            Self::QueueMost => "longest queue delay (ms)",
             Self::Jitter => "delivery jitter (%)",
             Self::BookingUsed => "used of what was booked (%)",
             Self::Lateness => "done after the planned end (ms)",
@@ -70,7 +82,11 @@ impl Measure {
             Self::CpuSend => "CPU time of the sender",
             Self::CpuReceive => "CPU time of the receiver",
             Self::Fairness => "fairness",
+            Self::Share => "part of an equal share",
+            Self::StartUp => "time to nine tenths of the rate",
+            Self::CausesRight => "part of losses told with their cause",
             Self::QueueDelay => "queue delay",
+            Self::QueueMost => "longest queue delay",
             Self::Jitter => "delivery jitter",
             Self::BookingUsed => "part used of what was booked",
             Self::Lateness => "lateness",
@@ -83,18 +99,22 @@ impl Measure {
         match self {
             Self::Goodput => format!("{number} Mb/s"),
             Self::CompletionTime => format!("{number} s"),
-            Self::Resent | Self::PathLoss | Self::Jitter | Self::BookingUsed => {
-                format!("{number} %")
-            }
+            Self::Resent
+            | Self::PathLoss
+            | Self::Jitter
+            | Self::BookingUsed
+            | Self::CausesRight => format!("{number} %"),
             Self::CpuSend | Self::CpuReceive => format!("{number} s/GB"),
-            Self::Fairness => number,
-            Self::QueueDelay | Self::Lateness => format!("{number} ms"),
+            Self::Fairness | Self::Share => number,
+            Self::QueueDelay | Self::QueueMost | Self::Lateness | Self::StartUp => {
+                format!("{number} ms")
+            }
         }
     }
 
     /// Whether more of it is better.
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::Goodput | Self::Fairness | Self::BookingUsed)
+        matches!(self, Self::Goodput | Self::Fairness | Self::BookingUsed | Self::CausesRight)
     }
 
     /// Of a run; nothing where the run did not take place or does not tell.
@@ -118,7 +138,15 @@ impl Measure {
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
             Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
             Self::Fairness => record.fairness?,
+            Self::Share => {
+                let (own, others) = (record.own_bps?, record.cross_bps.iter().sum::<f64>());
+                let equal = (own + others) / (record.cross_bps.len() + 1) as f64;
+                (!record.cross_bps.is_empty()).then(|| own / equal)?
+            }
+            Self::StartUp => record.start_up_ms?,
+            Self::CausesRight => 100.0 * record.loss_causes.as_ref()?.right_part()?,
             Self::QueueDelay => record.queue_mean_ms?,
+            Self::QueueMost => record.queue_max_ms?,
             Self::Jitter => record.jitter_percent?,
             Self::BookingUsed => {
                 let (sent, allowed) =

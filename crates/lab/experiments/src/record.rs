@@ -89,10 +89,21 @@ pub struct Record {
     pub stolen_percent: f64,
     /// Standard deviation of what arrived in tenths of a second, in percent of the mean.
     pub jitter_percent: Option<f64>,
-    /// Jain's index of the transfer and the crossing connections.
+    /// Jain's index of the transfer and those beside it.
     pub fairness: Option<f64>,
-    /// Bits per second of each crossing connection while the transfer lasted.
+    /// What took each packet, beside the cause that the sender told, where the experiment asks.
+    pub loss_causes: Option<LossCauses>,
+    /// Bits per second of the transfer, at the receiver's IP layer, while all went on.
+    pub own_bps: Option<f64>,
+    /// Bits per second of each crossing connection meanwhile, then of each transfer beside this one.
     pub cross_bps: Vec<f64>,
+    /// How the transfers beside this one went.
+    pub beside: Vec<Companion>,
+    /// From the first data at the receiver to nine tenths of the observed link's rate, over a round
+    /// trip.
+    pub start_up_ms: Option<f64>,
+    /// How each change of the observed link was followed.
+    pub recovery: Vec<Recovery>,
     /// Of what was sent over booked circuits.
     pub bookings: Vec<Booking>,
     /// What was going on in each tenth of a second.
@@ -101,6 +112,110 @@ pub struct Record {
     pub scheduling: Option<Scheduling>,
     /// Whatever else the contender tells.
     pub details: serde_json::Value,
+}
+
+/// How many packets each taker took, by the cause that the sender told. Takers are `congestion`
+/// (full queues), `random`, other reasons of the path, `receiver` (its host), and `arrived` for what
+/// was not lost at all; what the sender has not told is `untold`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LossCauses(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl LossCauses {
+    /// One more packet.
+    pub fn add(&mut self, taker: String, told: String) {
+        *self.0.entry(taker).or_default().entry(told).or_default() += 1;
+    }
+
+    /// Those of another run.
+    pub fn extend(&mut self, other: &Self) {
+        for (taker, told) in &other.0 {
+            for (cause, count) in told {
+                *self.0.entry(taker.clone()).or_default().entry(cause.clone()).or_default() +=
+                    count;
+            }
+        }
+    }
+
+    /// Packets that this taker took and the sender told for that cause; for `receiver` there are two.
+    fn right(&self, taker: &str) -> u64 {
+        let told = self.0.get(taker);
+        let count = |cause: &str| told.and_then(|told| told.get(cause)).copied().unwrap_or(0);
+        match taker {
+            "receiver" => count("socket") + count("host"),
+            taker => count(taker),
+        }
+    }
+
+    /// Packets that the taker took.
+    pub fn taken(&self, taker: &str) -> u64 {
+        self.0.get(taker).map_or(0, |told| told.values().sum())
+    }
+
+    /// Packets that the sender told for causes of the taker's.
+    pub fn told(&self, taker: &str) -> u64 {
+        let of = |cause: &str| match taker {
+            "receiver" => cause == "socket" || cause == "host",
+            taker => cause == taker,
+        };
+        let told = self.0.values().flatten().filter(|(cause, _)| of(cause));
+        told.map(|(_, count)| count).sum()
+    }
+
+    /// Of what was told for the taker, the part that is right; nothing where nothing was told.
+    pub fn precision(&self, taker: &str) -> Option<f64> {
+        let told = self.told(taker);
+        (told > 0).then(|| self.right(taker) as f64 / told as f64)
+    }
+
+    /// Of what the taker took, the part that was told so.
+    pub fn recall(&self, taker: &str) -> Option<f64> {
+        let taken = self.taken(taker);
+        (taken > 0).then(|| self.right(taker) as f64 / taken as f64)
+    }
+
+    /// Of all packets that were lost or told, the part that was told right.
+    pub fn right_part(&self) -> Option<f64> {
+        let right: u64 = self.0.keys().map(|taker| self.right(taker)).sum();
+        let all: u64 = self.0.keys().map(|taker| self.taken(taker)).sum();
+        (all > 0).then(|| right as f64 / all as f64)
+    }
+}
+
+/// A transfer that went on beside the measured one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Companion {
+    /// As the registry of contenders knows it.
+    pub contender: String,
+    /// When it started, in seconds from the first of them.
+    pub after: f64,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Why it did not take place or succeed.
+    pub why: Option<String>,
+    /// Of the whole command.
+    pub seconds: Option<f64>,
+    /// User bits per second of the whole command.
+    pub goodput_bps: Option<f64>,
+    /// Packets sent again, as the program says.
+    pub resent: Option<u64>,
+}
+
+/// A change of the observed link, and how it was followed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recovery {
+    /// Seconds from the making of the testbed.
+    pub at: f64,
+    /// What the link carries from then on, in Mb/s.
+    pub mbps: f64,
+    /// Nothing came through before; else the rate changed.
+    pub outage: bool,
+    /// Until nine tenths of it arrived over a round trip; nothing where that never was.
+    pub reached_ms: Option<f64>,
+    /// Until the queue was below a tenth of a round trip's worth, likewise.
+    pub drained_ms: Option<f64>,
 }
 
 /// How a run ended.
@@ -120,18 +235,33 @@ pub enum Verdict {
     Failed,
 }
 
-/// States at the ends of intervals of 100 ms.
+/// States at the ends of intervals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {
+    /// Length of an interval; results of earlier versions do not tell, and have 100.
+    pub interval_ms: Option<u32>,
+    /// When the first interval began, in seconds from the making of the testbed.
+    pub start: f64,
     /// Megabits per second that reached the receiving node's IP layer, super-packets with one header.
     pub arrived_mbps: Vec<f64>,
     /// Kilobytes in the observed queue.
     pub queue_kb: Vec<f64>,
     /// Packets lost on the observed link.
     pub lost: Vec<u64>,
-    /// Megabits per second of all crossing connections together.
+    /// Megabits per second of all crossing connections, and transfers beside this one, together.
     pub cross_mbps: Vec<f64>,
+    /// Packets lost at the receiver's sockets, super-packets as one.
+    pub host_lost: Vec<u64>,
+    /// Percent of the time in which the watched core was busy, as sar(1) has it.
+    pub busy_percent: Vec<f64>,
+}
+
+impl Series {
+    /// Length of an interval, in seconds.
+    pub fn interval(&self) -> f64 {
+        f64::from(self.interval_ms.unwrap_or(100)) / 1e3
+    }
 }
 
 /// From the kernel's record of context switches, and its counters of lost packets.
@@ -196,3 +326,36 @@ impl Verdict {
 
 /// Some seconds of a scheduler's turns.
 const SHOWN: usize = 4000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precision_and_recall_count_what_was_told_wrong_and_not_at_all() {
+        let mut causes = LossCauses::default();
+        let mut add = |taker: &str, told: &str, count: usize| {
+            (0..count).for_each(|_| causes.add(taker.into(), told.into()));
+        };
+        add("random", "random", 90);
+        add("random", "congestion", 5);
+        add("random", "untold", 5);
+        add("receiver", "socket", 30);
+        add("receiver", "host", 10);
+        add("receiver", "random", 10);
+        assert_eq!((causes.taken("random"), causes.told("random")), (100, 100));
+        assert_eq!((causes.precision("random"), causes.recall("random")), (Some(0.9), Some(0.9)));
+        assert_eq!(
+            (causes.precision("receiver"), causes.recall("receiver")),
+            (Some(1.0), Some(0.8))
+        );
+        assert_eq!(
+            (causes.precision("congestion"), causes.recall("congestion")),
+            (Some(0.0), None)
+        );
+        assert_eq!(causes.right_part(), Some(130.0 / 150.0));
+        let mut twice = causes.clone();
+        twice.extend(&causes);
+        assert_eq!((twice.taken("random"), twice.right_part()), (200, causes.right_part()));
+    }
+}

@@ -4,6 +4,7 @@
 mod bookings;
 mod data;
 mod figures;
+mod load;
 mod page;
 mod words;
 

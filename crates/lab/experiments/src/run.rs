@@ -1,10 +1,12 @@
 //! Running an experiment: one run after another, each on a testbed of its own, each kept as soon as
 //! it is over.
 
+mod causes;
 mod counters;
 mod cross;
 mod fingerprint;
 mod folders;
+mod following;
 mod sampler;
 mod watch;
 
@@ -13,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_lab::{Testbed, TestbedError, TestbedOptions};
+use longhaul_lab::{Direction, Testbed, TestbedError, TestbedOptions};
 use longhaul_peers::{Failure, Job, Medium, Outcome, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
@@ -23,8 +25,8 @@ pub(crate) use self::fingerprint::fingerprint;
 use self::folders::Folders;
 use self::sampler::Sampler;
 use self::watch::Watching;
-use crate::experiment::{Experiment, Plan, Run, Setup};
-use crate::record::{Record, Verdict};
+use crate::experiment::{Beside, Experiment, Memory, Plan, Run, Setup};
+use crate::record::{Companion, Record, Verdict};
 use crate::results::{Results, ResultsError};
 use crate::statistics::jain;
 
@@ -178,9 +180,30 @@ fn one(
     if let Err(absent) = contender.presence() {
         return Ok(ended(record, Verdict::Absent, absent.to_string()));
     }
-    let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
+    if !contender.takes_parameters()
+        && (!setup.parameters.is_empty() || setup.memory == Memory::Warm)
+    {
+        let why = "it has neither parameters nor a memory of paths".to_owned();
+        return Ok(ended(record, Verdict::Unsuitable, why));
+    }
     let system = |step| move |error| RunError::System { step, error };
-    let crossing = experiment.cross.as_ref().map(|cross| Crossing::start(cross, &testbed));
+    let history = match setup.memory {
+        Memory::Off => None,
+        _ => Some(tempfile::tempdir().map_err(system("make a folder for the history"))?),
+    };
+    let mut job = job(setup, folders);
+    job.history = history.as_ref().map(|folder| folder.path().to_owned());
+    if setup.memory == Memory::Warm {
+        let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
+        if let Err(failure) = contender.run(&testbed, &job) {
+            conclude(&mut record, Err(failure), 0, setup);
+            return Ok(record);
+        }
+        testbed.close().map_err(system("carry packets to the end"))?;
+    }
+    let log = if setup.losses { LOG } else { 0 };
+    let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log })?;
+    let crossing = setup.cross.as_ref().map(|cross| Crossing::start(cross, &testbed));
     let crossing = crossing.transpose().map_err(system("start the crossing connections"))?;
     let load = setup.load.as_ref().map(longhaul_lab::load::Load::start);
     let load = load.transpose().map_err(system("start the load"))?;
@@ -189,11 +212,23 @@ fn one(
     let watching = watching.transpose().map_err(system("watch the receiver"))?;
 
     let done = AtomicBool::new(false);
-    let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), &done, options.stop);
+    let flags = (&done, options.stop);
+    let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), experiment.watch, flags);
     let sampler = sampler.map_err(system("open the counters of the receiver"))?;
     let outcome = std::thread::scope(|scope| {
         let sampling = scope.spawn(move || sampler.run());
-        let outcome = contender.run(&testbed, &job(setup, folders));
+        let start = clock::now();
+        let beside = setup.beside.iter().map(|beside| {
+            let (testbed, job) = (&testbed, &job);
+            scope.spawn(move || companion(beside, testbed, job, start))
+        });
+        let beside: Vec<_> = beside.collect();
+        clock::sleep_until(start + setup.after);
+        let outcome = contender.run(&testbed, &job);
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Companion>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        record.beside = beside.into_iter().map(join).collect();
         done.store(true, Ordering::Relaxed);
         let sampled = sampling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sampled.map(|sampled| (outcome, sampled))
@@ -208,12 +243,76 @@ fn one(
         let report = load.stop().map_err(system("keep up the load"))?;
         record.details["load_cpu_seconds"] = report.cpu.as_secs_f64().into();
     }
+    if setup.losses
+        && let Ok(outcome) = &outcome
+    {
+        let links = 0..setup.topology.links.len();
+        let taken = links.flat_map(|link| testbed.take_losses(link, Direction::Forward).0);
+        let taken = taken.filter_map(|loss| causes::on_path(&loss));
+        let host_lost = sampled.host_lost() + record.host_lost > 0;
+        record.loss_causes = Some(causes::joined(taken, &outcome.told, host_lost));
+    }
     let arrived = sampled.arrived();
-    sampled.write(&mut record);
+    sampled.write(&mut record, setup);
     conclude(&mut record, outcome, arrived, setup);
     drop(crossing);
     testbed.close().map_err(system("carry packets to the end"))?;
     Ok(record)
+}
+
+/// One of the transfers beside the measured one, from its start to its end.
+fn companion(
+    beside: &Beside,
+    testbed: &Testbed,
+    job: &Job,
+    start: longhaul_units::Instant,
+) -> Companion {
+    let job = Job {
+        from: beside.from.clone(),
+        to: beside.to.clone(),
+        rate: beside.rate,
+        parameters: beside.parameters.clone(),
+        history: None,
+        losses: false,
+        ..job.clone()
+    };
+    let mut told = Companion {
+        contender: beside.name.clone(),
+        after: beside.after.as_secs_f64(),
+        ..Companion::default()
+    };
+    clock::sleep_until(start + beside.after);
+    let contender = find(&beside.name);
+    let outcome = match &contender {
+        Ok(contender) => contender.run(testbed, &job),
+        Err(error) => {
+            told.verdict = Verdict::Absent;
+            told.why = Some(error.to_string());
+            return told;
+        }
+    };
+    match outcome {
+        Ok(outcome) => {
+            told.verdict = Verdict::Done;
+            told.seconds = Some(outcome.seconds);
+            told.goodput_bps = Some(outcome.goodput());
+            told.resent = outcome.resent;
+        }
+        Err(failure) => {
+            told.verdict = verdict(&failure);
+            told.why = Some(failure.to_string());
+        }
+    }
+    told
+}
+
+fn verdict(failure: &Failure) -> Verdict {
+    match failure {
+        Failure::Absent(_) => Verdict::Absent,
+        Failure::TimedOut { .. } => Verdict::TimedOut,
+        Failure::Unsuitable { .. } => Verdict::Unsuitable,
+        _ => Verdict::Failed,
+    }
 }
 
 /// What the contender itself tells.
@@ -221,26 +320,20 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
-            record.verdict = match failure {
-                Failure::Absent(_) => Verdict::Absent,
-                Failure::TimedOut { .. } => Verdict::TimedOut,
-                Failure::Unsuitable { .. } => Verdict::Unsuitable,
-                _ => Verdict::Failed,
-            };
+            record.verdict = verdict(&failure);
             record.why = Some(failure.to_string());
             if record.verdict == Verdict::TimedOut {
                 let seconds = setup.patience.as_secs_f64();
                 record.seconds = Some(seconds);
-                let arrived = arrived as f64 * 8.0 / seconds;
-                record.arrived_bps = Some(arrived);
-                share(record, arrived);
+                record.arrived_bps = Some(arrived as f64 * 8.0 / seconds);
+                share(record);
             }
             return;
         }
     };
     record.verdict = Verdict::Done;
     record.goodput_bps = Some(outcome.goodput());
-    share(record, outcome.goodput());
+    share(record);
     record.transport = serde_json::to_value(outcome.transport)
         .ok()
         .and_then(|word| word.as_str().map(str::to_owned));
@@ -256,12 +349,12 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64
     record.details["program"] = outcome.details;
 }
 
-/// What the transfer and those that cross it got of each other's link.
-fn share(record: &mut Record, own: f64) {
+/// What the transfer and those beside it got of each other's link.
+fn share(record: &mut Record) {
     if record.cross_bps.is_empty() {
         return;
     }
-    let shares: Vec<f64> = record.cross_bps.iter().copied().chain([own]).collect();
+    let shares: Vec<f64> = record.cross_bps.iter().copied().chain(record.own_bps).collect();
     record.fairness = jain(&shares);
 }
 
@@ -278,7 +371,9 @@ fn job(setup: &Setup, folders: &Folders) -> Job {
         socket_buffer: setup
             .socket_buffer
             .map(|size| u32::try_from(size.get()).unwrap_or(u32::MAX)),
-        series: INTERVAL,
+        parameters: setup.parameters.clone(),
+        losses: setup.losses,
+        series: setup.series,
         begin: setup.begin,
         ..Job::new(&setup.from, &setup.to, setup.bytes.get(), setup.patience)
     }
@@ -341,8 +436,8 @@ impl Pace {
     }
 }
 
-/// Of time series.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// Losses of a direction that are kept for what the sender tells of them.
+const LOG: usize = 4 << 20;
 /// To build and end a testbed, and to start servers.
 const AROUND: Duration = Duration::from_millis(500);
 

@@ -65,6 +65,65 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
+/// How far one series follows another, from -1 to 1, with an interval that holds it with 95 %.
+///
+/// Pearson's coefficient and Fisher's interval, for as many independent values as the series are worth:
+/// values near each other are alike, and n of them stand for n / (1 + 2 sum of r_x(k) r_y(k)) by the
+/// autocorrelations of both (Bartlett 1946).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Correlation {
+    /// The coefficient.
+    pub value: f64,
+    /// Lower end of its interval.
+    pub low: f64,
+    /// Upper end of its interval.
+    pub high: f64,
+}
+
+impl Correlation {
+    /// Of pairs of series, all runs together, the second of a pair taken `lag` values later; nothing
+    /// where one never changes.
+    pub fn lagged(runs: &[(&[f64], &[f64])], lag: isize) -> Option<Self> {
+        let (mut sum, mut weight) = (0.0, 0.0);
+        for (first, second) in runs {
+            let (ahead, behind) = (lag.max(0).unsigned_abs(), lag.min(0).unsigned_abs());
+            let (Some(first), Some(second)) = (first.get(behind..), second.get(ahead..)) else {
+                continue;
+            };
+            let length = first.len().min(second.len());
+            let (first, second) = (&first[..length], &second[..length]);
+            let Some(value) = pearson(first, second) else { continue };
+            let own = independent(first, second) - 3.0;
+            if own > 0.0 {
+                sum += own * value.clamp(-NEAR_ONE, NEAR_ONE).atanh();
+                weight += own;
+            }
+        }
+        let (middle, half) = (sum / weight, NORMAL_95 / weight.sqrt());
+        let [value, low, high] = [middle, middle - half, middle + half].map(f64::tanh);
+        (weight > 0.0).then_some(Self { value, low, high })
+    }
+}
+
+fn pearson(first: &[f64], second: &[f64]) -> Option<f64> {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let (a, b) = (mean(first), mean(second));
+    let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+        first.iter().zip(second).map(|(x, y)| of(x - a, y - b)).sum()
+    };
+    let (xx, yy) = (sum(&|x, _| x * x), sum(&|_, y| y * y));
+    (xx > 0.0 && yy > 0.0).then(|| sum(&|x, y| x * y) / (xx * yy).sqrt())
+}
+
+/// How many independent values two series are worth, beside each other.
+fn independent(first: &[f64], second: &[f64]) -> f64 {
+    let length = first.len();
+    let own =
+        |values: &[f64], k: usize| pearson(&values[k..], &values[..length - k]).unwrap_or(0.0);
+    let alike: f64 = (1..length / 4).map(|k| own(first, k) * own(second, k)).sum();
+    length as f64 / (1.0 + 2.0 * alike).max(1.0)
+}
+
 /// Standard deviation over mean.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
@@ -111,6 +170,10 @@ impl Lengths {
 }
 
 const CONFIDENCE: f64 = 0.95;
+/// Of a normal distribution, in standard deviations.
+const NORMAL_95: f64 = 1.96;
+/// A coefficient of one would have an interval without end.
+const NEAR_ONE: f64 = 0.999_999;
 
 #[cfg(test)]
 mod tests {
@@ -156,6 +219,39 @@ mod tests {
         assert_eq!(jain(&[0.0]), None);
         assert!(near(variation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap(), 2.0 / 5.0));
         assert_eq!(variation(&[]), None);
+    }
+
+    #[test]
+    fn what_follows_another_series_is_found_at_its_lag() {
+        // A generator's bits, and the same two values later with another's added.
+        let mut state = 7u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f64 / f64::from(1u32 << 24)
+        };
+        let load: Vec<f64> = (0..400).map(|_| next()).collect();
+        let noise: Vec<f64> = (0..400).map(|_| next()).collect();
+        let loss = |at: usize| if at < 2 { 0.0 } else { load[at - 2] + noise[at] / 2.0 };
+        let loss: Vec<f64> = (0..400).map(loss).collect();
+        let at = |lag| Correlation::lagged(&[(&load, &loss)], lag).unwrap();
+        let expected = (1.0f64 / 1.25).sqrt();
+        assert!(at(2).low < expected && expected < at(2).high, "{:?}", at(2));
+        assert!(at(2).high - at(2).low < 0.1);
+        for lag in [-2, 0, 1, 3] {
+            assert!(at(lag).low < 0.0 && at(lag).high > 0.0, "{lag}: {:?}", at(lag));
+        }
+        assert_eq!(Correlation::lagged(&[(&load, &[1.0; 400])], 0), None);
+        assert_eq!(Correlation::lagged(&[(&load[..3], &loss[..3])], 5), None);
+        // Twice the data, an interval less than that much narrower.
+        let twice = Correlation::lagged(&[(&load, &loss), (&load, &loss)], 2).unwrap();
+        assert!(twice.high - twice.low < at(2).high - at(2).low);
+    }
+
+    #[test]
+    fn values_that_are_alike_are_worth_fewer() {
+        let slow: Vec<f64> = (0..400).map(|at| f64::from(at / 40 % 2)).collect();
+        let worth = independent(&slow, &slow);
+        assert!(worth < 40.0, "{worth}");
     }
 
     #[test]

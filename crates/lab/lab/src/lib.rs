@@ -41,6 +41,7 @@ pub mod topology;
 pub use emulator::{
     DirectionRecord, DirectionStats, LatenessSummary, LineStats, LinkRecord, LinkStats, Loss,
 };
+pub use longhaul_pathsim::Direction;
 pub use packet::Flow;
 pub use testbed::{
     Cleaned, Host, KernelCount, Place, Testbed, TestbedError, TestbedOptions, clean_up,

@@ -41,6 +41,12 @@ pub struct Load {
     /// How long they work; to the end unless told.
     #[serde(default, deserialize_with = "optional_time")]
     pub length: Option<Duration>,
+    /// Again and again, from start to start, which is longer than `length`; once unless told.
+    #[serde(default, deserialize_with = "optional_time")]
+    pub every: Option<Duration>,
+    /// Whom they make way for.
+    #[serde(default)]
+    pub priority: Priority,
     /// Bytes of the memory or file worked on by each; 64 MiB unless told. The volume of an
     /// isosurface has as many bytes, four a voxel.
     #[serde(default, deserialize_with = "optional")]
@@ -66,6 +72,18 @@ pub enum Work {
     Memory,
     /// Writes a file, again and again, and has each pass reach the disk.
     Disk,
+}
+
+/// Which turn on the processor threads of a load have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Priority {
+    /// That of any process: the scheduler shares the core out.
+    #[default]
+    Usual,
+    /// Before all others, as long as they have work ([`host::run_first`]): what shares the core has
+    /// no turn until they pause. Kernels of 2002 kept a process waiting as long, one of today does not.
+    First,
 }
 
 impl Work {
@@ -113,6 +131,8 @@ impl Load {
             cores: Vec::new(),
             from: None,
             length: None,
+            every: None,
+            priority: Priority::Usual,
             size: None,
             folder: None,
             rate: None,
@@ -152,11 +172,14 @@ impl Load {
         if !self.cores.is_empty() {
             host::pin_thread(&self.cores)?;
         }
-        let from = begin + self.from.unwrap_or_default();
-        let mut going = Going { stop, until: self.length.map(|length| from + length) };
-        while clock::now() < from && going.on() {
-            clock::sleep_until((clock::now() + GLANCE).min(from));
+        if self.priority == Priority::First {
+            host::run_first()?;
         }
+        let from = begin + self.from.unwrap_or_default();
+        let until = self.length.map(|length| from + length);
+        let (length, every) = (self.length, self.every);
+        let mut going = Going { stop, until, length, every };
+        going.pause_until(from);
         let rounds = match self.work {
             Work::Loops => loops(&mut going),
             Work::Isosurface => isosurface::run(self, &mut going)?,
@@ -206,11 +229,27 @@ impl Drop for Running {
 struct Going<'a> {
     stop: &'a AtomicBool,
     until: Option<Instant>,
+    length: Option<Duration>,
+    every: Option<Duration>,
 }
 
 impl Going<'_> {
+    /// Between two spells of work it waits here.
     fn on(&mut self) -> bool {
+        if let (Some(until), Some(every), Some(length)) = (self.until, self.every, self.length)
+            && clock::now() >= until
+        {
+            self.until = Some(until + every);
+            self.pause_until((until + every).before(length));
+        }
         !self.stop.load(Ordering::Relaxed) && self.until.is_none_or(|until| clock::now() < until)
+    }
+
+    /// Less than until then, where all is to end before.
+    fn pause_until(&self, at: Instant) {
+        while clock::now() < at && !self.stop.load(Ordering::Relaxed) {
+            clock::sleep_until((clock::now() + GLANCE).min(at));
+        }
     }
 }
 
@@ -229,7 +268,7 @@ fn loops(going: &mut Going<'_>) -> u64 {
 impl FromStr for Load {
     type Err = ParseLoadError;
 
-    /// Reads `loops,count=3,cores=0+1,from=2s,length=10s`.
+    /// Reads `loops,count=3,cores=0+1,from=2s,length=1s,every=10s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut words = text.split(',');
         let name = words.next().unwrap_or_default();
@@ -240,6 +279,11 @@ impl FromStr for Load {
         let mut load = Self::new(work);
         for word in words {
             load.set(word).map_err(|error| ParseLoadError(format!("{word}: {error}")))?;
+        }
+        if load.every.is_some_and(|every| load.length.is_none_or(|length| length >= every)) {
+            return Err(ParseLoadError(
+                "every: expected a length that is shorter than that".into(),
+            ));
         }
         Ok(load)
     }
@@ -254,10 +298,21 @@ impl Load {
             "cores" => self.cores = value.split('+').map(number).collect::<Result<_, _>>()?,
             "from" => self.from = Some(parse_time(value)?),
             "length" => self.length = Some(parse_time(value)?),
+            "every" => self.every = Some(parse_time(value)?),
+            "priority" => {
+                self.priority = match value {
+                    "usual" => Priority::Usual,
+                    "first" => Priority::First,
+                    _ => return Err("expected usual or first".into()),
+                }
+            }
             "size" => self.size = Some(value.parse().map_err(text)?),
             "folder" => self.folder = Some(value.into()),
             "rate" => self.rate = Some(value.parse().map_err(text)?),
-            _ => return Err("known are count, cores, from, length, size, folder, rate".into()),
+            _ => {
+                let known = "count, cores, from, length, every, priority, size, folder, rate";
+                return Err(format!("known are {known}"));
+            }
         }
         Ok(())
     }

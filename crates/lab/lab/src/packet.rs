@@ -97,6 +97,21 @@ impl Shape {
         self.len - before
     }
 
+    /// The first bytes of a segment's datagram, zeroes where it has fewer or is none. `packet` has its
+    /// virtio header.
+    pub(crate) fn head<const N: usize>(&self, packet: &[u8], index: u32) -> [u8; N] {
+        let mut head = [0; N];
+        if self.flow.protocol == UDP {
+            let before = if self.vnet.gso.is_none() { UDP_HEADER } else { 0 };
+            let within = index as usize * usize::from(self.vnet.segment);
+            let start = VNET_LEN + usize::from(self.headers) + before + within;
+            let bytes = packet.get(start..).unwrap_or_default();
+            let count = bytes.len().min(N);
+            head[..count].copy_from_slice(&bytes[..count]);
+        }
+        head
+    }
+
     /// Where the payload of `part` stands in the packet with its virtio header.
     fn payload(&self, part: Part) -> std::ops::Range<usize> {
         let start = VNET_LEN + usize::from(self.headers);

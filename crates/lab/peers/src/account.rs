@@ -39,6 +39,7 @@ impl Account {
             cpu_receive: self.cpu[1].as_secs_f64(),
             resent,
             lost: None,
+            told: Vec::new(),
             series: self.series,
             bookings: Vec::new(),
             details: serde_json::json!({ "counted": {

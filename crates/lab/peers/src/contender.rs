@@ -25,6 +25,11 @@ pub trait Contender: Send + Sync {
     /// The reason.
     fn presence(&self) -> Result<Presence, Absent>;
 
+    /// Whether it takes [`Job::parameters`] and [`Job::history`].
+    fn takes_parameters(&self) -> bool {
+        false
+    }
+
     /// Moves `job` across `testbed`, and ends everything that it started, whatever happened.
     ///
     /// # Errors
@@ -49,6 +54,12 @@ pub struct Job {
     pub rate: Option<Rate>,
     /// Bytes of the sockets' buffers.
     pub socket_buffer: Option<u32>,
+    /// Of Longhaul's profile, each `name=value`.
+    pub parameters: Vec<String>,
+    /// Have Longhaul's sender tell each packet that it takes as lost ([`Outcome::told`]).
+    pub losses: bool,
+    /// Where Longhaul's sender remembers paths, from one run to the next; without it, nowhere.
+    pub history: Option<PathBuf>,
     /// The hard limit of the run, start of servers included.
     pub patience: Duration,
     /// Distance of the samples of [`Outcome::series`].
@@ -84,6 +95,9 @@ impl Job {
             block: None,
             rate: None,
             socket_buffer: None,
+            parameters: Vec::new(),
+            losses: false,
+            history: None,
             patience,
             series: Duration::from_millis(100),
             begin: None,
@@ -162,6 +176,9 @@ pub struct Outcome {
     pub resent: Option<u64>,
     /// Packets lost, by cause, where the program tells.
     pub lost: Option<BTreeMap<String, u64>>,
+    /// Each packet that Longhaul's sender took as lost, where [`Job::losses`] asked for that.
+    #[serde(skip)]
+    pub told: Vec<ToldLoss>,
     /// What reached the receiving node, with headers and copies.
     pub series: Vec<Sample>,
     /// Of what was sent over booked circuits.
@@ -174,6 +191,32 @@ impl Outcome {
     /// Bits of data per second.
     pub fn goodput(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes as f64 * 8.0 / self.seconds } else { 0.0 }
+    }
+}
+
+/// A packet that Longhaul's sender took as lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldLoss {
+    /// Lane and number.
+    pub packet: PacketId,
+    /// Why, as far as the sender can tell.
+    pub cause: String,
+}
+
+/// A packet of Longhaul's within a connection and direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PacketId {
+    /// The lane.
+    pub lane: u16,
+    /// Its number there.
+    pub number: u64,
+}
+
+impl PacketId {
+    /// Of the packet that begins so; nothing for one of another protocol.
+    pub fn of(head: &[u8]) -> Option<Self> {
+        let header = longhaul_wire::Header::parse(head).ok()?;
+        Some(Self { lane: header.lane.0, number: header.number.get() })
     }
 }
 

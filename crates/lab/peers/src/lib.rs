@@ -45,7 +45,8 @@ mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Booking, Contender, Failure, Job, Medium, Outcome, Presence, Sample, Transport,
+    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Presence, Sample,
+    ToldLoss, Transport,
 };
 pub use self::install::{STARTS_SERVER, install};
 pub use self::longhaul::run_this_executable;

@@ -11,7 +11,9 @@ use longhaul_rate_control::Profile;
 use longhaul_units::Rate;
 use serde_json::Value;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{
+    Absent, Contender, End, Failure, Job, Outcome, PacketId, Presence, ToldLoss,
+};
 use crate::files::Files;
 use crate::programs;
 use crate::session::Session;
@@ -73,6 +75,10 @@ impl Contender for Longhaul {
         presence()
     }
 
+    fn takes_parameters(&self) -> bool {
+        true
+    }
+
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         if self.profile.needs_rate && job.rate.is_none() {
@@ -83,20 +89,50 @@ impl Contender for Longhaul {
         let commands = Commands::new(&mut session, &presence)?;
         let at = std::net::SocketAddr::new(session.address(End::Receiver), PORT);
         commands.serve(&mut session, at, &files, &["--once"])?;
-        let mut cp = commands.command(&["cp", "--json", "--quiet", "--no-history"]);
+        let mut cp = commands.command(&["cp", "--json", "--quiet"]);
+        match &job.history {
+            // The folder of the user's state, as the XDG base directories have it.
+            Some(folder) => cp.env("XDG_STATE_HOME", folder),
+            None => cp.arg("--no-history"),
+        };
+        for parameter in &job.parameters {
+            cp.args(["--param", parameter]);
+        }
         cp.args(["--profile", self.profile.name]);
         cp.args(["--protect", self.protect, "--carrier", self.carrier]);
         if let Some(rate) = job.rate {
             cp.args(["--rate", &said(rate)]);
         }
+        let losses = session.folder().join("losses");
+        if job.losses {
+            cp.arg("--losses").arg(&losses);
+        }
         cp.arg(&files.source).arg(format!("lh://{at}/copy"));
         session.begin()?;
         let client = session.start(End::Sender, cp)?;
         let report = copied(&mut session, client)?;
+        let told = if job.losses { told(&losses)? } else { Vec::new() };
         let account = session.close()?;
         files.check(&self.name)?;
-        Ok(self.report(account.outcome(presence, job), report))
+        Ok(self.report(Outcome { told, ..account.outcome(presence, job) }, report))
     }
+}
+
+/// The file of `cp --losses`.
+fn told(file: &Path) -> Result<Vec<ToldLoss>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(Failure::system("read the losses"))?;
+    let wrong = || Failure::system("read the losses")(std::io::ErrorKind::InvalidData.into());
+    let lines = text.lines().skip(1);
+    lines.map(|line| told_loss(line).ok_or_else(wrong)).collect()
+}
+
+/// `seconds,lane,packet,cause`.
+fn told_loss(line: &str) -> Option<ToldLoss> {
+    let mut fields = line.split(',').skip(1);
+    let lane = fields.next()?.parse().ok()?;
+    let number = fields.next()?.parse().ok()?;
+    let cause = fields.next()?.to_owned();
+    Some(ToldLoss { packet: PacketId { lane, number }, cause })
 }
 
 /// Commands of the program, with a token of their own.
@@ -210,6 +246,18 @@ pub(crate) const PORT: u16 = 7420;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_are_read() {
+        let packet = PacketId { lane: 2, number: 1234 };
+        let loss = ToldLoss { packet, cause: "random".into() };
+        assert_eq!(told_loss("0.123456,2,1234,random"), Some(loss));
+        assert_eq!(told_loss("0.1,2"), None);
+        // Protocol.md section 4.1: an OBJECT packet of lane 2 and number 1234.
+        let head = [0x42, 0, 0, 2, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 4, 210, 0, 0, 0, 0];
+        assert_eq!(PacketId::of(&head), Some(packet));
+        assert_eq!(PacketId::of(&[0; 20]), None);
+    }
 
     #[test]
     fn names_are_read() {

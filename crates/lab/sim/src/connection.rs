@@ -12,7 +12,7 @@ use longhaul_connection::{
     End as Ending, Heard, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, RecordHalf,
     Sealer, Transfer, Violation, Watch, Wish, Work,
 };
-use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, What};
+use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, Suspension, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{ChosenProfile, ChunkSizes, MemoryBudget, Profile, Repair};
 use longhaul_session::Session;
@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub half: Half,
     pub driver: Driver,
     pub closed: Option<Closed>,
+    /// Times that the peer was suspended.
+    orders: u64,
     batch: u16,
     interface_max: u16,
     /// What the memory of a source or sink is at first.
@@ -136,6 +138,7 @@ impl Connection {
             half,
             driver: Driver::None,
             closed: None,
+            orders: 0,
             memory,
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
@@ -302,7 +305,7 @@ impl Connection {
                     News::Arrived(_) => env
                         .checks
                         .require(self.receives(), || "a group arrived that nobody receives"),
-                    News::Validated | News::GivenUp(_) => {}
+                    News::Validated | News::GivenUp(_) | News::Lost(..) => {}
                 }
                 self.half.handle_news(now + self.clock, news);
             }
@@ -624,9 +627,12 @@ impl Connection {
     }
 
     /// Asks the peer for silence on all lanes.
-    pub fn suspend_peer(&mut self, duration: Duration) {
+    pub fn suspend_peer(&mut self, now: Instant, duration: Duration) {
+        let local = now + self.clock;
+        self.orders += 1;
+        let suspension = Suspension { order: self.orders, until: local + duration };
         for state in &mut self.lanes {
-            state.suspend_peer(duration);
+            state.suspend_peer(local, suspension);
         }
     }
 

@@ -135,7 +135,7 @@ impl DrainDriver {
                 env.checks.require(self.out == self.total, || {
                     format!("the pipe ends after {} of {} bytes", self.out, self.total)
                 });
-                pipe.finish(Duration::ZERO);
+                pipe.finish(longhaul_wire::HostAccount::default());
             }
         }
     }

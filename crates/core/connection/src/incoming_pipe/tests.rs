@@ -113,6 +113,6 @@ fn its_end_comes_once_behind_the_last_piece() {
     assert_eq!(pipe.poll_step(), Ok(Some(PipeStep::End)));
     assert_eq!(pipe.poll_step(), Ok(None));
     assert!(pipe.is_at_end() && !pipe.is_done());
-    pipe.finish(Duration::ZERO);
+    pipe.finish(longhaul_wire::HostAccount::default());
     assert!(pipe.poll_message().is_some() && pipe.is_done());
 }

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use longhaul_engine::Role;
 use longhaul_rate_control::{Governor, Profile};
-use longhaul_units::{Bottleneck, Ecn, Extent, ObjectId, PacketNumber};
+use longhaul_units::{Bottleneck, Duration, Ecn, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, ObjectHeader};
 use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
 

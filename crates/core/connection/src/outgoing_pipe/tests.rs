@@ -90,9 +90,12 @@ fn a_damaged_piece_goes_again_until_it_is_confirmed() {
         failed: 0,
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
-        cpu_time: longhaul_units::Duration::ZERO,
+        host: longhaul_wire::HostAccount {
+            cpu_time: longhaul_units::Duration::ZERO,
+            ..Default::default()
+        },
     };
-    pipe.handle_message(SinkMessage::Result(summary)).unwrap();
+    pipe.handle_message(SinkMessage::Result(summary.into())).unwrap();
     assert_eq!(pipe.result(), Some(&summary));
 }
 

@@ -32,7 +32,7 @@ impl Lane {
             return Err(Fault::UnsentCounted);
         }
         self.stats.feedback_received += 1;
-        self.peer.on_feedback(feedback);
+        self.peer.on_feedback(now, feedback);
         self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
         self.stats.marked = self.stats.marked.max(feedback.ecn.ce);
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);

@@ -3,9 +3,9 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use longhaul_rate_control::ReceiverState;
-use longhaul_units::Losses;
-use longhaul_wire::{Feedback, ReceiverBounds};
+use longhaul_rate_control::{HostLimit, ReceiverState};
+use longhaul_units::{Bottleneck, Instant, Losses};
+use longhaul_wire::{Feedback, ReceiverBounds, ReceiverLimit};
 
 #[derive(Debug)]
 pub(super) struct Peer {
@@ -49,11 +49,12 @@ impl Peer {
     }
 
     /// A report came; an older one may come behind it.
-    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+    pub(super) fn on_feedback(&mut self, now: Instant, feedback: &Feedback<'_>) {
         self.credit = self.credit.max(feedback.credit.get());
         self.receiver = ReceiverState {
             socket_buffer: feedback.socket_buffer,
             capacity: feedback.receive_capacity,
+            limit: feedback.limit.map(|limit| host_limit(now, limit)),
         };
         self.bounds = feedback.bounds;
         let numbers = self.told_below..feedback.largest.get() + 1;
@@ -86,6 +87,14 @@ impl Peer {
         self.of_host -= host;
         Losses { socket, host, unknown: lost - socket - host, ..Losses::default() }
     }
+}
+
+/// The receiving host's own causes are believed, others are its CPU (protocol.md 5.4.3).
+fn host_limit(now: Instant, limit: ReceiverLimit) -> HostLimit {
+    use Bottleneck::{Output, ReceiverBuffer, ReceiverCpu, ReceiverDisk};
+    let ReceiverLimit { rate, cause, lasts } = limit;
+    let is_own = matches!(cause, ReceiverBuffer | ReceiverDisk | Output);
+    HostLimit { rate, cause: if is_own { cause } else { ReceiverCpu }, until: now + lasts }
 }
 
 /// Reports whose drops are remembered until they are found missing: of two round trips and more.

@@ -1,7 +1,10 @@
 //! What this side tells the peer of itself with its reports, and orders it to do.
 
-use longhaul_units::{Duration, Rate};
-use longhaul_wire::ReceiverBounds;
+use longhaul_rate_control::HostLimit;
+use longhaul_units::{Duration, Instant, Rate};
+use longhaul_wire::{MAX_LIMIT, MAX_SUSPEND, ReceiverBounds, ReceiverLimit};
+
+use crate::Suspension;
 
 #[derive(Debug)]
 pub(super) struct Promises {
@@ -9,15 +12,33 @@ pub(super) struct Promises {
     credit: u64,
     capacity: Option<Rate>,
     bounds: ReceiverBounds,
-    /// How many times the peer was told to pause or to go on.
-    orders: u64,
-    /// The last of these, until it is said.
-    order: Option<(u64, Duration)>,
+    limit: Option<HostLimit>,
+    /// The highest order that was given.
+    ordered: u64,
+    /// The last order, as long as it is to be said.
+    order: Option<Order>,
+}
+
+/// The peer is to pause, or to go on (protocol.md 5.11).
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    suspension: Suspension,
+    /// When it is to be said next.
+    next: Instant,
+    /// Times that a resume is still said; a suspend is said until it is over.
+    resumes: u8,
 }
 
 impl Promises {
     pub(super) const fn new() -> Self {
-        Self { credit: 0, capacity: None, bounds: ReceiverBounds::NONE, orders: 0, order: None }
+        Self {
+            credit: 0,
+            capacity: None,
+            bounds: ReceiverBounds::NONE,
+            limit: None,
+            ordered: 0,
+            order: None,
+        }
     }
 
     pub(super) fn credit(&self) -> u64 {
@@ -32,9 +53,16 @@ impl Promises {
         self.bounds
     }
 
-    /// Whether an order is to be said.
-    pub(super) fn has_order(&self) -> bool {
-        self.order.is_some()
+    /// The limit that holds, with the time that is left of it.
+    pub(super) fn limit(&self, now: Instant) -> Option<ReceiverLimit> {
+        let HostLimit { rate, cause, until } = self.limit?;
+        let lasts = (until - now).min(MAX_LIMIT);
+        (!lasts.is_zero()).then_some(ReceiverLimit { rate, cause, lasts })
+    }
+
+    /// When an order is to be said.
+    pub(super) fn order_due(&self) -> Option<Instant> {
+        self.order.map(|order| order.next)
     }
 
     /// There is room for `credit` bytes in all; what was promised stays promised.
@@ -51,13 +79,43 @@ impl Promises {
         core::mem::replace(&mut self.bounds, bounds) != bounds
     }
 
-    /// The peer is to pause for `duration`, whatever it was told before.
-    pub(super) fn suspend(&mut self, duration: Duration) {
-        self.orders += 1;
-        self.order = Some((self.orders, duration));
+    /// Returns whether that is news that cannot wait for the next report: a limit where there was
+    /// none, or one that is lower by an eighth.
+    pub(super) fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) -> bool {
+        let before = self.limit(now).map_or(Rate::MAX, |limit| limit.rate);
+        self.limit = limit;
+        self.limit(now).is_some_and(|limit| limit.rate < before.scale(7, 8))
     }
 
-    pub(super) fn take_order(&mut self) -> Option<(u64, Duration)> {
-        self.order.take()
+    /// The peer is to pause for a while or, where that is over, to go on; older orders are forgotten.
+    pub(super) fn suspend(&mut self, now: Instant, suspension: Suspension) {
+        if suspension.order > self.ordered {
+            self.ordered = suspension.order;
+            let resumes = if suspension.until > now { 0 } else { RESUMES };
+            self.order = Some(Order { suspension, next: now, resumes });
+        }
+    }
+
+    /// The order that is to be said now, which it is with each report.
+    pub(super) fn take_order(&mut self, now: Instant, report: bool) -> Option<(u64, Duration)> {
+        let order = self.order.as_mut().filter(|order| report || order.next <= now)?;
+        let Suspension { order: number, until } = order.suspension;
+        let left = (until - now).min(MAX_SUSPEND);
+        order.next = now + REPEAT;
+        if left.is_zero() {
+            match order.resumes.checked_sub(1) {
+                Some(resumes) => order.resumes = resumes,
+                None => {
+                    self.order = None;
+                    return None;
+                }
+            }
+        }
+        Some((number, left))
     }
 }
+
+/// A few times the reordering of most paths, and little beside what a suspend is made for.
+const REPEAT: Duration = Duration::from_millis(10);
+/// A resume that is lost as often lets the suspend expire.
+const RESUMES: u8 = 3;

@@ -101,7 +101,7 @@ impl Lane {
             Frame::RoundEnd { end, .. } => self.reception.on_round_end(end.get()),
             Frame::Close { code, reason } => self.closed_by_peer(code, reason),
             Frame::Suspend { order, duration } => {
-                path.suspend(Suspension { order, until: now + duration });
+                path.suspend(now, Suspension { order, until: now + duration });
             }
             Frame::Move { order, lane, beside } => {
                 if self.config.role == Role::Server {

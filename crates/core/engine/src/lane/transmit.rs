@@ -270,7 +270,7 @@ impl Lane {
         if report {
             self.push_feedback(now, room, plan);
         }
-        if let Some((order, duration)) = self.promises.take_order() {
+        if let Some((order, duration)) = self.promises.take_order(now, report) {
             push(&mut plan.frames, &Frame::Suspend { order, duration });
         }
         if let Some(frame) = self.repair.poll_frame(self.next_number) {
@@ -312,6 +312,7 @@ impl Lane {
             receive_capacity: self.promises.capacity(),
             socket_buffer: self.config.socket_buffer,
             bounds: self.promises.bounds(),
+            limit: self.promises.limit(now),
         };
         push(&mut plan.frames, &Frame::Feedback(feedback));
         self.stats.feedback_sent += 1;
@@ -384,11 +385,12 @@ impl Lane {
         if !self.addresses.is_validated() {
             return None;
         }
-        let suspended = path.suspended_until(now).is_some();
-        if !self.outbox.has_resends() && (suspended || !self.has_fresh()) {
-            if !suspended {
-                self.on_nothing_to_send();
-            }
+        if !self.outbox.has_resends() && !self.has_fresh() {
+            self.on_nothing_to_send();
+            return None;
+        }
+        if path.suspended_until(now).is_some() {
+            self.held = true;
             return None;
         }
         self.supply.on_bytes();
@@ -397,7 +399,7 @@ impl Lane {
         let packets = self.batch_now(now, path, packets_max)?;
         let mut taken = 0;
         while taken < packets {
-            let Some(run) = self.take_run(payload, packets - taken, suspended) else { break };
+            let Some(run) = self.take_run(payload, packets - taken) else { break };
             taken += u64::from(run.packets);
             plan.runs.push(run);
             if !run.extent.len.is_multiple_of(payload) {
@@ -416,11 +418,11 @@ impl Lane {
         self.outbox.backlog_bytes() > 0 && (!begins || self.repair.may_begin())
     }
 
-    fn take_run(&mut self, payload: u64, packets: u64, suspended: bool) -> Option<Run> {
-        let order = match suspended || !self.has_fresh() {
-            true => Order::Resends,
-            false if self.repair.prefers_fresh() => Order::FreshFirst,
-            false => Order::ResendsFirst,
+    fn take_run(&mut self, payload: u64, packets: u64) -> Option<Run> {
+        let order = match self.has_fresh() {
+            false => Order::Resends,
+            true if self.repair.prefers_fresh() => Order::FreshFirst,
+            true => Order::ResendsFirst,
         };
         let begins = !self.outbox.is_amid_extent();
         let run = self.outbox.take(payload, packets, order)?;
@@ -464,12 +466,13 @@ impl Lane {
 
     /// When [`Self::batch_now`] or streams will allow something, as far as pacing decides it.
     pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
-        let asks = self.liveness.wants_ping() || self.promises.has_order() || self.asks_due();
+        let asks = self.liveness.wants_ping() || self.asks_due();
         if asks || !self.responses.is_empty() {
             return Some(now);
         }
         let streams = self.streams_pending().then(|| self.streams_due(now, path)).flatten();
-        streams.into_iter().chain(self.objects_due(now, path)).min()
+        let due = [streams, self.promises.order_due(), self.objects_due(now, path)];
+        due.into_iter().flatten().min()
     }
 
     /// When the next batch of object bytes may go, `None` when there is none or the window is full.
@@ -477,13 +480,11 @@ impl Lane {
         if !self.addresses.is_validated() {
             return None;
         }
-        if !self.outbox.has_resends() {
-            if !self.has_fresh() {
-                return None;
-            }
-            if let Some(until) = path.suspended_until(now) {
-                return Some(until);
-            }
+        if !self.outbox.has_resends() && !self.has_fresh() {
+            return None;
+        }
+        if let Some(until) = path.suspended_until(now) {
+            return Some(until);
         }
         let wire = self.full_wire();
         let bytes = self.batch(path, ENTRY_PACKETS)? * wire;
@@ -508,7 +509,8 @@ impl Lane {
             true => Duration::ZERO,
             false => path.sender_late_by(now),
         };
-        let late = late_by > Duration::ZERO;
+        // No rate is taken across a pause that the peer wanted.
+        let late = core::mem::take(&mut self.held) || late_by > Duration::ZERO;
         let wire = payload + overhead;
         let ecn = self.codepoint(path);
         let (mut packets, mut total) = (0, 0);
@@ -582,7 +584,7 @@ pub(super) fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
 }
 
 /// Most bytes of a FEEDBACK frame without its ranges, its type and length included.
-const FEEDBACK_FIXED_MAX: usize = 136;
+const FEEDBACK_FIXED_MAX: usize = 152;
 /// Most bytes of ranges in one report: some hundred gaps.
 const RANGES_MAX: usize = 1024;
 /// Most bytes of STREAM without its data, twice for a wrapped buffer.

@@ -2,8 +2,8 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use longhaul_units::{Bytes, Duration, RangeSet};
-use longhaul_wire::{SinkMessage, SourceMessage, SourceReport, Summary};
+use longhaul_units::{Bytes, RangeSet};
+use longhaul_wire::{HostAccount, SinkMessage, SourceMessage, SourceReport, Summary};
 
 use super::{Piece, PipeError, violation};
 use crate::ChainingValue;
@@ -180,7 +180,7 @@ impl PipeSink {
                 }
                 self.end = Some((objects, bytes.get()));
             }
-            SourceMessage::Report(report) => self.report = Some(report),
+            SourceMessage::Report(report) => self.report = Some(*report),
             _ => return violation("a message that has no place in a pipe"),
         }
         Ok(())
@@ -215,14 +215,14 @@ impl PipeSink {
         }
     }
 
-    /// Everything is where it should be, after `cpu_time` of this host's: the source is told.
-    pub fn finish(&mut self, cpu_time: Duration) {
+    /// Everything is where it should be; the source is told, and how this host has fared.
+    pub fn finish(&mut self, host: HostAccount) {
         self.summary = Some(Summary {
             confirmed: self.next.into(),
             failed: 0,
             bytes: Bytes::new(self.bytes),
             resumed: Bytes::new(0),
-            cpu_time,
+            host,
         });
     }
 
@@ -244,7 +244,7 @@ impl PipeSink {
         }
         let summary = self.summary.take()?;
         self.told = true;
-        Some(SinkMessage::Result(summary))
+        Some(SinkMessage::Result(summary.into()))
     }
 
     /// Everything is where it should be, and the source was told.

@@ -118,7 +118,7 @@ impl PipeSource {
                 {
                     return violation("RESULT that does not fit what was sent");
                 }
-                self.result = Some(result);
+                self.result = Some(*result);
             }
             _ => return violation("a message that has no place in a pipe"),
         }
@@ -144,7 +144,7 @@ impl PipeSource {
             let bytes = Bytes::new(self.bytes);
             return Some(SourceMessage::ManifestEnd { entries: 0, objects, bytes });
         }
-        self.report.take().map(SourceMessage::Report)
+        self.report.take().map(|report| SourceMessage::Report(report.into()))
     }
 
     /// Bytes of all pieces so far.

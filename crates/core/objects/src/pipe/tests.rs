@@ -46,7 +46,7 @@ fn an_empty_pipe_ends_as_whole() {
     messages(&mut source, &mut sink).unwrap();
     assert_eq!(sink.is_at_end(), Ok(true));
     assert!(source.result().is_none());
-    sink.finish(Duration::ZERO);
+    sink.finish(longhaul_wire::HostAccount::default());
     messages(&mut source, &mut sink).unwrap();
     assert_eq!(source.result().unwrap().bytes, Bytes::new(0));
 }
@@ -117,7 +117,7 @@ fn what_does_not_fit_is_refused() {
         failed: 0,
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
-        cpu_time: Duration::ZERO,
+        host: longhaul_wire::HostAccount { cpu_time: Duration::ZERO, ..Default::default() },
     };
     for wrong in [
         SinkMessage::Repair { object: ObjectId(6), group: 0 },
@@ -125,14 +125,14 @@ fn what_does_not_fit_is_refused() {
         SinkMessage::Repair { object: ObjectId(5), group: 1 << 32 },
         confirm(1..2),
         confirm(1 << 40..1 << 50),
-        SinkMessage::Result(summary),
+        SinkMessage::Result(summary.into()),
         SinkMessage::Have { object: ObjectId(5), groups: vec![] },
     ] {
         assert!(source.handle(wrong).is_err());
     }
     source.handle(confirm(0..1)).unwrap();
     assert_eq!(source.poll_event(), Some(PipeSourceEvent::Forget(piece)));
-    assert!(source.handle(SinkMessage::Result(summary)).is_err(), "before the end is told");
+    assert!(source.handle(SinkMessage::Result(summary.into())).is_err(), "before the end is told");
 }
 
 proptest! {
@@ -194,7 +194,7 @@ proptest! {
         source.finish();
         messages(&mut source, &mut sink).unwrap();
         prop_assert_eq!(sink.is_at_end(), Ok(true));
-        sink.finish(Duration::ZERO);
+        sink.finish(longhaul_wire::HostAccount::default());
         messages(&mut source, &mut sink).unwrap();
         prop_assert_eq!(source.result().unwrap().bytes.get(), sink.bytes());
         prop_assert_eq!(source.unconfirmed(), 0);

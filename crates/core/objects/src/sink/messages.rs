@@ -41,7 +41,7 @@ impl Sink {
                 Ok(())
             }
             SourceMessage::Report(report) => {
-                self.report.source_said(report);
+                self.report.source_said(*report);
                 Ok(())
             }
         }
@@ -58,6 +58,8 @@ impl Sink {
 
     fn next_message(&mut self) -> Option<SinkMessage> {
         let answer = self.answers.poll(self.objects.accepted());
-        answer.or_else(|| self.ending.take_result().then(|| SinkMessage::Result(self.summary())))
+        answer.or_else(|| {
+            self.ending.take_result().then(|| SinkMessage::Result(self.summary().into()))
+        })
     }
 }

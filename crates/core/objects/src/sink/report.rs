@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{Entry, SourceReport, Summary};
+use longhaul_units::Bytes;
+use longhaul_wire::{Entry, HostAccount, SourceReport, Summary};
 
 use super::SinkStats;
 use crate::{EntryId, Failure};
@@ -13,7 +13,7 @@ use crate::{EntryId, Failure};
 pub(super) struct Report {
     stats: SinkStats,
     failures: Vec<Failure>,
-    cpu_time: Duration,
+    host: HostAccount,
     /// What the source said last of its sending.
     source: Option<SourceReport>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new() -> Self {
         let stats = SinkStats::default();
-        Self { stats, failures: Vec::new(), cpu_time: Duration::ZERO, source: None }
+        Self { stats, failures: Vec::new(), host: HostAccount::default(), source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -42,7 +42,7 @@ impl Report {
             failed: u64::from(self.stats.failed),
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
-            cpu_time: self.cpu_time,
+            host: self.host,
         }
     }
 
@@ -51,8 +51,8 @@ impl Report {
         self.stats.failed > 0
     }
 
-    pub(super) fn set_cpu_time(&mut self, cpu_time: Duration) {
-        self.cpu_time = cpu_time;
+    pub(super) fn set_host(&mut self, host: HostAccount) {
+        self.host = host;
     }
 
     pub(super) fn source_said(&mut self, report: SourceReport) {

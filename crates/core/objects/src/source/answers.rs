@@ -27,7 +27,7 @@ impl Source {
             SinkMessage::EntryRefused { entry, reason } => {
                 self.handle_refused(entry, &shown(&reason))
             }
-            SinkMessage::Result(summary) => self.handle_result(summary),
+            SinkMessage::Result(summary) => self.handle_result(*summary),
         }
     }
 

@@ -414,18 +414,18 @@ fn confirming_and_refusing_what_is_not() {
         failed: 1,
         bytes: Bytes::new(GROUP_SIZE + 11),
         resumed: Bytes::ZERO,
-        cpu_time: Default::default(),
+        host: longhaul_wire::HostAccount { cpu_time: Default::default(), ..Default::default() },
     };
-    assert_eq!(rejects(&mut source, SinkMessage::Result(summary)), SourceError::Result);
+    assert_eq!(rejects(&mut source, SinkMessage::Result(summary.into())), SourceError::Result);
     assert_eq!(source.next_group(u64::MAX).unwrap().group, 1);
     source.handle(confirm(&[(3, 4)])).unwrap();
     for wrong in [
         Summary { confirmed: 4, failed: 0, ..summary },
         Summary { bytes: Bytes::new(1), ..summary },
     ] {
-        rejects(&mut source, SinkMessage::Result(wrong));
+        rejects(&mut source, SinkMessage::Result(wrong.into()));
     }
-    source.handle(SinkMessage::Result(summary)).unwrap();
+    source.handle(SinkMessage::Result(summary.into())).unwrap();
     assert!(source.is_done());
     assert_eq!(rejects(&mut source, confirm(&[])), SourceError::AfterResult);
 }
@@ -454,13 +454,13 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
         some().prop_map(|entries| SinkMessage::Confirm { entries }),
         small().prop_map(|entry| SinkMessage::EntryRefused { entry, reason: "no".into() }),
         (small(), small(), small()).prop_map(|(confirmed, failed, bytes)| {
-            SinkMessage::Result(Summary {
+            SinkMessage::Result(Box::new(Summary {
                 confirmed,
                 failed,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::ZERO,
-                cpu_time: Default::default(),
-            })
+                host: longhaul_wire::HostAccount::default(),
+            }))
         }),
     ]
 }
@@ -491,7 +491,7 @@ fn any_source_message() -> impl Strategy<Value = SourceMessage> {
             SourceMessage::Hashes { object, first_group, values: vec![[1; 32]; count] }
         }),
         1 => small().prop_map(|entry| SourceMessage::EntryFailed { entry, reason: "no".into() }),
-        1 => Just(SourceMessage::Report(SourceReport::default())),
+        1 => Just(SourceMessage::Report(Box::default())),
     ]
 }
 
@@ -503,7 +503,7 @@ fn the_latest_report_of_the_source_counts() {
     source.report(report(1));
     source.report(report(2));
     let Some(message) = source.poll_message() else { panic!("nothing to say") };
-    assert_eq!(message, SourceMessage::Report(report(2)));
+    assert_eq!(message, SourceMessage::Report(report(2).into()));
     assert_eq!(sink.source_report(), None);
     sink.handle(message).unwrap();
     assert_eq!(sink.source_report(), Some(&report(2)));

@@ -64,9 +64,12 @@ fn messages(page: &mut Page) {
         failed: 1,
         bytes: Bytes::new(2_500_000),
         resumed: Bytes::new(1_451_424),
-        cpu_time: Duration::from_micros(9_000),
+        host: longhaul_wire::HostAccount {
+            cpu_time: Duration::from_micros(9_000),
+            ..Default::default()
+        },
     };
-    show(page, "RESULT", SinkMessage::Result(summary).into());
+    show(page, "RESULT", SinkMessage::Result(summary.into()).into());
     let report = SourceReport {
         packets_sent: 703_000,
         packets_resent: 712,
@@ -75,9 +78,12 @@ fn messages(page: &mut Page) {
         rtt_min: Duration::from_micros(100_020),
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
-        cpu_time: Duration::from_micros(1_500_000),
+        host: longhaul_wire::HostAccount {
+            cpu_time: Duration::from_micros(1_500_000),
+            ..Default::default()
+        },
     };
-    show(page, "REPORT", SourceMessage::Report(report).into());
+    show(page, "REPORT", SourceMessage::Report(report.into()).into());
     let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };
     show(page, "REFUSED", refused.into());
     let pipe = PipeRequest { role: PipeRole::Send, name: b"run-17".to_vec() };

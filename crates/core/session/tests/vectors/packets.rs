@@ -5,7 +5,7 @@ use longhaul_session::{EpochKeys, LaneKeys, Session};
 use longhaul_units::{Bytes, Duration, EcnCounts, LaneId, ObjectId, PacketNumber, Rate, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, Bottleneck, Cipher, CloseCode, Feedback, Frame, Frames, HEADER_LEN, Header, Kind,
-    OBJECT_HEADER_LEN, ObjectHeader, Ranges, ReceiverBounds, State, Writer,
+    OBJECT_HEADER_LEN, ObjectHeader, Ranges, ReceiverBounds, ReceiverLimit, State, Writer,
 };
 use siphasher::sip::SipHasher24;
 
@@ -140,6 +140,7 @@ fn feedback(page: &mut Page) {
         receive_capacity: None,
         socket_buffer: None,
         bounds: ReceiverBounds::NONE,
+        limit: None,
     };
     let extended = Feedback {
         receive_capacity: Some(Rate::from_gbps(10)),
@@ -148,6 +149,11 @@ fn feedback(page: &mut Page) {
             intake: Bottleneck::ReceiverCpu,
             storage: Bottleneck::ReceiverDisk,
         },
+        limit: Some(ReceiverLimit {
+            rate: Rate::from_gbps(2),
+            cause: Bottleneck::ReceiverBuffer,
+            lasts: Duration::from_millis(200),
+        }),
         ..full
     };
     for (name, span, received, feedback) in [
@@ -190,6 +196,10 @@ fn show_feedback(page: &mut Page, feedback: Feedback<'_>) {
     let ReceiverBounds { intake, storage } = feedback.bounds;
     if feedback.bounds != ReceiverBounds::NONE {
         page.value("intake, storage", format_args!("{intake}, {storage}"));
+    }
+    if let Some(ReceiverLimit { rate, cause, lasts }) = feedback.limit {
+        let (rate, lasts) = (rate.as_bps(), lasts.as_micros());
+        page.value("limit", format_args!("{rate} {cause} {lasts}"));
     }
     page.bytes("frame", encoded(&[Frame::Feedback(feedback)]));
 }

@@ -1,6 +1,6 @@
 use longhaul_units::{Bytes, Duration, EcnCounts, PacketNumber, Rate};
 
-use super::Ranges;
+use super::{MAX_LIMIT, Ranges};
 use crate::{Bottleneck, DecodeError, Full, Reader, Writer, units, varint};
 
 /// What a receiver of packets knows (docs/protocol.md section 5.4).
@@ -36,6 +36,19 @@ pub struct Feedback<'a> {
     pub socket_buffer: Option<Bytes>,
     /// What holds the receiver up.
     pub bounds: ReceiverBounds,
+    /// The rate beyond which the receiving host expects to lose.
+    pub limit: Option<ReceiverLimit>,
+}
+
+/// What the receiving host takes of all lanes together (docs/protocol.md section 5.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverLimit {
+    /// At the IP layer.
+    pub rate: Rate,
+    /// Why.
+    pub cause: Bottleneck,
+    /// For how long from arrival, in whole microseconds, at most [`MAX_LIMIT`].
+    pub lasts: Duration,
 }
 
 /// What keeps a receiver from going faster, as it sees itself; [`Bottleneck::Unknown`] where
@@ -71,6 +84,7 @@ impl<'a> Feedback<'a> {
             receive_capacity: None,
             socket_buffer: None,
             bounds: ReceiverBounds::NONE,
+            limit: None,
         }
     }
 
@@ -90,6 +104,7 @@ impl<'a> Feedback<'a> {
             receive_capacity: None,
             socket_buffer: None,
             bounds: ReceiverBounds::NONE,
+            limit: None,
         };
         let from = reader.varint()?;
         let to = reader.varint()?;
@@ -104,6 +119,7 @@ impl<'a> Feedback<'a> {
                 SOCKET_BUFFER => feedback.socket_buffer = Some(Bytes::new(value.varint()?)),
                 INTAKE => feedback.bounds.intake = bottleneck(value.varint()?),
                 STORAGE => feedback.bounds.storage = bottleneck(value.varint()?),
+                LIMIT => feedback.limit = Some(ReceiverLimit::decode(&mut value)?),
                 _ if kind.is_multiple_of(2) => continue,
                 _ => return Err(DecodeError::Unsupported { what: "FEEDBACK extension" }),
             }
@@ -122,6 +138,7 @@ impl<'a> Feedback<'a> {
             + varint::len(ranges as u64)
             + ranges
             + extensions.map(|(_, value)| 2 + varint::len(value)).sum::<usize>()
+            + self.limit.map_or(0, |limit| 2 + limit.len())
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
@@ -136,6 +153,11 @@ impl<'a> Feedback<'a> {
             w.varint(kind)?;
             w.varint(varint::len(value) as u64)?;
             w.varint(value)?;
+        }
+        if let Some(limit) = self.limit {
+            w.varint(LIMIT)?;
+            w.varint(limit.len() as u64)?;
+            limit.fields().into_iter().try_for_each(|field| w.varint(field))?;
         }
         Ok(())
     }
@@ -169,6 +191,27 @@ impl<'a> Feedback<'a> {
     }
 }
 
+impl ReceiverLimit {
+    fn decode(value: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let rate = Rate::from_bps(value.varint()?);
+        let cause = bottleneck(value.varint()?);
+        let lasts = Duration::from_micros(value.varint()?);
+        if lasts > MAX_LIMIT {
+            return Err(value.invalid());
+        }
+        Ok(Self { rate, cause, lasts })
+    }
+
+    fn fields(&self) -> [u64; 3] {
+        let lasts = units::micros(self.lasts.min(MAX_LIMIT));
+        [self.rate.as_bps(), self.cause as u64, lasts]
+    }
+
+    fn len(&self) -> usize {
+        self.fields().map(varint::len).iter().sum()
+    }
+}
+
 /// One that is not known says nothing.
 fn bottleneck(code: u64) -> Bottleneck {
     u8::try_from(code).map_or(Bottleneck::Unknown, Bottleneck::from_code)
@@ -178,3 +221,4 @@ const RECEIVE_CAPACITY: u64 = 2;
 const SOCKET_BUFFER: u64 = 4;
 const INTAKE: u64 = 6;
 const STORAGE: u64 = 8;
+const LIMIT: u64 = 10;

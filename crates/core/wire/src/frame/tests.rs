@@ -53,13 +53,15 @@ fn literal_bytes() {
 #[test]
 fn literal_feedback() {
     let bytes = [
-        5, 42, // FEEDBACK of 42 bytes
+        5, 53, // FEEDBACK of 53 bytes
         20, 0, 0, 0, 1, 0, 0, 0, 2, // largest, its send time and arrival
         50, 11, 0x44, 0xb0, 7, 0, 1, 2, 3, 63, // delay to credit
         8, 21, 5, 0, 2, 1, 8, 2, // 8..21: 8..10 and 11..19 received
         2, 4, 0xbb, 0x9a, 0xca, 0, // 1 Gb/s
         4, 1, 9, // a socket buffer of 9 bytes
         6, 1, 3, 8, 1, 5, // held up by its CPU, and by its disk
+        10, 9, 0x9d, 0xcd, 0x65, 0, 8, 0x80, 3, 0x0d,
+        0x40, // 0.5 Gb/s by its socket buffer, for 0.2 s
     ];
     let mut buffer = [0xa5; 32];
     let ranges = Ranges::lowest(&mut buffer, 8..21, [8..10, 11..19]);
@@ -81,6 +83,11 @@ fn literal_feedback() {
             intake: Bottleneck::ReceiverCpu,
             storage: Bottleneck::ReceiverDisk,
         },
+        limit: Some(ReceiverLimit {
+            rate: Rate::from_mbps(500),
+            cause: Bottleneck::ReceiverBuffer,
+            lasts: Duration::from_millis(200),
+        }),
     };
     check(&bytes, Frame::Feedback(feedback));
     check(
@@ -114,14 +121,37 @@ fn forbidden_values() {
         &[19, 1, 0],
         &[19, 3, 0, 0, 0xff],                // not UTF-8
         &[21, 5, 1, 0x80, 0x98, 0x96, 0x81], // 10 s and 1 us
-        &[23, 3, 1, 2, 2],                   // beside itself
-        &[23, 6, 1, 0x80, 1, 0, 0, 2],       // no lane has such a number
+        &LIMIT_OF_TOO_LONG,
+        &[23, 3, 1, 2, 2],             // beside itself
+        &[23, 6, 1, 0x80, 1, 0, 0, 2], // no lane has such a number
         &[23, 2, 1, 2],
         &[1],
         &[1, 0x40],
         &[7, 9, 1],
     ] {
         assert!(decode(bytes).is_err(), "{bytes:?}");
+    }
+}
+
+/// A report of nothing, and a limit that holds for 10 s and 1 us.
+const LIMIT_OF_TOO_LONG: [u8; 32] = [
+    5, 30, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 1, 0, // see above
+    10, 6, 7, 3, 0x80, 0x98, 0x96, 0x81,
+];
+
+#[test]
+fn a_limit_holds_for_ten_seconds_at_most_and_has_three_fields() {
+    let mut bytes = LIMIT_OF_TOO_LONG;
+    assert_eq!(decode(&bytes), Err(DecodeError::Invalid { what: "FEEDBACK extension" }));
+    bytes[31] = 0x80;
+    let limit =
+        ReceiverLimit { rate: Rate::from_bps(7), cause: Bottleneck::ReceiverCpu, lasts: MAX_LIMIT };
+    let feedback = Feedback { limit: Some(limit), ..Feedback::credit_only(Bytes::new(7)) };
+    check(&bytes, Frame::Feedback(feedback));
+    for (len, missing) in [(5, 1), (7, 0)] {
+        let mut cut = bytes[..32 - missing].to_vec();
+        (cut[1], cut[25]) = (30 - missing as u8, len);
+        assert!(decode(&cut).is_err(), "{len}");
     }
 }
 
@@ -159,8 +189,8 @@ enum Owned {
     Feedback(Counts, Vec<(u64, u64)>, Extensions),
 }
 
-/// Capacity, socket buffer, what holds up intake and storage.
-type Extensions = (Option<u64>, Option<u64>, u8, u8);
+/// Capacity, socket buffer, what holds up intake and storage, and a limit: rate, cause, time.
+type Extensions = (Option<u64>, Option<u64>, u8, u8, Option<(u64, u8, u64)>);
 
 /// Largest, both times, delay, packets, from, credit.
 type Counts = (u64, u64, u64, u64, u64, u64);
@@ -174,7 +204,7 @@ impl Owned {
             }
             Self::Close(code, reason) => f(Frame::Close { code: CloseCode(*code), reason }),
             Self::Feedback((largest, times, delay, count, from, credit), pairs, extensions) => {
-                let (rate, size, intake, storage) = extensions;
+                let (rate, size, intake, storage, limit) = extensions;
                 let mut buffer = [0xa5; 300];
                 let mut at = *from;
                 let received = pairs.iter().map(|(missing, count)| {
@@ -201,6 +231,11 @@ impl Owned {
                         intake: Bottleneck::from_code(*intake),
                         storage: Bottleneck::from_code(*storage),
                     },
+                    limit: limit.map(|(rate, cause, lasts)| ReceiverLimit {
+                        rate: Rate::from_bps(rate),
+                        cause: Bottleneck::from_code(cause),
+                        lasts: Duration::from_micros(lasts),
+                    }),
                 }))
             }
         }
@@ -243,7 +278,13 @@ fn any_frame() -> impl Strategy<Value = Owned> {
         2 => (
             (any_varint(), any::<u64>(), any_varint(), 0u64..1 << 50, 0u64..1 << 50, any_varint()),
             prop::collection::vec((1u64..100_000, 1u64..100_000), 0..60),
-            (small(), small(), 0u8..12, 0u8..12),
+            (
+                small(),
+                small(),
+                0u8..12,
+                0u8..12,
+                prop::option::of((any_varint(), 0u8..12, 0..=10_000_000u64)),
+            ),
         )
             .prop_map(|(fields, pairs, extensions)| Owned::Feedback(fields, pairs, extensions)),
     ]

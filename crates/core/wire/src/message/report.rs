@@ -1,6 +1,6 @@
 use longhaul_units::{Bottleneck, Duration, Losses};
 
-use crate::{DecodeError, Full, Reader, Writer, units};
+use crate::{DecodeError, Full, HostAccount, Reader, Writer, units};
 
 /// REPORT: how sending goes, as the source sees it. All counts are since the start of the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub struct SourceReport {
     pub bound: Bottleneck,
     /// What bounded it for the longest time.
     pub bottleneck: Bottleneck,
-    /// CPU time that the source's process took, in whole microseconds.
-    pub cpu_time: Duration,
+    /// What it cost the source's host, and how that fares.
+    pub host: HostAccount,
 }
 
 impl SourceReport {
@@ -32,7 +32,7 @@ impl SourceReport {
         w.varint(units::micros(self.rtt_min))?;
         w.u8(self.bound as u8)?;
         w.u8(self.bottleneck as u8)?;
-        w.varint(units::micros(self.cpu_time))
+        self.host.encode(w)
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -51,7 +51,7 @@ impl SourceReport {
             rtt_min: Duration::from_micros(r.varint()?),
             bound: Bottleneck::from_code(r.u8()?),
             bottleneck: Bottleneck::from_code(r.u8()?),
-            cpu_time: Duration::from_micros(r.varint()?),
+            host: HostAccount::decode(r)?,
         })
     }
 }

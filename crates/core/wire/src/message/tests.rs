@@ -1,3 +1,5 @@
+use longhaul_units::Duration;
+
 use super::*;
 use crate::{Bottleneck, Losses};
 use alloc::vec;
@@ -79,9 +81,10 @@ fn literal_bytes() {
         rtt_min: Duration::from_micros(10),
         bound: Bottleneck::UserLimit,
         bottleneck: Bottleneck::Network,
-        cpu_time: Duration::from_micros(11),
+        host: literal_host(),
     };
-    check(&[14, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 11], SourceMessage::Report(report));
+    let numbers = [27, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1];
+    check(&[&numbers[..], &LITERAL_HOST].concat(), SourceMessage::Report(report.into()));
     assert_eq!(report.lost.total(), 33);
 
     check(&[2, 6, 4], SinkMessage::Accept { objects: 4 });
@@ -95,9 +98,34 @@ fn literal_bytes() {
         failed: 2,
         bytes: Bytes::new(3),
         resumed: Bytes::new(4),
-        cpu_time: Duration::from_micros(5),
+        host: literal_host(),
     };
-    check(&[6, 11, 1, 2, 3, 4, 5], SinkMessage::Result(summary));
+    check(
+        &[&[19, 11, 1, 2, 3, 4][..], &LITERAL_HOST].concat(),
+        SinkMessage::Result(summary.into()),
+    );
+}
+
+const LITERAL_HOST: [u8; 14] = [11, 12, 13, 14, 15, 16, 8, 17, 18, 19, 20, 3, 21, 22];
+
+fn literal_host() -> HostAccount {
+    let micros = Duration::from_micros;
+    HostAccount {
+        cpu_time: micros(11),
+        stalls: 12,
+        stalled: micros(13),
+        longest_stall: micros(14),
+        limits: 15,
+        limited: micros(16),
+        limited_by: Bottleneck::ReceiverBuffer,
+        suspends: 17,
+        suspended: micros(18),
+        missed: 19,
+        missed_time: micros(20),
+        remedies: HostAccount::WATCHES | HostAccount::SHORT_TURNS,
+        buffer_asked: Bytes::new(21),
+        buffer_granted: Bytes::new(22),
+    }
 }
 
 #[test]
@@ -206,8 +234,8 @@ fn entry() -> impl Strategy<Value = Entry> {
 }
 
 fn report() -> impl Strategy<Value = SourceReport> {
-    let numbers = prop::collection::vec(number(), 11);
-    (numbers, 0u8..13, 0u8..13).prop_map(|(n, bound, bottleneck)| SourceReport {
+    let numbers = prop::collection::vec(number(), 10);
+    (numbers, 0u8..13, 0u8..13, host()).prop_map(|(n, bound, bottleneck, host)| SourceReport {
         packets_sent: n[0],
         packets_resent: n[1],
         lost: Losses {
@@ -222,7 +250,26 @@ fn report() -> impl Strategy<Value = SourceReport> {
         rtt_min: Duration::from_micros(n[9]),
         bound: Bottleneck::from_code(bound),
         bottleneck: Bottleneck::from_code(bottleneck),
-        cpu_time: Duration::from_micros(n[10]),
+        host,
+    })
+}
+
+fn host() -> impl Strategy<Value = HostAccount> {
+    (prop::collection::vec(number(), 13), 0u8..13).prop_map(|(n, by)| HostAccount {
+        cpu_time: Duration::from_micros(n[0]),
+        stalls: n[1],
+        stalled: Duration::from_micros(n[2]),
+        longest_stall: Duration::from_micros(n[3]),
+        limits: n[4],
+        limited: Duration::from_micros(n[5]),
+        limited_by: Bottleneck::from_code(by),
+        suspends: n[6],
+        suspended: Duration::from_micros(n[7]),
+        missed: n[8],
+        missed_time: Duration::from_micros(n[9]),
+        remedies: n[10],
+        buffer_asked: Bytes::new(n[11]),
+        buffer_granted: Bytes::new(n[12]),
     })
 }
 
@@ -257,17 +304,17 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (number(), reason())
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
-        report().prop_map(SourceMessage::Report),
+        report().prop_map(|report| SourceMessage::Report(report.into())),
     ];
-    let result = (number(), number(), number(), number(), number()).prop_map(
-        |(confirmed, failed, bytes, resumed, cpu)| {
-            SinkMessage::Result(Summary {
+    let result = (number(), number(), number(), number(), host()).prop_map(
+        |(confirmed, failed, bytes, resumed, host)| {
+            SinkMessage::Result(Box::new(Summary {
                 confirmed,
                 failed,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::new(resumed),
-                cpu_time: Duration::from_micros(cpu),
-            })
+                host,
+            }))
         },
     );
     let sink = prop_oneof![

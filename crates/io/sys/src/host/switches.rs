@@ -18,40 +18,60 @@ pub struct Switch {
     pub thread: u32,
     /// Whether it runs from now on.
     pub on: bool,
+    /// It lost the CPU although it had more to do.
+    pub preempted: bool,
 }
 
-/// The kernel's own record of context switches on one CPU (perf_event_open(2) with
-/// `context_switch`): every turn of every thread, as it happened, unlike figures that are sampled.
+/// The kernel's own record of context switches (perf_event_open(2) with `context_switch`): every
+/// turn, as it happened, unlike figures that are sampled. The kernel writes to shared memory, so that
+/// [`SwitchRecorder::drain`] is no system call.
 #[derive(Debug)]
 pub struct SwitchRecorder {
     start: NonNull<c_void>,
     /// Bytes of the page that is shared with the kernel, before the ring.
     page: usize,
+    /// Bytes of the ring, a power of two.
+    ring: usize,
     // Keeps the event alive behind the mapping.
     _event: OwnedFd,
     record: Vec<u8>,
 }
 
 impl SwitchRecorder {
-    /// Begins to record what happens on `cpu`.
+    /// Begins to record the turns of all threads on `cpu`.
     ///
     /// # Errors
     /// `PermissionDenied` without `CAP_PERFMON` where `kernel.perf_event_paranoid` is above 0,
     /// `NotFound` and the like on kernels without performance events.
     pub fn new(cpu: usize) -> io::Result<Self> {
+        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Self::open((-1, cpu), 0, RING_OF_CPU)
+    }
+
+    /// Begins to record the turns of the calling thread, on whichever CPU, for any other thread to
+    /// see: that it was preempted, and since when.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_PERFMON` where `kernel.perf_event_paranoid` is above 2, or
+    /// where a sandbox forbids it; `NotFound` and the like on kernels without performance events.
+    pub fn of_this_thread() -> io::Result<Self> {
+        Self::open((0, -1), EXCLUDE_KERNEL, RING_OF_THREAD)
+    }
+
+    fn open((thread, cpu): (i32, i32), flags: u64, ring: usize) -> io::Result<Self> {
         let attributes = Attributes {
             kind: SOFTWARE,
             size: size_of::<Attributes>() as u32,
             config: DUMMY,
             sample_type: SAMPLE_TID | SAMPLE_TIME,
-            flags: SAMPLE_ID_ALL | USE_CLOCKID | CONTEXT_SWITCH,
+            flags: SAMPLE_ID_ALL | USE_CLOCKID | CONTEXT_SWITCH | flags,
             clockid: libc::CLOCK_MONOTONIC,
             ..Attributes::default()
         };
-        let cpu = i32::try_from(cpu).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the kernel reads `size` bytes of `attributes`, which is as long, and nothing else.
         let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu, -1, CLOEXEC)
+            let attributes = &raw const attributes;
+            libc::syscall(libc::SYS_perf_event_open, attributes, thread, cpu, -1, CLOEXEC)
         };
         if fd < 0 {
             return Err(io::Error::last_os_error());
@@ -61,14 +81,14 @@ impl SwitchRecorder {
         let (access, page) = (ProtFlags::READ | ProtFlags::WRITE, rustix::param::page_size());
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let start = unsafe {
-            mmap(std::ptr::null_mut(), page + RING, access, MapFlags::SHARED, event.as_fd(), 0)?
+            mmap(std::ptr::null_mut(), page + ring, access, MapFlags::SHARED, event.as_fd(), 0)?
         };
         let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, page, _event: event, record: Vec::new() })
+        Ok(Self { start, page, ring, _event: event, record: Vec::new() })
     }
 
     /// Shows what was recorded since the last call, in order; gives the number of switches that the
-    /// kernel had no room for: some ten thousand fit in between.
+    /// kernel had no room for: some ten thousand fit in between, of one thread a thousand.
     pub fn drain(&mut self, seen: &mut dyn FnMut(Switch)) -> u64 {
         let (head, mut tail) = (
             self.position(HEAD).load(Ordering::Acquire),
@@ -91,7 +111,8 @@ impl SwitchRecorder {
             self.copy(tail, &mut record);
             match kind {
                 RECORD_LOST => left_out += word64(&record, HEADER + 8).unwrap_or(0),
-                RECORD_SWITCH_CPU_WIDE => seen_switch(&record, misc, seen),
+                RECORD_SWITCH => seen_switch(&record, HEADER, misc, seen),
+                RECORD_SWITCH_CPU_WIDE => seen_switch(&record, HEADER + 8, misc, seen),
                 _ => {}
             }
             self.record = record;
@@ -112,7 +133,7 @@ impl SwitchRecorder {
     /// Copies what lies at a position of the ring.
     fn copy(&self, position: u64, to: &mut [u8]) {
         for (index, byte) in to.iter_mut().enumerate() {
-            let offset = self.page + (position as usize + index) % RING;
+            let offset = self.page + (position as usize + index) % self.ring;
             // SAFETY: `offset` lies within the mapping. The kernel does not write to what lies
             // between tail and head until the tail is moved, and only such places are asked for.
             *byte = unsafe { self.start.as_ptr().cast::<u8>().add(offset).read() };
@@ -120,14 +141,16 @@ impl SwitchRecorder {
     }
 }
 
-/// `{ header, next_prev_pid, next_prev_tid, pid, tid, time }`.
-fn seen_switch(record: &[u8], misc: u16, seen: &mut dyn FnMut(Switch)) {
-    let ids = word64(record, HEADER + 8).zip(word64(record, HEADER + 16));
+/// `{ header, pid, tid, time }`, of a CPU `{ header, next_prev_pid, next_prev_tid, pid, tid, time }`:
+/// who and when is at `at`.
+fn seen_switch(record: &[u8], at: usize, misc: u16, seen: &mut dyn FnMut(Switch)) {
+    let ids = word64(record, at).zip(word64(record, at + 8));
     let Some((ids, time)) = ids else { return };
     let ids = ids.to_ne_bytes();
     let id = |at: usize| u32::from_ne_bytes([ids[at], ids[at + 1], ids[at + 2], ids[at + 3]]);
-    let on = misc & SWITCH_OUT == 0;
-    seen(Switch { at: Instant::from_nanos(time), process: id(0), thread: id(4), on });
+    let (on, preempted) = (misc & SWITCH_OUT == 0, misc & SWITCH_PREEMPTED != 0);
+    let at = Instant::from_nanos(time);
+    seen(Switch { at, process: id(0), thread: id(4), on, preempted });
 }
 
 fn word64(record: &[u8], at: usize) -> Option<u64> {
@@ -138,7 +161,7 @@ impl Drop for SwitchRecorder {
     fn drop(&mut self) {
         // SAFETY: the mapping is the one made in `new`, and no reference into it outlives `self`.
         // Unmapping a whole mapping does not fail.
-        let _ = unsafe { munmap(self.start.as_ptr(), self.page + RING) };
+        let _ = unsafe { munmap(self.start.as_ptr(), self.page + self.ring) };
     }
 }
 
@@ -178,17 +201,24 @@ const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const USE_CLOCKID: u64 = 1 << 25;
 const CONTEXT_SWITCH: u64 = 1 << 26;
+/// What the kernel asks of those without privilege: nothing of its own is counted.
+const EXCLUDE_KERNEL: u64 = 1 << 5;
 const CLOEXEC: libc::c_ulong = 1 << 3;
 const RECORD_LOST: u32 = 2;
+const RECORD_SWITCH: u32 = 14;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 const SWITCH_OUT: u16 = 1 << 13;
+/// PERF_RECORD_MISC_SWITCH_OUT_PREEMPT, since Linux 4.17.
+const SWITCH_PREEMPTED: u16 = 1 << 14;
 /// Of `struct perf_event_header`.
 const HEADER: usize = 8;
 /// Places of `data_head` and `data_tail` in `struct perf_event_mmap_page`.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
-/// Bytes of the ring, a power of two: some 13,000 switches.
-const RING: usize = 512 << 10;
+/// Bytes of rings: some 13,000 switches of a CPU, and 1,300 of a thread. What a user may lock by
+/// `kernel.perf_event_mlock_kb`, 516 KiB by default and for each CPU, holds a dozen of the latter.
+const RING_OF_CPU: usize = 512 << 10;
+const RING_OF_THREAD: usize = 32 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -199,6 +229,33 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::host::{allowed_cpus, pin_thread};
+
+    #[needs(own_switch_records)]
+    #[test]
+    fn another_thread_sees_the_turns_of_one() {
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (done, wait) = std::sync::mpsc::channel::<()>();
+            scope.spawn(move || {
+                let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+                let before = clock::now();
+                let recorder = SwitchRecorder::of_this_thread().unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+                send.send((recorder, own, before)).unwrap();
+                let _ = wait.recv();
+            });
+            let (mut recorder, own, before) = receive.recv().unwrap();
+            let mut seen = Vec::new();
+            assert_eq!(recorder.drain(&mut |switch| seen.push(switch)), 0);
+            let is_own = |switch: &Switch| switch.thread == own && switch.at >= before;
+            assert!(seen.iter().all(is_own), "{seen:?}");
+            let slept = seen.iter().find(|switch| !switch.on && !switch.preempted);
+            let woke = seen.iter().find(|switch| switch.on);
+            let (slept, woke) = (slept.expect("it slept"), woke.expect("it woke up"));
+            assert!(woke.at > slept.at, "{seen:?}");
+            drop(done);
+        });
+    }
 
     #[needs(switch_records)]
     #[test]

@@ -56,6 +56,16 @@ pub fn run_first() -> io::Result<()> {
     }
 }
 
+/// Has the calling thread give way to others of its kind: from 0, as all are, to 19. Each step is a
+/// tenth less of the processor where there is not enough of it. Needs no right; what it starts from
+/// then on gives way as well.
+///
+/// # Errors
+/// `PermissionDenied` for less than it has been before.
+pub fn give_way(by: u8) -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), by.into())?)
+}
+
 /// Asks for short turns on the processor, 0.1 ms each: a thread that wakes up often to do little
 /// then waits for less than those that run on. Needs no right; its share of the processor stays the
 /// same. Kernels before Linux 6.12 take no notice.
@@ -130,6 +140,23 @@ mod tests {
     fn policy(of: &str) -> String {
         let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
         crate::processes::stat_field(&stat, 41).unwrap().into()
+    }
+
+    #[test]
+    fn a_thread_that_gives_way_is_alone_in_that() {
+        std::thread::spawn(|| {
+            give_way(3).unwrap();
+            // The 19th field of its `stat` (proc(5)).
+            let nice = |of: &str| {
+                let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
+                crate::processes::stat_field(&stat, 19).unwrap().to_owned()
+            };
+            assert_eq!(nice("thread-self"), "3");
+            let main = format!("self/task/{}", std::process::id());
+            assert_eq!(nice(&main), nice(&std::process::id().to_string()));
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -88,6 +88,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
         history: None,
+        host_priority: false,
     }
 }
 
@@ -114,6 +115,8 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         stall_timeout: PATIENCE,
         circuit: None,
         history: None,
+        host_priority: false,
+        losses: None,
     }
 }
 

@@ -15,10 +15,12 @@ use super::Failure;
 use crate::api::Stop;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
-use crate::connection::{Duty, LaneEnd, LaneRules, Lanes, UdpLanes};
-use crate::control::ServerIdentity;
+use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, UdpLanes};
+use crate::control::{Dialed, ServerIdentity};
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, Owner};
+use crate::losses::LossLog;
+use crate::monitor::Priority;
 use crate::shared::Shared;
 use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
 
@@ -32,6 +34,8 @@ pub(super) struct Link<'a> {
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
+    pub priority: Priority,
+    pub losses: Option<&'a Arc<LossLog>>,
 }
 
 impl Link<'_> {
@@ -78,7 +82,7 @@ impl Link<'_> {
         notices: &mut Vec<String>,
         stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, rtt, profile, idle_timeout, .. } = *self;
+        let Self { session, identity, server, rtt, profile, idle_timeout, priority, .. } = *self;
         if session.carrier == Carrier::Tcp {
             let tcp = tcp_options(profile.rate, idle_timeout);
             let joined = tcp::join(server, identity, session, &tcp, stop);
@@ -102,10 +106,47 @@ impl Link<'_> {
             }
             _ => any,
         };
-        let (upper, boxes) = (shared.clone(), mailboxes.to_vec());
+        let upper: Arc<dyn UpperLayer> = shared.clone();
+        let upper = (upper, mailboxes.to_vec());
         let owner = Owner::Client(self.ends());
-        let lanes = UdpLanes::start(session, sockets, (owner, path), rules, upper, boxes)?;
+        let hosting = Hosting { monitors: profile.profile.monitors_host, priority };
+        let paths = (owner, path);
+        let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, self.losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
+    }
+}
+
+/// A connection that carries nothing.
+pub(crate) struct Idle<'a> {
+    pub dialed: &'a Dialed,
+    pub profile: &'a ChosenProfile,
+    pub idle_timeout: Duration,
+}
+
+impl Idle<'_> {
+    /// Starts its lanes; what the user should know of them comes along.
+    pub fn start(
+        &self,
+        upper: Arc<dyn UpperLayer>,
+        mailboxes: &[Arc<Mailbox>],
+    ) -> Result<(Lanes, Vec<String>), Failure> {
+        let Self { dialed, profile, idle_timeout } = *self;
+        let Dialed { session, server, local, rtt, .. } = dialed;
+        let mut remote = *server;
+        remote.set_port(session.udp_port.unwrap_or(remote.port()));
+        let ends = Ends { local: *local, remote };
+        let sockets = sockets(ends, session.lanes)?;
+        let mut notices = Vec::new();
+        if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
+            notices.extend(socket_notices(socket));
+        }
+        let Profile { feedback, .. } = *profile.profile;
+        let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
+        let hosting = Hosting { monitors: false, priority: Priority::Usual };
+        let paths = (Owner::Client(ends), path(profile, *rtt));
+        let upper = (upper, mailboxes.to_vec());
+        let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None)?;
+        Ok((Lanes::Udp(Box::new(lanes)), notices))
     }
 }
 

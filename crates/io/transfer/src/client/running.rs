@@ -14,7 +14,7 @@ use longhaul_wire::CloseCode;
 
 use super::link::Link;
 use super::{Client, Failure, Finished, Task};
-use crate::api::{LinkReport, Snapshot, Stop};
+use crate::api::{Hosts, LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
@@ -35,6 +35,7 @@ pub(super) struct Running<T> {
     recollection: Option<Recollection>,
     profile: &'static str,
     started: Instant,
+    part: Part,
     notices: Vec<String>,
     meter: Meter,
 }
@@ -54,7 +55,7 @@ impl<T: Task> Running<T> {
         let task = make(server, &shared)?;
         let watched = shared.clone();
         control.on_end(move |end| watched.note_end(end));
-        let Client { ref profile, idle_timeout, started, .. } = *client;
+        let Client { ref profile, idle_timeout, priority, started, .. } = *client;
         let link = Link {
             session: &session,
             identity: &identity,
@@ -63,11 +64,17 @@ impl<T: Task> Running<T> {
             rtt,
             profile,
             idle_timeout,
+            priority,
+            losses: client.losses,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
+        let part = client.wish.part();
+        if part == Part::Sink {
+            lanes.tell_limits();
+        }
         // A booked circuit is no path that anything is to be found out about.
-        let history = client.history.filter(|_| !booked && client.wish.part() == Part::Source);
+        let history = client.history.filter(|_| !booked && part == Part::Source);
         let recollection = history.and_then(|history| {
             let ends = (local, server.ip());
             Recollection::begin(history, &lanes, (client.host, Direction::Push), ends)
@@ -92,6 +99,7 @@ impl<T: Task> Running<T> {
             recollection,
             profile: profile.profile.name,
             started,
+            part,
             notices,
             meter: Meter::new(started),
         })
@@ -183,7 +191,13 @@ impl<T: Task> Running<T> {
         circuit: Option<Followed>,
         history: Option<HistoryReport>,
     ) -> Finished<T> {
+        let here = self.shared.host_account();
         let half = self.shared.lock();
+        let there = half.transfer().and_then(Transfer::host_there);
+        let hosts = match self.part {
+            Part::Source => Hosts { sender: Some(here), receiver: there },
+            Part::Sink => Hosts { sender: there, receiver: Some(here) },
+        };
         let sending = half.sending(self.lanes.totals().sending);
         let link = LinkReport {
             carrier: self.lanes.name(),
@@ -195,7 +209,8 @@ impl<T: Task> Running<T> {
             lost: sending.lost,
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
-            cpu_remote: half.transfer().and_then(Transfer::cpu_time_there),
+            cpu_remote: there.map(|host| host.cpu_time),
+            hosts,
             circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
             history,
             notices: self.notices,

@@ -65,6 +65,8 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         stall_timeout: Duration::ZERO,
         circuit: None,
         history: None,
+        host_priority: false,
+        losses: None,
     }
 }
 

@@ -51,16 +51,18 @@ impl LaneSocket {
         }
     }
 
-    /// The peer is at `remote`, proven: from now on its datagrams come here.
+    /// The peer is at `remote`, proven: from now on its datagrams come here. Whether that took another
+    /// socket.
     ///
     /// # Errors
     /// Those of `bind` and `connect`; the socket stays as it was.
-    pub fn follow(&mut self, remote: SocketAddr) -> io::Result<()> {
+    pub fn follow(&mut self, remote: SocketAddr) -> io::Result<bool> {
         match self {
-            Self::Own(_, peer) if *peer == remote => {}
+            Self::Own(_, peer) if *peer == remote => Ok(false),
             Self::Own(socket, peer) => {
                 socket.connect(remote)?;
                 *peer = remote;
+                Ok(false)
             }
             Self::Shared(shared, local) => {
                 // A connected socket takes precedence over the server's on the same port.
@@ -71,9 +73,9 @@ impl LaneSocket {
                 let socket = UdpSocket::bind(*local, &options)?;
                 socket.connect(remote)?;
                 *self = Self::Own(socket, remote);
+                Ok(true)
             }
         }
-        Ok(())
     }
 
     /// The peer has reached this host at `local`, by an authentic packet newer than all others: what

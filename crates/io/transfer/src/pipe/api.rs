@@ -54,6 +54,8 @@ pub struct PipeOptions {
     pub circuit: Option<CircuitOptions>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
+    pub host_priority: bool,
 }
 
 /// How a pipe went, as this end saw it.

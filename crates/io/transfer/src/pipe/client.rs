@@ -16,6 +16,7 @@ use crate::api::{Snapshot, Stop};
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
+use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::{Memory, Shared};
 
@@ -53,6 +54,8 @@ pub fn pipe(
         idle_timeout: options.idle_timeout,
         circuit: options.circuit.as_ref(),
         history: options.history.as_ref(),
+        priority: Priority::wished(options.host_priority),
+        losses: None,
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };

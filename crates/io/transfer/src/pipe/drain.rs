@@ -80,8 +80,8 @@ fn next_step(shared: &Shared) -> Result<Option<PipeStep<Buffer>>, PipeError> {
 
 /// Everything is where it should be: the source is told.
 fn finish(shared: &Shared, half: &mut Half) {
-    let cpu_time = shared.cpu_time();
-    shared.update(half, |half| half.incoming_pipe().map(|pipe| pipe.finish(cpu_time)));
+    let host = shared.host_account();
+    shared.update(half, |half| half.incoming_pipe().map(|pipe| pipe.finish(host)));
     shared.mailboxes.wake_messages();
 }
 

@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 13] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -29,6 +29,19 @@ impl Builtin {
         },
         Self { name: "vbtp-follow", text: include_str!("../../experiments/vbtp-follow.toml") },
         Self { name: "peers", text: include_str!("../../experiments/peers.toml") },
+        Self { name: "loss-causes", text: include_str!("../../experiments/loss-causes.toml") },
+        Self { name: "fobs-table-2", text: include_str!("../../experiments/fobs-table-2.toml") },
+        Self {
+            name: "fobs-loss-correlation",
+            text: include_str!("../../experiments/fobs-loss-correlation.toml"),
+        },
+        Self { name: "profiles", text: include_str!("../../experiments/profiles.toml") },
+        Self { name: "fairness", text: include_str!("../../experiments/fairness.toml") },
+        Self {
+            name: "responsiveness",
+            text: include_str!("../../experiments/responsiveness.toml"),
+        },
+        Self { name: "startup", text: include_str!("../../experiments/startup.toml") },
     ];
 
     /// The one of that name.

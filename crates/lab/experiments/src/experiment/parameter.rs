@@ -13,6 +13,8 @@ pub enum Parameter {
     Rtt,
     /// Packets lost at random on the way there, `0.1%`.
     Loss,
+    /// Losses in a row on the way there, `none` or `0.01%,20`: where one begins, and its mean length.
+    BurstLoss,
     /// Rate of the link, `1Gbps`.
     Rate,
     /// Queue in front of it, `12MB`.
@@ -27,6 +29,13 @@ pub enum Parameter {
     Medium,
     /// `none`, or work beside the receiver as `lab path --load` reads it.
     Load,
+    /// TCP connections of `[cross]`: `none`, `1 cubic`, `8 bbr`.
+    Cross,
+    /// Parameters of Longhaul's profile, `none` or `segment=1000 chunk=6802`.
+    Param,
+    /// What Longhaul's sender remembers of the path: `cold`, an empty history; `warm`, that of a run
+    /// just before.
+    History,
 }
 
 impl Parameter {
@@ -36,6 +45,7 @@ impl Parameter {
             Self::Contender => "contender",
             Self::Rtt => "rtt",
             Self::Loss => "loss",
+            Self::BurstLoss => "burst-loss",
             Self::Rate => "rate",
             Self::Queue => "queue",
             Self::Mtu => "mtu",
@@ -43,6 +53,9 @@ impl Parameter {
             Self::SocketBuffer => "socket-buffer",
             Self::Medium => "medium",
             Self::Load => "load",
+            Self::Cross => "cross",
+            Self::Param => "param",
+            Self::History => "history",
         }
     }
 
@@ -52,6 +65,7 @@ impl Parameter {
             Self::Contender => "contender",
             Self::Rtt => "round trip",
             Self::Loss => "random loss",
+            Self::BurstLoss => "burst loss",
             Self::Rate => "rate of the link",
             Self::Queue => "queue",
             Self::Mtu => "MTU (bytes)",
@@ -59,6 +73,9 @@ impl Parameter {
             Self::SocketBuffer => "socket buffer",
             Self::Medium => "from and to",
             Self::Load => "load at the receiver",
+            Self::Cross => "TCP connections beside it",
+            Self::Param => "parameters",
+            Self::History => "memory of the path",
         }
     }
 
@@ -67,6 +84,7 @@ impl Parameter {
         match self {
             Self::Loss if is_zero(value) => "no loss".into(),
             Self::Loss => format!("{value} loss"),
+            Self::BurstLoss => bursts(value),
             Self::Rtt => format!("RTT {}", spaced(value)),
             Self::Mtu => format!("MTU {value}"),
             Self::Queue => format!("queue {}", spaced(value)),
@@ -74,7 +92,11 @@ impl Parameter {
             Self::Medium => format!("{value} to {value}"),
             Self::Rate | Self::SendingRate => rate_words(value),
             Self::Load => load_words(value),
-            Self::Contender => value.into(),
+            Self::Cross if value == "none" => "alone".into(),
+            Self::Cross => format!("beside {}", value.to_uppercase()),
+            Self::Param if value == "none" => "defaults".into(),
+            Self::History => format!("{value} start"),
+            Self::Param | Self::Contender => value.into(),
         }
     }
 
@@ -82,6 +104,8 @@ impl Parameter {
     pub fn tick(self, value: &str) -> String {
         match self {
             Self::Load => load_words(value),
+            Self::BurstLoss => bursts(value),
+            Self::Cross => value.to_uppercase(),
             Self::Rtt | Self::Queue | Self::SocketBuffer => spaced(value),
             _ => value.into(),
         }
@@ -91,6 +115,14 @@ impl Parameter {
 /// `0%`, `0`, `0ppm`.
 fn is_zero(value: &str) -> bool {
     !value.is_empty() && !value.contains(|c: char| c.is_ascii_digit() && c != '0')
+}
+
+/// `0.01%,20` as `bursts of 20 from 0.01%`.
+fn bursts(value: &str) -> String {
+    match value.split_once(',') {
+        Some((begin, mean)) => format!("bursts of {mean} from {begin}"),
+        None => "no bursts".into(),
+    }
 }
 
 /// `50ms` as `50 ms`.
@@ -108,11 +140,15 @@ fn rate_words(value: &str) -> String {
 /// `loops,count=3,cores=1` as `3 loops`.
 fn load_words(value: &str) -> String {
     let Ok(load) = value.parse::<longhaul_lab::load::Load>() else { return "no load".into() };
-    match (load.work.name(), load.count) {
+    let work = match (load.work.name(), load.count) {
         ("loops", 1) => "1 loop".into(),
         ("loops", count) => format!("{count} loops"),
         (work, 1) => work.into(),
         (work, count) => format!("{count} x {work}"),
+    };
+    match (load.length, load.every) {
+        (Some(length), Some(every)) => format!("{work} for {length:?} of each {every:?}"),
+        _ => work,
     }
 }
 
@@ -128,5 +164,11 @@ mod tests {
         assert_eq!(Parameter::Loss.say("0.01%"), "0.01% loss");
         assert_eq!(Parameter::Rtt.say("50ms"), "RTT 50 ms");
         assert_eq!(Parameter::SendingRate.say("800Mbps"), "800 Mb/s");
+        assert_eq!(Parameter::BurstLoss.say("0.01%,20"), "bursts of 20 from 0.01%");
+        assert_eq!(Parameter::Cross.say("8 cubic"), "beside 8 CUBIC");
+        assert_eq!(
+            Parameter::Load.say("loops,length=100ms,every=2s"),
+            "1 loop for 100ms of each 2s"
+        );
     }
 }

@@ -48,7 +48,12 @@ impl Plan {
         let mut runs = Vec::new();
         for repeat in 0..repeats {
             let pass = cells.iter().flat_map(|cell| {
-                (0..experiment.contenders.len()).map(move |contender| Run {
+                let competes = move |contender: &usize| {
+                    let only = &experiment.contenders[*contender].only;
+                    cell.iter().all(|(axis, value)| only.get(axis).is_none_or(|one| one == value))
+                };
+                let contenders = (0..experiment.contenders.len()).filter(competes);
+                contenders.map(move |contender| Run {
                     cell: cell.clone(),
                     contender,
                     repeat,

@@ -4,7 +4,7 @@ use longhaul_lab::load::Load;
 use longhaul_lab::{Topology, parse_time};
 use longhaul_units::{Bytes, Rate};
 
-use super::{Experiment, Parameter, Run, Source};
+use super::{Beside, Cross, Experiment, Memory, Parameter, Run, Source};
 
 /// Everything that a run is made on, with the values of its cell in place.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +33,20 @@ pub struct Setup {
     pub begin: Option<Duration>,
     /// Work beside the receiver.
     pub load: Option<Load>,
+    /// TCP connections that are there all the time.
+    pub cross: Option<Cross>,
+    /// Of Longhaul's profile.
+    pub parameters: Vec<String>,
+    /// What Longhaul's sender remembers.
+    pub memory: Memory,
+    /// From the start of the first transfer to that of the measured one.
+    pub after: Duration,
+    /// Transfers beside the measured one.
+    pub beside: Vec<Beside>,
+    /// Distance of the samples of time series.
+    pub series: Duration,
+    /// Losses are joined with what the sender tells of them.
+    pub losses: bool,
 }
 
 impl Setup {
@@ -50,7 +64,12 @@ impl Setup {
         for (parameter, value) in &run.cell {
             setup.set(*parameter, value)?;
         }
-        setup.rate = experiment.contenders[run.contender].rate.or(setup.rate);
+        let contender = &experiment.contenders[run.contender];
+        setup.rate = contender.rate.or(setup.rate);
+        setup.socket_buffer = contender.socket_buffer.or(setup.socket_buffer);
+        setup.parameters.extend(contender.parameters.iter().cloned());
+        setup.after = contender.after;
+        setup.beside.clone_from(&contender.beside);
         setup.topology.validate().map_err(|error| error.to_string())?;
         Ok(setup)
     }
@@ -72,6 +91,13 @@ impl Setup {
             patience: shorter.patience.unwrap_or(job.patience),
             begin: job.begin,
             load: None,
+            cross: experiment.cross.clone(),
+            parameters: Vec::new(),
+            memory: Memory::Off,
+            after: Duration::ZERO,
+            beside: Vec::new(),
+            series: job.series.unwrap_or(TENTH),
+            losses: job.losses,
             topology,
         })
     }
@@ -88,6 +114,12 @@ impl Setup {
                 (link.forward.delay, link.backward.delay) = (None, None);
             }
             Parameter::Loss => link.forward.loss = Some(value.parse().map_err(words)?),
+            Parameter::BurstLoss => {
+                link.forward.burst_loss = match value {
+                    "none" => None,
+                    bursts => Some(bursts.parse()?),
+                }
+            }
             Parameter::Rate => link.both.rate = Some(value.parse().map_err(words)?),
             Parameter::Queue => link.both.queue = Some(value.parse().map_err(words)?),
             Parameter::Mtu => {
@@ -110,11 +142,35 @@ impl Setup {
                     load => Some(load.parse().map_err(words)?),
                 }
             }
+            Parameter::Cross => {
+                let cross = self.cross.take().ok_or("there is no table `cross`")?;
+                self.cross = match value {
+                    "none" => None,
+                    flows => Some(cross.of(flows)?),
+                }
+            }
+            Parameter::Param => {
+                let parts = value.split_whitespace().filter(|part| *part != "none");
+                self.parameters = parts.map(str::to_owned).collect();
+                if self.parameters.iter().any(|part| !part.contains('=')) {
+                    return Err("expected none, or NAME=VALUE, or several of these".into());
+                }
+            }
+            Parameter::History => {
+                self.memory = match value {
+                    "cold" => Memory::Cold,
+                    "warm" => Memory::Warm,
+                    _ => return Err("expected cold or warm".into()),
+                }
+            }
             Parameter::Contender => return Err("contenders compete in every cell".into()),
         }
         Ok(())
     }
 }
+
+/// Of time series, unless told.
+pub(super) const TENTH: Duration = Duration::from_millis(100);
 
 fn words(error: impl std::fmt::Display) -> String {
     error.to_string()

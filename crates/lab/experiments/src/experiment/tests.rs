@@ -94,6 +94,76 @@ fn cells_change_the_testbed_and_the_job() {
 }
 
 #[test]
+fn cells_change_bursts_neighbours_parameters_and_memory() {
+    let cross = "[cross]\ncongestion_control = \"reno\"\nflows = 1\nfrom = \"host\"\nto = \"peer\"\n\
+                 settle = \"1s\"\n";
+    let experiment = parse(&format!("{SMALL}{cross}")).unwrap();
+    let at = |cell: &[(Parameter, &str)]| {
+        let cell =
+            cell.iter().map(|(parameter, value)| (*parameter, (*value).to_owned())).collect();
+        Setup::of(&experiment, false, &Run { cell, contender: 0, repeat: 0, seed: 1 })
+    };
+    let setup = at(&[
+        (Parameter::BurstLoss, "0.01%,20"),
+        (Parameter::Cross, "8 bbr"),
+        (Parameter::Param, "segment=10 chunk=70"),
+        (Parameter::History, "warm"),
+    ]);
+    let setup = setup.unwrap();
+    let bursts = setup.topology.links[0].forward.burst_loss.unwrap();
+    assert_eq!(bursts, "0.01%,20".parse().unwrap());
+    let cross = setup.cross.unwrap();
+    assert_eq!((cross.congestion_control.as_str(), cross.flows), ("bbr", 8));
+    assert_eq!(setup.parameters, ["segment=10", "chunk=70"]);
+    assert_eq!(setup.memory, Memory::Warm);
+    let without = [
+        (Parameter::BurstLoss, "none"),
+        (Parameter::Cross, "none"),
+        (Parameter::Param, "none"),
+        (Parameter::History, "cold"),
+    ];
+    let setup = at(&without).unwrap();
+    assert_eq!((setup.cross, setup.parameters, setup.memory), (None, vec![], Memory::Cold));
+    for (parameter, wrong) in [
+        (Parameter::BurstLoss, "0.01%"),
+        (Parameter::BurstLoss, "0.01%,0"),
+        (Parameter::Cross, "cubic"),
+        (Parameter::Cross, "0 cubic"),
+        (Parameter::Param, "segment"),
+        (Parameter::History, "hot"),
+    ] {
+        assert!(at(&[(parameter, wrong)]).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn contenders_compete_where_they_are_meant_to_and_bring_others() {
+    let more = "{ name = \"b\", only = { rtt = \"10ms\" }, after = \"1s\", params = [\"x=1\"], beside = \
+                [{ name = \"a\", from = \"peer\", to = \"host\", after = \"2s\" }] }";
+    let text = SMALL.replacen("{ name = \"b\" }", more, 1);
+    let experiment = parse(&text).unwrap();
+    let runs = Plan::new(&experiment, false).runs;
+    assert_eq!(runs.len(), (4 * 2 + 2) * 3);
+    let run = runs.iter().find(|run| run.contender == 1).unwrap();
+    assert_eq!(run.cell[0].1, "10ms");
+    let setup = Setup::of(&experiment, false, run).unwrap();
+    assert_eq!((setup.after, setup.parameters), (Duration::from_secs(1), vec!["x=1".to_owned()]));
+    let beside = &setup.beside[0];
+    assert_eq!((&*beside.name, &*beside.from, beside.after), ("a", "peer", Duration::from_secs(2)));
+    for (from, to, expected) in [
+        ("name = \"a\", from", "name = \"aa\", from", "no contender \"aa\""),
+        ("to = \"host\", after", "to = \"moon\", after", "no node \"moon\""),
+        ("rtt = \"10ms\"", "rtt = \"11ms\"", "\"11ms\""),
+        ("patience = \"5s\"", "patience = \"5s\"\nlosses = true", "not beside other transfers"),
+        ("patience = \"5s\"", "patience = \"5s\"\nseries = \"1ms\"", "at least 10ms"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).unwrap_err();
+        assert!(error.contains(expected), "{expected} is not in: {error}");
+    }
+}
+
+#[test]
 fn faults_are_told_with_line_and_key() {
     let cases = [
         ("repeats = 3", "repeats = \"3\"", &["line 6", "repeats"][..]),

@@ -4,6 +4,7 @@ use longhaul_plot::{Axis, Figure, Panel, Point, Series, Shape};
 
 use super::Part;
 use super::data::{self, value};
+use super::load;
 use crate::experiment::{Parameter, PlotSpec, Setup, Shows};
 use crate::record::{Record, Scheduling, Spans};
 
@@ -24,6 +25,9 @@ pub(super) fn figure(part: &Part, spec: &PlotSpec) -> Option<Figure> {
     let panels = groups.into_iter().map(|(title, records)| match spec.shows {
         Shows::Medians => medians(part, spec, title, &records),
         Shows::Series => series(part, spec, title, &records),
+        Shows::Busy => load::busy(title, &records),
+        Shows::Losses => load::losses(title, &records),
+        Shows::Correlation => load::correlation(title, &records),
         Shows::TimeSlices => dots(title, &records, spec, "time slice (ms)", |one| &one.load),
         Shows::LossFree => dots(title, &records, spec, "without loss (ms)", |one| &one.loss_free),
     });
@@ -77,8 +81,9 @@ fn series(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> P
         let own = records.iter().filter(|one| one.contender == *name);
         let Some(first) = own.min_by_key(|one| one.repeat) else { continue };
         let points = |values: &[f64]| -> Vec<Point> {
-            let ends =
-                values.iter().enumerate().map(|(tenth, _)| (tenth + 1) as f64 / 10.0 - begin);
+            let (start, step) = (first.series.start, first.series.interval());
+            let end = |place: usize| start + (place + 1) as f64 * step - begin;
+            let ends = (0..values.len()).map(end);
             let points = ends.zip(values).filter(|(end, _)| *end >= 0.0);
             points.map(|(end, value)| Point::new(end, *value)).collect()
         };
@@ -94,7 +99,7 @@ fn series(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> P
         };
         lines.push(trace(name, style, points(&first.series.arrived_mbps)));
         if !cross.is_empty() {
-            lines.push(trace("the crossing connections together", 3, points(cross)));
+            lines.push(trace("those beside it together", 3, points(cross)));
         }
     }
     let last = lines.iter().flat_map(|line| &line.points).map(|point| point.x).fold(0.0, f64::max);

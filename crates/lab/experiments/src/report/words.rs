@@ -5,9 +5,10 @@ use longhaul_plot::number;
 use super::Part;
 use super::bookings;
 use super::data::{Figure, value};
+use super::load;
 use crate::experiment::{Finding, Look, Parameter, Setup};
 use crate::measure::Measure;
-use crate::record::{Record, Scheduling, Spans, Verdict};
+use crate::record::{LossCauses, Record, Recovery, Scheduling, Spans, Verdict};
 use crate::statistics::{Estimate, Lengths, jain};
 
 /// What stands beside a finding.
@@ -15,12 +16,16 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
     let records = part.select(&finding.only);
     let sentences = match &finding.measured {
         Look::Rank { by, of } => rank(part, &records, *by, of),
+        Look::Values { of } => values(part, &records, *of),
         Look::Best { by, along, each } => best(part, &records, *by, *along, *each),
         Look::Onset { of, above, along, each } => {
             onset(part, &records, *of, *above, (*along, *each))
         }
         Look::Change { of, along, from, to } => change(part, &records, *of, *along, (from, to)),
         Look::Shares {} => shares(part, &records),
+        Look::Recovery {} => recovery(part, &records),
+        Look::Causes {} => causes(part, &records),
+        Look::Correlation {} => load::say(part, &records),
         Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),
     };
@@ -94,6 +99,23 @@ fn rank(part: &Part, records: &[&Record], by: Measure, of: &str) -> Vec<String> 
         });
     }
     sentences.extend(unfinished(records, of));
+    sentences
+}
+
+/// A measure in each case.
+fn values(part: &Part, records: &[&Record], of: Measure) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (place, group) in part.groups(records, &[]) {
+        let name = &group[0].contender;
+        let place = if place.is_empty() { name.clone() } else { place };
+        match Figure::of(of, &group) {
+            Some(figure) => {
+                let (value, runs) = (figure.say(of), interval(&figure.estimate));
+                sentences.push(format!("{}: {value} ({runs}).", capital(&place)));
+            }
+            None => sentences.extend(absence(&group, name)),
+        }
+    }
     sentences
 }
 
@@ -224,52 +246,126 @@ fn change(
     sentences
 }
 
-/// Shares of the observed link, for each contender.
+/// Shares of the observed link, in each case.
 fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
-    let setup = Setup::new(&part.experiment, part.quick);
-    let line = setup.topology.links[setup.link].both.rate.map(|rate| rate.as_bps() as f64);
     let mut sentences = Vec::new();
-    for name in part.values(records, Parameter::Contender) {
-        let own: Vec<&Record> = records
-            .iter()
-            .filter(|one| one.contender == name && !one.cross_bps.is_empty())
-            .copied()
-            .collect();
+    for (place, group) in part.groups(records, &[]) {
+        let name = &group[0].contender;
+        let place = if place.is_empty() { name.clone() } else { place };
+        let own: Vec<&Record> =
+            group.iter().filter(|one| !one.cross_bps.is_empty()).copied().collect();
         let median = |of: &dyn Fn(&Record) -> Option<f64>| {
             Estimate::of(own.iter().filter_map(|one| of(one))).map(|estimate| estimate.median)
         };
-        let transfer = |one: &Record| one.goodput_bps.or(one.arrived_bps);
-        let crossing = |one: &Record| one.cross_bps.iter().sum::<f64>();
+        // While all went on; results of earlier versions do not tell.
+        let transfer = |one: &Record| one.own_bps.or(one.goodput_bps).or(one.arrived_bps);
+        let others = |one: &Record| one.cross_bps.iter().sum::<f64>();
         let figures = (
             median(&transfer),
-            median(&|one| Some(crossing(one))),
-            median(&|one| Some(transfer(one)? + crossing(one))),
+            median(&|one| Some(others(one))),
+            median(&|one| Some(transfer(one)? + others(one))),
             median(&|one| {
                 let shares: Vec<f64> =
                     one.cross_bps.iter().copied().chain([transfer(one)?]).collect();
                 jain(&shares)
             }),
         );
-        let (Some(transfer), Some(crossing), Some(total), Some(fairness)) = figures else {
-            sentences.extend(absence(records, &name));
+        let (Some(transfer), Some(others), Some(total), Some(fairness)) = figures else {
+            sentences.extend(absence(&group, name));
             continue;
         };
         let count = own[0].cross_bps.len();
         let mut text = format!(
-            "{}: {} Mb/s, and the {count} connections {} Mb/s together",
-            capital(&name),
+            "{}: {} Mb/s, and {} Mb/s of the {count} beside it",
+            capital(&place),
             number(transfer / 1e6),
-            number(crossing / 1e6)
+            number(others / 1e6)
         );
-        if let Some(line) = line {
+        let setup = Setup::new(&part.experiment, part.quick);
+        let line = setup.topology.links[setup.link].both.rate;
+        if let Some(line) = line.map(|rate| rate.as_bps() as f64) {
             let part = |value: f64| number(100.0 * value / line);
             text += &format!("; {} % of the link, {} % with theirs", part(transfer), part(total));
         }
-        text += &format!("; Jain's index {}.", number(fairness));
-        if own.iter().any(|one| one.verdict == Verdict::TimedOut) {
-            text += " Some of these runs were ended by the time limit.";
-        }
+        let equal = total / (count + 1) as f64;
+        text += &format!(
+            "; {} of an equal share, Jain's index {}.",
+            number(transfer / equal),
+            number(fairness)
+        );
         sentences.push(text);
+    }
+    sentences
+}
+
+/// How far the causes that the sender told are those for which packets were lost, in each case.
+fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (place, group) in part.groups(records, &[]) {
+        let name = &group[0].contender;
+        let place = if place.is_empty() { name.clone() } else { place };
+        let mut all = LossCauses::default();
+        group.iter().filter_map(|one| one.loss_causes.as_ref()).for_each(|one| all.extend(one));
+        let percent = |part: Option<f64>| match part {
+            Some(part) => format!("{} %", number(100.0 * part)),
+            None => "none".to_owned(),
+        };
+        let takers = ["random", "congestion", "receiver", "arrived"];
+        let takers = takers.iter().filter(|taker| all.taken(taker) > 0 || all.told(taker) > 0);
+        let takers = takers.map(|taker| match (*taker, all.taken(taker)) {
+            ("arrived", count) => format!("{count} had arrived"),
+            (taker, count) => format!(
+                "{taker} took {count}: recall {}, precision {}",
+                percent(all.recall(taker)),
+                percent(all.precision(taker))
+            ),
+        });
+        let takers: Vec<String> = takers.collect();
+        if !takers.is_empty() {
+            sentences.push(format!("{}: {}.", capital(&place), takers.join("; ")));
+        } else {
+            sentences.extend(absence(&group, name));
+        }
+    }
+    sentences
+}
+
+/// What became of each change of the observed link, in each case.
+fn recovery(part: &Part, records: &[&Record]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (place, group) in part.groups(records, &[]) {
+        let name = &group[0].contender;
+        let place = if place.is_empty() { name.clone() } else { place };
+        let most = group.iter().map(|one| one.recovery.len()).max().unwrap_or(0);
+        let changes = (0..most).filter_map(|number| {
+            let same: Vec<_> = group.iter().filter_map(|one| one.recovery.get(number)).collect();
+            let first = same.first()?;
+            let median = |of: &dyn Fn(&Recovery) -> Option<f64>| {
+                // A run that never got there counts as one that took for ever.
+                let all = same.iter().map(|one| of(one).unwrap_or(f64::INFINITY));
+                let found = Estimate::of(all)?.median;
+                found.is_finite().then_some(found)
+            };
+            let what = match first.outage {
+                true => "behind the outage".to_owned(),
+                false => format!("at {} Mb/s", longhaul_plot::number(first.mbps)),
+            };
+            let reached = match median(&|one| one.reached_ms) {
+                Some(ms) => format!("nine tenths after {} ms", longhaul_plot::number(ms)),
+                None => "nine tenths not before the next change".to_owned(),
+            };
+            let drained = match median(&|one| one.drained_ms) {
+                Some(ms) => format!("a short queue after {} ms", longhaul_plot::number(ms)),
+                None => "no short queue before the next change".to_owned(),
+            };
+            Some(format!("{what} {reached}, {drained}"))
+        });
+        let changes: Vec<String> = changes.collect();
+        if !changes.is_empty() {
+            sentences.push(format!("{}: {}.", capital(&place), changes.join("; ")));
+        } else {
+            sentences.extend(absence(&group, name));
+        }
     }
     sentences
 }

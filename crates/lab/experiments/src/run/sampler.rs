@@ -8,21 +8,26 @@ use longhaul_sys::clock;
 use longhaul_sys::host::ProcessorTicks;
 use longhaul_units::Instant;
 
-use super::INTERVAL;
 use super::counters::Counters;
 use super::cross::Crossing;
-use crate::experiment::Setup;
+use super::following::Observed;
+use crate::experiment::{Setup, Watch};
 use crate::record::{Record, Series};
 use crate::statistics::variation;
 
-/// Looks at the links every 100 ms while a contender runs.
+/// Looks at the links from time to time while a contender runs.
 pub(super) struct Sampler<'a> {
     testbed: &'a Testbed,
-    /// The observed link.
-    link: usize,
+    setup: &'a Setup,
     /// Of the receiving node. The emulation counts what will be delivered when it is sent.
     receiver: Counters,
+    /// What its sockets lost.
+    sockets: Counters,
     crossing: Option<&'a Crossing>,
+    /// Of the receiving nodes of the transfers beside this one.
+    beside: Vec<Counters>,
+    /// The core on which the receiver works.
+    core: Option<usize>,
     done: &'a AtomicBool,
     stop: &'a AtomicBool,
 }
@@ -39,22 +44,36 @@ pub(super) struct Sampled {
     changes_late_ms: Option<f64>,
     late_p99_ms: f64,
     stolen_percent: f64,
+    /// Bytes of the transfer and of each one beside it at the end of each interval.
+    totals: Vec<Totals>,
+    /// How many of those beside it are whole transfers, the last ones.
+    transfers: usize,
     arrived: u64,
-    /// Bytes of each crossing connection at the end of each interval, and when that was.
-    crossed: Vec<(Instant, Vec<u64>)>,
+}
+
+/// Bytes that have arrived by a time.
+struct Totals {
+    at: Instant,
+    own: u64,
+    others: Vec<u64>,
 }
 
 impl<'a> Sampler<'a> {
     pub(super) fn new(
         testbed: &'a Testbed,
-        setup: &Setup,
+        setup: &'a Setup,
         crossing: Option<&'a Crossing>,
-        done: &'a AtomicBool,
-        stop: &'a AtomicBool,
+        watch: Option<Watch>,
+        (done, stop): (&'a AtomicBool, &'a AtomicBool),
     ) -> io::Result<Self> {
-        let receiver = testbed.host(&setup.to).ok_or(io::ErrorKind::NotFound)?;
-        let receiver = Counters::open(receiver, "netstat")?;
-        Ok(Self { testbed, link: setup.link, receiver, crossing, done, stop })
+        let counters = |node: &str, file: &str| {
+            Counters::open(testbed.host(node).ok_or(io::ErrorKind::NotFound)?, file)
+        };
+        let (receiver, sockets) = (counters(&setup.to, "netstat")?, counters(&setup.to, "snmp")?);
+        let beside = setup.beside.iter().map(|one| counters(&one.to, "netstat"));
+        let beside = beside.collect::<io::Result<_>>()?;
+        let core = watch.map(|watch| watch.core);
+        Ok(Self { testbed, setup, receiver, sockets, crossing, beside, core, done, stop })
     }
 
     /// Until the contender is done.
@@ -63,8 +82,14 @@ impl<'a> Sampler<'a> {
         let before = self.all()?;
         let first = self.state()?;
         let mut previous = first.clone();
-        let (mut series, mut crossed) = (Series::default(), Vec::new());
-        let mut next = clock::now() + INTERVAL;
+        let distance = self.setup.series;
+        let mut series = Series {
+            interval_ms: u32::try_from(distance.as_millis()).ok(),
+            start: first.at.since(self.testbed.began()).as_secs_f64(),
+            ..Series::default()
+        };
+        let (mut totals, others) = (Vec::new(), self.crossing.is_some() || !self.beside.is_empty());
+        let mut next = first.at + distance;
         while !self.done.load(Ordering::Relaxed) {
             if self.stop.load(Ordering::Relaxed) {
                 // The contender notices that its programs have ended, if it has any.
@@ -77,18 +102,24 @@ impl<'a> Sampler<'a> {
             let state = self.state()?;
             let seconds = (state.at - previous.at).as_secs_f64();
             let mbps = |bytes: u64| round(bytes as f64 * 8.0 / seconds / 1e6);
-            let total = |state: &State| state.crossed.iter().sum::<u64>();
+            let total = |state: &State| state.others.iter().sum::<u64>();
             let mut lost = state.lost - previous.lost;
+            let mut host_lost = state.host_lost - previous.host_lost;
             // A busy machine may be late by more than an interval: those in between are alike.
             while next <= state.at {
-                next += INTERVAL;
+                next += distance;
                 series.arrived_mbps.push(mbps(state.arrived - previous.arrived));
                 series.queue_kb.push(round(state.queue as f64 / 1e3));
                 series.lost.push(std::mem::take(&mut lost));
-                if self.crossing.is_some() {
-                    series.cross_mbps.push(mbps(total(&state) - total(&previous)));
-                    crossed.push((state.at, state.crossed.clone()));
+                series.host_lost.push(std::mem::take(&mut host_lost));
+                if let Some((now, before)) = state.core.zip(previous.core) {
+                    series.busy_percent.push(round(now.busy_percent_since(before)));
                 }
+                if others {
+                    series.cross_mbps.push(mbps(total(&state) - total(&previous)));
+                }
+                let (at, own, others) = (state.at, state.arrived, state.others.clone());
+                totals.push(Totals { at, own, others });
             }
             previous = state;
         }
@@ -105,13 +136,14 @@ impl<'a> Sampler<'a> {
             changes_late_ms: None,
             late_p99_ms: 0.0,
             stolen_percent: round(ProcessorTicks::now()?.stolen_percent_since(processors)),
+            totals,
+            transfers: self.beside.len(),
             arrived,
-            crossed,
         };
         for (link, (before, after)) in before.iter().zip(&after).enumerate() {
             count(&mut seen.lost, &before[0], &after[0]);
             count(&mut seen.lost_back, &before[1], &after[1]);
-            if link == self.link {
+            if link == self.setup.link {
                 let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
                 count(&mut seen.link_lost, &before[0], &after[0]);
                 seen.sent = after[0].path.offered - before[0].path.offered;
@@ -134,13 +166,19 @@ impl<'a> Sampler<'a> {
     }
 
     fn state(&self) -> io::Result<State> {
-        let observed = self.testbed.stats(self.link)?.forward;
+        let observed = self.testbed.stats(self.setup.link)?.forward;
+        let mut others = self.crossing.map_or(Vec::new(), Crossing::received);
+        for transfer in &self.beside {
+            others.push(transfer.read("IpExt", "InOctets")?);
+        }
         Ok(State {
             at: clock::now(),
             arrived: self.receiver.read("IpExt", "InOctets")?,
             queue: observed.queue_bytes.get(),
             lost: observed.losses().map(|(_, count)| count).sum(),
-            crossed: self.crossing.map_or(Vec::new(), Crossing::received),
+            host_lost: self.sockets.read("Udp", "RcvbufErrors")?,
+            core: self.core.map(ProcessorTicks::of_core).transpose()?,
+            others,
         })
     }
 }
@@ -152,7 +190,9 @@ struct State {
     arrived: u64,
     queue: u64,
     lost: u64,
-    crossed: Vec<u64>,
+    host_lost: u64,
+    core: Option<ProcessorTicks>,
+    others: Vec<u64>,
 }
 
 impl Sampled {
@@ -161,20 +201,24 @@ impl Sampled {
         self.arrived
     }
 
-    pub(super) fn write(self, record: &mut Record) {
-        // Start and end of the transfer fall anywhere within an interval.
-        let arrived = &self.series.arrived_mbps;
-        let active = |mbps: &f64| *mbps > QUIET_MBPS;
-        let first = arrived.iter().position(active).map_or(0, |at| at + 1);
-        let last = arrived.iter().rposition(active).unwrap_or(0).max(first);
-        let between = arrived.get(first..last).unwrap_or_default();
-        record.jitter_percent = variation(between).map(|part| round(100.0 * part));
-        if let (Some((from, before)), Some((to, after))) =
-            (self.crossed.get(first), self.crossed.get(last))
-        {
-            let seconds = (*to - *from).max(INTERVAL).as_secs_f64();
-            let bytes = before.iter().zip(after).map(|(before, after)| after - before);
-            record.cross_bps = bytes.map(|bytes| round(bytes as f64 * 8.0 / seconds)).collect();
+    /// Packets lost at the receiver's sockets, super-packets as one.
+    pub(super) fn host_lost(&self) -> u64 {
+        self.series.host_lost.iter().sum()
+    }
+
+    pub(super) fn write(self, record: &mut Record, setup: &Setup) {
+        let (first, last) = self.active();
+        if let (Some(from), Some(to)) = (self.totals.get(first), self.totals.get(last)) {
+            let seconds = (to.at - from.at).max(setup.series).as_secs_f64();
+            let rate = |bytes: u64| round(bytes as f64 * 8.0 / seconds);
+            let others = from.others.iter().zip(&to.others);
+            record.cross_bps = others.map(|(before, after)| rate(after - before)).collect();
+            record.own_bps = (to.own > from.own).then(|| rate(to.own - from.own));
+        }
+        record.jitter_percent = self.jitter().map(|part| round(100.0 * part));
+        if let Some(observed) = Observed::of(setup) {
+            record.start_up_ms = observed.start_up_ms(&self.series).map(round);
+            record.recovery = observed.recovery(&self.series);
         }
         record.path_sent = self.sent;
         record.link_lost = Some(self.link_lost);
@@ -186,6 +230,41 @@ impl Sampled {
         record.late_p99_ms = self.late_p99_ms;
         record.stolen_percent = self.stolen_percent;
         record.series = self.series;
+    }
+}
+
+impl Sampled {
+    /// The first interval at whose end all transfers go on, and the last one: start and end of a
+    /// transfer fall anywhere within an interval.
+    fn active(&self) -> (usize, usize) {
+        let grows = |of: &dyn Fn(&Totals) -> u64| -> (usize, usize) {
+            let bits = |pair: &[Totals]| (of(&pair[1]) - of(&pair[0])) as f64 * 8.0;
+            let mbps = |pair: &[Totals]| bits(pair) / self.series.interval() / 1e6;
+            let grew = |pair: &[Totals]| mbps(pair) > QUIET_MBPS;
+            let mut pairs = self.totals.windows(2);
+            let first = pairs.position(grew).map_or(0, |at| at + 1);
+            (first, self.totals.windows(2).rposition(grew).unwrap_or(0).max(first))
+        };
+        let (mut first, mut last) = grows(&|totals| totals.own);
+        let count = self.totals.first().map_or(0, |totals| totals.others.len());
+        for transfer in count - self.transfers.min(count)..count {
+            let its = grows(&|totals| totals.others[transfer]);
+            (first, last) = (first.max(its.0), last.min(its.1));
+        }
+        (first, last.max(first))
+    }
+
+    /// Of what arrived from tenth to tenth of a second, from the first to the last in which anything
+    /// did.
+    fn jitter(&self) -> Option<f64> {
+        let together = (0.1 / self.series.interval()).round().max(1.0) as usize;
+        let groups = self.series.arrived_mbps.chunks_exact(together);
+        let arrived: Vec<f64> =
+            groups.map(|group| group.iter().sum::<f64>() / together as f64).collect();
+        let active = |mbps: &f64| *mbps > QUIET_MBPS;
+        let first = arrived.iter().position(active).map_or(0, |at| at + 1);
+        let last = arrived.iter().rposition(active).unwrap_or(0).max(first);
+        variation(arrived.get(first..last).unwrap_or_default())
     }
 }
 

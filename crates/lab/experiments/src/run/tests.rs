@@ -75,7 +75,41 @@ fn a_tiny_experiment_runs_is_resumed_and_reported() {
     let part = Part::new(tiny(), records);
     assert_eq!((part.records.len(), part.planned, part.left_out), (4, 4, 0));
     let findings = part.findings();
-    assert!(findings[0].1[0].contains("the 2 connections"), "{findings:?}");
+    assert!(findings[0].1[0].contains("of the 2 beside it"), "{findings:?}");
+}
+
+#[needs(namespaces)]
+#[test]
+fn transfers_side_by_side_have_results_of_their_own() {
+    let text = TINY
+        .replace(
+            "{ name = \"reno x1\" }",
+            "{ name = \"reno x1\", beside = [{ name = \"cubic x1\", \
+                  from = \"peer\", to = \"host\", after = \"100ms\" }] }",
+        )
+        .replace("patience = \"60s\"", "patience = \"60s\"\nseries = \"10ms\"");
+    let experiment = Experiment::parse(&text, &|name| find(name).is_ok()).unwrap();
+    let records = records_of(&experiment);
+    for record in &records {
+        assert_eq!(record.verdict, Verdict::Done, "{:?}", record.why);
+        assert_eq!(record.series.interval_ms, Some(10));
+        let beside = usize::from(record.contender == "reno x1");
+        assert_eq!((record.beside.len(), record.cross_bps.len()), (beside, 2 + beside));
+        for other in &record.beside {
+            assert_eq!((other.verdict, other.after), (Verdict::Done, 0.1), "{:?}", other.why);
+            assert!(other.goodput_bps.is_some());
+        }
+    }
+}
+
+#[needs(namespaces)]
+#[test]
+fn who_has_no_parameters_is_unsuitable_where_some_are_told() {
+    let text = TINY.replace("{ name = \"reno x1\" }", "{ name = \"reno x1\", params = [\"x=1\"] }");
+    let records = records_of(&Experiment::parse(&text, &|_| true).unwrap());
+    let told = records.iter().filter(|record| record.contender == "reno x1");
+    assert!(told.clone().all(|record| record.verdict == Verdict::Unsuitable));
+    assert_eq!(told.count(), 2);
 }
 
 /// The records of a whole run.

@@ -196,7 +196,8 @@ mod tests {
         let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
         let switches = [(1, 7, false), (2, 8, true), (5, 8, false), (5, 7, true), (9, 7, false)];
         for (ms, thread, on) in switches {
-            let switch = Switch { at: at(ms), process: 1, thread, on };
+            let (process, preempted) = (1, false);
+            let switch = Switch { at: at(ms), process, thread, on, preempted };
             turns.add(at(0), switch, &mut seen);
         }
         assert_eq!(seen.receiver.first, [(2.0, 3.0)]);

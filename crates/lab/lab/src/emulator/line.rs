@@ -195,7 +195,8 @@ impl Line {
         };
         let number = self.path.next_number();
         let late = self.arrivals.are_late();
-        let Self { path, planned, log, stats, .. } = self;
+        let Self { path, planned, log, stats, store, .. } = self;
+        let packet = store.fresh(len);
         let mut run: Option<(Planned, Instant)> = None;
         path.offer_train(now, train, |index, fate| {
             let arrival = match fate {
@@ -206,7 +207,14 @@ impl Line {
                     let bytes =
                         if index + 1 == train.count { train.last_len } else { train.segment_len };
                     let number = number + u64::from(index);
-                    log.add(|| Loss { at: now, number, reason, bytes, flow: shape.flow });
+                    log.add(|| Loss {
+                        at: now,
+                        number,
+                        reason,
+                        bytes,
+                        flow: shape.flow,
+                        head: shape.head(packet, index),
+                    });
                     return;
                 }
             };

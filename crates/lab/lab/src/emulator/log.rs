@@ -16,7 +16,13 @@ pub struct Loss {
     pub bytes: u32,
     /// Whose it was.
     pub flow: Flow,
+    /// The first bytes of a datagram, for those who know what a protocol writes there; zeroes for
+    /// what is none.
+    pub head: [u8; HEAD],
 }
+
+/// As many as the header of Longhaul's packets has (protocol.md section 4.1).
+pub const HEAD: usize = 20;
 
 /// Losses until they are taken out.
 #[derive(Debug)]

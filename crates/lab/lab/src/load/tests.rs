@@ -27,6 +27,22 @@ fn a_load_with_a_length_ends_by_itself() {
 }
 
 #[test]
+fn a_load_that_comes_again_works_in_each_spell() {
+    let spells: Load = "loops,length=1ms,every=2ms".parse().unwrap();
+    assert_eq!(spells.every, Some(Duration::from_millis(2)));
+    let (stop, ms) = (AtomicBool::new(false), Duration::from_millis(1));
+    let begin = clock::now();
+    let mut going =
+        Going { stop: &stop, until: Some(begin), length: Some(ms), every: Some(2 * ms) };
+    // The first spell is over: it waits for the second, whose end is a period behind that of the first.
+    going.on();
+    assert!(clock::now() >= begin + ms);
+    assert_eq!(going.until, Some(begin + 2 * ms));
+    stop.store(true, Ordering::Relaxed);
+    assert!(!going.on());
+}
+
+#[test]
 fn what_goes_wrong_is_told() {
     let mut load = Load::new(Work::Loops);
     load.cores = vec![100_000];
@@ -57,6 +73,9 @@ fn loads_are_read_from_words_and_toml() {
         ("loops,count", "a key and a value"),
         ("disk,rate=fast", "rate=fast"),
         ("disk,from=-1s", "expected a time"),
+        ("loops,every=1s", "a length that is shorter"),
+        ("loops,length=2s,every=1s", "a length that is shorter"),
+        ("loops,priority=last", "usual or first"),
     ] {
         let error = wrong.parse::<Load>().unwrap_err().to_string();
         assert!(error.contains(part), "{wrong}: {error}");

@@ -1,3 +1,4 @@
+use std::str::FromStr;
 use std::time::Duration;
 
 use longhaul_pathsim::{
@@ -98,6 +99,19 @@ pub struct BurstLoss {
     pub begin: Probability,
     /// Packets of a burst, on average.
     pub mean: u32,
+}
+
+impl FromStr for BurstLoss {
+    type Err = String;
+
+    /// Reads `0.01%,20`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = text.split_once(',').and_then(|(begin, mean)| {
+            let mean = mean.parse().ok().filter(|mean| *mean > 0)?;
+            Some(Self { begin: begin.parse().ok()?, mean })
+        });
+        parts.ok_or_else(|| format!("expected something like 0.01%,20, not {text:?}"))
+    }
 }
 
 /// Delay that varies up to a maximum; order is kept.

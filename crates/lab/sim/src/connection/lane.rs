@@ -8,7 +8,7 @@ use longhaul_connection::{
     Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Place, RecordHalf, Repair,
     SharedPath, Standing, Unplaceable,
 };
-use longhaul_engine::{LaneStats, Path};
+use longhaul_engine::{LaneStats, Path, Suspension};
 use longhaul_units::{Duration, Instant, PathId, StreamId};
 use longhaul_wire::ReceiverBounds;
 
@@ -183,9 +183,9 @@ impl LaneState {
         }
     }
 
-    pub fn suspend_peer(&mut self, duration: Duration) {
+    pub fn suspend_peer(&mut self, local: Instant, suspension: Suspension) {
         if let Some(lane) = self.udp() {
-            lane.half.suspend_peer(duration);
+            lane.half.suspend_peer(local, suspension);
         }
     }
 

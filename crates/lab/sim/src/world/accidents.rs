@@ -63,7 +63,7 @@ impl World {
             Accident::Suspend(time) => {
                 let sink = self.scenario.sink();
                 if let Some(connection) = &mut self.host(sink).connection {
-                    connection.suspend_peer(time);
+                    connection.suspend_peer(now, time);
                 }
             }
             Accident::Cancel => {

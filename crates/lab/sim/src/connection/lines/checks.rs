@@ -15,8 +15,8 @@ use crate::trace::Checks;
 pub(super) struct Watched {
     paths: Vec<WatchedPath>,
     looked: Option<Instant>,
-    /// The wish that holds everybody, and the fresh bytes sent by then.
-    hold: Option<(Suspension, u64)>,
+    /// The wish that holds everybody, and the fresh bytes and packets of resends sent by then.
+    hold: Option<(Suspension, [u64; 2])>,
     /// The highest order of each lane that a client has heard; what came since the last look.
     heard: Vec<Option<u64>>,
     to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
@@ -193,13 +193,19 @@ impl Lines {
     /// SUSPEND holds every path, from a look of the program on.
     fn check_hold(&mut self, local: Instant, lanes: &[LaneState], checks: &mut Checks) {
         let told = self.lines.iter().filter_map(|line| line.path.borrow().suspension()).max();
-        let fresh: u64 = lanes.iter().map(|lane| lane.stats().fresh_bytes_sent).sum();
-        let hold = told.filter(|told| told.until > local).map(|told| (told, fresh));
+        let sent = lanes.iter().map(|lane| {
+            let stats = lane.stats();
+            [stats.fresh_bytes_sent, stats.packets_resent]
+        });
+        let sent =
+            sent.fold([0, 0], |[bytes, packets], [more, again]| [bytes + more, packets + again]);
+        let hold = told.filter(|told| told.until > local).map(|told| (told, sent));
         if let (Some((told, before)), Some((still, _))) = (self.watched.hold, hold)
             && told == still
         {
-            let more = fresh - before;
-            checks.require(more == 0, || format!("{more} fresh bytes were sent while suspended"));
+            let [fresh, again] = [sent[0] - before[0], sent[1] - before[1]];
+            checks.require(fresh == 0, || format!("{fresh} fresh bytes were sent while suspended"));
+            checks.require(again == 0, || format!("{again} packets were resent while suspended"));
         }
         self.watched.hold = hold;
     }

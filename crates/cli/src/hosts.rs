@@ -1,0 +1,157 @@
+//! How the two hosts of a transfer fared, and what would help.
+
+use longhaul_transfer::Hosts;
+use longhaul_units::{Bytes, Duration};
+use longhaul_wire::{Bottleneck, HostAccount};
+use serde_json::{Value, json};
+
+use crate::report::seconds;
+
+/// The fields of docs/operating.md.
+pub(crate) fn json(hosts: &Hosts) -> Value {
+    json!({
+        "sender": hosts.sender.as_ref().map(of_host),
+        "receiver": hosts.receiver.as_ref().map(of_host),
+    })
+}
+
+fn of_host(host: &HostAccount) -> Value {
+    json!({
+        "watched": has(host, HostAccount::WATCHES),
+        "cpu_seconds": seconds(host.cpu_time),
+        "stalls": {
+            "count": host.stalls,
+            "seconds": seconds(host.stalled),
+            "longest_ms": seconds(host.longest_stall) * 1e3,
+        },
+        "limits": {
+            "count": host.limits,
+            "seconds": seconds(host.limited),
+            "cause": (host.limited_by != Bottleneck::Unknown).then(|| host.limited_by.name()),
+        },
+        "suspends": { "count": host.suspends, "seconds": seconds(host.suspended) },
+        "missed_deadlines": { "count": host.missed, "seconds": seconds(host.missed_time) },
+        "remedies": remedies(host),
+        "socket_buffer": {
+            "asked": host.buffer_asked.get(),
+            "granted": host.buffer_granted.get(),
+        },
+    })
+}
+
+fn has(host: &HostAccount, bit: u64) -> bool {
+    host.remedies & bit != 0
+}
+
+fn remedies(host: &HostAccount) -> Vec<&'static str> {
+    let known = [
+        (HostAccount::SHORT_TURNS, "short turns"),
+        (HostAccount::RUNS_FIRST, "real-time priority"),
+        (HostAccount::PRIORITY_REFUSED, "real-time priority refused"),
+    ];
+    let known = known.into_iter().filter(|(bit, _)| has(host, *bit));
+    known.map(|(_, name)| name).collect()
+}
+
+/// What happened at either host that the user should know, and what would help, with the command.
+pub(crate) fn advice(hosts: &Hosts) -> Vec<String> {
+    let named = [("sender", &hosts.sender), ("receiver", &hosts.receiver)];
+    let named = named.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)));
+    named.flat_map(|(name, host)| of_one(name, host)).collect()
+}
+
+fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
+    let mut lines = Vec::new();
+    let stalls = host.longest_stall >= LONG_STALL;
+    if stalls {
+        lines.push(format!(
+            "{name}: stood still {} times for 1 ms or more, {:.1} ms at the longest, {:.2} s in all",
+            host.stalls,
+            seconds(host.longest_stall) * 1e3,
+            seconds(host.stalled),
+        ));
+    }
+    if host.suspends > 0 || host.limits > 0 {
+        lines.push(format!(
+            "{name}: limited the rate for {:.2} s ({}), and asked for silence {} times, {:.2} s in all",
+            seconds(host.limited),
+            host.limited_by,
+            host.suspends,
+            seconds(host.suspended),
+        ));
+    }
+    let held = host.limited_by == Bottleneck::ReceiverBuffer || host.suspends > 0;
+    if host.buffer_granted < host.buffer_asked && (stalls || held) {
+        let (granted, asked) = (host.buffer_granted, host.buffer_asked);
+        lines.push(larger_buffer(&format!("{name}: its socket buffer"), granted, asked));
+    }
+    if has(host, HostAccount::PRIORITY_REFUSED) {
+        lines.push(format!("{name}: the system did not permit --host-priority; {PERMIT}"));
+    } else if stalls && !has(host, HostAccount::RUNS_FIRST) {
+        lines.push(format!(
+            "{name}: other programs took its processor; --host-priority runs Longhaul before them"
+        ));
+    }
+    lines
+}
+
+/// A larger buffer outlasts longer stalls.
+pub(crate) fn larger_buffer(whose: &str, granted: Bytes, asked: Bytes) -> String {
+    format!(
+        "{whose} holds {granted} instead of {asked}; sudo sysctl -w net.core.rmem_max={} allows that",
+        asked.get(),
+    )
+}
+
+/// How it is permitted.
+pub(crate) const PERMIT: &str = "sudo setcap cap_sys_nice+ep \"$(command -v longhaul)\" permits it";
+/// More than the turns of a scheduler with one competitor.
+const LONG_STALL: Duration = Duration::from_millis(8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stalled() -> HostAccount {
+        HostAccount {
+            stalls: 41,
+            stalled: Duration::from_millis(1_640),
+            longest_stall: Duration::from_millis(45),
+            limits: 2,
+            limited: Duration::from_secs(3),
+            limited_by: Bottleneck::ReceiverBuffer,
+            remedies: HostAccount::WATCHES | HostAccount::SHORT_TURNS,
+            buffer_asked: Bytes::new(25_000_000),
+            buffer_granted: Bytes::new(212_992),
+            ..HostAccount::default()
+        }
+    }
+
+    #[test]
+    fn each_host_is_told_of_as_far_as_it_is_known() {
+        let hosts = Hosts { sender: None, receiver: Some(stalled()) };
+        let json = json(&hosts);
+        assert_eq!(json["sender"], Value::Null);
+        let receiver = &json["receiver"];
+        assert_eq!(receiver["stalls"]["count"], 41);
+        assert_eq!(receiver["stalls"]["longest_ms"], 45.0);
+        assert_eq!(receiver["limits"]["cause"], "receiver buffer");
+        assert_eq!(receiver["remedies"], json!(["short turns"]));
+        assert_eq!(receiver["socket_buffer"]["granted"], 212_992);
+    }
+
+    #[test]
+    fn who_stands_still_is_told_the_commands_that_help() {
+        let hosts = Hosts { sender: Some(HostAccount::default()), receiver: Some(stalled()) };
+        let said = advice(&hosts).join("\n");
+        assert!(said.contains("sysctl -w net.core.rmem_max=25000000"), "{said}");
+        assert!(said.contains("receiver: other programs") && !said.contains("sender"), "{said}");
+    }
+
+    #[test]
+    fn a_refused_priority_is_told_with_what_permits_it() {
+        let host = HostAccount { remedies: HostAccount::PRIORITY_REFUSED, ..stalled() };
+        let said = advice(&Hosts { sender: Some(host), receiver: None }).join("\n");
+        assert!(said.contains("cap_sys_nice") && !said.contains("other programs"), "{said}");
+    }
+}

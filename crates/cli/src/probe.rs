@@ -1,0 +1,127 @@
+//! `longhaul probe`.
+
+use longhaul_transfer::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
+use longhaul_units::Bytes;
+use serde_json::{Value, json};
+
+use crate::args::ProbeArgs;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::milliseconds;
+use crate::report::seconds;
+use crate::{history, hosts, link, location, signals, token};
+
+pub(crate) fn run(args: &ProbeArgs, output: &Output) -> Result<(), Failure> {
+    let server = location::parse(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
+    let Location::Remote { host, port, .. } = server.location else {
+        return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
+    };
+    let file = token::file_or_default(args.token_file.as_deref())?;
+    let options = ProbeOptions {
+        host,
+        port,
+        token: token::read(&file)?.swap_remove(0),
+        idle_timeout: link::IDLE_TIMEOUT,
+        history: history::open(args.no_history, output),
+    };
+    let stop = Stop::default();
+    signals::stop_in_order(&stop)?;
+    let report = probe(&options, &stop).map_err(|error| failure(&error))?;
+    output.result(&json(&report), text(&report))
+}
+
+fn failure(error: &ProbeError) -> Failure {
+    Failure::failed(error.to_string())
+}
+
+/// The fields of docs/operating.md.
+fn json(report: &ProbeReport) -> Value {
+    let [asked, granted] = report.buffer_here;
+    json!({
+        "server": report.server.to_string(),
+        "implementation": report.implementation,
+        "tcp_rtt_ms": seconds(report.tcp_round_trip) * 1e3,
+        "udp": report.udp_round_trip.is_some(),
+        "rtt_ms": report.udp_round_trip.map(|rtt| seconds(rtt) * 1e3),
+        "path_mtu": report.path_mtu,
+        "socket_buffers": {
+            "here": { "asked": asked.get(), "granted": granted.get() },
+            "there": { "granted": report.buffer_there.map(Bytes::get) },
+        },
+        "here": {
+            "cpu": report.machine.cpu,
+            "cpus": report.machine.cpus,
+            "kernel": report.machine.kernel,
+            "encrypts_bps": report.encrypts.as_bps(),
+        },
+        "known": report.known.as_ref().map(history::known),
+        "advice": advice(report),
+    })
+}
+
+/// For people.
+fn text(report: &ProbeReport) -> String {
+    let mut lines = vec![format!(
+        "{} ({})",
+        report.server,
+        report.implementation.as_deref().unwrap_or("it does not say what it is")
+    )];
+    lines.push(match (report.udp_round_trip, report.path_mtu) {
+        (Some(rtt), mtu) => format!(
+            "path     RTT {}{}; UDP passes",
+            milliseconds(rtt),
+            mtu.map_or(String::new(), |mtu| format!(", packets of up to {mtu} bytes"))
+        ),
+        (None, _) => {
+            format!("path     RTT {} (TCP); UDP does not pass", milliseconds(report.tcp_round_trip))
+        }
+    });
+    let [asked, granted] = report.buffer_here;
+    let there = report.buffer_there.map_or("unknown".into(), |size| size.to_string());
+    lines.push(format!("buffers  here {granted} of {asked}, there {there}"));
+    lines.push(format!(
+        "here     {}, {} processors, each encrypts {}",
+        report.machine.cpu, report.machine.cpus, report.encrypts
+    ));
+    lines.push(match &report.known {
+        Some(known) => format!(
+            "known    {} to {} from earlier transfers",
+            known.memory.band.0, known.memory.band.1
+        ),
+        None => "known    nothing from earlier transfers".into(),
+    });
+    lines.extend(advice(report).into_iter().map(|advice| format!("advice   {advice}")));
+    lines.join("\n")
+}
+
+/// What would help, with the command where there is one.
+fn advice(report: &ProbeReport) -> Vec<String> {
+    let mut advice = Vec::new();
+    let [asked, granted] = report.buffer_here;
+    if granted < asked {
+        let larger = hosts::larger_buffer("here: the socket buffer", granted, asked);
+        advice.push(larger);
+    }
+    if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
+        advice.push(hosts::larger_buffer("at the server: the socket buffer", there, asked));
+    }
+    if report.udp_round_trip.is_none() {
+        advice.push(format!(
+            "UDP does not pass: open port {} for UDP at the server and on the way; until then TCP \
+             carries",
+            report.server.port()
+        ));
+    }
+    if let Some(rtt) = report.udp_round_trip {
+        // What a buffer holds of a stall as long as a turn of most schedulers.
+        let least = report.buffer_there.unwrap_or(granted).min(granted);
+        let window = longhaul_units::Rate::from_bytes_over(least.get(), rtt);
+        if least < asked {
+            advice.push(format!(
+                "the smaller of both buffers holds what {window} bring in a round trip; until it is \
+                 larger, a receiver that stands still loses packets beyond that"
+            ));
+        }
+    }
+    advice
+}

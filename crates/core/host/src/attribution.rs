@@ -1,0 +1,188 @@
+use longhaul_units::{Duration, Instant};
+
+/// Why a reader stood still.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StallCause {
+    /// Others had its processor.
+    Preempted,
+    /// Its control group had used up its quota.
+    Quota,
+    /// The hypervisor ran something else.
+    Stolen,
+    /// It was at work itself, on what it had read.
+    Busy,
+    /// No signal explains it.
+    Unknown,
+}
+
+impl StallCause {
+    /// All of them, by their place.
+    pub const ALL: [Self; 5] =
+        [Self::Preempted, Self::Quota, Self::Stolen, Self::Busy, Self::Unknown];
+
+    /// For people and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preempted => "preempted",
+            Self::Quota => "quota",
+            Self::Stolen => "stolen",
+            Self::Busy => "busy",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Finds the cause of stalls from what was told of their time, and sums them up.
+#[derive(Clone, Debug, Default)]
+pub struct Attribution {
+    /// What each of the first causes explains of the time of late, in the order of [`StallCause::ALL`].
+    evidence: [Evidence; 3],
+    stalls: [Causes; StallCause::ALL.len()],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Evidence {
+    told: Instant,
+    time: Duration,
+}
+
+impl Evidence {
+    /// It fades, so that many short waits do not add up to an explanation of one long stall.
+    fn left(&self, now: Instant) -> Duration {
+        let age = (now - self.told).min(FRESH);
+        self.time.mul_f64(1.0 - age.as_nanos() as f64 / FRESH.as_nanos() as f64)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Causes {
+    count: u64,
+    total: Duration,
+}
+
+impl Attribution {
+    /// So much time went to `cause` just now. What a reader did itself is not told here.
+    pub fn tell(&mut self, now: Instant, cause: StallCause, time: Duration) {
+        if let Some(evidence) = self.evidence.get_mut(cause as usize) {
+            *evidence = Evidence { told: now, time: evidence.left(now).saturating_add(time) };
+        }
+    }
+
+    /// The cause of a stall that has just ended, during which the reader itself used so much processor
+    /// time: what explains half of it or more, the most special cause first (whose quota is used up, or
+    /// whose hypervisor is elsewhere, waits as well). What is used to explain it explains no other.
+    pub fn attribute(&mut self, now: Instant, length: Duration, busy: Duration) -> StallCause {
+        let explains = |cause: &StallCause| self.evidence[*cause as usize].left(now) * 2 >= length;
+        let special = [StallCause::Quota, StallCause::Stolen, StallCause::Preempted];
+        let cause = match special.into_iter().find(explains) {
+            Some(cause) => cause,
+            None if busy * 2 >= length => StallCause::Busy,
+            None => StallCause::Unknown,
+        };
+        if let Some(evidence) = self.evidence.get_mut(cause as usize) {
+            *evidence = Evidence { told: now, time: evidence.left(now).saturating_sub(length) };
+        }
+        let sum = &mut self.stalls[cause as usize];
+        sum.count += 1;
+        sum.total = sum.total.saturating_add(length);
+        cause
+    }
+
+    /// Number and time of the stalls of each cause.
+    pub fn sums(&self) -> impl Iterator<Item = (StallCause, u64, Duration)> + '_ {
+        StallCause::ALL
+            .into_iter()
+            .zip(&self.stalls)
+            .map(|(cause, sum)| (cause, sum.count, sum.total))
+    }
+}
+
+/// What is known of the interval in which a gap of packet numbers was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LossEvidence {
+    /// Packets missing.
+    pub missing: u64,
+    /// The socket counted drops between the packets on both sides of the gap (`SO_RXQ_OVFL`).
+    pub socket: bool,
+    /// The kernel dropped elsewhere on their way: its backlog, its memory.
+    pub stack: bool,
+    /// The network card, or its driver, had no room.
+    pub card: bool,
+}
+
+/// Packets that a host lost, by place; counted by gaps in packet numbers, since the kernel's counters
+/// count super-packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostLosses {
+    /// The socket's buffer was full.
+    pub socket: u64,
+    /// Elsewhere in the kernel.
+    pub stack: u64,
+    /// At the card.
+    pub card: u64,
+    /// Not in this host, as far as it can know.
+    pub elsewhere: u64,
+}
+
+impl HostLosses {
+    /// Books a gap to the place nearest to the reader that has evidence: that one is exact, the others
+    /// are coincidence.
+    pub fn book(&mut self, evidence: &LossEvidence) {
+        let place = match *evidence {
+            LossEvidence { socket: true, .. } => &mut self.socket,
+            LossEvidence { stack: true, .. } => &mut self.stack,
+            LossEvidence { card: true, .. } => &mut self.card,
+            _ => &mut self.elsewhere,
+        };
+        *place = place.saturating_add(evidence.missing);
+    }
+}
+
+/// Samplers look every 10 to 50 ms; a quota is told once a period of 100 ms.
+const FRESH: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_stall_has_the_cause_that_explains_half_of_it() {
+        let mut attribution = Attribution::default();
+        let ms = Duration::from_millis;
+        let idle = Duration::ZERO;
+        assert_eq!(attribution.attribute(at(0), ms(4), idle), StallCause::Unknown);
+        assert_eq!(attribution.attribute(at(0), ms(4), ms(3)), StallCause::Busy);
+        attribution.tell(at(10), StallCause::Preempted, ms(80));
+        attribution.tell(at(10), StallCause::Quota, ms(60));
+        assert_eq!(attribution.attribute(at(12), ms(70), idle), StallCause::Quota);
+        assert_eq!(attribution.attribute(at(13), ms(70), idle), StallCause::Preempted, "used up");
+        assert_eq!(attribution.attribute(at(14), ms(70), idle), StallCause::Unknown);
+        attribution.tell(at(20), StallCause::Stolen, ms(5));
+        assert_eq!(attribution.attribute(at(400), ms(5), idle), StallCause::Unknown, "old");
+        for n in 0..500 {
+            attribution.tell(at(500 + n), StallCause::Preempted, Duration::from_micros(50));
+        }
+        assert_eq!(
+            attribution.attribute(at(1_000), ms(30), idle),
+            StallCause::Unknown,
+            "short waits"
+        );
+        let unknown = attribution.sums().find(|(cause, ..)| *cause == StallCause::Unknown);
+        assert_eq!(unknown.map(|(_, count, total)| (count, total)), Some((4, ms(109))));
+    }
+
+    #[test]
+    fn a_gap_is_booked_to_the_nearest_place_with_evidence() {
+        let mut losses = HostLosses::default();
+        let gap = LossEvidence { missing: 40, ..LossEvidence::default() };
+        losses.book(&LossEvidence { socket: true, stack: true, ..gap });
+        losses.book(&LossEvidence { stack: true, card: true, ..gap });
+        losses.book(&LossEvidence { card: true, ..gap });
+        losses.book(&gap);
+        assert_eq!(losses, HostLosses { socket: 40, stack: 40, card: 40, elsewhere: 40 });
+    }
+}

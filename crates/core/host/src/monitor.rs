@@ -1,0 +1,331 @@
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+
+use crate::attribution::{Attribution, HostLosses, LossEvidence, StallCause};
+use crate::prediction::Prediction;
+use crate::service::ServiceConfig;
+use crate::signals::{Batch, Disk, Socket, ThreadId, Turn};
+use crate::stalls::{StallSummary, Stalls};
+
+mod limit;
+mod reader;
+mod storage;
+mod suspend;
+
+pub use limit::Limits;
+pub use suspend::Suspends;
+
+use limit::LimitState;
+use reader::{Over, Reader};
+use storage::Storage;
+use suspend::SuspendState;
+
+/// Watches one end of a connection, and says what the other one should know before data is lost.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    config: MonitorConfig,
+    round_trip: Duration,
+    readers: BTreeMap<ThreadId, Reader>,
+    storage: Storage,
+    /// The scheduler says whom it let wait.
+    has_turns: bool,
+    attribution: Attribution,
+    /// Stalls of all readers, for the report.
+    stalls: Stalls,
+    losses: HostLosses,
+    limit: LimitState,
+    suspend: SuspendState,
+    /// When to look at everything again, and when the last sample came.
+    next_look: Option<Instant>,
+    last_sample: Instant,
+}
+
+/// What may be chosen about a [`Monitor`]; docs/host-awareness.md has the reasons for the defaults.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MonitorConfig {
+    /// The share of what arrives that stalls may cost by overflow.
+    pub overflow: f64,
+    /// Bytes that the socket charges for a byte of data, in 1/1024.
+    pub charge: u32,
+    /// Where a queue stands for longer, more comes than is processed.
+    pub sojourn: Duration,
+    /// An absence that is shorter is no reason for SUSPEND.
+    pub patience: Duration,
+    /// How service is measured and predicted.
+    pub service: ServiceConfig,
+}
+
+impl Default for MonitorConfig {
+    fn default() -> Self {
+        Self {
+            overflow: 0.000_5,
+            charge: 1_045,
+            sojourn: Duration::from_millis(2),
+            patience: Duration::from_millis(8),
+            service: ServiceConfig::default(),
+        }
+    }
+}
+
+/// What the other end should be told, now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announcement {
+    /// This end takes no more than that.
+    Limit {
+        /// Of the whole connection, at the IP layer.
+        rate: Rate,
+        /// What limits it.
+        cause: Bottleneck,
+        /// For so long, unless something newer is said.
+        lasts: Duration,
+    },
+    /// Nothing should be sent, resends included.
+    Suspend {
+        /// For so long, unless something newer is said.
+        lasts: Duration,
+    },
+    /// The suspend is over.
+    Resume,
+}
+
+/// What a [`Monitor`] has seen and said, for the report.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Stalls of all readers.
+    pub stalls: StallSummary,
+    /// Why they were, with number and time, and losses by place.
+    pub causes: Attribution,
+    /// What was lost, as far as it was told.
+    pub losses: HostLosses,
+    /// The limits announced.
+    pub limits: Limits,
+    /// The suspends announced.
+    pub suspends: Suspends,
+    /// What the readers will process one feedback delay ahead, in bits per second.
+    pub service: Option<Prediction>,
+}
+
+impl Monitor {
+    /// Reader threads that are watched.
+    pub const MOST_THREADS: usize = 256;
+
+    /// One that has seen nothing.
+    pub fn new(now: Instant, config: MonitorConfig) -> Self {
+        Self {
+            config,
+            round_trip: Duration::ZERO,
+            readers: BTreeMap::new(),
+            storage: Storage::new(now),
+            has_turns: false,
+            attribution: Attribution::default(),
+            stalls: Stalls::new(now),
+            losses: HostLosses::default(),
+            limit: LimitState::new(now),
+            suspend: SuspendState::default(),
+            next_look: None,
+            last_sample: now,
+        }
+    }
+
+    /// What is announced takes that long to show: smoothed round trip of the path.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = round_trip;
+        for reader in self.readers.values_mut() {
+            reader.service.set_feedback_delay(round_trip);
+        }
+    }
+
+    /// How the scheduler treated a reader.
+    pub fn handle_turn(&mut self, now: Instant, thread: ThreadId, turn: Turn) {
+        self.has_turns = true;
+        self.attribution.tell(now, StallCause::Preempted, turn.wait);
+        let over = self.reader(now, thread).and_then(|reader| reader.on_turn(now, &turn));
+        self.book(now, over);
+    }
+
+    /// A reader read.
+    pub fn handle_batch(&mut self, now: Instant, thread: ThreadId, batch: Batch) {
+        let reader = self.reader(now, thread);
+        let was_absent = reader.as_ref().is_some_and(|reader| reader.is_absent());
+        let over = reader.and_then(|reader| reader.on_batch(now, &batch));
+        self.book(now, over);
+        if was_absent {
+            self.handle_return(now, thread);
+        }
+    }
+
+    /// A look at a reader's socket, by whoever looked.
+    pub fn handle_socket(&mut self, now: Instant, thread: ThreadId, socket: Socket) {
+        if let Some(reader) = self.reader(now, thread) {
+            reader.on_socket(now, &socket);
+        }
+        self.judge_suspend(now);
+    }
+
+    /// A reader has had no processor since then, and has not now, though it has work.
+    pub fn handle_absence(&mut self, now: Instant, thread: ThreadId, since: Instant) {
+        if let Some(reader) = self.reader(now, thread) {
+            reader.on_absence(since);
+        }
+        self.judge_suspend(now);
+    }
+
+    /// It is back.
+    pub fn handle_return(&mut self, now: Instant, thread: ThreadId) {
+        let returned = self.reader(now, thread).and_then(|reader| reader.on_return(now));
+        if let Some((away, over)) = returned {
+            self.attribution.tell(now, StallCause::Preempted, away);
+            self.book(now, over);
+        }
+        self.judge_suspend(now);
+    }
+
+    /// The readers' control group was held back for its quota.
+    pub fn handle_throttled(&mut self, now: Instant, time: Duration) {
+        self.attribution.tell(now, StallCause::Quota, time);
+    }
+
+    /// The hypervisor ran something else.
+    pub fn handle_steal(&mut self, now: Instant, time: Duration) {
+        self.attribution.tell(now, StallCause::Stolen, time);
+    }
+
+    /// Somebody on this host waited for a processor (PSI `some`). Whether that was a reader is not said, so
+    /// it counts only where no [`Turn`] says it.
+    pub fn handle_pressure(&mut self, now: Instant, time: Duration) {
+        if !self.has_turns {
+            self.attribution.tell(now, StallCause::Preempted, time);
+        }
+    }
+
+    /// A look at what waits for storage.
+    pub fn handle_disk(&mut self, now: Instant, disk: Disk) {
+        self.storage.on_disk(now, &disk);
+        self.wake(now);
+    }
+
+    /// Packets are missing.
+    pub fn handle_losses(&mut self, evidence: &LossEvidence) {
+        self.losses.book(evidence);
+    }
+
+    /// The thread has ended, or reads no more.
+    pub fn forget_thread(&mut self, now: Instant, thread: ThreadId) {
+        let last = self.readers.remove(&thread).and_then(|mut reader| reader.end_gap());
+        self.book(now, last);
+        self.judge_suspend(now);
+    }
+
+    /// What to tell the other end now; to be called until there is nothing.
+    pub fn poll_announcement(&mut self, now: Instant) -> Option<Announcement> {
+        if self.next_look.is_some_and(|look| look <= now) {
+            self.look(now);
+        }
+        self.suspend.poll(now).or_else(|| self.limit.poll(now, self.round_trip))
+    }
+
+    /// When to poll, at the latest; nothing is due where nothing happens.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    /// What it has seen and said so far.
+    pub fn summary(&self, now: Instant) -> Summary {
+        let mut monitor = self.clone();
+        let last = monitor.readers.values_mut().filter_map(Reader::end_gap);
+        last.collect::<Vec<_>>().into_iter().for_each(|over| monitor.book(now, Some(over)));
+        Summary {
+            stalls: monitor.stalls.summary(),
+            causes: monitor.attribution,
+            losses: self.losses,
+            limits: self.limit.summary(now),
+            suspends: self.suspend.summary(now),
+            service: self.service(),
+        }
+    }
+
+    /// What all readers together will process.
+    fn service(&self) -> Option<Prediction> {
+        let parts = self.readers.values().filter_map(|reader| reader.service.predict());
+        parts.reduce(|a, b| Prediction {
+            value: a.value + b.value,
+            lower: a.lower + b.lower,
+            upper: a.upper + b.upper,
+        })
+    }
+
+    fn reader(&mut self, now: Instant, thread: ThreadId) -> Option<&mut Reader> {
+        if !self.readers.contains_key(&thread) {
+            if self.readers.len() >= Self::MOST_THREADS {
+                return None;
+            }
+            let reader = Reader::new(now, self.config.service, self.round_trip);
+            self.readers.insert(thread, reader);
+        }
+        self.wake(now);
+        self.readers.get_mut(&thread)
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.last_sample = now;
+        self.next_look.get_or_insert(now + LOOK);
+    }
+
+    /// Books a gap that is over.
+    fn book(&mut self, now: Instant, over: Option<Over>) {
+        let Some(Over { length, busy }) = over else { return };
+        self.stalls.add(now, length);
+        if length >= Stalls::NOTABLE {
+            self.attribution.attribute(now, length, busy);
+        }
+    }
+
+    fn look(&mut self, now: Instant) {
+        for reader in self.readers.values_mut() {
+            reader.look(now, &self.config, self.round_trip);
+        }
+        let total = self.arrivals(now);
+        let readers = self.readers.values().filter_map(|reader| {
+            let (rate, cause) = reader.limit(now, &self.config)?;
+            Some((reader.whole(now, rate, total)?, cause))
+        });
+        let least = readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate);
+        // What nobody comes near is not worth a word.
+        let least = least.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
+        self.limit.set(least);
+        self.judge_suspend(now);
+        let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
+        self.next_look = active.then(|| now + LOOK);
+    }
+
+    fn arrivals(&self, now: Instant) -> Rate {
+        self.readers.values().fold(Rate::ZERO, |sum, reader| sum + reader.arrivals(now))
+    }
+
+    fn judge_suspend(&mut self, now: Instant) {
+        let (mut stalled, mut left) = (Rate::ZERO, None);
+        for reader in self.readers.values() {
+            if let Some(needs) = reader.needs_silence(now, &self.config, self.round_trip) {
+                stalled = stalled + reader.arrivals(now);
+                left = left.max(Some(needs));
+            }
+        }
+        // One reader of many is not worth the silence of all.
+        let left = left.filter(|_| stalled + stalled >= self.arrivals(now));
+        let still = self.readers.values().any(|reader| reader.is_behind(now));
+        self.suspend.judge(now, self.round_trip, left, still);
+    }
+}
+
+/// Everything is looked at that often (end-system.md 1.3): a tenth of the time that a limit lasts, and
+/// a few turns of a scheduler.
+const LOOK: Duration = Duration::from_millis(10);
+/// A limit of more times what arrives is far: start-up multiplies its rate by less in a round trip.
+const FAR: u32 = 16;
+/// Behind so long a silence nothing is due.
+const SILENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+
+use super::Announcement;
+
+/// The limits announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Times that one was announced where none was in force.
+    pub count: u64,
+    /// Time for which one was in force, by [`Bottleneck`] code.
+    pub time: [Duration; Bottleneck::COUNT],
+    /// The least rate announced.
+    pub least: Option<Rate>,
+}
+
+impl Limits {
+    /// Time for which one was in force.
+    pub fn total(&self) -> Duration {
+        self.time.iter().fold(Duration::ZERO, |sum, time| sum.saturating_add(*time))
+    }
+}
+
+/// What this end takes now, and what of that was said.
+#[derive(Clone, Debug)]
+pub(super) struct LimitState {
+    pub(super) wanted: Option<(Rate, Bottleneck)>,
+    said: Option<Said>,
+    /// Until when time was booked.
+    booked: Instant,
+    summary: Limits,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    rate: Rate,
+    cause: Bottleneck,
+    at: Instant,
+    until: Instant,
+}
+
+impl LimitState {
+    pub(super) fn new(now: Instant) -> Self {
+        let summary = Limits { count: 0, time: [Duration::ZERO; Bottleneck::COUNT], least: None };
+        Self { wanted: None, said: None, booked: now, summary }
+    }
+
+    /// This end takes no more than that; all there is if nothing.
+    pub(super) fn set(&mut self, wanted: Option<(Rate, Bottleneck)>) {
+        self.wanted = wanted.map(|(rate, cause)| (rate.max(LEAST), cause));
+    }
+
+    pub(super) fn poll(&mut self, now: Instant, round_trip: Duration) -> Option<Announcement> {
+        self.book(now);
+        let (rate, cause) = self.wanted?;
+        let lasts = LASTS.max(round_trip.saturating_mul(4));
+        if let Some(said) = self.said {
+            let differs = rate.as_bps().abs_diff(said.rate.as_bps()) > said.rate.as_bps() / 16;
+            // Half of what said it last may be lost before it expires.
+            if !(differs || cause != said.cause || now - said.at >= lasts / 4) {
+                return None;
+            }
+        } else {
+            self.summary.count += 1;
+        }
+        self.said = Some(Said { rate, cause, at: now, until: now + lasts });
+        self.summary.least = Some(self.summary.least.map_or(rate, |least| least.min(rate)));
+        Some(Announcement::Limit { rate, cause, lasts })
+    }
+
+    pub(super) fn summary(&self, now: Instant) -> Limits {
+        let mut booked = self.clone();
+        booked.book(now);
+        booked.summary
+    }
+
+    /// Books the time that the limit was in force, and drops it once it has expired.
+    fn book(&mut self, now: Instant) {
+        if let Some(said) = self.said {
+            let time = &mut self.summary.time[said.cause as usize];
+            *time = time.saturating_add(now.min(said.until) - self.booked);
+            if now >= said.until {
+                self.said = None;
+            }
+        }
+        self.booked = self.booked.max(now);
+    }
+}
+
+/// How long a limit is good for: a few periods of any schedule, and a disk is followed within a second.
+const LASTS: Duration = Duration::from_millis(500);
+/// No limit stops anybody: suspends and credit are for that.
+const LEAST: Rate = Rate::from_mbps(1);

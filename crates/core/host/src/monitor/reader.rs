@@ -1,0 +1,267 @@
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+
+use super::MonitorConfig;
+use crate::service::{Service, ServiceConfig, rate, seconds};
+use crate::signals::{Batch, Socket, Turn};
+use crate::stalls::Stalls;
+
+/// One reader thread and its socket.
+#[derive(Clone, Debug)]
+pub(super) struct Reader {
+    pub(super) service: Service,
+    stalls: Stalls,
+    /// The newest gap in its reading, which may still turn out to be longer.
+    gap: Option<Gap>,
+    last_read: Option<Instant>,
+    absent_since: Option<Instant>,
+    /// Batches say how old they are: then a wait in front of a processor is known by that.
+    has_ages: bool,
+    socket: Option<Seen>,
+    arrivals: Arrivals,
+    /// The queue that stands: least age of an interval.
+    standing: Duration,
+    sojourn_cap: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Instant,
+    socket: Socket,
+}
+
+/// A time in which something waited and was not read.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: Instant,
+    to: Instant,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    span: Span,
+    busy: Duration,
+}
+
+/// A gap that is over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over {
+    pub(super) length: Duration,
+    /// Processor time that the reader itself used in it.
+    pub(super) busy: Duration,
+}
+
+/// What has arrived in this interval, and at what rate in the last one.
+#[derive(Clone, Copy, Debug)]
+struct Arrivals {
+    began: Instant,
+    bytes: u64,
+    least_age: Option<Duration>,
+    rate: Rate,
+}
+
+impl Reader {
+    pub(super) fn new(now: Instant, config: ServiceConfig, round_trip: Duration) -> Self {
+        let mut service = Service::new(now, config);
+        service.set_feedback_delay(round_trip);
+        Self {
+            service,
+            stalls: Stalls::new(now),
+            gap: None,
+            last_read: None,
+            absent_since: None,
+            has_ages: false,
+            socket: None,
+            arrivals: Arrivals { began: now, bytes: 0, least_age: None, rate: Rate::ZERO },
+            standing: Duration::ZERO,
+            sojourn_cap: None,
+        }
+    }
+
+    /// As [`Reader::on_batch`] and [`Reader::on_return`] it says which gap is over for good.
+    pub(super) fn on_turn(&mut self, now: Instant, turn: &Turn) -> Option<Over> {
+        self.service.handle_turn(now, turn);
+        if self.has_ages || turn.turns == 0 {
+            return None;
+        }
+        // Of several waits only the mean is known.
+        let wait = turn.wait / u32::try_from(turn.turns).unwrap_or(u32::MAX);
+        self.note_gap(Span { from: now.before(wait), to: now }, Duration::ZERO)
+    }
+
+    pub(super) fn on_batch(&mut self, now: Instant, batch: &Batch) -> Option<Over> {
+        self.service.handle_batch(batch);
+        self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
+        let last_read = self.last_read.replace(now).unwrap_or(Instant::ZERO);
+        let age = batch.age?;
+        self.has_ages = true;
+        self.arrivals.least_age = Some(self.arrivals.least_age.map_or(age, |least| least.min(age)));
+        // What waited before the last read waited behind others: that is queue, and no gap.
+        let from = now.before(age).max(last_read);
+        self.note_gap(Span { from, to: now }, batch.cpu.unwrap_or_default())
+    }
+
+    pub(super) fn on_socket(&mut self, now: Instant, socket: &Socket) {
+        self.socket = Some(Seen { at: now, socket: *socket });
+    }
+
+    pub(super) fn on_absence(&mut self, since: Instant) {
+        self.absent_since.get_or_insert(since);
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        self.absent_since.is_some()
+    }
+
+    /// How long it was away, too.
+    pub(super) fn on_return(&mut self, now: Instant) -> Option<(Duration, Option<Over>)> {
+        let from = self.absent_since.take()?;
+        Some((now - from, self.note_gap(Span { from, to: now }, Duration::ZERO)))
+    }
+
+    /// Several signals tell of the same gap: what overlaps is one.
+    fn note_gap(&mut self, span: Span, busy: Duration) -> Option<Over> {
+        if let Some(gap) = &mut self.gap
+            && span.from < gap.span.to
+        {
+            gap.span.from = gap.span.from.min(span.from);
+            gap.span.to = gap.span.to.max(span.to);
+            gap.busy = gap.busy.max(busy);
+            return None;
+        }
+        let over = self.end_gap();
+        self.gap = Some(Gap { span, busy });
+        over
+    }
+
+    /// Takes the newest gap for over.
+    pub(super) fn end_gap(&mut self) -> Option<Over> {
+        let Gap { span, busy } = self.gap.take()?;
+        let length = span.to - span.from;
+        self.stalls.add(span.to, length);
+        Some(Over { length, busy })
+    }
+
+    /// Looks at what came in this interval, where it is over.
+    pub(super) fn look(&mut self, now: Instant, config: &MonitorConfig, round_trip: Duration) {
+        self.stalls.advance(now);
+        let passed = now - self.arrivals.began;
+        if passed < INTERVAL.max(round_trip) {
+            return;
+        }
+        let Arrivals { bytes, least_age, .. } = self.arrivals;
+        let arrived = Rate::from_bytes_over(bytes, passed);
+        self.arrivals = Arrivals { began: now, bytes: 0, least_age: None, rate: arrived };
+        self.standing = least_age.unwrap_or_default();
+        if self.standing > config.sojourn {
+            // Swift's decrease (SIGCOMM 2020, section 3.1): by how far the delay is beyond its target.
+            let beyond = 1.0 - seconds(config.sojourn) / seconds(self.standing);
+            let kept = 1.0 - (DECREASE * beyond).min(MOST_DECREASE);
+            self.sojourn_cap = Some(rate(arrived.as_bps() as f64 * kept));
+        } else if let Some(cap) = self.sojourn_cap {
+            let raised = cap.scale(17, 16);
+            self.sojourn_cap = (raised < arrived.scale(2, 1)).then_some(raised);
+        }
+    }
+
+    /// Bits per second that arrive, of late.
+    pub(super) fn arrivals(&self, now: Instant) -> Rate {
+        match self.arrivals {
+            Arrivals { rate: Rate::ZERO, began, bytes, .. } => {
+                Rate::from_bytes_over(bytes, (now - began).max(LEAST_INTERVAL))
+            }
+            Arrivals { rate, .. } => rate,
+        }
+    }
+
+    /// What this reader takes at most, and why.
+    pub(super) fn limit(&self, now: Instant, config: &MonitorConfig) -> Option<(Rate, Bottleneck)> {
+        let bounds = [
+            self.headroom(now, config).map(|rate| (rate, Bottleneck::ReceiverBuffer)),
+            self.capacity().map(|rate| (rate, Bottleneck::ReceiverCpu)),
+            self.sojourn_cap.map(|rate| (rate, Bottleneck::ReceiverCpu)),
+        ];
+        bounds.into_iter().flatten().min_by_key(|(rate, _)| *rate)
+    }
+
+    /// lambda <= H / S_q: no faster than its buffer bridges the stalls that it is known to have.
+    fn headroom(&self, now: Instant, config: &MonitorConfig) -> Option<Rate> {
+        let limit = self.socket?.socket.limit;
+        let bridge = self.stalls.to_bridge(now, config.overflow)?.min(MOST_BRIDGE);
+        let usable = data_in(limit / 4 * 3, config);
+        let standing = self.arrivals(now).bytes_in(self.standing);
+        let headroom = usable.saturating_sub(standing).max(usable / 8);
+        Some(Rate::from_bytes_over(headroom, bridge))
+    }
+
+    /// 0.9 of what it will process at least. A reader that has its processor to itself shows by a
+    /// queue that it is too slow; a tenth of its rate would be thrown away for nothing.
+    fn capacity(&self) -> Option<Rate> {
+        self.service.share().filter(|share| *share < ALONE)?;
+        let prediction = self.service.predict()?;
+        Some(rate(0.9 * prediction.lower.max(prediction.value / 2.0)))
+    }
+
+    /// The limit of the connection, where this reader takes `rate` of it and all take what they do now.
+    /// One that nothing comes to limits nobody.
+    pub(super) fn whole(&self, now: Instant, rate: Rate, total: Rate) -> Option<Rate> {
+        let mine = self.arrivals(now).as_bps();
+        (mine > 0).then(|| {
+            let whole = u128::from(rate.as_bps()) * u128::from(total.as_bps()) / u128::from(mine);
+            Rate::from_bps(u64::try_from(whole).unwrap_or(u64::MAX))
+        })
+    }
+
+    /// For how long it will probably be away still, where silence helps: it has been away for long and
+    /// its buffer is half full, or will overflow; and it will be away when silence begins, a round
+    /// trip from now.
+    pub(super) fn needs_silence(
+        &self,
+        now: Instant,
+        config: &MonitorConfig,
+        round_trip: Duration,
+    ) -> Option<Duration> {
+        let since = self.absent_since?;
+        let Seen { socket, .. } = self.socket.filter(|seen| seen.at >= since)?;
+        let arrivals = self.arrivals(now);
+        if socket.limit == 0 || arrivals == Rate::ZERO {
+            return None;
+        }
+        let away = now - since;
+        let left = self.stalls.left_after(away);
+        let long = away >= config.patience && is_half_full(&socket);
+        let room = data_in(socket.limit.saturating_sub(socket.queued), config);
+        let overflows = away >= LEAST_AWAY && arrivals.bytes_in(left) > room;
+        ((long || overflows) && left > round_trip).then_some(left)
+    }
+
+    /// Whether silence that it asked for should go on: it is away, or its buffer is half full still.
+    pub(super) fn is_behind(&self, now: Instant) -> bool {
+        let fresh = self.socket.filter(|seen| now - seen.at < INTERVAL);
+        self.absent_since.is_some() || fresh.is_some_and(|seen| is_half_full(&seen.socket))
+    }
+}
+
+fn is_half_full(socket: &Socket) -> bool {
+    socket.queued > socket.limit / 2
+}
+
+/// Bytes of data for which a socket charges so many.
+fn data_in(charged: u64, config: &MonitorConfig) -> u64 {
+    charged.saturating_mul(1_024) / u64::from(config.charge.max(1))
+}
+
+/// A queue stands when it was never shorter for so long (CoDel's interval, RFC 8289 section 4.3): no
+/// turn of others lasts longer, the longest being a quota's period.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Less time makes no rate.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+/// A stall that is longer is no part of a schedule (a quota's period is 100 ms): to slow down further
+/// for it costs more than what it loses.
+const MOST_BRIDGE: Duration = Duration::from_millis(100);
+/// A reader that got more than this of what it asked for has no competitor.
+const ALONE: f64 = 0.97;
+/// Swift's beta and largest decrease.
+const DECREASE: f64 = 0.8;
+const MOST_DECREASE: f64 = 0.5;
+/// An absence is one when a wake-up would long be over (p99 of a busy host: half a millisecond).
+const LEAST_AWAY: Duration = Duration::from_millis(2);

@@ -1,0 +1,96 @@
+use longhaul_units::{Duration, Instant};
+
+use super::Announcement;
+
+/// The suspends announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Suspends {
+    /// Times that one began; repeats do not count.
+    pub count: u64,
+    /// Time asked for, less what was lifted.
+    pub total: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+/// Whether the other end is asked to be silent, and what is yet to be said of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SuspendState {
+    on: Option<On>,
+    to_say: Option<Announcement>,
+    summary: Suspends,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct On {
+    since: Instant,
+    said: Instant,
+    until: Instant,
+}
+
+impl SuspendState {
+    pub(super) fn is_on(&self, now: Instant) -> bool {
+        self.on.is_some_and(|on| now < on.until)
+    }
+
+    /// Silence is needed for so long, if at all; and what it was asked for goes on or is over.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        needed: Option<Duration>,
+        goes_on: bool,
+    ) {
+        if let Some(On { since, until, .. }) = self.on
+            && now >= until
+        {
+            self.end(since, until);
+        }
+        match (self.on, needed) {
+            (None, Some(left)) => {
+                self.summary.count += 1;
+                self.say(now, now, round_trip, left);
+            }
+            (Some(on), Some(left)) if (now - on.said) * 2 >= on.until - on.said => {
+                self.say(on.since, now, round_trip, left);
+            }
+            (Some(on), None) if !goes_on => {
+                self.end(on.since, now);
+                // What was never said needs no end.
+                let unsaid = matches!(self.to_say, Some(Announcement::Suspend { .. }));
+                self.to_say = (!unsaid || on.said > on.since).then_some(Announcement::Resume);
+            }
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, since: Instant, now: Instant, round_trip: Duration, left: Duration) {
+        let lasts = left.clamp(SHORTEST, LONGEST.max(round_trip.saturating_mul(4)));
+        self.on = Some(On { since, said: now, until: now + lasts });
+        self.to_say = Some(Announcement::Suspend { lasts });
+    }
+
+    fn end(&mut self, since: Instant, until: Instant) {
+        self.on = None;
+        self.summary.total = self.summary.total.saturating_add(until - since);
+        self.summary.longest = self.summary.longest.max(until - since);
+    }
+
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Announcement> {
+        self.to_say.take().filter(|say| *say == Announcement::Resume || self.is_on(now))
+    }
+
+    pub(super) fn summary(&self, now: Instant) -> Suspends {
+        let mut ended = self.clone();
+        if let Some(On { since, until, .. }) = self.on {
+            ended.end(since, until.min(now));
+        }
+        ended.summary
+    }
+}
+
+/// The kernel's turns are 4 ms: a shorter silence is over before it has an effect.
+const SHORTEST: Duration = Duration::from_millis(4);
+/// Suspends expire (end-system.md 1.3 rule 5: 4 RTT), so that a lost end hangs nobody; on short paths
+/// after the period of a quota.
+const LONGEST: Duration = Duration::from_millis(100);

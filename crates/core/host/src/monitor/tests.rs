@@ -1,0 +1,333 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use proptest::prelude::*;
+
+use super::*;
+
+const READER: ThreadId = ThreadId(0);
+const BUFFER: u64 = 212_992;
+
+fn at(us: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(us)
+}
+
+fn us(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+fn monitor() -> Monitor {
+    Monitor::new(at(0), MonitorConfig::default())
+}
+
+fn socket(queued: u64, limit: u64) -> Socket {
+    Socket { queued, limit, drops: 0 }
+}
+
+/// A reader that has its processor for 4 ms and is away for `away_ms`, for so many rounds; then what
+/// was said.
+fn rounds(monitor: &mut Monitor, count: u64, away_ms: u64, buffer: u64) -> Vec<Announcement> {
+    let period = 4_000 + 1_000 * away_ms;
+    let mut said = Vec::new();
+    for round in 0..count {
+        for tick in 0..16 {
+            let now = at(round * period + 1_000 * away_ms + 250 * (tick + 1));
+            let age = if tick == 0 { us(1_000 * away_ms) } else { us(100) };
+            let cpu = Some(us(240));
+            let batch = Batch { bytes: 60_000, packets: 42, age: Some(age), cpu, full: tick < 8 };
+            monitor.handle_batch(now, READER, batch);
+        }
+        let now = at((round + 1) * period);
+        let turn = Turn { run: us(4_000), wait: us(1_000 * away_ms), turns: 1 };
+        monitor.handle_turn(now, READER, turn);
+        monitor.handle_socket(now, READER, socket(0, buffer));
+        said.extend(core::iter::from_fn(|| monitor.poll_announcement(now)));
+    }
+    said
+}
+
+#[test]
+fn a_small_buffer_limits_the_rate_to_what_bridges_the_stalls() {
+    let mut monitor = monitor();
+    let said = rounds(&mut monitor, 200, 8, BUFFER);
+    let Some(&Announcement::Limit { rate, cause, .. }) = said.last() else { panic!("{said:?}") };
+    assert_eq!(cause, Bottleneck::ReceiverBuffer);
+    // Three quarters of the buffer, less what the socket charges, in the 8 ms that the reader is away;
+    // and less 100 us of what arrives, which always wait.
+    let expected = Rate::from_bytes_over(BUFFER / 4 * 3 * 1_024 / 1_045, us(8_000));
+    let ratio = rate.as_bps() as f64 / expected.as_bps() as f64;
+    assert!((0.93..0.97).contains(&ratio), "{rate} instead of {expected}");
+    let summary = monitor.summary(at(2_400_000));
+    assert_eq!(summary.stalls.count, 200);
+    assert_eq!(summary.stalls.p999, us(8_000));
+    let preempted = summary.causes.sums().next().unwrap();
+    assert!(preempted.1 >= 198, "{preempted:?}: each is explained by the wait");
+    assert!(said.len() < 60, "{}: said again before it expires, not always", said.len());
+}
+
+#[test]
+fn behind_a_large_buffer_the_share_of_the_processor_limits_it() {
+    let mut monitor = monitor();
+    let said = rounds(&mut monitor, 200, 8, 64 << 20);
+    let Some(&Announcement::Limit { rate, cause, .. }) = said.last() else { panic!("{said:?}") };
+    assert_eq!(cause, Bottleneck::ReceiverCpu);
+    // 60 kB in 240 us, a third of the time, nine tenths of that; shares vary a little by how turns
+    // fall into 50 ms.
+    let third = 0.9 * 2e9 / 3.0;
+    assert!((0.85..1.0).contains(&(rate.as_bps() as f64 / third)), "{rate}");
+    let service = monitor.summary(at(2_400_000)).service.unwrap();
+    assert!(
+        service.lower <= service.value && (service.value - 2e9 / 3.0).abs() < 4e7,
+        "{service:?}"
+    );
+}
+
+#[test]
+fn who_has_a_processor_alone_is_not_limited() {
+    let mut monitor = monitor();
+    let said = rounds(&mut monitor, 200, 0, 64 << 20);
+    assert_eq!(said, vec![]);
+}
+
+#[test]
+fn a_queue_that_stands_lowers_the_rate_until_it_is_gone() {
+    let mut monitor = monitor();
+    let batch = |age| Batch { bytes: 125_000, packets: 90, age: Some(us(age)), ..Batch::default() };
+    let mut said = Vec::new();
+    for ms in 1..=3_000 {
+        let age = if ms < 500 { 20_000 } else { 300 };
+        monitor.handle_batch(at(ms * 1_000), READER, batch(age));
+        said.extend(core::iter::from_fn(|| monitor.poll_announcement(at(ms * 1_000))));
+    }
+    let rates: Vec<Rate> = said
+        .iter()
+        .map(|said| match said {
+            Announcement::Limit { rate, cause: Bottleneck::ReceiverCpu, .. } => *rate,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    // 1 Gb/s arrive; 20 ms are 18 beyond the target.
+    assert!(rates.iter().all(|rate| *rate >= Rate::from_mbps(490)), "{rates:?}");
+    assert!(rates.iter().any(|rate| *rate <= Rate::from_mbps(510)), "{rates:?}");
+    assert!(rates.last().unwrap() > &Rate::from_mbps(1_700), "{rates:?}");
+    assert_eq!(monitor.limit.wanted, None, "and then there is none");
+}
+
+#[test]
+fn a_disk_that_lags_limits_the_rate_to_what_it_writes() {
+    let mut monitor = monitor();
+    let mut last = None;
+    for ms in 0..1_000 {
+        let batch = Batch { bytes: 50_000, packets: 35, ..Batch::default() };
+        monitor.handle_batch(at(ms * 1_000), READER, batch);
+        let disk = Disk { backlog: 60 << 20, memory: 80 << 20, written: 50_000 };
+        monitor.handle_disk(at(ms * 1_000), disk);
+        last = monitor.poll_announcement(at(ms * 1_000)).or(last);
+    }
+    let Some(Announcement::Limit { rate, cause: Bottleneck::ReceiverDisk, .. }) = last else {
+        panic!("{last:?}")
+    };
+    // 400 Mb/s are written; three quarters of the memory are full, a quarter too much.
+    assert!((290..=310).contains(&(rate.as_bps() / 1_000_000)), "{rate}");
+}
+
+/// The reader of 1 Gb/s has been away for `away_ms`, and its buffer is this full.
+fn away(monitor: &mut Monitor, away_ms: u64, queued: u64) -> Option<Announcement> {
+    for ms in 0..1_000 {
+        let batch = Batch { bytes: 125_000, packets: 90, ..Batch::default() };
+        monitor.handle_batch(at(ms * 1_000), READER, batch);
+    }
+    let now = at(1_000_000 + away_ms * 1_000);
+    monitor.handle_absence(now, READER, at(1_000_000));
+    monitor.handle_socket(now, READER, socket(queued, BUFFER));
+    monitor.poll_announcement(now)
+}
+
+#[test]
+fn a_reader_that_is_away_for_long_asks_for_silence_where_that_helps() {
+    assert_eq!(away(&mut monitor(), 1, 100_000), None, "short");
+    let most = away(&mut monitor(), 8, 150_000);
+    assert_eq!(most, Some(Announcement::Suspend { lasts: us(8_000) }), "as long as it was away");
+    let soon = away(&mut monitor(), 4, BUFFER - 10_000);
+    assert_eq!(soon, Some(Announcement::Suspend { lasts: us(4_000) }), "before it overflows");
+    let mut far = monitor();
+    far.set_round_trip(us(50_000));
+    assert_eq!(away(&mut far, 10, 200_000), None, "it will be back before silence begins");
+    assert!(matches!(away(&mut far, 80, BUFFER), Some(Announcement::Suspend { .. })));
+}
+
+#[test]
+fn silence_is_asked_for_again_and_lifted_when_the_reader_is_back() {
+    let mut monitor = monitor();
+    assert!(matches!(away(&mut monitor, 8, 150_000), Some(Announcement::Suspend { .. })));
+    let later = at(1_013_000);
+    monitor.handle_absence(later, READER, at(1_000_000));
+    let again = monitor.poll_announcement(later);
+    assert_eq!(again, Some(Announcement::Suspend { lasts: us(13_000) }));
+    monitor.handle_return(at(1_020_000), READER);
+    assert_eq!(monitor.poll_announcement(at(1_020_000)), None, "its buffer is half full still");
+    monitor.handle_socket(at(1_021_000), READER, socket(50_000, BUFFER));
+    assert_eq!(monitor.poll_announcement(at(1_021_000)), Some(Announcement::Resume));
+    assert_eq!(monitor.poll_announcement(at(1_021_000)), None);
+    let suspends = monitor.summary(at(1_030_000)).suspends;
+    assert_eq!(suspends, Suspends { count: 1, total: us(13_000), longest: us(13_000) });
+}
+
+#[test]
+fn one_stalled_reader_of_three_does_not_silence_the_others() {
+    let mut monitor = monitor();
+    for ms in 0..1_000 {
+        for thread in 0..3 {
+            let batch = Batch { bytes: 50_000, packets: 35, ..Batch::default() };
+            monitor.handle_batch(at(ms * 1_000), ThreadId(thread), batch);
+        }
+    }
+    let now = at(1_020_000);
+    let fill = |thread, monitor: &mut Monitor| {
+        monitor.handle_absence(now, ThreadId(thread), at(1_000_000));
+        monitor.handle_socket(now, ThreadId(thread), socket(200_000, BUFFER));
+        monitor.poll_announcement(now)
+    };
+    assert_eq!(fill(0, &mut monitor), None);
+    assert!(matches!(fill(1, &mut monitor), Some(Announcement::Suspend { .. })));
+}
+
+#[test]
+fn nothing_is_due_when_nothing_happens() {
+    let mut monitor = monitor();
+    assert_eq!(monitor.next_timeout(), None);
+    rounds(&mut monitor, 50, 8, BUFFER);
+    let mut now = at(600_000);
+    let mut looks = 0;
+    while let Some(due) = monitor.next_timeout() {
+        now = now.max(due);
+        assert!(
+            monitor
+                .poll_announcement(now)
+                .is_none_or(|said| matches!(said, Announcement::Limit { .. }))
+        );
+        looks += 1;
+        assert!(looks < 200, "it comes to rest");
+    }
+    let limits = monitor.summary(at(10_000_000)).limits;
+    assert!(limits.total() < us(3_000_000), "{limits:?}: what was said last has expired");
+}
+
+#[derive(Clone, Debug)]
+enum Sample {
+    Turn(Turn),
+    Batch(Batch),
+    Socket(Socket),
+    Absence(u64),
+    Return,
+    Disk(Disk),
+    Other(u8, Duration),
+    RoundTrip(Duration),
+    Poll,
+    Forget,
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let time = || (0u64..200_000).prop_map(us);
+    let size = || prop_oneof![0u64..1_000_000, Just(u64::MAX), Just(0)];
+    prop_oneof![
+        (time(), time(), 0u64..5).prop_map(|(run, wait, turns)| Sample::Turn(Turn {
+            run,
+            wait,
+            turns
+        })),
+        (size(), size(), prop::option::of(time()), prop::option::of(time()), any::<bool>())
+            .prop_map(|(bytes, packets, age, cpu, full)| Sample::Batch(Batch {
+                bytes,
+                packets,
+                age,
+                cpu,
+                full
+            })),
+        (size(), size(), size()).prop_map(|(queued, limit, drops)| Sample::Socket(Socket {
+            queued,
+            limit,
+            drops
+        })),
+        (0u64..100_000).prop_map(Sample::Absence),
+        Just(Sample::Return),
+        (size(), size(), size()).prop_map(|(backlog, memory, written)| Sample::Disk(Disk {
+            backlog,
+            memory,
+            written
+        })),
+        (0u8..3, time()).prop_map(|(kind, time)| Sample::Other(kind, time)),
+        time().prop_map(Sample::RoundTrip),
+        Just(Sample::Poll),
+        Just(Sample::Forget),
+    ]
+}
+
+fn play(samples: &[(u64, u16, Sample)]) -> Vec<(Instant, Announcement)> {
+    let (mut monitor, mut now, mut said) = (monitor(), at(0), Vec::new());
+    for (pause, thread, sample) in samples {
+        now += us(*pause);
+        let thread = ThreadId(*thread);
+        match *sample {
+            Sample::Turn(turn) => monitor.handle_turn(now, thread, turn),
+            Sample::Batch(batch) => monitor.handle_batch(now, thread, batch),
+            Sample::Socket(socket) => monitor.handle_socket(now, thread, socket),
+            Sample::Absence(ago) => monitor.handle_absence(now, thread, now.before(us(ago))),
+            Sample::Return => monitor.handle_return(now, thread),
+            Sample::Disk(disk) => monitor.handle_disk(now, disk),
+            Sample::Other(0, time) => monitor.handle_throttled(now, time),
+            Sample::Other(1, time) => monitor.handle_steal(now, time),
+            Sample::Other(_, time) => monitor.handle_pressure(now, time),
+            Sample::RoundTrip(time) => monitor.set_round_trip(time),
+            Sample::Poll => {}
+            Sample::Forget => monitor.forget_thread(now, thread),
+        }
+        for _ in 0..2 {
+            said.extend(monitor.poll_announcement(now).map(|what| (now, what)));
+        }
+        assert_eq!(monitor.poll_announcement(now), None, "two at once at most");
+    }
+    monitor.summary(now);
+    said
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_what_is_said_is_bounded_and_the_same_again(
+        samples in prop::collection::vec((0u64..30_000, 0u16..3, sample()), 1..300),
+    ) {
+        let said = play(&samples);
+        prop_assert_eq!(&said, &play(&samples));
+        let mut suspended = false;
+        for (_, said) in said {
+            match said {
+                Announcement::Limit { rate, cause, lasts } => {
+                    prop_assert!(rate >= Rate::from_mbps(1) && lasts <= us(800_000));
+                    prop_assert!(cause != Bottleneck::Unknown);
+                }
+                Announcement::Suspend { lasts } => {
+                    prop_assert!(lasts >= us(4_000) && lasts <= us(800_000));
+                    suspended = true;
+                }
+                Announcement::Resume => {
+                    prop_assert!(suspended, "nothing is lifted that was not said");
+                    suspended = false;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_rate_that_arrives_is_no_reason_to_say_anything(
+        batches in prop::collection::vec((0u64..20_000, 0u64..1_000_000), 1..300),
+    ) {
+        let (mut monitor, mut now) = (monitor(), 0);
+        for (pause, bytes) in batches {
+            now += pause;
+            let batch = Batch { bytes, packets: bytes / 1_400, ..Batch::default() };
+            monitor.handle_batch(at(now), READER, batch);
+            prop_assert_eq!(monitor.poll_announcement(at(now)), None);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use longhaul_units::{Bottleneck, Bytes, Duration};
+
+use crate::{DecodeError, Full, Reader, Writer, units};
+
+/// HOST of RESULT and REPORT (docs/protocol.md 7.2): what the transfer has cost a host, and what its
+/// monitor has seen and said, since the start. All but the processor time and the buffers is zero where
+/// there is no monitor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostAccount {
+    /// CPU time that its process took, in whole microseconds as all times here.
+    pub cpu_time: Duration,
+    /// Times of at least 1 ms in which a thread of its lanes had something to do and did not run.
+    pub stalls: u64,
+    /// Time in them.
+    pub stalled: Duration,
+    /// The longest.
+    pub longest_stall: Duration,
+    /// Times that it limited its peer.
+    pub limits: u64,
+    /// Time in which it did.
+    pub limited: Duration,
+    /// Why, for the most part.
+    pub limited_by: Bottleneck,
+    /// Times that it asked for silence.
+    pub suspends: u64,
+    /// Time in which it did.
+    pub suspended: Duration,
+    /// Timers of its lanes that fired late by 1 ms or more.
+    pub missed: u64,
+    /// By how much, in all.
+    pub missed_time: Duration,
+    /// What it does against all this, as bits.
+    pub remedies: u64,
+    /// Receive buffer of its sockets as it was asked for.
+    pub buffer_asked: Bytes,
+    /// And as it was granted.
+    pub buffer_granted: Bytes,
+}
+
+impl HostAccount {
+    /// A monitor is at work.
+    pub const WATCHES: u64 = 1;
+    /// The threads of lanes take short turns.
+    pub const SHORT_TURNS: u64 = 2;
+    /// They run before all that are scheduled normally.
+    pub const RUNS_FIRST: u64 = 4;
+    /// They were to do so, and the system did not permit it.
+    pub const PRIORITY_REFUSED: u64 = 8;
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.varint(units::micros(self.cpu_time))?;
+        w.varint(self.stalls)?;
+        w.varint(units::micros(self.stalled))?;
+        w.varint(units::micros(self.longest_stall))?;
+        w.varint(self.limits)?;
+        w.varint(units::micros(self.limited))?;
+        w.u8(self.limited_by as u8)?;
+        w.varint(self.suspends)?;
+        w.varint(units::micros(self.suspended))?;
+        w.varint(self.missed)?;
+        w.varint(units::micros(self.missed_time))?;
+        w.varint(self.remedies)?;
+        w.varint(self.buffer_asked.get())?;
+        w.varint(self.buffer_granted.get())
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let time = |r: &mut Reader<'_>| r.varint().map(Duration::from_micros);
+        Ok(Self {
+            cpu_time: time(r)?,
+            stalls: r.varint()?,
+            stalled: time(r)?,
+            longest_stall: time(r)?,
+            limits: r.varint()?,
+            limited: time(r)?,
+            limited_by: Bottleneck::from_code(r.u8()?),
+            suspends: r.varint()?,
+            suspended: time(r)?,
+            missed: r.varint()?,
+            missed_time: time(r)?,
+            remedies: r.varint()?,
+            buffer_asked: Bytes::new(r.varint()?),
+            buffer_granted: Bytes::new(r.varint()?),
+        })
+    }
+}

@@ -1,0 +1,334 @@
+//! The thread that looks at the lanes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+
+use longhaul_engine::Suspension;
+use longhaul_host::{Announcement, Monitor, MonitorConfig, Socket, Summary, ThreadId, Turn};
+use longhaul_rate_control::HostLimit;
+use longhaul_sys::clock;
+use longhaul_sys::host::{
+    PressureSampler, ProcessorTicks, Scheduling, Switch, Throttling, ThrottlingSampler,
+};
+use longhaul_units::{Bottleneck, Duration, Instant};
+use longhaul_wire::HostAccount;
+
+use super::log::LaneLog;
+use super::said::{Said, Word};
+use crate::carrier::Mailbox;
+
+pub(super) struct Sentinel {
+    monitor: Monitor,
+    lanes: Vec<Watched>,
+    ears: Ears,
+    word: Word,
+    /// What came of the priority that the sentinel asked for.
+    remedies: u64,
+    host: HostWide,
+    /// When something last came to a lane.
+    active: Instant,
+    turns_due: Instant,
+    host_due: Instant,
+    account_due: Instant,
+}
+
+/// Who hears what the sentinel has to say.
+pub(super) struct Ears {
+    pub mailboxes: Vec<Arc<Mailbox>>,
+    pub said: Arc<Said>,
+    pub account: Arc<Mutex<HostAccount>>,
+    pub speaks: Arc<AtomicBool>,
+}
+
+/// A lane, as it was last seen.
+struct Watched {
+    id: ThreadId,
+    log: Arc<LaneLog>,
+    scheduling: Option<Scheduling>,
+    drops: Option<u32>,
+    /// Since when it has had no processor although it has something to do, by its own switches.
+    preempted: Option<Instant>,
+    /// It was told that the lane is away.
+    is_away: bool,
+    /// Its socket held something at the last look, and it slept.
+    slept_on: Option<Instant>,
+}
+
+/// What concerns all threads of this host.
+struct HostWide {
+    pressure: Option<(PressureSampler, Duration)>,
+    throttling: Option<(ThrottlingSampler, Throttling)>,
+    ticks: Option<ProcessorTicks>,
+}
+
+impl Sentinel {
+    pub fn new(logs: Vec<Arc<LaneLog>>, ears: Ears) -> Self {
+        let now = clock::now();
+        let lanes = (0..).map(ThreadId).zip(logs).map(|(id, log)| Watched::new(id, log));
+        Self {
+            monitor: Monitor::new(now, MonitorConfig::default()),
+            lanes: lanes.collect(),
+            ears,
+            word: Word::default(),
+            remedies: 0,
+            host: HostWide::new(),
+            active: now,
+            turns_due: now,
+            host_due: now,
+            account_due: now,
+        }
+    }
+
+    /// These remedies are in force for the sentinel.
+    pub fn note(&mut self, remedies: u64) {
+        self.remedies = remedies;
+    }
+
+    pub fn run(&mut self, stop: &AtomicBool) {
+        // Without precise timers it looks a little less often.
+        let _ = clock::use_precise_timers();
+        let mut next = clock::now();
+        while !stop.load(Ordering::Relaxed) {
+            let tick = if clock::now() - self.active < REST_AFTER { TICK } else { REST_TICK };
+            next = (next + tick).max(clock::now());
+            clock::sleep_until(next);
+            self.look(clock::now());
+        }
+        self.tell_account(clock::now());
+    }
+
+    /// Looks at everything that is due.
+    pub fn look(&mut self, now: Instant) {
+        let turns = now >= self.turns_due;
+        if turns {
+            self.turns_due = now + TURNS;
+        }
+        for lane in &mut self.lanes {
+            if lane.look(now, &mut self.monitor) {
+                self.active = now;
+            }
+            if turns {
+                lane.look_at_turns(now, &mut self.monitor);
+            }
+        }
+        if now >= self.host_due {
+            self.host_due = now + HOST;
+            self.host.look(now, &mut self.monitor);
+            let trips = self.lanes.iter().map(|lane| lane.log.round_trip());
+            self.monitor.set_round_trip(trips.max().unwrap_or_default());
+        }
+        self.say(now);
+        if now >= self.account_due {
+            self.account_due = now + ACCOUNT;
+            self.tell_account(now);
+        }
+    }
+
+    fn say(&mut self, now: Instant) {
+        let before = self.word;
+        while let Some(announcement) = self.monitor.poll_announcement(now) {
+            let order = self.word.suspension.map_or(0, |told| told.order) + 1;
+            match announcement {
+                Announcement::Limit { rate, cause, lasts } => {
+                    self.word.limit = Some(HostLimit { rate, cause, until: now + lasts });
+                }
+                Announcement::Suspend { lasts } => {
+                    self.word.suspension = Some(Suspension { order, until: now + lasts });
+                }
+                Announcement::Resume => {
+                    self.word.suspension = Some(Suspension { order, until: now });
+                }
+            }
+        }
+        self.word.limit = self.word.limit.filter(|limit| limit.until > now);
+        if self.word != before && self.ears.speaks.load(Ordering::Relaxed) {
+            self.ears.said.write(&self.word);
+            // Whoever has a processor speaks.
+            self.ears.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+        }
+    }
+
+    /// Where somebody reads it at this moment it is told later.
+    fn tell_account(&self, now: Instant) {
+        let account = self.sum_up(&self.monitor.summary(now));
+        match self.ears.account.try_lock() {
+            Ok(mut told) => *told = account,
+            Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = account,
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
+    fn sum_up(&self, summary: &Summary) -> HostAccount {
+        let Summary { stalls, limits, suspends, .. } = summary;
+        let by = Bottleneck::ALL.into_iter().zip(limits.time);
+        let by = by.filter(|(_, time)| !time.is_zero()).max_by_key(|(_, time)| *time);
+        let missed = self.lanes.iter().map(|lane| lane.log.missed());
+        let (missed, missed_time) = missed
+            .fold((0, Duration::ZERO), |(count, time), (more, longer)| {
+                (count + more, time + longer)
+            });
+        let remedies = self.lanes.iter().map(|lane| lane.log.remedies());
+        HostAccount {
+            stalls: stalls.count,
+            stalled: stalls.total,
+            longest_stall: stalls.longest,
+            limits: limits.count,
+            limited: limits.total(),
+            limited_by: by.map_or(Bottleneck::Unknown, |(cause, _)| cause),
+            suspends: suspends.count,
+            suspended: suspends.total,
+            missed,
+            missed_time,
+            remedies: remedies.fold(self.remedies | HostAccount::WATCHES, |all, more| all | more),
+            ..HostAccount::default()
+        }
+    }
+}
+
+impl Watched {
+    fn new(id: ThreadId, log: Arc<LaneLog>) -> Self {
+        Self {
+            id,
+            log,
+            scheduling: None,
+            drops: None,
+            preempted: None,
+            is_away: false,
+            slept_on: None,
+        }
+    }
+
+    /// Whether something came to it.
+    fn look(&mut self, now: Instant, monitor: &mut Monitor) -> bool {
+        let mut any = false;
+        while let Some((at, batch)) = self.log.poll_batch() {
+            any = true;
+            monitor.handle_batch(at.min(now), self.id, batch);
+        }
+        let memory = self.log.memory(|memory| memory.sample().ok()).flatten();
+        let queued = memory.is_some_and(|memory| memory.receive_used > 0);
+        if let Some(memory) = memory {
+            let before = self.drops.replace(memory.drops).unwrap_or(memory.drops);
+            let socket = Socket {
+                queued: memory.receive_used.into(),
+                limit: memory.receive_limit.into(),
+                drops: memory.drops.wrapping_sub(before).into(),
+            };
+            if any || queued {
+                monitor.handle_socket(now, self.id, socket);
+            }
+        }
+        self.look_for_absence(now, queued, monitor);
+        any
+    }
+
+    /// The lane is away where it has something to do and no processor.
+    fn look_for_absence(&mut self, now: Instant, queued: bool, monitor: &mut Monitor) {
+        let records = self.follow_switches();
+        let beat = self.log.last_beat();
+        self.slept_on = match beat {
+            None if queued => self.slept_on.or(Some(now)),
+            _ => None,
+        };
+        // What a lane does between two beats takes less than that.
+        let silent = beat.or(self.slept_on).filter(|since| now - *since >= SILENT);
+        let since = match (self.preempted, records) {
+            (Some(since), _) => Some(since).filter(|since| now - *since >= TICK),
+            // It runs, or sleeps; where it sleeps on data it waits to wake up.
+            (None, true) if beat.is_some() => None,
+            _ => silent.filter(|_| self.is_ready()),
+        };
+        match since {
+            Some(since) => {
+                self.is_away = true;
+                monitor.handle_absence(now, self.id, since);
+            }
+            None if std::mem::take(&mut self.is_away) => monitor.handle_return(now, self.id),
+            None => {}
+        }
+    }
+
+    /// Brings `preempted` up to date; whether the kernel records the lane's switches.
+    fn follow_switches(&mut self) -> bool {
+        let Some(samplers) = self.log.samplers() else { return false };
+        let Ok(mut recorder) = samplers.switches.try_lock() else { return false };
+        let Some(recorder) = recorder.as_mut() else { return false };
+        let preempted = &mut self.preempted;
+        recorder.drain(&mut |Switch { at, preempted: by_others, .. }| {
+            *preempted = by_others.then_some(at);
+        });
+        true
+    }
+
+    fn is_ready(&self) -> bool {
+        let sampler = self.log.samplers().and_then(|samplers| samplers.scheduling.as_ref());
+        sampler.is_some_and(|sampler| sampler.is_ready().unwrap_or(false))
+    }
+
+    fn look_at_turns(&mut self, now: Instant, monitor: &mut Monitor) {
+        let sampler = self.log.samplers().and_then(|samplers| samplers.scheduling.as_ref());
+        let Some(Ok(scheduling)) = sampler.map(|sampler| sampler.sample()) else { return };
+        if let Some(before) = self.scheduling.replace(scheduling)
+            && before != scheduling
+        {
+            let Scheduling { run, wait, turns } = scheduling.since(before);
+            monitor.handle_turn(now, self.id, Turn { run, wait, turns });
+        }
+    }
+}
+
+impl HostWide {
+    fn new() -> Self {
+        let pressure = PressureSampler::of_cpu().ok();
+        let pressure = pressure.and_then(|sampler| {
+            let first = sampler.sample().ok()?;
+            Some((sampler, first))
+        });
+        let throttling = ThrottlingSampler::new().and_then(|sampler| {
+            let first = sampler.sample().ok()?;
+            Some((sampler, first))
+        });
+        Self { pressure, throttling, ticks: ProcessorTicks::now().ok() }
+    }
+
+    /// What cannot be read any more says nothing more.
+    fn look(&mut self, now: Instant, monitor: &mut Monitor) {
+        if let Some((sampler, before)) = &mut self.pressure
+            && let Ok(total) = sampler.sample()
+        {
+            let waited = total.saturating_sub(std::mem::replace(before, total));
+            monitor.handle_pressure(now, waited);
+        }
+        if let Some((sampler, before)) = &mut self.throttling
+            && let Ok(throttling) = sampler.sample()
+        {
+            let time = throttling.time.saturating_sub(before.time);
+            *before = throttling;
+            monitor.handle_throttled(now, time);
+        }
+        if let Some(before) = &mut self.ticks
+            && let Ok(ticks) = ProcessorTicks::now()
+        {
+            let stolen = ticks.stolen.saturating_sub(before.stolen);
+            *before = ticks;
+            if stolen > 0 {
+                monitor.handle_steal(now, STEAL_TICK.saturating_mul(stolen as u32));
+            }
+        }
+    }
+}
+
+/// A stall that is under way is known within two of these.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+/// Where nothing comes nothing is looked for.
+const REST_TICK: Duration = Duration::from_millis(20);
+const REST_AFTER: Duration = Duration::from_millis(500);
+/// A burst of reading and all that follows takes less, unless the lane has no processor.
+const SILENT: Duration = Duration::from_millis(3);
+/// A few of the scheduler's turns.
+const TURNS: Duration = Duration::from_millis(10);
+const HOST: Duration = Duration::from_millis(50);
+/// The report needs it no sooner.
+const ACCOUNT: Duration = Duration::from_millis(250);
+/// In which /proc/stat counts, on all machines that matter (USER_HZ).
+const STEAL_TICK: Duration = Duration::from_millis(10);

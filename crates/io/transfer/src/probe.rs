@@ -1,0 +1,229 @@
+//! What the way to a server and both hosts can do: a connection that carries nothing.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
+use longhaul_engine::Closed;
+use longhaul_history::{Direction, History, HistoryError, PathKey, Recall, unix_time};
+use longhaul_session::{ClientConfig, Token};
+use longhaul_sys::clock;
+use longhaul_sys::host::Machine;
+use longhaul_sys::udp::UdpOptions;
+use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
+use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
+
+use crate::api::Stop;
+use crate::buffer::Buffer;
+use crate::carrier::UpperLayer;
+use crate::client::{Failure, Idle, profile};
+use crate::connection::{Lanes, mailboxes};
+use crate::control::{ConnectError, Dialed, dial};
+
+/// Which server to look at.
+#[derive(Clone, Debug)]
+pub struct ProbeOptions {
+    /// Name or address.
+    pub host: String,
+    /// TCP and UDP port.
+    pub port: u16,
+    /// Proves this client to the server, and the server to it.
+    pub token: Token,
+    /// Time without a sign of the server after which it is given up.
+    pub idle_timeout: Duration,
+    /// What is remembered of paths.
+    pub history: Option<Arc<History>>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct ProbeReport {
+    /// Who answered, with the TCP port.
+    pub server: SocketAddr,
+    /// Its name and version, as it says.
+    pub implementation: Option<String>,
+    /// Round trip of the TCP handshake.
+    pub tcp_round_trip: Duration,
+    /// The least over UDP; nothing where no UDP packet comes through.
+    pub udp_round_trip: Option<Duration>,
+    /// Largest IP packet that comes through to the server, as far as was tried.
+    pub path_mtu: Option<u64>,
+    /// What this host's sockets ask for, and what they are granted.
+    pub buffer_here: [Bytes; 2],
+    /// What the server's are granted, as it says; it asks for as much by default.
+    pub buffer_there: Option<Bytes>,
+    /// What this host is.
+    pub machine: Machine,
+    /// What one of its processors encrypts, with AES-128-GCM in packets.
+    pub encrypts: Rate,
+    /// What is known of the path from this host.
+    pub known: Option<Recall>,
+    /// What the user should know of this host's sockets.
+    pub notices: Vec<String>,
+}
+
+/// Why nothing was found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// This host cannot go on.
+    #[error("{0}")]
+    Local(String),
+    /// The memory of paths cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The user wanted no more.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Connects, lets a lane find out what the path is like, and says goodbye. Takes a second and a few round
+/// trips; at the server nothing is read or written.
+///
+/// # Errors
+/// See [`ProbeError`]. That UDP does not pass is no error.
+pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeError> {
+    let ProbeOptions { host, port, token, idle_timeout, history } = options;
+    let asked = Bytes::new(UdpOptions::default().receive_buffer as u64);
+    let config = ClientConfig {
+        carrier: Carrier::Udp,
+        lanes: 1,
+        implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
+        receive_limits: Some(ReceiveLimits { socket_buffer: asked, credit: Bytes::ZERO }),
+        ..ClientConfig::default()
+    };
+    let dialed = dial(host, *port, token, &config, *idle_timeout, stop)?;
+    let encrypts = encrypting();
+    let Dialed { session, control, server, local, rtt, .. } = &dialed;
+    let boxes = mailboxes(session.lanes).map_err(|error| ProbeError::Local(error.to_string()))?;
+    let silent = Arc::new(Silent::default());
+    let chosen = profile("auto", None, &[]).map_err(local_fault)?;
+    let idle = Idle { dialed: &dialed, profile: &chosen, idle_timeout: *idle_timeout };
+    let (mut lanes, notices) = idle.start(silent.clone(), &boxes).map_err(local_fault)?;
+    let begun = clock::now();
+    let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
+    while clock::now() - begun < patience && !stop.is_requested() {
+        std::thread::sleep(LOOK);
+        if silent.closed.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let seen = lanes.totals().sending;
+    let (account, packet) = (lanes.host_account(), lanes.packet());
+    lanes.close(CloseCode::DONE, "");
+    control.close(CloseCode::DONE, "");
+    lanes.join();
+    if stop.is_requested() {
+        return Err(ProbeError::Stopped);
+    }
+    let passes = silent.validated.load(Ordering::Relaxed);
+    let key = PathKey {
+        peer: host.clone(),
+        local: *local,
+        remote: server.ip(),
+        direction: Direction::Push,
+    };
+    let known = history.as_ref().map(|history| history.recall(&key, unix_time())).transpose()?;
+    Ok(ProbeReport {
+        server: *server,
+        implementation: session.peer_implementation.as_deref().map(shown),
+        tcp_round_trip: *rtt,
+        udp_round_trip: Some(seen.rtt_min).filter(|rtt| passes && !rtt.is_zero()),
+        path_mtu: packet.filter(|_| passes),
+        buffer_here: [account.buffer_asked, account.buffer_granted],
+        buffer_there: session.peer_limits.map(|limits| limits.socket_buffer),
+        machine: Machine::describe(),
+        encrypts,
+        known: known.flatten(),
+        notices,
+    })
+}
+
+fn local_fault(failure: Failure) -> ProbeError {
+    match failure {
+        Failure::Local(reason) | Failure::Usage(reason) => ProbeError::Local(reason),
+        other => ProbeError::Local(format!("{other:?}")),
+    }
+}
+
+/// How fast a processor seals packets. Not at all where there is no randomness, as nothing else would be.
+fn encrypting() -> Rate {
+    let Ok(key) = UnboundKey::new(&AES_128_GCM, &[7; 16]).map(LessSafeKey::new) else {
+        return Rate::ZERO;
+    };
+    let mut packet = vec![0; 1_408];
+    let (start, mut bytes) = (clock::thread_cpu_time(), 0);
+    loop {
+        for count in 0u64..64 {
+            let mut nonce = [0; 12];
+            nonce[..8].copy_from_slice(&count.to_le_bytes());
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            // What is sealed goes nowhere, and no packet is too long.
+            let sealed = key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut packet);
+            bytes += if sealed.is_ok() { packet.len() as u64 } else { 0 };
+        }
+        let used = clock::thread_cpu_time().saturating_sub(start);
+        if used >= SEALING {
+            return Rate::from_bytes_over(bytes, used);
+        }
+    }
+}
+
+/// A transfer that is none.
+#[derive(Debug, Default)]
+struct Silent {
+    validated: AtomicBool,
+    closed: AtomicBool,
+}
+
+impl UpperLayer for Silent {
+    fn on_validated(&self) {
+        self.validated.store(true, Ordering::Relaxed);
+    }
+
+    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn on_stream_end(&self) -> Result<(), Violation> {
+        Ok(())
+    }
+
+    fn next_message(&self, _: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    fn on_credit(&self, _: u64) {}
+
+    fn on_delivered(&self, _: Extent) {}
+
+    fn on_closed(&self, _: &Closed) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
+
+    fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        Ok(Begun::Unneeded)
+    }
+
+    fn on_group(&self, _: WholeGroup<Buffer>) {}
+}
+
+/// The search for the path MTU takes a few round trips; what is lost of it is tried again.
+const ROUND_TRIPS: u32 = 12;
+const MOST: Duration = Duration::from_millis(800);
+const LOOK: Duration = Duration::from_millis(20);
+/// Beside the time of the round trips nobody notices.
+const SEALING: Duration = Duration::from_millis(20);

@@ -1,0 +1,168 @@
+//! How quickly a transfer takes what the observed link has: at its start, and when that changes.
+
+use super::Setup;
+use crate::record::{Recovery, Series};
+
+/// What the observed link is, towards the receiver. Times are seconds, rates Mb/s.
+pub(super) struct Observed {
+    initial: f64,
+    /// From each time on.
+    changes: Vec<(f64, f64)>,
+    /// Ends of times at which everything was lost.
+    outages: Vec<f64>,
+    rtt: f64,
+}
+
+impl Observed {
+    /// Nothing for a link without a rate.
+    pub(super) fn of(setup: &Setup) -> Option<Self> {
+        let link = &setup.topology.links[setup.link];
+        let path = link.paths().ok()?.forward;
+        let rate = path.bottleneck?.rate;
+        let mbps = |rate: longhaul_units::Rate| rate.as_bps() as f64 / 1e6;
+        let changes = rate.changes.iter().map(|(at, rate)| (at.as_secs_f64(), mbps(*rate)));
+        let outages = path.outages.windows.iter().map(|window| window.end.as_secs_f64());
+        Some(Self {
+            initial: mbps(rate.initial),
+            changes: changes.collect(),
+            outages: outages.collect(),
+            rtt: link.rtt().as_secs_f64(),
+        })
+    }
+
+    /// What it carries at a time.
+    fn mbps(&self, at: f64) -> f64 {
+        let changed = self.changes.iter().take_while(|(from, _)| *from <= at).last();
+        changed.map_or(self.initial, |(_, rate)| *rate)
+    }
+
+    /// From the first data to nine tenths of the rate.
+    pub(super) fn start_up_ms(&self, series: &Series) -> Option<f64> {
+        let began = |mbps: &f64| *mbps > FIRST * self.mbps(series.start);
+        let first = series.arrived_mbps.iter().position(began)?;
+        let at = series.start + first as f64 * series.interval();
+        self.reached_ms(series, at)
+    }
+
+    /// Each change of rate, and the end of each outage, in the time of the series.
+    pub(super) fn recovery(&self, series: &Series) -> Vec<Recovery> {
+        let rates = self.changes.iter().map(|(at, _)| (*at, false));
+        let outages = self.outages.iter().map(|at| (*at, true));
+        let mut changes: Vec<(f64, bool)> = rates.chain(outages).collect();
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let end = series.start + series.arrived_mbps.len() as f64 * series.interval();
+        changes.retain(|(at, _)| (series.start..end).contains(at));
+        let next = |number: usize| changes.get(number + 1).map_or(end, |change| change.0);
+        let follow = |(number, &(at, outage)): (usize, &(f64, bool))| {
+            let until = next(number);
+            let within = |ms: &f64| at + ms / 1e3 <= until;
+            Recovery {
+                at,
+                mbps: self.mbps(at),
+                outage,
+                reached_ms: self.reached_ms(series, at).filter(within),
+                drained_ms: self.drained_ms(series, at).filter(within),
+            }
+        };
+        changes.iter().enumerate().map(follow).collect()
+    }
+
+    /// The first round trip from a time on in which nine tenths of the rate arrive, from that time to
+    /// its end: packets arrive in groups, so that single intervals say little.
+    fn reached_ms(&self, series: &Series, from: f64) -> Option<f64> {
+        let step = series.interval();
+        let window = ((self.rtt / step).round() as usize).max(1);
+        let first = ((from - series.start) / step).round().max(0.0) as usize;
+        let wanted = ENOUGH * self.mbps(from);
+        let mut windows = series.arrived_mbps.get(first..)?.windows(window);
+        let reached = |window: &[f64]| window.iter().sum::<f64>() / window.len() as f64 >= wanted;
+        let place = windows.position(reached)?;
+        Some(1e3 * (series.start + (first + place + window) as f64 * step - from))
+    }
+
+    /// Until a tenth of what is under way, or less, waits in the queue.
+    fn drained_ms(&self, series: &Series, from: f64) -> Option<f64> {
+        let step = series.interval();
+        let first = ((from - series.start) / step).round().max(0.0) as usize;
+        let short = (self.mbps(from) * 1e3 / 8.0 * self.rtt * SHORT).max(LEAST_KB);
+        let mut queue = series.queue_kb.get(first..)?.iter();
+        let place = queue.position(|kb| *kb <= short)?;
+        Some(1e3 * (series.start + (first + place + 1) as f64 * step - from))
+    }
+}
+
+/// What set-up sends is less than this part of the rate, a first train of 64 KiB is more: 5 % of
+/// 1 Gb/s in 10 ms.
+const FIRST: f64 = 0.02;
+/// Of the rate: what issue and papers call reached.
+const ENOUGH: f64 = 0.9;
+/// Of a round trip's worth.
+const SHORT: f64 = 0.1;
+/// Some packets are always there.
+const LEAST_KB: f64 = 15.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    const CHANGING: &str = r#"
+name = "changing"
+title = "T"
+question = "Q?"
+source = "S"
+repeats = 1
+contenders = [{ name = "a" }]
+[testbed]
+name = "t"
+[[testbed.node]]
+name = "host"
+[[testbed.node]]
+name = "peer"
+[[testbed.link]]
+name = "path"
+between = ["host", "peer"]
+[testbed.link.both]
+delay = "10ms"
+rate = "100Mbps"
+rates = [{ at = "1s", rate = "50Mbps" }]
+outages = [{ at = "2s", length = "500ms" }]
+[job]
+bytes = "1MB"
+patience = "5s"
+series = "10ms"
+"#;
+
+    fn observed() -> Observed {
+        let experiment = Experiment::parse(CHANGING, &|_| true).unwrap();
+        Observed::of(&Setup::new(&experiment, false)).unwrap()
+    }
+
+    #[test]
+    fn start_up_lasts_until_nine_tenths_arrive_over_a_round_trip() {
+        let mut series = Series { interval_ms: Some(10), start: 0.5, ..Series::default() };
+        series.arrived_mbps = vec![0.0, 0.5, 10.0, 100.0, 50.0, 95.0, 95.0, 95.0];
+        // Two intervals are a round trip: the first that has enough ends behind the seventh.
+        assert_eq!(observed().start_up_ms(&series).map(f64::round), Some(50.0));
+        series.arrived_mbps.truncate(6);
+        assert_eq!(observed().start_up_ms(&series), None);
+    }
+
+    #[test]
+    fn each_change_is_followed_until_the_next() {
+        let mut series = Series { interval_ms: Some(10), start: 0.0, ..Series::default() };
+        series.arrived_mbps = vec![95.0; 103];
+        series.arrived_mbps.extend(vec![48.0; 160]);
+        series.queue_kb = vec![0.0; 100];
+        series.queue_kb.extend([200.0, 100.0, 13.0]);
+        series.queue_kb.extend(vec![0.0; 160]);
+        let seen = observed().recovery(&series);
+        assert_eq!(seen.len(), 2);
+        assert_eq!((seen[0].at, seen[0].mbps, seen[0].outage), (1.0, 50.0, false));
+        assert_eq!(seen[0].drained_ms.map(f64::round), Some(30.0));
+        assert_eq!((seen[1].at, seen[1].mbps, seen[1].outage), (2.5, 50.0, true));
+        assert_eq!(seen[1].reached_ms.map(f64::round), Some(20.0));
+        // What was left of the old rate does not count as reached before there is a round trip of it.
+        assert_eq!(seen[0].reached_ms.map(f64::round), Some(20.0));
+    }
+}

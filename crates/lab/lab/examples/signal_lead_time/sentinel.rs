@@ -1,0 +1,96 @@
+//! The sentinel: looks at the reader from another core each millisecond.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_sys::clock;
+use longhaul_sys::host::{PressureSampler, Switch, pin_thread, run_first};
+use longhaul_sys::udp::UdpSocket;
+use longhaul_units::Instant;
+
+use crate::reader::Seen;
+
+/// What was seen at one look. Totals are since the beginning.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub at: Instant,
+    /// Greatest age of the head of a read batch since the last look.
+    pub age: Duration,
+    /// How long the reader, which has not gone to sleep, has been silent.
+    pub gap: Duration,
+    /// How long it has been without a processor although it had more to do; of its own switches.
+    pub preempted: Duration,
+    /// How often it has lost its processor so.
+    pub involuntary: u64,
+    /// Run and wait by schedstat, as read from here, and as the reader saw it itself.
+    pub outside: [Duration; 2],
+    pub own: [Duration; 2],
+    /// Receive buffer in use and in all, and super-packets dropped.
+    pub queued: u32,
+    pub limit: u32,
+    pub drops: u32,
+    /// PSI `some` of the host's processors.
+    pub pressure: Duration,
+    pub bytes: u64,
+    pub switches: Vec<Switch>,
+}
+
+pub fn start(
+    seen: Arc<Seen>,
+    socket: Arc<UdpSocket>,
+    core: usize,
+    stop: Arc<AtomicBool>,
+) -> JoinHandle<Vec<Sample>> {
+    std::thread::spawn(move || {
+        pin_thread(&[core]).expect("it was found allowed");
+        // Without the right to it the sentinel is late now and then, which its samples show.
+        let _ = run_first();
+        let _ = clock::use_precise_timers();
+        watch(&seen, &socket, &stop)
+    })
+}
+
+fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
+    let pressure = PressureSampler::of_cpu().ok();
+    let mut recorder = seen.switches.lock().map(|mut recorder| recorder.take()).unwrap_or_default();
+    let (mut off, mut involuntary) = (None, 0);
+    let mut samples = Vec::new();
+    let mut next = clock::now();
+    while !stop.load(Ordering::Relaxed) {
+        next = (next + TICK).max(clock::now().before(TICK));
+        clock::sleep_until(next);
+        let mut switches = Vec::new();
+        if let Some(recorder) = &mut recorder {
+            recorder.drain(&mut |switch| switches.push(switch));
+        }
+        for switch in &switches {
+            involuntary += u64::from(switch.preempted);
+            off = switch.preempted.then_some(switch.at);
+        }
+        let at = clock::now();
+        let beat = seen.beat.load(Ordering::Relaxed);
+        let memory = socket.memory().unwrap_or_default();
+        let outside = seen.sampler.sample().unwrap_or_default();
+        let own = |index: usize| Duration::from_nanos(seen.own[index].load(Ordering::Relaxed));
+        samples.push(Sample {
+            at,
+            age: Duration::from_nanos(seen.age.swap(0, Ordering::Relaxed)),
+            gap: if beat == 0 { Duration::ZERO } else { at - Instant::from_nanos(beat) },
+            preempted: off.map_or(Duration::ZERO, |off| at - off),
+            involuntary,
+            outside: [outside.run, outside.wait],
+            own: [own(0), own(1)],
+            queued: memory.receive_used,
+            limit: memory.receive_limit,
+            drops: memory.drops,
+            pressure: pressure.as_ref().and_then(|psi| psi.sample().ok()).unwrap_or_default(),
+            bytes: seen.bytes.load(Ordering::Relaxed),
+            switches,
+        });
+    }
+    samples
+}
+
+const TICK: Duration = Duration::from_millis(1);

@@ -1,0 +1,66 @@
+//! What copies and probes say of the hosts at both ends.
+
+use std::fs;
+
+use longhaul_transfer::{CarrierChoice, CopyOptions, ProbeOptions, Stop, probe};
+use longhaul_units::{Bytes, Rate};
+use longhaul_wire::HostAccount;
+
+use crate::server::{PATIENCE, Server, pull, push, run};
+use crate::test::{limited, token};
+use crate::trees::noise;
+
+#[test]
+fn both_ends_say_how_their_hosts_fared() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let server = Server::start(test);
+        for (carrier, profile, watches) in [
+            (CarrierChoice::Udp, "auto", true),
+            (CarrierChoice::Udp, "fixed", false),
+            (CarrierChoice::Tcp, "auto", false),
+        ] {
+            for options in [
+                push(&test.here("f"), server.address, b"g"),
+                pull(server.address, b"g", &test.here("g")),
+            ] {
+                let rate = Some(Rate::from_mbps(500));
+                let profile = profile.into();
+                let report = run(test, &CopyOptions { carrier, profile, rate, ..options }).unwrap();
+                let hosts = report.link.hosts;
+                for host in [hosts.sender, hosts.receiver] {
+                    let host = host.expect("both tell");
+                    assert!(!host.cpu_time.is_zero(), "{host:?}");
+                    let udp = carrier == CarrierChoice::Udp;
+                    assert_eq!(host.buffer_granted > Bytes::ZERO, udp, "{host:?}");
+                    assert_eq!(host.remedies & HostAccount::WATCHES != 0, watches, "{host:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_probe_asks_for_nothing_and_the_server_serves_on() {
+    limited(|test| {
+        fs::write(test.here("f"), b"data").unwrap();
+        let server = Server::start(test);
+        let options = ProbeOptions {
+            host: server.address.ip().to_string(),
+            port: server.address.port(),
+            token: token(1),
+            idle_timeout: PATIENCE,
+            history: None,
+        };
+        let report = probe(&options, &Stop::default()).unwrap();
+        assert_eq!(report.server, server.address);
+        assert!(report.udp_round_trip.is_some() && report.known.is_none(), "{report:?}");
+        assert!(report.path_mtu.is_some_and(|mtu| mtu > 1_228), "{report:?}");
+        assert!(report.buffer_there.is_some_and(|size| size > Bytes::ZERO), "{report:?}");
+        assert!(report.encrypts > Rate::from_mbps(1), "{report:?}");
+        assert!(fs::read_dir(test.path("there")).unwrap().next().is_none(), "nothing was written");
+        run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
+        let stranger = ProbeOptions { token: token(2), ..options };
+        assert!(probe(&stranger, &Stop::default()).is_err());
+    });
+}
