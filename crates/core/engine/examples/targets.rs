@@ -11,13 +11,14 @@ use targets::{TARGETS, Target};
 use world::Trace;
 
 /// `targets [GROUP|NAME [SEEDS [FROM]]]`: the mean of so many runs, and the least and the most.
-/// `targets trace NAME MILLISECONDS`: what the first flow of that target believes, so often.
+/// `targets trace NAME [MILLISECONDS [SEED]]`: what the first flow of that target believes, so often.
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |i: usize, default| args.get(i).map_or(default, |n| n.parse().expect("a number"));
     if args.first().is_some_and(|arg| arg == "trace") {
         let of = TARGETS.iter().find(|target| args.get(1).is_some_and(|name| target.name == name));
-        return trace(of.expect("the name of a target"), Duration::from_millis(number(2, 100)));
+        let every = Duration::from_millis(number(2, 100));
+        return trace(of.expect("the name of a target"), every, number(3, 7));
     }
     let (seeds, from) = (number(1, 3), number(2, 7));
     let wanted = args.first().filter(|group| *group != "all");
@@ -41,7 +42,7 @@ fn main() {
     }
 }
 
-fn trace(target: &Target, every: Duration) {
+fn trace(target: &Target, every: Duration, seed: u64) {
     let (mut last, mut arrived) = (Instant::ZERO, 0);
     let seen: Trace = Box::new(move |now, path| {
         if now - last < every {
@@ -55,12 +56,13 @@ fn trace(target: &Target, every: Duration) {
             path.metrics().state,
             path.allowed().0.to_string(),
             estimates.bandwidth().unwrap_or_default().to_string(),
-            longhaul_units::Rate::from_bytes_over(path.delivered() - arrived, now - since).to_string(),
+            longhaul_units::Rate::from_bytes_over(path.delivered() - arrived, now - since)
+                .to_string(),
             estimates.queue().as_secs_f64() * 1e3,
             path.losses().network(),
             estimates.chance_ppm().unwrap_or(0),
         );
         (last, arrived) = (now, path.delivered());
     });
-    println!("{:.2}", target.reached(7, Some(seen)));
+    println!("{:.2}", target.reached(seed, Some(seen)));
 }

@@ -132,9 +132,8 @@ impl Parameters {
         let index = self.index(name).ok_or_else(|| wrong(self.unknown(profile, name)))?;
         let Parameter { unit, least, most, .. } = self.known[index];
         let figure = unit.read(value).filter(|figure| (least..=most).contains(figure));
-        self.figures[index] = figure.ok_or_else(|| {
-            wrong(format!("{name} is {}, not {value}", unit.range(least, most)))
-        })?;
+        self.figures[index] = figure
+            .ok_or_else(|| wrong(format!("{name} is {}, not {value}", unit.range(least, most))))?;
         Ok(())
     }
 
@@ -227,7 +226,9 @@ mod tests {
     fn figures_are_read_in_their_units_and_told_again_exactly() {
         let mut chosen = Parameters::of(&KNOWN);
         assert_eq!(chosen.for_peer(), None, "all are defaults");
-        for text in ["threshold=0.125%", "step = 7.5Mbps", "interval=250us", "chunk=8MiB", "marks=l4s"] {
+        for text in
+            ["threshold=0.125%", "step = 7.5Mbps", "interval=250us", "chunk=8MiB", "marks=l4s"]
+        {
             chosen.set("p", text).unwrap();
         }
         assert_eq!(chosen.get("threshold"), 1_250);

@@ -307,8 +307,10 @@ impl Longhaul {
                         self.lose(number, network_cause(reason), frames.is_none());
                     }
                     fate.arrival().map(|arrival| {
-                        let own = self.own.as_mut().map(|own| own.offer(arrival.at, wire as u32, sent));
-                        let at = own.and_then(|fate| fate.arrival()).map_or(arrival.at, |own| own.at);
+                        let own =
+                            self.own.as_mut().map(|own| own.offer(arrival.at, wire as u32, sent));
+                        let at =
+                            own.and_then(|fate| fate.arrival()).map_or(arrival.at, |own| own.at);
                         (at, if arrival.marked { Ecn::Ce } else { sent })
                     })
                 }

@@ -34,7 +34,8 @@ pub struct Auto {
     /// When feedback last came.
     heard: Instant,
     rivals: Rivals,
-    /// When it last cruised.
+    /// When it last did not cruise, and when it last did, and had for long.
+    elsewhere: Instant,
     cruised: Instant,
     /// Nobody else is to be made room for.
     dedicated: bool,
@@ -155,12 +156,13 @@ impl Controller for Auto {
             self.state = State::Startup(startup);
             return self.decide(cx);
         }
-        if matches!(self.state, State::Cruise(_)) {
+        // Among others, who overflow the queue as well, it is not the path that has changed.
+        if !matches!(self.state, State::Cruise(_)) {
+            self.elsewhere = cx.now;
+        } else if cx.now - self.elsewhere > LONG.max(round_trip * LONG_ROUNDS) {
             self.cruised = cx.now;
         }
-        // Among others, who overflow the queue as well, it is not the path that has changed.
-        let started = !matches!(self.state, State::Startup(_));
-        let alone = started && cx.now - self.cruised < round_trip * 2;
+        let alone = cx.now - self.cruised < round_trip * 2;
         let fallen = alone && lost > 0 && model.has_fallen(cx.now);
         if let (Some(scalable), Some(round)) = (&mut self.scalable, &round) {
             scalable.on_round(round);
@@ -190,6 +192,10 @@ impl Controller for Auto {
                 let marked_packets =
                     if self.scalable.is_some() { 0 } else { feedback.marked_packets };
                 let heard = Feedback { marked_packets, ..*feedback };
+                if marked_packets < feedback.marked_packets {
+                    // The queue to aim at is one that is not marked.
+                    model.set_queue_full(cx.now, model.queue);
+                }
                 if fallen {
                     cruise.unsettle();
                 }
@@ -210,11 +216,9 @@ impl Controller for Auto {
                     self.state = State::Compete(compete);
                 }
             }
+            State::Compete(_) if fallen => self.state = State::Cruise(Cruise::new(cx.now)),
             State::Compete(compete) => {
                 compete.on_feedback(cx.now, round_trip, feedback.acked_bytes, model);
-                if fallen {
-                    compete.fall(cx.now, model.recent().bytes_in(round_trip));
-                }
                 let high = model.queue_peak() * 13 / 16;
                 let full = model.queue >= high.max(model.queue_target(model.recent()));
                 let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
@@ -317,7 +321,8 @@ impl Auto {
             before_silence: Rate::ZERO,
             heard: start.now,
             rivals: Rivals::default(),
-            cruised: start.now,
+            elsewhere: start.now,
+            cruised: Instant::ZERO,
             dedicated: start.parameters.get(PATH.name) == 1,
             scalable: (start.parameters.get(MARKS.name) == 1).then(Scalable::default),
             memory_use: None,

@@ -30,7 +30,7 @@ impl Estimates {
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
         let target = self.queue_full.map_or(target, |full| target.min(full / 2));
         let packet = self.capacity().time_for(self.packet).min(MAX_PACKET_TIME);
-        let target = target.min((self.min_rtt / 12).max(TARGET_BASE * 2).max(packet * 2));
+        let target = target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(packet * 2));
         // One packet is no queue.
         target.max(packet)
     }

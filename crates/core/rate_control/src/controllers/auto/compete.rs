@@ -62,14 +62,6 @@ impl Compete {
         self.least_queue = Duration::MAX;
     }
 
-    /// The path carries no more than this window now.
-    pub(super) fn fall(&mut self, now: Instant, window: u64) {
-        if window < self.window() {
-            self.cubic = CubicWindow::new(now, self.packet, window, LEAST_PACKETS);
-            self.last_cut = now;
-        }
-    }
-
     pub(super) fn on_feedback(
         &mut self,
         now: Instant,

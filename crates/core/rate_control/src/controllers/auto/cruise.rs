@@ -116,7 +116,9 @@ impl Cruise {
             let due = now - self.last_drain > self.drain_after;
             let most = model.random_loss_ppm() + MOST_UNEXPLAINED;
             let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES, u32::MAX)
-                && (model.is_long(model.queue_peak_short()) || model.recent_loss_ppm() > most);
+                && (!model.knows_chance()
+                    || model.is_long(model.queue_peak_short())
+                    || model.recent_loss_ppm() > most);
             let suspicion = suspicious.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
             if due || suspicion.is_some() {
                 self.start_drain(now, rtt, model, suspicion, random);
@@ -248,7 +250,9 @@ impl Cruise {
 
     fn probe(&mut self, model: &Estimates, round: &Round, before: Rate, target: Duration) {
         let shown = core::mem::replace(&mut self.shown, self.step);
-        if round.queue_max > target / 2 || round.limited {
+        // A host that pauses in every round has sent at the full rate in between.
+        let idle = round.limited && round.delivered < model.recent().scale(7, 8);
+        if round.queue_max > target / 2 || idle {
             self.step = 0;
             return;
         }
@@ -264,11 +268,7 @@ impl Cruise {
         }
         // Less than any sender may have in flight at first: slow start.
         let few = model.product(round.delivered) < FEW_PACKETS * model.packet();
-        // As much for each of several flows, whatever its rate: with losses in proportion to rates they come
-        // together (Chiu and Jain, 1989), where no queue shows that they are several.
-        let whole = model.capacity().as_bps() / round.delivered.as_bps().max(1);
-        let first = FIRST_STEP * whole.clamp(1, MOST_PARTS) as u32;
-        let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (first, MAX_STEP) };
+        let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (FIRST_STEP, MAX_STEP) };
         self.step = (self.step * 2).clamp(first, most);
     }
 
@@ -285,8 +285,6 @@ const GAIN: i64 = 300_000;
 const MIN_CORRECTION: i64 = -500_000;
 const MAX_CORRECTION: i64 = 250_000;
 const FIRST_STEP: u32 = 10;
-/// Smaller parts of a path begin as this one.
-const MOST_PARTS: u64 = 8;
 const MAX_STEP: u32 = 250;
 const SLOW_START: u32 = 1_000;
 const FEW_PACKETS: u64 = 32;

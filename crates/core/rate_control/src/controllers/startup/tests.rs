@@ -110,7 +110,8 @@ fn a_train_that_a_host_dropped_is_sent_again() {
     startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
     startup.on_timeout(begin + RTT * 3 / 16, &rtt);
     let lost = longhaul_units::Losses { socket: 60, ..Default::default() };
-    let feedback = Feedback { acked_packets: 4, acked_bytes: 4 * PACKET, lost, ..Feedback::default() };
+    let feedback =
+        Feedback { acked_packets: 4, acked_bytes: 4 * PACKET, lost, ..Feedback::default() };
     let mut model = Estimates::new(begin, PACKET);
     startup.on_feedback(begin + RTT * 5 / 4, &rtt, &mut model, &feedback, None);
     assert_eq!((startup.rate, startup.burst()), (TRAIN_RATE, Some(bytes)));
