@@ -355,13 +355,13 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "what a receiving host takes is not heeded",
         file: "crates/core/rate_control/src/receiver.rs",
-        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
-        with: "        let capacity = self.capacity.filter(|_| share == 0);\n",
+        what: "[self.capacity.map(share), self.cap]",
+        with: "[None, self.cap]",
     },
     Mutant {
         name: "each path has all that a receiving host takes",
         file: "crates/core/rate_control/src/receiver.rs",
-        what: "        let capacity = self.capacity.map(|rate| rate.scale(share, 1_000_000));\n",
-        with: "        let capacity = self.capacity.filter(|_| share > 0);\n",
+        what: "[self.capacity.map(share), self.cap]",
+        with: "[self.capacity, self.cap]",
     },
 ];

@@ -255,7 +255,7 @@ mod tests {
         let limit = Rate::from_mbps(3);
         for (wished, rate) in [
             // Start-up begins faster than that.
-            ("auto", Rate::from_bps(500)),
+            ("auto", Rate::from_bps(8_000)),
             ("fixed", limit),
             ("rbudp", limit),
         ] {
