@@ -159,6 +159,19 @@ mod tests {
     }
 
     #[test]
+    fn a_suspend_that_is_said_on_two_paths_ends_at_one_time_on_both() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let paths = paths([None; 2]);
+        let until = |(path, _): &(Shared, u32)| path.0.borrow().suspension().map(|told| told.until);
+        // The longer way was the first to be looked at, and is 20 ms longer.
+        for (path, ms) in [(0, 320), (1, 300)] {
+            paths[path].0.0.borrow_mut().suspend(at(0), Suspension { order: 1, until: at(ms) });
+        }
+        ConnectionLimits::default().look(at(100), &paths);
+        assert_eq!(paths.each_ref().map(until), [Some(at(300)); 2]);
+    }
+
+    #[test]
     fn a_suspend_that_came_over_a_path_which_was_left_at_once_holds() {
         let until = Instant::ZERO + Duration::from_millis(500);
         let mut paths = paths([None; 2]);

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
 
 use longhaul_rate_control::{
     Context, Controller, Delivery, Estimates, Feedback, Governor, Known, MemoryUse, Metrics,
@@ -83,14 +84,27 @@ impl Spans {
     }
 }
 
-/// SUSPEND (protocol.md 5.11): the receiving host is the same for all lanes of a connection. A later
-/// order is greater.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// SUSPEND (protocol.md 5.11): the receiving host is the same for all lanes of a connection. The greater
+/// one holds: that of the later order, and of what was said of one order the one that ends first, which
+/// came the shortest way. So all paths come to the same one, whatever came first on each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suspension {
     /// A higher one replaces a lower one.
     pub order: u64,
     /// No object bytes before.
     pub until: Instant,
+}
+
+impl Ord for Suspension {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.order, Reverse(self.until)).cmp(&(other.order, Reverse(other.until)))
+    }
+}
+
+impl PartialOrd for Suspension {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -280,7 +294,7 @@ impl Path {
     /// The peer wants no object bytes for a while, whichever lane of whichever path has brought its
     /// wish.
     pub fn suspend(&mut self, now: Instant, suspension: Suspension) {
-        if self.suspension.is_none_or(|before| suspension.order > before.order) {
+        if self.suspension < Some(suspension) {
             self.suspension = Some(suspension);
             self.renew(now);
         }
@@ -521,6 +535,7 @@ mod tests {
         path.suspend(at(0), Suspension { order: 2, until: at(300) });
         // Said again on another lane, or older and late.
         path.suspend(at(0), Suspension { order: 2, until: at(310) });
+        assert_eq!(path.suspended_until(at(0)), Some(at(300)), "the shorter way");
         path.suspend(at(0), Suspension { order: 1, until: at(900) });
         assert_eq!(path.suspended_until(at(299)), Some(at(300)));
         assert_eq!(path.suspended_until(at(300)), None);

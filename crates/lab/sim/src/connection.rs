@@ -519,11 +519,13 @@ impl Connection {
             && self.lanes[0].has_said_all()
     }
 
-    /// Bytes of a copy that count against the credit, as this end sees it.
+    /// Bytes of a copy that count against the credit, as this end sees it once all is done: what a source
+    /// still reads then is of files that failed, and will be withdrawn.
     pub fn counted(&self) -> Option<u64> {
         match self.half.transfer()? {
             Transfer::OutgoingCopy(copy) => {
-                Some(copy.stats().sent_bytes - copy.stats().withdrawn_bytes)
+                let stats = copy.stats();
+                Some(stats.sent_bytes - stats.withdrawn_bytes - self.driver.reading())
             }
             Transfer::IncomingCopy(copy) => Some(copy.begun()),
             Transfer::OutgoingPipe(_) | Transfer::IncomingPipe(_) => None,

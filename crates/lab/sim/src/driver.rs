@@ -145,6 +145,14 @@ impl Driver {
         }
     }
 
+    /// Bytes of a copy that were given out to be read, and are not offered yet.
+    pub fn reading(&self) -> u64 {
+        match self {
+            Self::Source(driver) => driver.reading(),
+            _ => 0,
+        }
+    }
+
     /// Memory for a group of which a lane has the first bytes.
     pub fn begin_group(
         &mut self,

@@ -191,6 +191,13 @@ impl SourceDriver {
         self.reads.len() + self.ready.len() + self.held.values().sum::<usize>()
     }
 
+    /// Bytes of groups that are given out for the first time, and read.
+    pub fn reading(&self) -> u64 {
+        let tasks = self.reads.iter().map(|(_, task)| task);
+        let tasks = tasks.chain(self.ready.iter().map(|(task, _)| task));
+        tasks.filter(|task| !task.repair).map(|task| u64::from(task.len)).sum()
+    }
+
     pub fn next_timeout(&self) -> Option<Instant> {
         let reads = self.reads.front().map(|(at, _)| *at);
         reads.into_iter().chain(self.hashes.iter().map(|(at, ..)| *at)).min()

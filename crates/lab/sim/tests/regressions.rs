@@ -144,6 +144,9 @@ const SEEDS: &[(u64, &str)] = &[
         795525110268,
         "a network writes CE over all that is ECN-capable: `bbr` believed it, and stood at 134 kb/s",
     ),
+    (795543467885, "a suspend said on two paths ended at another time on each"),
+    (795543467905, "a told capacity makes bursts smaller than a jumbo packet: the check of pacing"),
+    (70002318, "all files failed while some were still read: the check of what counts"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

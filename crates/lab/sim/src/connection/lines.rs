@@ -134,7 +134,7 @@ impl Lines {
                 "tsunami" => pace::of_fixed(rate).max(2 * packet),
                 _ => pace::of_fixed(rate),
             };
-            Meter::new(now, rate, burst, burst)
+            Meter::new(now, rate, burst, burst.min(self.least_burst_told(scenario)))
         });
         let meter = booked_meter.or(meter);
         self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
@@ -150,6 +150,18 @@ impl Lines {
             };
             Meter::new(now, limit, burst + others * burst.max(packet), pace::LEAST_BURST)
         });
+    }
+
+    /// The least burst that a path keeps to because of what the receiving host says that it takes.
+    fn least_burst_told(&self, scenario: &Scenario) -> u64 {
+        let heeded = scenario.takings.iter().filter(|_| self.chosen.profile.heeds_receiver);
+        let bursts =
+            heeded.filter_map(|taking| taking.rate).map(|rate| match scenario.paths.len() {
+                1 => pace::under_limit(rate),
+                // Each has a share.
+                _ => pace::LEAST_BURST,
+            });
+        bursts.min().unwrap_or(u64::MAX)
     }
 
     /// The path that `lane` is on.
