@@ -18,6 +18,7 @@ use longhaul_wire::CloseCode;
 use crate::buffer::{Buffer, lock};
 
 /// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
+/// Who has no messages of its own, or sends nothing, leaves out what that needs.
 pub trait UpperLayer: Send + Sync {
     /// The first lane may carry data.
     fn on_validated(&self);
@@ -35,13 +36,19 @@ pub trait UpperLayer: Send + Sync {
     ///
     /// # Errors
     /// As [`UpperLayer::on_stream_bytes`].
-    fn on_stream_end(&self) -> Result<(), Violation>;
+    fn on_stream_end(&self) -> Result<(), Violation> {
+        Ok(())
+    }
     /// Appends the next message for stream 0 to `out`; `false` when there is none now.
-    fn next_message(&self, out: &mut Vec<u8>) -> bool;
+    fn next_message(&self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
     /// Whether this side finished stream 0 behind the last message.
-    fn is_finished(&self) -> bool;
+    fn is_finished(&self) -> bool {
+        false
+    }
     /// The peer promised room for so many object bytes in all.
-    fn on_credit(&self, credit: u64);
+    fn on_credit(&self, _credit: u64) {}
     /// A group that was offered is at the peer.
     fn on_delivered(&self, extent: Extent);
     /// Of a group that was withdrawn nothing was sent.

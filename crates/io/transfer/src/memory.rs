@@ -96,16 +96,6 @@ impl UpperLayer for MemoryTransfer {
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         Err(Misspoken::OutOfTurn.into())
     }
-    fn on_stream_end(&self) -> Result<(), Violation> {
-        Ok(())
-    }
-    fn next_message(&self, _: &mut Vec<u8>) -> bool {
-        false
-    }
-    fn is_finished(&self) -> bool {
-        false
-    }
-    fn on_credit(&self, _: u64) {}
     fn on_delivered(&self, extent: Extent) {
         self.count(extent.len);
         self.offer_next();

@@ -191,20 +191,6 @@ impl UpperLayer for Silent {
         Ok(())
     }
 
-    fn on_stream_end(&self) -> Result<(), Violation> {
-        Ok(())
-    }
-
-    fn next_message(&self, _: &mut Vec<u8>) -> bool {
-        false
-    }
-
-    fn is_finished(&self) -> bool {
-        false
-    }
-
-    fn on_credit(&self, _: u64) {}
-
     fn on_delivered(&self, _: Extent) {}
 
     fn on_closed(&self, _: &Closed) {

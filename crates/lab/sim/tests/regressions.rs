@@ -146,6 +146,10 @@ const SEEDS: &[(u64, &str)] = &[
     ),
     (795543467885, "a suspend said on two paths ended at another time on each"),
     (795543467905, "a told capacity makes bursts smaller than a jumbo packet: the check of pacing"),
+    (10549, "`paptc` as printed, with a step for each report, came to a rate of nothing"),
+    (795543472765, "the same"),
+    (795543476411, "the same"),
+    (795543460797, "the check of pacing did not know the burst of `paptc` with jumbo packets"),
     (70002318, "all files failed while some were still read: the check of what counts"),
 ];
 

@@ -84,7 +84,7 @@ impl Paptc {
         } else {
             self.rate - step(from - target)
         }
-        .clamp(LEAST, MOST);
+        .clamp(self.link.scale(1, LEAST_PART).max(LEAST), MOST);
     }
 
     /// rho_k, parts per million: b / k^gamma, no less than the floor.
@@ -164,6 +164,9 @@ impl ControllerConfig for PaptcConfig {
 
 /// Parts per million.
 const WHOLE: u64 = 1_000_000;
+/// Of the link: what next to nothing arrived in says nothing of the next period, and equation 12 as printed
+/// does not come back from no rate at all.
+const LEAST_PART: u32 = 1_000;
 /// A step is of no less time: the usual turn of a scheduler.
 const LEAST_INTERVAL: Duration = Duration::from_millis(4);
 /// In range for [`power_of`]; the step is the floor long before.
@@ -226,6 +229,20 @@ mod tests {
             paptc.step((lost * 1e6) as u32, Rate::from_bps(arrived as u64));
         }
         paptc.rate.as_bps() as f64 / BOTTLENECK
+    }
+
+    #[test]
+    fn periods_in_which_nothing_arrives_leave_a_rate() {
+        let mut parameters = Parameters::of(&PARAMETERS);
+        parameters.set("paptc", "measured=1").unwrap();
+        let mut paptc = Paptc::new(Figures::of(&parameters), Instant::ZERO);
+        paptc.begin(Found { link: Rate::from_mbps(600), rate: Rate::from_mbps(300) });
+        // Feedback comes in clumps: a period too short for anything to arrive, and one with all of it.
+        for _ in 0..1_000 {
+            paptc.step(0, Rate::ZERO);
+            paptc.step(0, Rate::from_gbps(600));
+        }
+        assert!(paptc.rate >= Rate::from_kbps(600), "{}", paptc.rate);
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl Lines {
         let meter = scenario.rate.map(|rate| {
             let burst = match scenario.profile {
                 "trc" => pace::of_circuit(rate),
-                "tsunami" => pace::of_fixed(rate).max(2 * packet),
+                // In steps: two full packets at least.
+                "tsunami" | "paptc" => pace::of_fixed(rate).max(2 * packet),
                 _ => pace::of_fixed(rate),
             };
             Meter::new(now, rate, burst, burst.min(self.least_burst_told(scenario)))

@@ -41,4 +41,4 @@ const FINDING: &[&str] =
 /// Number of the stream of choices: apart, so that all else of a seed stays as it was.
 const STREAM: u64 = 72;
 /// That of a profile that came later, likewise.
-const LATER_STREAM: u64 = 73;
+const LATER_STREAM: u64 = 74;
