@@ -218,6 +218,11 @@ impl<I> IncomingCopy<I> {
         self.sink.poll_message()
     }
 
+    /// Whether the source is told next how this host fared: [`Self::set_host`] comes before that.
+    pub fn is_result_due(&self) -> bool {
+        self.sink.is_result_due()
+    }
+
     /// This host has spent so much: what the source is told at the end.
     pub fn set_host(&mut self, host: HostAccount) {
         self.sink.set_host(host);

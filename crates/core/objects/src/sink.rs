@@ -229,7 +229,12 @@ impl Sink {
         }
     }
 
-    /// What RESULT will say of the sink's host. The driver keeps it up to date.
+    /// Whether RESULT comes next.
+    pub fn is_result_due(&self) -> bool {
+        self.ending.is_result_due()
+    }
+
+    /// What RESULT will say of the sink's host: told when that [is due](Self::is_result_due).
     pub fn set_host(&mut self, host: HostAccount) {
         self.report.set_host(host);
     }

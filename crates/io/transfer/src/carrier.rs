@@ -70,23 +70,27 @@ pub trait UpperLayer: Send + Sync {
     }
 }
 
-/// Passes on what `half` has received of messages; whether there was anything.
+/// Passes on what `half` has received of messages; whether there was anything. `count` comes before each:
+/// a message that ends the transfer must not overtake what the lane has counted.
 ///
 /// # Errors
 /// The peer broke the protocol.
-pub(crate) fn read_messages(
-    half: &mut impl MessageLane,
+pub(crate) fn read_messages<L: MessageLane>(
+    half: &mut L,
     upper: &dyn UpperLayer,
+    count: impl Fn(&L),
 ) -> Result<bool, Violation> {
     let mut any = false;
     let mut bytes = [0; 16 << 10];
     while upper.wants_stream()
-        && let count @ 1.. = half.read_messages(&mut bytes)
+        && let len @ 1.. = half.read_messages(&mut bytes)
     {
         any = true;
-        upper.on_stream_bytes(&bytes[..count])?;
+        count(half);
+        upper.on_stream_bytes(&bytes[..len])?;
     }
     if half.poll_messages_end() {
+        count(half);
         upper.on_stream_end()?;
     }
     Ok(any)
@@ -148,8 +152,6 @@ impl Groups<Buffer> for &dyn UpperLayer {
 pub enum Command {
     /// What the lane is to do.
     Order(Order<Arc<Buffer>>),
-    /// A datagram for this lane that came to another socket.
-    Datagram(Stray),
     /// Go on over another path of the connection.
     Move(Box<Way>),
 }
@@ -182,18 +184,37 @@ pub struct Way {
     pub socket: Option<longhaul_sys::udp::UdpSocket>,
 }
 
-/// What waits in a mailbox.
+/// Datagrams that wait for their lane, bounded in number and bytes: those of strangers are not told from
+/// the others before the lane opens them.
 #[derive(Debug, Default)]
-struct Commands {
-    queue: VecDeque<Command>,
-    /// Of the datagrams among them.
-    datagram_bytes: usize,
+pub(crate) struct Strays {
+    queue: VecDeque<Stray>,
+    bytes: usize,
+}
+
+impl Strays {
+    /// Takes one in, unless so many wait that it is better lost.
+    fn push(&mut self, stray: Stray) {
+        let bytes = self.bytes + stray.bytes.len();
+        if self.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
+            self.bytes = bytes;
+            self.queue.push_back(stray);
+        }
+    }
+
+    /// The oldest, if it came until then.
+    pub fn pop_until(&mut self, until: Instant) -> Option<Stray> {
+        let stray = self.queue.pop_front_if(|stray| stray.at <= until)?;
+        self.bytes -= stray.bytes.len();
+        Some(stray)
+    }
 }
 
 /// The transfer's end of a carrier thread's inbox.
 #[derive(Debug)]
 pub struct Mailbox {
-    commands: Mutex<Commands>,
+    commands: Mutex<VecDeque<Command>>,
+    strays: Mutex<Strays>,
     /// What is taken in between receiving and placing, and whether there is any.
     repairs: Mutex<Vec<Repair>>,
     has_repairs: AtomicBool,
@@ -212,6 +233,7 @@ impl Mailbox {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
+            strays: Mutex::default(),
             repairs: Mutex::default(),
             has_repairs: AtomicBool::new(false),
             waker: Waker::new()?,
@@ -229,19 +251,13 @@ impl Mailbox {
         {
             self.set_hungry(false);
         }
-        lock(&self.commands).queue.push_back(command);
+        lock(&self.commands).push_back(command);
         self.wake();
     }
 
     /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
     pub fn post_datagram(&self, stray: Stray) {
-        let mut commands = lock(&self.commands);
-        let bytes = commands.datagram_bytes + stray.bytes.len();
-        if commands.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
-            commands.datagram_bytes = bytes;
-            commands.queue.push_back(Command::Datagram(stray));
-        }
-        drop(commands);
+        lock(&self.strays).push(stray);
         self.wake();
     }
 
@@ -298,10 +314,17 @@ impl Mailbox {
     /// upper.
     pub(crate) fn drain(&self, into: &mut VecDeque<Command>) -> bool {
         self.look.store(false, Ordering::SeqCst);
-        let mut commands = lock(&self.commands);
-        commands.datagram_bytes = 0;
-        into.append(&mut commands.queue);
+        into.append(&mut lock(&self.commands));
         !into.is_empty()
+    }
+
+    /// Takes the datagrams that wait, behind [`Mailbox::drain`]; whether there are any.
+    pub(crate) fn drain_strays(&self, into: &mut Strays) -> bool {
+        let mut strays = lock(&self.strays);
+        let any = !strays.queue.is_empty();
+        strays.bytes = 0;
+        strays.queue.drain(..).for_each(|stray| into.push(stray));
+        any
     }
 
     /// Announces sleep: what is posted from here on wakes. `false` if something came since
@@ -332,8 +355,8 @@ pub(crate) fn join_all(threads: &mut Vec<JoinHandle<()>>) {
     }
 }
 
-/// Datagrams and commands that may wait in a mailbox before datagrams are dropped.
-pub(crate) const DATAGRAMS_MAX: usize = 4096;
+/// Datagrams that may wait in a mailbox, and as many again at the lane.
+const DATAGRAMS_MAX: usize = 4096;
 /// Bytes of datagrams that may wait there: of strangers' they may have 64 KB each.
 const DATAGRAM_BYTES_MAX: usize = 8 << 20;
 
@@ -345,14 +368,24 @@ mod tests {
     fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
         let waiting = |len: usize| {
             let mailbox = Mailbox::new().unwrap();
-            for _ in 0..2 * DATAGRAMS_MAX {
+            let stray = || {
                 let (from, at) = ("192.0.2.1:1".parse().unwrap(), Instant::ZERO);
-                let bytes = vec![0; len];
-                mailbox.post_datagram(Stray { from, to: None, at, ecn: Ecn::NotEct, bytes });
-            }
-            let mut commands = VecDeque::new();
-            assert!(mailbox.drain(&mut commands));
-            commands.len()
+                Stray { from, to: None, at, ecn: Ecn::NotEct, bytes: vec![0; len] }
+            };
+            (0..2 * DATAGRAMS_MAX).for_each(|_| mailbox.post_datagram(stray()));
+            let mut strays = Strays::default();
+            assert!(mailbox.drain_strays(&mut strays));
+            mailbox.post_datagram(stray());
+            let waited = strays.queue.len();
+            mailbox.drain_strays(&mut strays);
+            assert_eq!(
+                strays.queue.len(),
+                waited,
+                "a lane that does not come to them keeps no more"
+            );
+            while strays.pop_until(Instant::ZERO).is_some() {}
+            assert_eq!(strays.bytes, 0);
+            waited
         };
         assert_eq!(waiting(40), DATAGRAMS_MAX);
         assert_eq!(waiting(1 << 16), DATAGRAM_BYTES_MAX >> 16);

@@ -140,17 +140,9 @@ pub(crate) struct Circuit {
 /// What the thread and the copy share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    course: Mutex<Course>,
+    ended: Mutex<bool>,
     changed: Condvar,
     outcome: Mutex<Outcome>,
-}
-
-/// How far the copy or pipe is.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Course {
-    #[default]
-    UnderWay,
-    Ended,
 }
 
 /// What is told at the end.
@@ -184,10 +176,8 @@ impl Followed {
 impl Shared {
     /// Waits for so long, or until the copy ends: then `true`.
     pub fn pause(&self, time: Duration) -> bool {
-        let course = lock(&self.course);
-        let goes_on = |course: &mut Course| *course == Course::UnderWay;
-        let waited = self.changed.wait_timeout_while(course, time, goes_on);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 == Course::Ended
+        let waited = self.changed.wait_timeout_while(lock(&self.ended), time, |ended| !*ended);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     pub fn note(&self, notice: String) {
@@ -210,7 +200,7 @@ impl Circuit {
 
     /// The copy is at its end: what is left of the booking is given back.
     pub fn finish(self) -> Outcome {
-        *lock(&self.shared.course) = Course::Ended;
+        *lock(&self.shared.ended) = true;
         self.shared.changed.notify_all();
         // A panic there has been reported by the thread itself.
         let _ = self.thread.join();

@@ -181,7 +181,7 @@ impl Client<'_> {
             // The first stays on IP, and each link has one.
             lanes: self.lanes.max(self.links.len() as u16).max(1)
                 + u16::from(self.circuit.is_some()),
-            implementation: Some(IMPLEMENTATION.into()),
+            implementation: Some(crate::IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(profile.name.into()),
             rate: rate.filter(|_| told),
@@ -196,4 +196,3 @@ impl Client<'_> {
 
 /// The profile of those who name none.
 const UNNAMED: &str = "auto";
-const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));

@@ -20,7 +20,7 @@ use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::ReceiverBounds;
 
 use crate::buffer::{Buffer, lock};
-use crate::carrier::{self, Command, DATAGRAMS_MAX, Mailbox, Stray, UpperLayer, Way};
+use crate::carrier::{self, Command, Mailbox, Stray, Strays, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Lines};
 use crate::losses::{LossLog, ToldLoss};
@@ -69,6 +69,18 @@ pub(crate) struct LaneView {
     pub carried: Account,
 }
 
+impl LaneView {
+    /// What it has sent and received.
+    fn count(&mut self, half: &Half) {
+        self.stats = half.engine().stats();
+        self.placed = half.placed();
+        self.carried.clear();
+        self.carried.extend(half.engine().all_carried());
+    }
+}
+
+type Half = LaneHalf<Arc<Buffer>, Buffer>;
+
 /// Starts the thread; it ends when the lane is closed.
 pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     let name = format!("lane{}", setup.config.lane.0);
@@ -92,7 +104,7 @@ struct Former {
 }
 
 struct LaneThread {
-    half: LaneHalf<Arc<Buffer>, Buffer>,
+    half: Half,
     number: LaneId,
     lines: Arc<Lines>,
     /// The one that it is on.
@@ -111,7 +123,7 @@ struct LaneThread {
     former: Option<Former>,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
-    strays: VecDeque<Stray>,
+    strays: Strays,
     /// Messages on their way from the upper layer to the lane.
     message: Vec<u8>,
     view_due: Instant,
@@ -167,7 +179,7 @@ impl LaneThread {
             reading: Reading::new(now),
             former: None,
             commands: VecDeque::new(),
-            strays: VecDeque::new(),
+            strays: Strays::default(),
             message: Vec::new(),
             view_due: now,
             drops,
@@ -193,10 +205,6 @@ impl LaneThread {
             busy |= self.pass_news();
             self.upper.on_credit(self.half.engine().credit());
             self.follow_peer();
-            // A message that ends the transfer must not overtake what this lane has counted.
-            if busy && self.number == LaneId(0) {
-                self.publish(now);
-            }
             busy |= self.read_messages();
             busy |= carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
             busy |= self.transmit();
@@ -219,14 +227,10 @@ impl LaneThread {
 
     fn take_commands(&mut self) -> bool {
         let mut commands = std::mem::take(&mut self.commands);
-        let any = self.mailbox.drain(&mut commands);
+        let any = self.mailbox.drain(&mut commands) | self.mailbox.drain_strays(&mut self.strays);
         for command in commands.drain(..) {
             match command {
                 Command::Order(order) => self.half.handle_order(clock::now(), order),
-                Command::Datagram(stray) if self.strays.len() < DATAGRAMS_MAX => {
-                    self.strays.push_back(stray);
-                }
-                Command::Datagram(_) => {}
                 Command::Move(way) => self.go(*way),
             }
         }
@@ -241,7 +245,7 @@ impl LaneThread {
     fn take_strays(&mut self, more: bool) -> bool {
         let until = clock::now().before(if more { STRAYS_WAIT } else { Duration::ZERO });
         let mut any = false;
-        while let Some(stray) = self.strays.pop_front_if(|stray| stray.at <= until) {
+        while let Some(stray) = self.strays.pop_until(until) {
             any = true;
             self.take_stray(stray);
         }
@@ -328,8 +332,9 @@ impl LaneThread {
 
     /// What this host can take, as its monitor says.
     fn pass_on_limits(&mut self) {
+        let Some(watch) = &mut self.monitor else { return };
         let now = clock::now();
-        let Some(word) = self.monitor.as_mut().and_then(|watch| watch.news(now)) else { return };
+        let Some(word) = watch.news(now) else { return };
         self.half.set_limit(now, word.limit);
         self.half.set_capacity(word.capacity);
         if let Some(suspension) = word.suspension {
@@ -395,7 +400,8 @@ impl LaneThread {
     }
 
     fn read_messages(&mut self) -> bool {
-        carrier::read_messages(&mut self.half, &*self.upper).unwrap_or_else(|violation| {
+        let count = |half: &Half| lock(&self.shared).count(half);
+        carrier::read_messages(&mut self.half, &*self.upper, count).unwrap_or_else(|violation| {
             self.half.handle_order(clock::now(), carrier::close_for(&violation));
             true
         })
@@ -463,14 +469,11 @@ impl LaneThread {
         if let Some(watch) = &self.monitor {
             watch.log.set_round_trip(self.half.engine().round_trip_there());
         }
-        *lock(&self.shared) = LaneView {
-            stats: self.half.engine().stats(),
-            packet: self.half.engine().packet(),
-            cpu: clock::thread_cpu_time(),
-            placed: self.half.placed(),
-            peer: self.half.engine().peer_bounds(),
-            carried: self.half.engine().all_carried().collect(),
-        };
+        let mut view = lock(&self.shared);
+        view.count(&self.half);
+        view.packet = self.half.engine().packet();
+        view.cpu = clock::thread_cpu_time();
+        view.peer = self.half.engine().peer_bounds();
     }
 }
 

@@ -38,6 +38,9 @@ mod sink;
 mod source;
 pub mod tcp;
 
+/// What each end calls itself.
+pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
+
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
     ServeEvent, ServeOptions, Served, Snapshot, Stop,

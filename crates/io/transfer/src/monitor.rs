@@ -57,9 +57,9 @@ impl HostMonitor {
             account: account.clone(),
             speaks: speaks.clone(),
         };
-        let mut sentinel = Sentinel::new(logs.clone(), part, ears);
-        let stopped = stop.clone();
+        let (watched, stopped) = (logs.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("sentinel".into()).spawn(move || {
+            let mut sentinel = Sentinel::new(watched, part, ears);
             sentinel.note(priority.take());
             sentinel.run(&stopped);
         })?;

@@ -94,7 +94,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
     let config = ClientConfig {
         carrier: Carrier::Udp,
         lanes: 1,
-        implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
+        implementation: Some(crate::IMPLEMENTATION.into()),
         receive_limits: Some(ReceiveLimits { socket_buffer: asked, credit: Bytes::ZERO }),
         ..ClientConfig::default()
     };

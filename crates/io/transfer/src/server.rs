@@ -107,7 +107,7 @@ pub fn serve(
     };
     let config = ServerConfig {
         udp_port: Some(address.port()),
-        implementation: Some(concat!("longhaul/", env!("CARGO_PKG_VERSION")).into()),
+        implementation: Some(crate::IMPLEMENTATION.into()),
         receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
         ..ServerConfig::default()
     };

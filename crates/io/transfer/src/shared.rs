@@ -224,8 +224,11 @@ impl Shared {
                 pipe.set_given_back(given_back);
                 return Some(given_back);
             }
-            Transfer::IncomingCopy(copy) => copy.set_host(self.host_account()),
-            Transfer::OutgoingCopy(_) | Transfer::OutgoingPipe(_) => {}
+            // Once: it costs a call of the system.
+            Transfer::IncomingCopy(copy) if copy.is_result_due() => {
+                copy.set_host(self.host_account());
+            }
+            Transfer::IncomingCopy(_) | Transfer::OutgoingCopy(_) | Transfer::OutgoingPipe(_) => {}
         }
         None
     }

@@ -101,9 +101,14 @@ impl Ending {
         self.phase = Phase::Finished;
     }
 
+    /// Whether RESULT is to be given out next.
+    pub(super) fn is_result_due(&self) -> bool {
+        self.phase == Phase::Finished
+    }
+
     /// Whether RESULT is to be given out now; then it is.
     pub(super) fn take_result(&mut self) -> bool {
-        let is_due = self.phase == Phase::Finished;
+        let is_due = self.is_result_due();
         if is_due {
             self.phase = Phase::Done;
         }

@@ -64,6 +64,8 @@ fn the_mtu_is_the_limit_of_a_datagram() {
         };
         assert_eq!(send(fits.into(), None).unwrap(), usize::from(fits));
         assert!(matches!(send(usize::from(fits) + 1, None), Err(SendError::TooLarge)));
+        let ready = sender.wait_readable(None, Some(crate::clock::now())).unwrap();
+        assert!(!ready.socket, "nothing is left to read");
         assert_eq!(send(payload.len(), Some(fits)).unwrap(), payload.len());
         assert!(matches!(send(payload.len(), Some(fits + 1)), Err(SendError::TooLarge)));
         assert!(sender.capabilities().gso, "too large a segment says nothing of the device");

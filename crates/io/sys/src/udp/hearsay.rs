@@ -25,15 +25,22 @@ impl UdpSocket {
     }
 
     /// Makes a call of the kernel, and once more after each ICMP message that failed it. What fails it
-    /// several times running is no ICMP message, or a flood of them.
+    /// several times running is no ICMP message, or a flood of them. Nothing is left in the queue: the
+    /// kernel also puts there that a datagram was too large (`EMSGSIZE`), and a socket with something in
+    /// it is never at rest.
     pub(super) fn past_icmp<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut result = call();
         for _ in 1..TRIES {
-            match call() {
-                Err(error) if may_be_icmp(&error) => self.forget_icmp(),
-                result => return result,
+            if !result.as_ref().is_err_and(may_be_icmp) {
+                return result;
             }
+            self.forget_icmp();
+            result = call();
         }
-        call()
+        if result.as_ref().is_err_and(may_be_icmp) {
+            self.forget_icmp();
+        }
+        result
     }
 
     /// Empties the queue of ICMP messages: they take room of the receive buffer, and wake whoever waits

@@ -200,7 +200,8 @@ impl SinkTree {
     /// not keep that as it was set.
     fn check_own(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
         let own = lock(&self.own).remove(&temp);
-        if entry.kind != EntryKind::File {
+        // An empty one was made in this call.
+        if entry.kind != EntryKind::File || entry.size == 0 {
             return Ok(());
         }
         let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW)?;
@@ -222,7 +223,7 @@ impl SinkTree {
             return Ok(utimensat(&self.hidden, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)?);
         }
         if entry.size == 0 {
-            let file = self.create(temp, u32::from(entry.mode) & 0o777)?;
+            let file = create_anew(&self.hidden, &name, u32::from(entry.mode) & 0o777)?;
             return set_attributes(file, None, entry.modified);
         }
         if lock(&self.rough).remove(&temp) {

@@ -134,7 +134,7 @@ impl Worker {
             match command {
                 Command::Order(order) => self.half.handle_order(order),
                 // Only UDP lanes share sockets, and change paths.
-                Command::Datagram(..) | Command::Move(..) => {}
+                Command::Move(..) => {}
             }
         }
         self.commands = commands;
@@ -195,7 +195,7 @@ impl Worker {
             // Whoever acts on what the peer says counts what it says it about.
             self.publish(clock::now());
         }
-        carrier::read_messages(&mut self.half, &*self.upper).unwrap_or_else(|violation| {
+        carrier::read_messages(&mut self.half, &*self.upper, |_| {}).unwrap_or_else(|violation| {
             self.half.handle_order(carrier::close_for(&violation));
             true
         })
