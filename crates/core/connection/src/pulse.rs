@@ -72,8 +72,11 @@ impl Pulse {
         }
     }
 
-    /// Nothing comes through, as is known here or as the peer says.
+    /// Nothing comes through, as is known here or as the peer says. Said of each lane, it counts once.
     pub fn fall_silent(&mut self, now: Instant) {
+        if matches!(self.state, State::Rests(until) if until > now) {
+            return;
+        }
         self.state = State::Rests(now + self.rest);
         self.rest = (self.rest * 2).min(REST_MAX);
     }

@@ -335,6 +335,15 @@ impl Monitor {
         for reader in self.readers.values_mut() {
             reader.look(now, &self.config, self.round_trip);
         }
+        if self.config.part == Part::Limits {
+            self.judge_limit(now);
+        }
+        self.judge_suspend(now);
+        let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
+        self.next_look = active.then(|| now + LOOK);
+    }
+
+    fn judge_limit(&mut self, now: Instant) {
         let total = self.arrivals(now);
         let readers = self.readers.values().filter_map(|reader| {
             let (rate, cause) = reader.limit(now, &self.config)?;
@@ -342,13 +351,7 @@ impl Monitor {
         });
         let least = readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate);
         // What nobody comes near is not worth a word.
-        let least = least.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
-        if self.config.part == Part::Limits {
-            self.limit.set(least);
-        }
-        self.judge_suspend(now);
-        let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
-        self.next_look = active.then(|| now + LOOK);
+        self.limit.set(least.filter(|(rate, _)| *rate <= total.scale(FAR, 1)));
     }
 
     fn arrivals(&self, now: Instant) -> Rate {

@@ -21,6 +21,8 @@ pub struct Predictor {
     noise: f64,
     /// Predictions that have yet to come true, the oldest first: value and deviation.
     pending: VecDeque<(f64, f64)>,
+    /// The newest of them.
+    next: Option<(f64, f64)>,
     /// How many deviations below the prediction the bound lies.
     depth: f64,
 }
@@ -80,6 +82,7 @@ impl Predictor {
             mean: 0.0,
             noise: 0.0,
             pending: VecDeque::new(),
+            next: None,
             depth: FIRST_DEPTH,
         }
     }
@@ -90,6 +93,7 @@ impl Predictor {
         if horizon != self.config.horizon {
             self.config.horizon = horizon;
             self.pending.clear();
+            self.next = self.ahead();
         }
     }
 
@@ -108,9 +112,8 @@ impl Predictor {
         }
         self.samples.push_back(sample);
         self.fit();
-        if let Some((value, deviation)) = self.ahead() {
-            self.pending.push_back((value, deviation));
-        }
+        self.next = self.ahead();
+        self.pending.extend(self.next);
     }
 
     /// The newest sample.
@@ -125,7 +128,7 @@ impl Predictor {
 
     /// What is expected; nothing until twice the order, and 8 samples are known.
     pub fn predict(&self) -> Option<Prediction> {
-        let (value, deviation) = self.ahead()?;
+        let (value, deviation) = self.next?;
         let reach = self.depth * deviation;
         Some(Prediction { value, lower: value - reach, upper: value + reach })
     }

@@ -16,6 +16,12 @@ pub struct Span {
 }
 
 impl Span {
+    /// Counts what one feedback told.
+    pub(crate) fn add(&mut self, feedback: &Feedback) {
+        self.acked_packets += feedback.acked_packets;
+        self.lost = self.lost.plus(&feedback.lost);
+    }
+
     /// Packets lost in the network, parts per million of all. What hosts lost themselves counts
     /// only where `with_hosts` says so: the papers knew one kind of loss.
     pub fn loss_ppm(&self, with_hosts: bool) -> u32 {
@@ -54,8 +60,7 @@ impl SpanMeter {
     /// Takes in what the controller was told; gives the span that it ends.
     pub fn on_feedback(&mut self, now: Instant, feedback: &Feedback) -> Option<Span> {
         let span = &mut self.span;
-        span.acked_packets += feedback.acked_packets;
-        span.lost = span.lost.plus(&feedback.lost);
+        span.add(feedback);
         if span.acked_packets + span.lost.total() < self.size {
             return None;
         }

@@ -108,6 +108,18 @@ fn a_lane_that_cannot_go_stays_and_the_path_is_tried_later() {
 }
 
 #[test]
+fn a_path_to_which_several_lanes_cannot_go_rests_once() {
+    let mut paths = on_ip(8);
+    paths.add(at(0), Offer::Share(7));
+    let moves: Vec<Move> = core::iter::from_fn(|| paths.poll_move()).collect();
+    assert!(moves.len() > 4);
+    moves.iter().for_each(|one| paths.stay(at(0), one.lane, IP, CIRCUIT));
+    assert_eq!((settle(&mut paths), paths.lives(CIRCUIT)), (vec![0; 8], false));
+    look(&mut paths, CIRCUIT, 0, 6, 0);
+    assert_eq!(settle(&mut paths), [0, 0, 0, 0, 0, 0, 0, 1]);
+}
+
+#[test]
 fn a_single_lane_goes_where_data_goes() {
     let mut paths = on_ip(1);
     paths.offer(at(0), IP, Offer::Standby);

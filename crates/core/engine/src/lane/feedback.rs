@@ -75,9 +75,9 @@ impl Lane {
             .flatten()
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         let time = (now, path.rtt().smoothed());
-        let marks = self.ways.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect });
-        // Packets of another way may be the ones that were marked.
-        sample.marked_packets = if mixed || !path.heeds_marks() { 0 } else { marks };
+        let marks =
+            self.ways.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect, mixed });
+        sample.marked_packets = if path.heeds_marks() { marks } else { 0 };
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
         sample.delivery = delivery;

@@ -102,16 +102,12 @@ impl Promises {
         let Suspension { order: number, until } = order.suspension;
         let left = (until - now).min(MAX_SUSPEND);
         order.next = now + REPEAT;
+        let resumes = order.resumes;
         if left.is_zero() {
-            match order.resumes.checked_sub(1) {
-                Some(resumes) => order.resumes = resumes,
-                None => {
-                    self.order = None;
-                    return None;
-                }
-            }
+            order.resumes = resumes.saturating_sub(1);
+            self.order = self.order.filter(|_| resumes > 1);
         }
-        Some((number, left))
+        (!left.is_zero() || resumes > 0).then_some((number, left))
     }
 }
 

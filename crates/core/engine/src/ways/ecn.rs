@@ -56,6 +56,8 @@ pub(crate) struct Arrived {
     pub packets: u64,
     /// Those of them that were sent with ECT(0).
     pub ect: u64,
+    /// Packets of another path may still come, and be counted: what is marked may be of those.
+    pub mixed: bool,
 }
 
 impl PathEcn {
@@ -173,6 +175,9 @@ impl Account {
             return 0;
         }
         ecn.on_arrived(arrived);
+        if arrived.mixed {
+            return 0;
+        }
         ecn.on_marks(now, rtt, ect0 - before.ect0, ce - before.ce)
     }
 }
@@ -221,7 +226,7 @@ mod tests {
         ) -> u64 {
             let counts = EcnCounts { ect0, ect1, ce };
             let time = (Instant::ZERO + RTT * rounds, RTT);
-            self.1.on_report(&mut self.0, time, &counts, Arrived { packets, ect })
+            self.1.on_report(&mut self.0, time, &counts, Arrived { packets, ect, mixed: false })
         }
     }
 
@@ -308,6 +313,19 @@ mod tests {
         sender.0 = PathEcn::new();
         assert_eq!(sender.send(10), 10);
         assert_eq!(sender.report(10, 10, (9, 0, 1)), 1);
+        assert_eq!(sender.send(50), 50);
+    }
+
+    #[test]
+    fn marks_of_another_path_that_come_late_say_nothing_of_this_one() {
+        let mut sender = Sender::new();
+        sender.send(10);
+        sender.0 = PathEcn::new();
+        sender.send(10);
+        let late = EcnCounts { ect0: 0, ect1: 0, ce: 10 };
+        let report = Arrived { packets: 0, ect: 0, mixed: true };
+        assert_eq!(sender.1.on_report(&mut sender.0, (Instant::ZERO, RTT), &late, report), 0);
+        sender.report(10, 10, (10, 0, 10));
         assert_eq!(sender.send(50), 50);
     }
 

@@ -41,11 +41,7 @@ impl SuspendState {
         needed: Option<Duration>,
         goes_on: bool,
     ) {
-        if let Some(On { since, until, .. }) = self.on
-            && now >= until
-        {
-            self.end(since, until);
-        }
+        self.expire(now);
         match (self.on, needed) {
             (None, Some(left)) => {
                 self.summary.count += 1;
@@ -82,14 +78,18 @@ impl SuspendState {
 
     /// Books what another part says.
     pub(super) fn note(&mut self, now: Instant, said: &Announcement) {
-        if let Announcement::Suspend { lasts } = said
-            && self.on.is_none_or(|on| now >= on.until)
+        let Announcement::Suspend { lasts } = said else { return };
+        self.expire(now);
+        self.summary.count += u64::from(self.on.is_none());
+        let since = self.on.map_or(now, |on| on.since);
+        self.on = Some(On { since, said: now, until: now + *lasts });
+    }
+
+    fn expire(&mut self, now: Instant) {
+        if let Some(On { since, until, .. }) = self.on
+            && now >= until
         {
-            if let Some(On { since, until, .. }) = self.on {
-                self.end(since, until);
-            }
-            self.summary.count += 1;
-            self.on = Some(On { since: now, said: now, until: now + *lasts });
+            self.end(since, until);
         }
     }
 
@@ -107,3 +107,24 @@ const SHORTEST: Duration = Duration::from_millis(4);
 /// Suspends expire (end-system.md 1.3 rule 5: 4 RTT), so that a lost end hangs nobody; on short paths
 /// after the period of a quota.
 const LONGEST: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspend_that_replaces_one_makes_it_longer() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut state = SuspendState::default();
+        for (ms, lasts) in [(0, 50), (20, 60), (200, 10)] {
+            let lasts = Duration::from_millis(lasts);
+            state.note(at(ms), &Announcement::Suspend { lasts });
+        }
+        assert!(state.is_on(at(205)) && !state.is_on(at(210)));
+        let summary = state.summary(at(300));
+        assert_eq!(
+            (summary.count, summary.longest, summary.total),
+            (2, at(80) - at(0), at(90) - at(0))
+        );
+    }
+}

@@ -94,8 +94,7 @@ struct Seen {
 
 impl Seen {
     fn add(&mut self, feedback: &Feedback) {
-        self.span.acked_packets += feedback.acked_packets;
-        self.span.lost = self.span.lost.plus(&feedback.lost);
+        self.span.add(feedback);
         if let Some(delivery) = feedback.delivery {
             let bytes = delivery.rate.bytes_in(delivery.interval);
             self.bytes = self.bytes.saturating_add(bytes);

@@ -6,10 +6,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, MOST};
 use super::power::{EXPONENT_BITS, power_of};
-use super::stepped::{Stepped, Steps};
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
-};
+use super::stepped::{INTERVAL, Stepped, Steps};
+use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
 
 /// What was chosen of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +25,7 @@ impl Figures {
     fn of(chosen: &Parameters) -> Self {
         Self {
             interval: chosen.time("interval"),
-            first: chosen.get("first") as u32,
+            first: chosen.share("first"),
             beta: chosen.get("beta"),
             b: chosen.get("b"),
             gamma: chosen.get("gamma"),
@@ -118,13 +116,12 @@ impl Steps for Paptc {
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.capacity = feedback.capacity.or(self.capacity);
-        self.span.acked_packets += feedback.acked_packets;
-        self.span.lost = self.span.lost.plus(&feedback.lost);
+        self.span.add(feedback);
         self.bytes = self.bytes.saturating_add(feedback.acked_bytes);
         let took = cx.now - self.since;
         let interval = match self.figures.interval {
             Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
-            fixed => fixed,
+            fixed => fixed.max(LEAST_INTERVAL),
         };
         if took < interval || self.span.acked_packets + self.span.lost.total() == 0 {
             return;
@@ -164,43 +161,36 @@ impl ControllerConfig for PaptcConfig {
 
 /// Parts per million.
 const WHOLE: u64 = 1_000_000;
-/// Of the link: what next to nothing arrived in says nothing of the next period, and equation 12 as printed
+/// Of the link, the least first rate: what next to nothing arrived in says nothing of the next period, and equation 12 as printed
 /// does not come back from no rate at all.
-const LEAST_PART: u32 = 1_000;
+const LEAST_PART: u32 = 100;
 /// A step is of no less time: the usual turn of a scheduler.
 const LEAST_INTERVAL: Duration = Duration::from_millis(4);
 /// In range for [`power_of`]; the step is the floor long before.
 const MOST_STEPS: u64 = 1 << 16;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 7] = {
-    const fn ppm(name: &'static str, about: &'static str, default: u64, least: u64) -> Parameter {
-        Parameter { name, about, unit: Unit::Share, default, least, most: WHOLE }
-    }
-    [
-        Parameter {
-            name: "interval",
-            about: "time between two steps; 0s: a round trip",
-            unit: Unit::Time,
-            default: 0,
-            least: 0,
-            most: 10_000_000_000,
-        },
-        ppm("first", "first rate, of the link", 500_000, 10_000),
-        ppm("beta", "weight of what the sender sees in equation 11", 500_000, 0),
-        ppm("b", "step of the first period", 1_000_000, 1_000),
-        ppm("gamma", "by which power of the number of periods the step falls", 700_000, 500_000),
-        ppm("floor", "least step, so that a bottleneck that moves is followed", 50_000, 0),
-        Parameter {
-            name: "measured",
-            about: "1: equation 12 as printed, with what was measured to arrive",
-            unit: Unit::Count,
-            default: 0,
-            least: 0,
-            most: 1,
-        },
-    ]
-};
+static PARAMETERS: [Parameter; 7] = [
+    Parameter { about: "time between two steps, at least 4 ms; 0s: a round trip", ..INTERVAL },
+    Parameter::ppm("first", "first rate, of the link", (10_000, 500_000, WHOLE)),
+    Parameter::ppm("beta", "weight of what the sender sees in equation 11", (0, 500_000, WHOLE)),
+    Parameter::ppm("b", "step of the first period", (1_000, 1_000_000, WHOLE)),
+    Parameter::ppm(
+        "gamma",
+        "by which power of the number of periods the step falls",
+        (500_000, 700_000, WHOLE),
+    ),
+    Parameter::ppm(
+        "floor",
+        "least step, so that a bottleneck that moves is followed",
+        (0, 50_000, WHOLE),
+    ),
+    Parameter::count(
+        "measured",
+        "1: equation 12 as printed, with what was measured to arrive",
+        (0, 0, 1),
+    ),
+];
 
 #[cfg(test)]
 mod tests {
@@ -242,7 +232,7 @@ mod tests {
             paptc.step(0, Rate::ZERO);
             paptc.step(0, Rate::from_gbps(600));
         }
-        assert!(paptc.rate >= Rate::from_kbps(600), "{}", paptc.rate);
+        assert!(paptc.rate >= Rate::from_mbps(6), "{}", paptc.rate);
     }
 
     #[test]

@@ -29,12 +29,9 @@ static PARAMETERS: [Parameter; 2] = [
         least: 1_000_000,
         most: 1_000_000_000,
     },
-    Parameter {
-        name: "account",
-        about: "of interactivity: 0 that of Linux 2.6, 1 the score of FreeBSD's ULE",
-        unit: Unit::Count,
-        default: 0,
-        least: 0,
-        most: 1,
-    },
+    Parameter::count(
+        "account",
+        "of interactivity: 0 that of Linux 2.6, 1 the score of FreeBSD's ULE",
+        (0, 0, 1),
+    ),
 ];

@@ -86,8 +86,7 @@ impl Steps for Sabul {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        self.span.acked_packets += feedback.acked_packets;
-        self.span.lost = self.span.lost.plus(&feedback.lost);
+        self.span.add(feedback);
         let took = cx.now - self.since;
         let interval = match self.figures.interval {
             Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
