@@ -9,7 +9,7 @@ use crate::program::{Ended, Program};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
-/// Large enough for chunks, rounds and more than one train; small enough for sixteen profiles.
+/// Large enough for chunks, rounds and more than one train; small enough for all profiles.
 const BYTES: usize = 3_000_000;
 
 /// A copy under `profile`, with each of its parameters named at its usual value.

@@ -464,6 +464,7 @@ impl Experiment {
             }
         }
         self.check_beside(known)?;
+        self.check_observed()?;
         for (parameter, value) in self.chosen() {
             let has = match parameter {
                 Parameter::Contender => self.contenders.iter().any(|one| one.label() == value),
@@ -509,6 +510,11 @@ impl Experiment {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// What figures, findings and the account of losses take to be observed.
+    fn check_observed(&self) -> Result<(), Fault> {
         let of_core = |plot: &PlotSpec| matches!(plot.shows, Shows::Busy | Shows::Correlation);
         let follows = |finding: &Finding| finding.measured == Look::Correlation {};
         let needs_core = self.plots.iter().any(of_core) || self.findings.iter().any(follows);

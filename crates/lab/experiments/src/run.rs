@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_lab::{Direction, Testbed, TestbedError, TestbedOptions};
-use longhaul_peers::{Failure, Job, Medium, Outcome, find};
+use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
@@ -180,10 +180,9 @@ fn one(
     if let Err(absent) = contender.presence() {
         return Ok(ended(record, Verdict::Absent, absent.to_string()));
     }
-    if !contender.takes_parameters()
-        && (!setup.parameters.is_empty() || setup.memory == Memory::Warm)
+    if let Err(why) =
+        suits(contender.as_ref(), !setup.parameters.is_empty() || setup.memory == Memory::Warm)
     {
-        let why = "it has neither parameters nor a memory of paths".to_owned();
         return Ok(ended(record, Verdict::Unsuitable, why));
     }
     let system = |step| move |error| RunError::System { step, error };
@@ -196,8 +195,8 @@ fn one(
     if setup.memory == Memory::Warm {
         let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
         if let Err(failure) = contender.run(&testbed, &job) {
-            conclude(&mut record, Err(failure), 0, setup);
-            return Ok(record);
+            let why = format!("the run before it: {failure}");
+            return Ok(ended(record, Verdict::Failed, why));
         }
         testbed.close().map_err(system("carry packets to the end"))?;
     }
@@ -247,10 +246,17 @@ fn one(
         && let Ok(outcome) = &outcome
     {
         let links = 0..setup.topology.links.len();
-        let taken = links.flat_map(|link| testbed.take_losses(link, Direction::Forward).0);
+        let logs: Vec<_> =
+            links.map(|link| testbed.take_losses(link, Direction::Forward)).collect();
+        let left_out: u64 = logs.iter().map(|(_, left_out)| *left_out).sum();
+        let taken = logs.into_iter().flat_map(|(losses, _)| losses);
         let taken = taken.filter_map(|loss| causes::on_path(&loss));
         let host_lost = sampled.host_lost() + record.host_lost > 0;
-        record.loss_causes = Some(causes::joined(taken, &outcome.told, host_lost));
+        // Of those that the log had no room for nobody knows the cause.
+        match left_out {
+            0 => record.loss_causes = Some(causes::joined(taken, &outcome.told, host_lost)),
+            _ => record.details["losses_left_out"] = left_out.into(),
+        }
     }
     let arrived = sampled.arrived();
     sampled.write(&mut record, setup);
@@ -258,6 +264,14 @@ fn one(
     drop(crossing);
     testbed.close().map_err(system("carry packets to the end"))?;
     Ok(record)
+}
+
+/// Whether a contender can do what is asked of it: `special` is what only Longhaul has.
+fn suits(contender: &dyn Contender, special: bool) -> Result<(), String> {
+    match special && !contender.takes_parameters() {
+        true => Err("it has neither parameters nor a memory of paths".into()),
+        false => Ok(()),
+    }
 }
 
 /// One of the transfers beside the measured one, from its start to its end.
@@ -284,7 +298,14 @@ fn companion(
     clock::sleep_until(start + beside.after);
     let contender = find(&beside.name);
     let outcome = match &contender {
-        Ok(contender) => contender.run(testbed, &job),
+        Ok(contender) => match suits(contender.as_ref(), !beside.parameters.is_empty()) {
+            Ok(()) => contender.run(testbed, &job),
+            Err(why) => {
+                told.verdict = Verdict::Unsuitable;
+                told.why = Some(why);
+                return told;
+            }
+        },
         Err(error) => {
             told.verdict = Verdict::Absent;
             told.why = Some(error.to_string());

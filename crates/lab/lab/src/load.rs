@@ -145,6 +145,7 @@ impl Load {
     /// Those of starting threads, and cores that do not exist. Full disks and the like end the load
     /// early; [`Running::stop`] tells.
     pub fn start(&self) -> io::Result<Running> {
+        self.check_every().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         self.check_cores()?;
         let begin = clock::now();
         let mut running = Running { stop: Arc::default(), threads: Vec::new() };
@@ -154,6 +155,14 @@ impl Load {
             running.threads.push(thread.spawn(move || load.run(begin, &stop))?);
         }
         Ok(running)
+    }
+
+    /// Whether it is over before it comes again.
+    fn check_every(&self) -> Result<(), &'static str> {
+        match self.every.is_some_and(|every| self.length.is_none_or(|length| length >= every)) {
+            true => Err("every: expected a length that is shorter than that"),
+            false => Ok(()),
+        }
     }
 
     /// Whether its threads will find their cores, before anything depends on them.
@@ -280,11 +289,7 @@ impl FromStr for Load {
         for word in words {
             load.set(word).map_err(|error| ParseLoadError(format!("{word}: {error}")))?;
         }
-        if load.every.is_some_and(|every| load.length.is_none_or(|length| length >= every)) {
-            return Err(ParseLoadError(
-                "every: expected a length that is shorter than that".into(),
-            ));
-        }
+        load.check_every().map_err(|error| ParseLoadError(error.into()))?;
         Ok(load)
     }
 }

@@ -184,7 +184,7 @@ impl Setup {
 }
 
 /// Of time series, unless told.
-pub(super) const TENTH: Duration = Duration::from_millis(100);
+const TENTH: Duration = Duration::from_millis(100);
 
 fn words(error: impl std::fmt::Display) -> String {
     error.to_string()

@@ -51,12 +51,19 @@ pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
             let all = lags(step).filter_map(|lag| Some((lag, follows(&group, name, lag)?)));
             let most = all.max_by(|a, b| a.1.value.total_cmp(&b.1.value));
             match (follows(&group, name, 0), most) {
+                (Some(now), Some((0, _))) => {
+                    format!(
+                        "losses {name}: {} with the load of the same moment, the most",
+                        interval(&now)
+                    )
+                }
                 (Some(now), Some((lag, most))) => format!(
-                    "losses {name}: {} with the load of the same moment, {} with that of {} s before, \
+                    "losses {name}: {} with the load of the same moment, {} with that of {} s {}, \
                      the most",
                     interval(&now),
                     interval(&most),
-                    number(lag as f64 * step)
+                    number(lag.unsigned_abs() as f64 * step),
+                    if lag > 0 { "before" } else { "after" }
                 ),
                 _ => format!("no losses {name}, or a load that never changes"),
             }

@@ -8,8 +8,8 @@ pub(super) struct Observed {
     initial: f64,
     /// From each time on.
     changes: Vec<(f64, f64)>,
-    /// Ends of times at which everything was lost.
-    outages: Vec<f64>,
+    /// Times at which everything was lost: from, until.
+    outages: Vec<(f64, f64)>,
     rtt: f64,
 }
 
@@ -21,7 +21,8 @@ impl Observed {
         let rate = path.bottleneck?.rate;
         let mbps = |rate: longhaul_units::Rate| rate.as_bps() as f64 / 1e6;
         let changes = rate.changes.iter().map(|(at, rate)| (at.as_secs_f64(), mbps(*rate)));
-        let outages = path.outages.windows.iter().map(|window| window.end.as_secs_f64());
+        let outages = path.outages.windows.iter();
+        let outages = outages.map(|window| (window.start.as_secs_f64(), window.end.as_secs_f64()));
         Some(Self {
             initial: mbps(rate.initial),
             changes: changes.collect(),
@@ -47,12 +48,17 @@ impl Observed {
     /// Each change of rate, and the end of each outage, in the time of the series.
     pub(super) fn recovery(&self, series: &Series) -> Vec<Recovery> {
         let rates = self.changes.iter().map(|(at, _)| (*at, false));
-        let outages = self.outages.iter().map(|at| (*at, true));
+        let outages = self.outages.iter().map(|(_, end)| (*end, true));
         let mut changes: Vec<(f64, bool)> = rates.chain(outages).collect();
         changes.sort_by(|a, b| a.0.total_cmp(&b.0));
         let end = series.start + series.arrived_mbps.len() as f64 * series.interval();
         changes.retain(|(at, _)| (series.start..end).contains(at));
-        let next = |number: usize| changes.get(number + 1).map_or(end, |change| change.0);
+        // An outage empties the queue, whatever the transfer does.
+        let next = |number: usize| {
+            let outages = self.outages.iter().map(|(from, _)| *from);
+            let outage = outages.filter(|from| *from > changes[number].0).fold(end, f64::min);
+            changes.get(number + 1).map_or(end, |change| change.0).min(outage)
+        };
         let follow = |(number, &(at, outage)): (usize, &(f64, bool))| {
             let until = next(number);
             let within = |ms: &f64| at + ms / 1e3 <= until;

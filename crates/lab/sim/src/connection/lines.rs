@@ -144,7 +144,7 @@ impl Lines {
         self.limit = scenario.limit.map(|limit| {
             let burst = match scenario.profile {
                 // They take it for the link's rate, and may go at exactly that with a burst of their own.
-                "fobs" | "fobs-linear" | "fobs-state" | "sabul" => {
+                "fobs" | "fobs-linear" | "fobs-state" | "lambdastream" | "sabul" => {
                     pace::under_limit(limit).max(2 * packet)
                 }
                 _ => pace::under_limit(limit),
