@@ -116,11 +116,11 @@ pub(super) fn of_circuit(rate: Rate) -> u64 {
 /// packets, or four, up to four packets; two packets at least.
 pub(super) fn under_limit(rate: Rate) -> u64 {
     let within = |us, packets| rate.bytes_in(Duration::from_micros(us)).min(packets * PACKET);
-    within(500, u64::MAX / PACKET).max(within(2_000, 10)).max(within(4_000, 4)).max(LEAST_BURST)
+    within(500, u64::MAX / PACKET).max(within(2_000, 10)).max(within(4_000, 4)).max(2 * PACKET)
 }
 
-/// Two packets: no controller has a smaller burst.
-pub(super) const LEAST_BURST: u64 = 2 * PACKET;
+/// Two packets of the least size, datagrams of 1232 bytes over IPv4: no controller has a smaller burst.
+pub(super) const LEAST_BURST: u64 = 2 * 1260;
 
 const PACKET: u64 = 1500;
 /// Of [`Meter::level`].
