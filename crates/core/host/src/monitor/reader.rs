@@ -1,10 +1,10 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::{MonitorConfig, Part};
+use crate::Rapid;
 use crate::service::{Service, rate, seconds};
 use crate::signals::{Batch, Socket, Turn};
 use crate::stalls::Stalls;
-use crate::Rapid;
 
 /// One reader thread and its socket.
 #[derive(Clone, Debug)]
