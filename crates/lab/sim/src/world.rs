@@ -220,7 +220,7 @@ impl World {
     /// What `bytes` take at two packets a round trip, where losses and marks are taken for congestion and
     /// a path that has them by chance leaves no more; as much again for what is lost.
     fn crawling(&self, bytes: u64) -> Duration {
-        if !matches!(self.scenario.profile, "cubic" | "pcc" | "scavenger") {
+        if !matches!(self.scenario.profile, "cubic" | "pcc" | "sabul" | "scavenger") {
             return Duration::ZERO;
         }
         let delays = self.scenario.all_paths().map(|path| path.forward.delay + path.backward.delay);

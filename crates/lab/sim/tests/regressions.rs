@@ -155,6 +155,7 @@ const SEEDS: &[(u64, &str)] = &[
         "nor that of `lambdastream` at exactly the limit, nor of lanes with different MTUs",
     ),
     (70002318, "all files failed while some were still read: the check of what counts"),
+    (795543467418, "`sabul` went below two packets a round trip where 6 % were lost by chance"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of
