@@ -475,6 +475,7 @@ impl Lane {
             fresh_bytes_delivered: self.outbox.delivered_bytes(),
             packets_received: self.reception.packets,
             bytes_received: self.reception.bytes,
+            socket_drops: self.reception.socket_drops,
             datagram: self.mtu.datagram(),
             rounds: self.repair.rounds(),
             ..self.stats
