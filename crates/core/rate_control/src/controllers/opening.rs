@@ -3,6 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::startup::Startup;
+use super::stepped::least_rate;
 use crate::{Context, Feedback, Pacing, RttEstimator, Sent, Start};
 
 /// What is known of a path before the first step.
@@ -23,7 +24,17 @@ pub(super) struct Opening {
     /// Something was measured while there was enough to send.
     measured: bool,
     /// Start-up is over, and nothing was: what is sent until it is.
-    unmeasured: Option<Pacing>,
+    unmeasured: Option<Unmeasured>,
+}
+
+/// Sending without knowing the link.
+#[derive(Clone, Copy, Debug)]
+struct Unmeasured {
+    pacing: Pacing,
+    /// From when on that is what arrives, how much has, and in what time.
+    from: Instant,
+    arrived: u64,
+    took: Duration,
 }
 
 impl Opening {
@@ -46,21 +57,39 @@ impl Opening {
     ) -> Option<Found> {
         let slice = cx.estimates.completed.slice;
         self.packet = cx.estimates.packet();
-        // Two packets a round trip always get through a link that somebody can use: what is slower was
-        // a silence.
-        let least = Rate::from_bytes_over(2 * self.packet, cx.rtt.smoothed());
+        // What is slower was a silence.
+        let least = least_rate(cx.rtt.smoothed(), self.packet);
         self.measured |= slice.is_some_and(|slice| !slice.limited && slice.rate >= least);
         if self.unmeasured.is_none()
             && !self.startup.on_feedback(cx.now, cx.rtt, cx.estimates, feedback, slice)
         {
             return None;
         }
-        if !self.measured {
-            // On a short path a train may be lost before anything of it could be measured, and then
-            // nothing is known of the link. What hosts send unasked in a round trip (RFC 6928) tells.
-            let window = FIRST_PACKETS * self.packet;
-            let rate = Rate::from_bytes_over(window, cx.rtt.smoothed()).clamp(LEAST, MOST);
-            self.unmeasured = Some(Pacing { rate, burst: window, window: Some(window) });
+        if let Some(unmeasured) = &mut self.unmeasured {
+            let delivery = feedback.delivery?;
+            if cx.now < unmeasured.from || delivery.application_limited {
+                (unmeasured.arrived, unmeasured.took) = (0, Duration::ZERO);
+                return None;
+            }
+            unmeasured.arrived += delivery.rate.bytes_in(delivery.interval);
+            unmeasured.took += delivery.interval;
+            let Unmeasured { pacing, arrived, took, .. } = *unmeasured;
+            if took < cx.rtt.smoothed() * 2 {
+                return None;
+            }
+            let rate = Rate::from_bytes_over(arrived, took);
+            if rate < pacing.rate.scale(ARRIVES, 8) {
+                cx.estimates.lengthen_slices();
+                return Some(Found::at(rate, first));
+            }
+            // What arrives as it was sent shows no link, but what we send.
+            self.send_unmeasured(cx, pacing.window.unwrap_or(0).saturating_mul(2));
+            return None;
+        } else if !self.measured {
+            // On a short path a train may be lost before anything of it could be measured, or there was
+            // too little to send; then nothing is known of the link. What hosts send unasked in a round
+            // trip (RFC 6928) comes first, and twice as much whenever that arrives.
+            self.send_unmeasured(cx, FIRST_PACKETS * self.packet);
             return None;
         }
         cx.estimates.lengthen_slices();
@@ -68,8 +97,15 @@ impl Opening {
         Some(Found::at(cx.estimates.recent().min(self.startup.rate), first))
     }
 
+    fn send_unmeasured(&mut self, cx: &Context<'_>, window: u64) {
+        let rate = Rate::from_bytes_over(window, cx.rtt.smoothed()).clamp(LEAST, MOST);
+        let pacing = Pacing { rate, burst: window.min(MAX_BURST), window: Some(window) };
+        let from = cx.now + cx.rtt.smoothed();
+        self.unmeasured = Some(Unmeasured { pacing, from, arrived: 0, took: Duration::ZERO });
+    }
+
     pub(super) fn pacing(&self) -> Pacing {
-        if let Some(pacing) = self.unmeasured {
+        if let Some(Unmeasured { pacing, .. }) = self.unmeasured {
             return pacing;
         }
         let Startup { rate, window, .. } = self.startup;
@@ -104,6 +140,9 @@ pub(super) fn share(rate: Rate, ppm: u32) -> Rate {
     rate.scale(ppm, 1_000_000)
 }
 
+/// Of eight parts that are sent so many arrive where the link is not full: chance takes some, and what it
+/// took fills the window until it is noticed.
+const ARRIVES: u32 = 5;
 /// The initial window of RFC 6928.
 const FIRST_PACKETS: u64 = 10;
 /// A packet of 1500 bytes in 12 s: there is no slower path.
@@ -159,14 +198,26 @@ mod tests {
         }
         // Ten packets a round trip.
         assert_eq!(told(2, 8, None).1.rate, Rate::from_bytes_over(15_000, round_trip));
-        // What came before and behind a silence is no rate.
-        let sample = |mbps, us| {
-            let interval = Duration::from_micros(us);
-            let rate = Rate::from_mbps(mbps);
-            Some(Delivery { rate, interval, sent_over: interval, application_limited: false })
+        let sample = |application_limited| {
+            let interval = Duration::from_micros(100);
+            let rate = Rate::from_bytes_over(4 * PACKET, interval);
+            Some(Delivery { rate, interval, sent_over: interval, application_limited })
         };
-        assert_eq!(told(10, 0, sample(1, 120_000)).0, None);
-        let found = told(10, 0, sample(200, 2_500)).0.expect("it is measured");
-        assert_eq!(found.link, Rate::from_mbps(200));
+        for _ in 0..40 {
+            assert_eq!(told(1, 0, sample(true)).0, None, "there was no more to send");
+        }
+        // What is sent arrives, so twice as much is sent. Half of that arrives: the link is full.
+        let first = Rate::from_bytes_over(15_000, round_trip);
+        let mut rates = alloc::vec::Vec::new();
+        let found = loop {
+            let (found, pacing) = told(4, 0, sample(false));
+            rates.push(pacing.rate);
+            if let Some(found) = found {
+                break found;
+            }
+        };
+        rates.dedup();
+        assert_eq!(rates, [first, first.scale(2, 1)]);
+        assert_eq!(found.link, Rate::from_bytes_over(4 * PACKET, Duration::from_micros(100)));
     }
 }

@@ -57,8 +57,7 @@ impl Sabul {
         Self { figures, link, rate, since: now, span, loss: 0, easing: false }
     }
 
-    /// `least` gets through any link that somebody can use.
-    fn judge(&mut self, span: &Span, packet: u64, least: Rate) {
+    fn judge(&mut self, span: &Span, packet: u64) {
         let Figures { weight, threshold, decrease, hosts, .. } = self.figures;
         let loss = u64::from(span.loss_ppm(hosts));
         self.loss = (self.loss * weight + loss * (WHOLE - weight)) / WHOLE;
@@ -69,7 +68,6 @@ impl Sabul {
         } else if is_used(self.rate, span, packet) {
             self.rate = self.rate + rise(self.rate, span.took, packet);
         }
-        self.rate = self.rate.max(least);
     }
 }
 
@@ -99,9 +97,7 @@ impl Steps for Sabul {
         }
         let span = Span { took, ..core::mem::take(&mut self.span) };
         self.since = cx.now;
-        let packet = cx.estimates.packet();
-        // So a link that was found too small, because of what it lost, or a share of nothing do not hold.
-        self.judge(&span, packet, Rate::from_bytes_over(2 * packet, cx.rtt.smoothed()));
+        self.judge(&span, cx.estimates.packet());
     }
 
     fn rate(&self) -> Rate {
@@ -178,28 +174,22 @@ mod tests {
     fn each_interval_above_the_threshold_costs_the_same() {
         let mut sabul = sabul();
         for rate in [114, 108, 102] {
-            sabul.judge(&span(450, 50), 1_500, LEAST);
+            sabul.judge(&span(450, 50), 1_500);
             assert_eq!(sabul.rate, Rate::from_mbps(rate));
         }
         for _ in 0..40 {
-            sabul.judge(&span(10, 400), 1_500, LEAST);
+            sabul.judge(&span(10, 400), 1_500);
         }
         assert_eq!(sabul.rate, Rate::from_mbps(6), "never zero");
-        let two_in_a_millisecond = Rate::from_mbps(24);
-        sabul.rate = Rate::from_mbps(27);
-        for _ in 0..2 {
-            sabul.judge(&span(10, 400), 1_500, two_in_a_millisecond);
-        }
-        assert_eq!(sabul.rate, two_in_a_millisecond);
     }
 
     #[test]
     fn it_rises_by_a_thousandth_of_a_power_of_ten_packets() {
         let mut sabul = sabul();
         // 500 packets in 50 ms: one more in each 50 ms.
-        sabul.judge(&span(500, 0), 1_500, LEAST);
+        sabul.judge(&span(500, 0), 1_500);
         assert_eq!(sabul.rate, Rate::from_bps(120_240_000));
-        sabul.judge(&span(100, 0), 1_500, LEAST);
+        sabul.judge(&span(100, 0), 1_500);
         assert_eq!(sabul.rate, Rate::from_bps(120_240_000), "nobody used it");
         assert_eq!(rise(LEAST, Duration::from_millis(1), 1_500), Rate::from_kbps(8));
     }
@@ -209,7 +199,7 @@ mod tests {
         let mut sabul = sabul();
         // 10 % of loss weigh 9 %, then 0.9, then 0.09 %.
         for (lost, easing) in [(50, true), (0, true), (0, false)] {
-            sabul.judge(&span(500 - lost, lost), 1_500, LEAST);
+            sabul.judge(&span(500 - lost, lost), 1_500);
             assert_eq!(sabul.easing, easing);
         }
     }

@@ -69,8 +69,10 @@ impl<S: Steps> Stepped<S> {
         self.pacing = match &self.opening {
             Some(opening) => opening.pacing(),
             None => {
-                let (rate, most) = (self.steps.rate(), self.steps.window());
-                paced(rate, most, cx.rtt.smoothed(), cx.estimates.packet())
+                let (round_trip, packet) = (cx.rtt.smoothed(), cx.estimates.packet());
+                // A link that was found too small, because of what it lost, must not hold for ever.
+                let rate = self.steps.rate().max(least_rate(round_trip, packet));
+                paced(rate, self.steps.window(), round_trip, packet)
             }
         };
     }
@@ -129,6 +131,11 @@ impl<S: Steps> Controller for Stepped<S> {
         };
         Metrics { state, bound }
     }
+}
+
+/// Two packets a round trip always get through a link that somebody can use.
+pub(super) fn least_rate(round_trip: Duration, packet: u64) -> Rate {
+    Rate::from_bytes_over(2 * packet, round_trip)
 }
 
 /// Whether about so much was sent, in full packets of `packet` bytes. If the sender had less to send,

@@ -65,5 +65,6 @@ fn mtu(fd: BorrowedFd<'_>, device: &CStr) -> io::Result<u32> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: that is what was asked for.
-    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).map_err(|_| io::ErrorKind::InvalidData.into())
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu })
+        .map_err(|_| io::ErrorKind::InvalidData.into())
 }
