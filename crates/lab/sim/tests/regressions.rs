@@ -150,7 +150,10 @@ const SEEDS: &[(u64, &str)] = &[
     (795543472765, "the same"),
     (795543476411, "the same"),
     (795543460797, "the check of pacing did not know the burst of `paptc` with jumbo packets"),
-    (795543478994, "nor that of `lambdastream` at exactly the limit, nor of lanes with different MTUs"),
+    (
+        795543478994,
+        "nor that of `lambdastream` at exactly the limit, nor of lanes with different MTUs",
+    ),
     (70002318, "all files failed while some were still read: the check of what counts"),
 ];
 
