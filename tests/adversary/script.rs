@@ -259,5 +259,5 @@ fn send_object(peer: &mut Peer, object: u32, contents: &[u8], only: Option<u64>)
 
 pub const GROUP: usize = 1 << 20;
 /// Bytes of a host account in which all is zero (protocol.md 7.2).
-const HOST_ACCOUNT: usize = 14;
+const HOST_ACCOUNT: usize = 21;
 const PIECE: usize = 50_000;

@@ -2,7 +2,7 @@
 
 use longhaul_transfer::Hosts;
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{Bottleneck, HostAccount};
+use longhaul_wire::{Bottleneck, HostAccount, StallTimes};
 use serde_json::{Value, json};
 
 use crate::report::seconds;
@@ -23,6 +23,12 @@ fn of_host(host: &HostAccount) -> Value {
             "count": host.stalls,
             "seconds": seconds(host.stalled),
             "longest_ms": seconds(host.longest_stall) * 1e3,
+            "by_cause": causes(host),
+        },
+        "lost": {
+            "socket": host.lost.socket,
+            "backlog": host.lost.backlog,
+            "card": host.lost.card,
         },
         "limits": {
             "count": host.limits,
@@ -36,6 +42,18 @@ fn of_host(host: &HostAccount) -> Value {
             "asked": host.buffer_asked.get(),
             "granted": host.buffer_granted.get(),
         },
+    })
+}
+
+fn causes(host: &HostAccount) -> Value {
+    let StallTimes { preempted, quota, stolen, busy } = host.stalled_by;
+    let known = preempted + quota + stolen + busy;
+    json!({
+        "preempted": seconds(preempted),
+        "quota": seconds(quota),
+        "stolen": seconds(stolen),
+        "busy": seconds(busy),
+        "unknown": seconds(host.stalled.saturating_sub(known)),
     })
 }
 
@@ -110,6 +128,8 @@ const LONG_STALL: Duration = Duration::from_millis(8);
 
 #[cfg(test)]
 mod tests {
+    use longhaul_wire::HostLosses;
+
     use super::*;
 
     fn stalled() -> HostAccount {
@@ -117,6 +137,11 @@ mod tests {
             stalls: 41,
             stalled: Duration::from_millis(1_640),
             longest_stall: Duration::from_millis(45),
+            stalled_by: StallTimes {
+                preempted: Duration::from_millis(1_500),
+                ..StallTimes::default()
+            },
+            lost: HostLosses { socket: 7, ..HostLosses::default() },
             limits: 2,
             limited: Duration::from_secs(3),
             limited_by: Bottleneck::ReceiverBuffer,
@@ -135,6 +160,9 @@ mod tests {
         let receiver = &json["receiver"];
         assert_eq!(receiver["stalls"]["count"], 41);
         assert_eq!(receiver["stalls"]["longest_ms"], 45.0);
+        assert_eq!(receiver["stalls"]["by_cause"]["preempted"], 1.5);
+        assert_eq!(receiver["stalls"]["by_cause"]["unknown"], 0.14);
+        assert_eq!(receiver["lost"]["socket"], 7);
         assert_eq!(receiver["limits"]["cause"], "receiver buffer");
         assert_eq!(receiver["remedies"], json!(["short turns"]));
         assert_eq!(receiver["socket_buffer"]["granted"], 212_992);

@@ -4,6 +4,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
     Action, Answer, ChainingValue, EntryId, Failure, Intake, ResumeState, Sink, SinkConfig,
     SinkError, SinkStats, Verdict, WriteTask,
@@ -13,7 +14,7 @@ use longhaul_wire::{
     Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
 };
 
-use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeGroup};
+use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Stored, Unplaceable, WholeGroup};
 
 /// A [`Sink`] over a connection. Whoever drives it hashes and writes, and does what it says with the
 /// storage. Groups are in buffers of type `I`.
@@ -249,6 +250,13 @@ impl<I> IncomingCopy<I> {
     /// Bytes of memory that it promises.
     pub fn capacity(&self) -> u64 {
         self.sink.capacity()
+    }
+
+    /// What waits for its storage.
+    pub fn stored(&self) -> Stored {
+        // However short a group, it takes a whole buffer.
+        let waiting = (self.arrived.len() + self.in_hand) as u64 * GROUP_SIZE;
+        Stored { waiting, memory: self.capacity(), written: self.sink.stats().received_bytes }
     }
 
     /// It may use so much memory for groups from now on; less than before changes nothing.

@@ -78,7 +78,7 @@ pub use lane_half::{LaneHalf, SharedPath};
 pub use limits::ConnectionLimits;
 /// Why a datagram was not sent.
 pub use longhaul_engine::NotSent;
-pub use memory::{SinkMemory, buffers};
+pub use memory::{SinkMemory, Stored, buffers};
 pub use messages::MessageLane;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};

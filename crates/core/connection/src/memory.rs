@@ -20,6 +20,17 @@ impl SinkMemory {
     }
 }
 
+/// What waits for the storage of an end that receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stored {
+    /// Bytes of memory of groups that came whole and are not written.
+    pub waiting: u64,
+    /// Bytes of memory that are promised.
+    pub memory: u64,
+    /// Bytes written so far.
+    pub written: u64,
+}
+
 /// Buffers of one group each that are so much memory.
 pub fn buffers(memory: Bytes) -> usize {
     usize::try_from(memory.get() / GROUP_SIZE).unwrap_or(usize::MAX)

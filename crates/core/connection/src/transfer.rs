@@ -10,8 +10,8 @@ use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceRepo
 
 use crate::{
     Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, Heard, IncomingCopy, IncomingPipe,
-    Lanes, Misspoken, OutgoingCopy, OutgoingPipe, Part, Repair, Spent, Standing, Unplaceable,
-    Watch, WholeGroup,
+    Lanes, Misspoken, OutgoingCopy, OutgoingPipe, Part, Repair, Spent, Standing, Stored,
+    Unplaceable, Watch, WholeGroup,
 };
 
 /// What an end does in a transfer. Groups to be sent are in buffers of type `O`, received ones in
@@ -214,6 +214,15 @@ impl<O: Clone, I> Transfer<O, I> {
             self.set_bounds(bounds, work.output_waits);
         }
         memory
+    }
+
+    /// Of a copy that comes in: what waits for storage. What a pipe passes on waits for whoever takes
+    /// it, of whom a rate says nothing.
+    pub fn stored(&self) -> Option<Stored> {
+        match self {
+            CopyIn(copy) => Some(copy.stored()),
+            CopyOut(_) | PipeOut(_) | PipeIn(_) => None,
+        }
     }
 
     fn set_bounds(&mut self, bounds: ReceiverBounds, output_waits: bool) {

@@ -32,6 +32,8 @@ pub struct LaneStats {
     pub packets_received: u64,
     /// IP-layer bytes received.
     pub bytes_received: u64,
+    /// Packets missing because the socket of this host was full.
+    pub socket_drops: u64,
     /// UDP payload bytes known to pass.
     pub datagram: u16,
 }

@@ -97,47 +97,6 @@ impl Attribution {
     }
 }
 
-/// What is known of the interval in which a gap of packet numbers was seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LossEvidence {
-    /// Packets missing.
-    pub missing: u64,
-    /// The socket counted drops between the packets on both sides of the gap (`SO_RXQ_OVFL`).
-    pub socket: bool,
-    /// The kernel dropped elsewhere on their way: its backlog, its memory.
-    pub stack: bool,
-    /// The network card, or its driver, had no room.
-    pub card: bool,
-}
-
-/// Packets that a host lost, by place; counted by gaps in packet numbers, since the kernel's counters
-/// count super-packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HostLosses {
-    /// The socket's buffer was full.
-    pub socket: u64,
-    /// Elsewhere in the kernel.
-    pub stack: u64,
-    /// At the card.
-    pub card: u64,
-    /// Not in this host, as far as it can know.
-    pub elsewhere: u64,
-}
-
-impl HostLosses {
-    /// Books a gap to the place nearest to the reader that has evidence: that one is exact, the others
-    /// are coincidence.
-    pub fn book(&mut self, evidence: &LossEvidence) {
-        let place = match *evidence {
-            LossEvidence { socket: true, .. } => &mut self.socket,
-            LossEvidence { stack: true, .. } => &mut self.stack,
-            LossEvidence { card: true, .. } => &mut self.card,
-            _ => &mut self.elsewhere,
-        };
-        *place = place.saturating_add(evidence.missing);
-    }
-}
-
 /// Samplers look every 10 to 50 ms; a quota is told once a period of 100 ms.
 const FRESH: Duration = Duration::from_millis(200);
 
@@ -173,16 +132,5 @@ mod tests {
         );
         let unknown = attribution.sums().find(|(cause, ..)| *cause == StallCause::Unknown);
         assert_eq!(unknown.map(|(_, count, total)| (count, total)), Some((4, ms(109))));
-    }
-
-    #[test]
-    fn a_gap_is_booked_to_the_nearest_place_with_evidence() {
-        let mut losses = HostLosses::default();
-        let gap = LossEvidence { missing: 40, ..LossEvidence::default() };
-        losses.book(&LossEvidence { socket: true, stack: true, ..gap });
-        losses.book(&LossEvidence { stack: true, card: true, ..gap });
-        losses.book(&LossEvidence { card: true, ..gap });
-        losses.book(&gap);
-        assert_eq!(losses, HostLosses { socket: 40, stack: 40, card: 40, elsewhere: 40 });
     }
 }

@@ -51,7 +51,7 @@ mod signals;
 pub mod sim;
 mod stalls;
 
-pub use attribution::{Attribution, HostLosses, LossEvidence, StallCause};
+pub use attribution::{Attribution, StallCause};
 pub use interactivity::{Account, RunAndSleep, SleepAverage};
 pub use monitor::{Announcement, Limits, Monitor, MonitorConfig, Part, Summary, Suspends};
 pub use paptc::{Acknowledgement, Paptc};

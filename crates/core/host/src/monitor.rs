@@ -1,17 +1,15 @@
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::RapidConfig;
-use crate::attribution::{Attribution, HostLosses, LossEvidence, StallCause};
+use crate::attribution::{Attribution, StallCause};
 use crate::prediction::Prediction;
 use crate::service::ServiceConfig;
 use crate::signals::{Batch, Disk, Socket, ThreadId, Turn};
 use crate::stalls::{StallSummary, Stalls};
+use crate::{Paptc, Rapid, RapidConfig};
 
 mod limit;
-mod part;
 mod reader;
 mod storage;
 mod suspend;
@@ -36,9 +34,10 @@ pub struct Monitor {
     attribution: Attribution,
     /// Stalls of all readers, for the report.
     stalls: Stalls,
-    losses: HostLosses,
     limit: LimitState,
     suspend: SuspendState,
+    /// Something came that it depends on whether silence is needed.
+    suspend_due: bool,
     /// The capacity that was said last.
     capacity: Option<Rate>,
     /// When to look at everything again, and when the last sample came.
@@ -119,10 +118,8 @@ pub enum Announcement {
 pub struct Summary {
     /// Stalls of all readers.
     pub stalls: StallSummary,
-    /// Why they were, with number and time, and losses by place.
+    /// Why they were, with number and time.
     pub causes: Attribution,
-    /// What was lost, as far as it was told.
-    pub losses: HostLosses,
     /// The limits announced.
     pub limits: Limits,
     /// The suspends announced.
@@ -145,9 +142,9 @@ impl Monitor {
             has_turns: false,
             attribution: Attribution::default(),
             stalls: Stalls::new(now),
-            losses: HostLosses::default(),
             limit: LimitState::new(now),
             suspend: SuspendState::default(),
+            suspend_due: false,
             capacity: None,
             next_look: None,
             last_sample: now,
@@ -165,8 +162,9 @@ impl Monitor {
     /// How the scheduler treated a reader.
     pub fn handle_turn(&mut self, now: Instant, thread: ThreadId, turn: Turn) {
         self.has_turns = true;
-        self.attribution.tell(now, StallCause::Preempted, turn.wait);
-        let over = self.reader(now, thread).and_then(|reader| reader.on_turn(now, &turn));
+        let Some(reader) = self.reader(now, thread) else { return };
+        let (untold, over) = (reader.untold_wait(&turn), reader.on_turn(now, &turn));
+        self.attribution.tell(now, StallCause::Preempted, untold);
         self.book(now, over);
     }
 
@@ -186,7 +184,7 @@ impl Monitor {
         if let Some(reader) = self.reader(now, thread) {
             reader.on_socket(now, &socket);
         }
-        self.judge_suspend(now);
+        self.suspend_due = true;
     }
 
     /// A reader has had no processor since then, and has not now, though it has work.
@@ -194,7 +192,7 @@ impl Monitor {
         if let Some(reader) = self.reader(now, thread) {
             reader.on_absence(since);
         }
-        self.judge_suspend(now);
+        self.suspend_due = true;
     }
 
     /// It is back.
@@ -204,7 +202,7 @@ impl Monitor {
             self.attribution.tell(now, StallCause::Preempted, away);
             self.book(now, over);
         }
-        self.judge_suspend(now);
+        self.suspend_due = true;
     }
 
     /// The readers' control group was held back for its quota.
@@ -231,29 +229,20 @@ impl Monitor {
         self.wake(now);
     }
 
-    /// Packets are missing.
-    pub fn handle_losses(&mut self, evidence: &LossEvidence) {
-        self.losses.book(evidence);
-    }
-
-    /// The thread has ended, or reads no more.
-    pub fn forget_thread(&mut self, now: Instant, thread: ThreadId) {
-        let last = self.readers.remove(&thread).and_then(|mut reader| reader.end_gap());
-        self.book(now, last);
-        self.judge_suspend(now);
-    }
-
     /// What to tell the other end now; to be called until there is nothing.
     pub fn poll_announcement(&mut self, now: Instant) -> Option<Announcement> {
         if self.next_look.is_some_and(|look| look <= now) {
             self.look(now);
+        }
+        if core::mem::take(&mut self.suspend_due) {
+            self.judge_suspend(now);
         }
         match self.config.part {
             Part::Limits => {
                 self.suspend.poll(now).or_else(|| self.limit.poll(now, self.round_trip))
             }
             Part::Rapid(_) => {
-                let said = self.readers.values_mut().find_map(|reader| reader.part.poll(now))?;
+                let said = self.rapids_mut().find_map(|rapid| rapid.poll_announcement(now))?;
                 self.suspend.note(now, &said);
                 Some(said)
             }
@@ -261,8 +250,12 @@ impl Monitor {
         }
     }
 
+    fn rapids_mut(&mut self) -> impl Iterator<Item = &mut Rapid> {
+        self.readers.values_mut().filter_map(|reader| reader.rapid.as_mut())
+    }
+
     fn poll_capacity(&mut self) -> Option<Announcement> {
-        let rates = self.readers.values().filter_map(|reader| reader.part.capacity());
+        let rates = self.readers.values().filter_map(|reader| Paptc::capacity(&reader.service));
         let rate = rates.reduce(|sum, rate| sum + rate)?;
         let said = self.capacity.unwrap_or(Rate::ZERO).as_bps();
         // FEEDBACK repeats it; what is new is worth waking somebody for.
@@ -276,19 +269,19 @@ impl Monitor {
     /// When to poll, at the latest; nothing is due where nothing happens.
     pub fn next_timeout(&self) -> Option<Instant> {
         let look = self.next_look?;
-        let parts = self.readers.values().filter_map(|reader| reader.part.next_timeout());
-        Some(parts.fold(look, Instant::min))
+        let rapids = self.readers.values().filter_map(|reader| reader.rapid.as_ref());
+        Some(rapids.filter_map(Rapid::next_timeout).fold(look, Instant::min))
     }
 
     /// What it has seen and said so far.
     pub fn summary(&self, now: Instant) -> Summary {
-        let mut monitor = self.clone();
-        let last = monitor.readers.values_mut().filter_map(Reader::end_gap);
-        last.collect::<Vec<_>>().into_iter().for_each(|over| monitor.book(now, Some(over)));
+        let (mut stalls, mut causes) = (self.stalls.clone(), self.attribution.clone());
+        for over in self.readers.values().filter_map(Reader::open_gap) {
+            book(now, &over, &mut stalls, &mut causes);
+        }
         Summary {
-            stalls: monitor.stalls.summary(),
-            causes: monitor.attribution,
-            losses: self.losses,
+            stalls: stalls.summary(),
+            causes,
             limits: self.limit.summary(now),
             suspends: self.suspend.summary(now),
             service: self.service(),
@@ -324,10 +317,8 @@ impl Monitor {
 
     /// Books a gap that is over.
     fn book(&mut self, now: Instant, over: Option<Over>) {
-        let Some(Over { length, busy }) = over else { return };
-        self.stalls.add(now, length);
-        if length >= Stalls::NOTABLE {
-            self.attribution.attribute(now, length, busy);
+        if let Some(over) = over {
+            book(now, &over, &mut self.stalls, &mut self.attribution);
         }
     }
 
@@ -338,7 +329,7 @@ impl Monitor {
         if self.config.part == Part::Limits {
             self.judge_limit(now);
         }
-        self.judge_suspend(now);
+        self.suspend_due = true;
         let active = now - self.last_sample < SILENCE || self.suspend.is_on(now);
         self.next_look = active.then(|| now + LOOK);
     }
@@ -349,9 +340,9 @@ impl Monitor {
             let (rate, cause) = reader.limit(now, &self.config)?;
             Some((reader.whole(now, rate, total)?, cause))
         });
-        let least = readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate);
-        // What nobody comes near is not worth a word.
-        self.limit.set(least.filter(|(rate, _)| *rate <= total.scale(FAR, 1)));
+        // What nobody comes near is not worth a word. Storage has a limit only where much waits for it.
+        let readers = readers.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
+        self.limit.set(readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate));
     }
 
     fn arrivals(&self, now: Instant) -> Rate {
@@ -373,6 +364,13 @@ impl Monitor {
         let left = left.filter(|_| stalled + stalled >= self.arrivals(now));
         let still = self.readers.values().any(|reader| reader.is_behind(now));
         self.suspend.judge(now, self.round_trip, left, still);
+    }
+}
+
+fn book(now: Instant, over: &Over, stalls: &mut Stalls, causes: &mut Attribution) {
+    stalls.add(now, over.length);
+    if over.length >= Stalls::NOTABLE {
+        causes.attribute(now, over.length, over.busy);
     }
 }
 

@@ -1,6 +1,6 @@
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::{Duration, Rate};
 
-use crate::{Batch, Prediction, Service, ServiceConfig, Turn};
+use crate::{Prediction, Service};
 
 /// PAPTC's model of a receiver (Lu, Wu, Rao, Wang, section 3): what it processes, predicted, and how
 /// long its buffer lasts.
@@ -9,10 +9,8 @@ use crate::{Batch, Prediction, Service, ServiceConfig, Turn};
 /// time for which it has expired, t_EXP; they are those of Linux's O(1) scheduler. t_DRP / t_TOT is what today is a share of a processor,
 /// so equation 6, mu = T_ts / (T_tp t_TOT) in packets, is the service rate of [`Service`]: its
 /// share over T_tp, the processor time of a packet.
-#[derive(Clone, Debug)]
-pub struct Paptc {
-    service: Service,
-}
+#[derive(Clone, Copy, Debug)]
+pub struct Paptc;
 
 /// The four acknowledgements of section 5.1, by what a receiver knows when it sends one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,32 +38,13 @@ impl Acknowledgement {
 }
 
 impl Paptc {
-    /// Of a receiver of which nothing is known before `now`; samples every `config.interval`, the
-    /// paper's Delta.
-    pub fn new(now: Instant, config: ServiceConfig) -> Self {
-        Self { service: Service::new(now, config) }
-    }
-
-    /// A rate that is told now is played a round trip later.
-    pub fn set_round_trip(&mut self, round_trip: Duration) {
-        self.service.set_feedback_delay(round_trip);
-    }
-
-    /// A read batch.
-    pub fn handle_batch(&mut self, batch: &Batch) {
-        self.service.handle_batch(batch);
-    }
-
-    /// How the scheduler treated the reader.
-    pub fn handle_turn(&mut self, now: Instant, turn: &Turn) {
-        self.service.handle_turn(now, turn);
-    }
-
     /// The bottleneck rate that goes with each acknowledgement: the prediction of equation 7 for the next
-    /// sample, before that the newest sample; nothing before the first.
-    pub fn capacity(&self) -> Option<Rate> {
-        let predicted = self.service.predict().map(|Prediction { value, .. }| value);
-        predicted.map(crate::service::rate).or_else(|| self.service.rate())
+    /// sample, before that the newest sample; nothing before the first. Samples are those of
+    /// `service`: its interval is the paper's Delta, and its feedback delay the round trip after which
+    /// a rate that is told now is played.
+    pub fn capacity(service: &Service) -> Option<Rate> {
+        let predicted = service.predict().map(|Prediction { value, .. }| value);
+        predicted.map(crate::service::rate).or_else(|| service.rate())
     }
 
     /// How long a buffer of `buffer` bytes lasts: equation 4 where the reader has no processor (`service` is
@@ -83,7 +62,10 @@ impl Paptc {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_units::Instant;
+
     use super::*;
+    use crate::{Batch, ServiceConfig, Turn};
 
     #[test]
     fn a_buffer_lasts_for_what_comes_beyond_what_is_processed() {
@@ -97,17 +79,17 @@ mod tests {
 
     #[test]
     fn the_capacity_is_the_share_over_the_time_of_a_packet() {
-        let mut paptc = Paptc::new(Instant::ZERO, ServiceConfig::default());
-        assert_eq!(paptc.capacity(), None);
+        let mut service = Service::new(Instant::ZERO, ServiceConfig::default());
+        assert_eq!(Paptc::capacity(&service), None);
         // T_tp = 10 us for 1250 bytes, half of each round: 50,000 packets a second, 500 Mb/s.
         let cpu = Some(Duration::from_micros(1_000));
-        paptc.handle_batch(&Batch { bytes: 125_000, packets: 100, cpu, full: true, age: None });
+        service.handle_batch(&Batch { bytes: 125_000, packets: 100, cpu, full: true, age: None });
         for tick in 1..=20 {
             let half = Duration::from_millis(25);
             let turn = Turn { run: half, wait: half, turns: 1 };
-            paptc.handle_turn(Instant::ZERO + Duration::from_millis(50 * tick), &turn);
+            service.handle_turn(Instant::ZERO + Duration::from_millis(50 * tick), &turn);
         }
-        let capacity = paptc.capacity().unwrap();
+        let capacity = Paptc::capacity(&service).unwrap();
         assert!(capacity.as_bps().abs_diff(500_000_000) < 1_000, "{capacity}");
     }
 

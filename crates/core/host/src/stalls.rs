@@ -88,8 +88,9 @@ impl Stalls {
     }
 
     /// The least time for which a buffer has to last so that at most `share` of all that arrives
-    /// overflows, by the gaps of late: the least x with sum (S - x)+ / time <= share. None where even an
-    /// empty buffer would do.
+    /// overflows, by the gaps of late: the least x with sum (S - x)+ / time <= share. A length that is
+    /// reached no more than once a second is no part of a schedule: what it costs is repaired, for a rate at
+    /// which a buffer would bridge it costs more all the time. None where even an empty buffer would do.
     pub fn to_bridge(&self, now: Instant, share: f64) -> Option<Duration> {
         let watched = (self.watched + seconds(now - self.as_of)).max(LEAST_WATCHED);
         let allowed = watched * share;
@@ -99,7 +100,8 @@ impl Stalls {
             let (low, high) = (length_ns(class), length_ns(class + 1).min(ns(self.longest)));
             longer += count;
             if longer > 0.0 && low < high {
-                let more = longer * (high - low) / 1e9;
+                let rare = longer <= watched * RARE;
+                let more = if rare { 0.0 } else { longer * (high - low) / 1e9 };
                 if lost + more > allowed {
                     return Some(Duration::from_nanos(
                         (high - (allowed - lost) / longer * 1e9) as u64,
@@ -197,6 +199,8 @@ const PARTS: u64 = 16;
 const CLASSES: usize = 16 * 18;
 /// Less weight than this is a stall that was forgotten: after ten half-lives.
 const FAINT: f64 = 0.001;
+/// Stalls of a schedule come more often than so many times a second.
+const RARE: f64 = 1.0;
 /// Before a second was watched, one stall would say that all is lost.
 const LEAST_WATCHED: f64 = 1.0;
 
@@ -240,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn regular_stalls_have_to_be_bridged_and_rare_ones_only_in_part() {
+    fn regular_stalls_have_to_be_bridged_and_rare_ones_not() {
         // A competitor takes every second slice of 4 ms.
         let mut stalls = Stalls::new(at(0));
         for n in 0..1000 {
@@ -248,12 +252,21 @@ mod tests {
         }
         let bridge = stalls.to_bridge(at(8000), 0.000_5).unwrap();
         assert!(bridge > Duration::from_micros(3_900), "{bridge:?}");
-        // 20 ms once in ten seconds: 0.05 % of ten seconds are 5 ms.
+        // Somewhat longer ones too, some of them twice as long.
+        for n in 0..16 {
+            stalls.add(at(8_000), Duration::from_millis(if n < 7 { 10 } else { 5 }));
+        }
+        let bridge = stalls.to_bridge(at(8_000), 0.000_5).unwrap();
+        assert!(
+            (4_500..5_100).contains(&bridge.as_micros()),
+            "not the 10 ms that come less than once a second: {bridge:?}"
+        );
+        // 120 ms once in eight seconds, or in the first one.
         let mut stalls = Stalls::new(at(0));
-        stalls.add(at(5_000), Duration::from_millis(20));
-        let bridge = stalls.to_bridge(at(10_000), 0.000_5).unwrap();
-        assert!((14..=16).contains(&bridge.as_millis()), "{bridge:?}");
-        assert_eq!(stalls.to_bridge(at(60_000), 0.001), None);
+        stalls.add(at(500), Duration::from_millis(120));
+        for seconds in [1, 8, 60] {
+            assert_eq!(stalls.to_bridge(at(1_000 * seconds), 0.000_5), None, "{seconds} s");
+        }
     }
 
     #[test]

@@ -56,9 +56,9 @@ pub use header::{
 /// What messages and frames name.
 pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
-    Direction, Entry, EntryKind, EntryPath, HostAccount, InvalidPath, MAX_MESSAGE, MAX_PATH,
-    MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
-    SinkMessage, SourceMessage, SourceReport, Summary,
+    Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath, MAX_MESSAGE,
+    MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole,
+    Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes, Summary,
 };
 pub use reader::Reader;
 pub use record::{

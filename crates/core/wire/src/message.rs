@@ -14,7 +14,7 @@ use core::ops::Range;
 use longhaul_units::{Bytes, ObjectId};
 
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
-pub use self::host::HostAccount;
+pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
 use crate::close::cut_reason;

@@ -35,6 +35,7 @@ impl<'a> Attendant<'a> {
         control: &'a Control,
         lease: Option<&'a Lease>,
     ) -> Self {
+        shared.follow_host(lanes.host());
         let known = Milestones::default();
         let recollection = None;
         Self {
@@ -65,7 +66,6 @@ impl<'a> Attendant<'a> {
         self.shared.await_news(&mut self.known, INTERVAL);
         self.lanes.look();
         self.recollection.iter_mut().for_each(Recollection::look);
-        self.shared.note_host(self.lanes.host_account());
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();
         let (look, report) = {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GivenUp, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing,
+    Begun, GivenUp, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Stored,
     Unplaceable, Violation, WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
@@ -57,6 +57,10 @@ pub trait UpperLayer: Send + Sync {
     fn on_closed(&self, closed: &Closed);
     /// What this side says that holds until it says otherwise.
     fn standing(&self) -> Standing;
+    /// What waits for storage, if anything is stored. Waits for no lock.
+    fn stored(&self) -> Option<Stored> {
+        None
+    }
     /// Memory for the group of `part`, of which the first authentic bytes have come.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
-use longhaul_wire::{CloseCode, HostAccount, Losses, ReceiverBounds, SourceReport};
+use longhaul_wire::{CloseCode, HostAccount, HostLosses, Losses, ReceiverBounds, SourceReport};
 
 use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
@@ -57,11 +57,11 @@ impl Lanes {
         }
     }
 
-    /// How this host fares, but for its processor time.
-    pub fn host_account(&self) -> HostAccount {
+    /// How this host fares.
+    pub fn host(&self) -> HostView {
         match self {
-            Self::Udp(lanes) => lanes.account(),
-            Self::Tcp(_) => HostAccount::default(),
+            Self::Udp(lanes) => lanes.host(),
+            Self::Tcp(_) => HostView::default(),
         }
     }
 
@@ -173,6 +173,34 @@ pub(crate) struct UdpLanes {
     monitor: Option<HostMonitor>,
     /// Receive buffers, as they were asked for and granted.
     buffers: Option<BufferSize>,
+    /// What this host drops.
+    drops: Arc<HostDrops>,
+}
+
+/// How this host fares, for whoever asks, also when the lanes are over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostView {
+    monitored: Option<Arc<Mutex<HostAccount>>>,
+    views: Vec<Arc<Mutex<LaneView>>>,
+    drops: Option<Arc<HostDrops>>,
+    buffers: Option<BufferSize>,
+}
+
+impl HostView {
+    /// All but the processor time.
+    pub fn account(&self) -> HostAccount {
+        let account = self.monitored.as_ref().map(|told| *lock(told)).unwrap_or_default();
+        let size =
+            |of: fn(&BufferSize) -> usize| Bytes::new(self.buffers.as_ref().map_or(0, of) as u64);
+        let socket = self.views.iter().map(|view| lock(view).stats.socket_drops).sum();
+        let (backlog, card) = self.drops.as_ref().map_or((0, 0), |drops| drops.explained());
+        HostAccount {
+            buffer_asked: size(|size| size.asked),
+            buffer_granted: size(|size| size.obtained),
+            lost: HostLosses { socket, backlog, card },
+            ..account
+        }
+    }
 }
 
 /// A lane to be started: its number, its socket, and where the peer is, if known.
@@ -228,12 +256,17 @@ impl UdpLanes {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
         let monitor = match hosting.part {
-            Some(part) => Some(HostMonitor::start(&mailboxes, part, hosting.priority)?),
+            Some(part) => {
+                let stores = upper.clone();
+                let stored = Box::new(move || stores.stored());
+                Some(HostMonitor::start(&mailboxes, part, hosting.priority, stored)?)
+            }
             None => None,
         };
         let (rtt_min, buffers) = (Mutex::default(), None);
-        let mut lanes = Self { mailboxes, lines, views, threads, crew, rtt_min, monitor, buffers };
         let drops = Arc::new(HostDrops::new());
+        let mut lanes =
+            Self { mailboxes, lines, views, threads, crew, rtt_min, monitor, buffers, drops };
         let beside = Arc::new(Crew::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
             let role = match session.role {
@@ -268,7 +301,7 @@ impl UdpLanes {
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
                 crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
-                drops: drops.clone(),
+                drops: lanes.drops.clone(),
                 priority: match (duty, hosting.priority) {
                     (Duty::Booked, Priority::Usual) => Priority::Punctual,
                     (_, priority) => priority,
@@ -286,13 +319,13 @@ impl UdpLanes {
         close_all(&self.mailboxes, code, reason);
     }
 
-    /// How this host fares, as far as lanes know.
-    fn account(&self) -> HostAccount {
-        let account = self.monitor.as_ref().map(HostMonitor::account).unwrap_or_default();
-        let size =
-            |of: fn(&BufferSize) -> usize| Bytes::new(self.buffers.as_ref().map_or(0, of) as u64);
-        let (buffer_asked, buffer_granted) = (size(|size| size.asked), size(|size| size.obtained));
-        HostAccount { buffer_asked, buffer_granted, ..account }
+    fn host(&self) -> HostView {
+        HostView {
+            monitored: self.monitor.as_ref().map(HostMonitor::account),
+            views: self.views.clone(),
+            drops: Some(self.drops.clone()),
+            buffers: self.buffers,
+        }
     }
 
     /// Waits for the lanes to end; they do once closed.

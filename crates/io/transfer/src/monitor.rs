@@ -9,6 +9,7 @@
 //! whichever has a processor speaks for all of them.
 
 mod log;
+mod machine;
 mod said;
 mod sentinel;
 mod watch;
@@ -23,11 +24,10 @@ use longhaul_rate_control::{ChosenProfile, ReceiverPart};
 use longhaul_sys::host;
 use longhaul_wire::HostAccount;
 
-use crate::buffer::lock;
 use crate::carrier::Mailbox;
 use log::LaneLog;
 use said::Said;
-use sentinel::{Ears, Sentinel};
+use sentinel::{Ears, Sentinel, StoredLook};
 
 pub(crate) use watch::Watch;
 
@@ -47,7 +47,12 @@ impl HostMonitor {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(mailboxes: &[Arc<Mailbox>], part: Part, priority: Priority) -> io::Result<Self> {
+    pub fn start(
+        mailboxes: &[Arc<Mailbox>],
+        part: Part,
+        priority: Priority,
+        stored: StoredLook,
+    ) -> io::Result<Self> {
         let logs: Vec<_> = mailboxes.iter().map(|_| Arc::new(LaneLog::default())).collect();
         let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
         let (speaks, stop): (Arc<AtomicBool>, Arc<AtomicBool>) = Default::default();
@@ -56,6 +61,7 @@ impl HostMonitor {
             said: said.clone(),
             account: account.clone(),
             speaks: speaks.clone(),
+            stored,
         };
         let (watched, stopped) = (logs.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("sentinel".into()).spawn(move || {
@@ -77,8 +83,8 @@ impl HostMonitor {
     }
 
     /// What it has seen and said so far.
-    pub fn account(&self) -> HostAccount {
-        *lock(&self.account)
+    pub fn account(&self) -> Arc<Mutex<HostAccount>> {
+        self.account.clone()
     }
 }
 

@@ -4,12 +4,12 @@
 mod life;
 mod upper;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Gate, IncomingPipe, Part, SharedHalf, Standing, Transfer, Watch, Wish, Work, buffers,
+    Gate, IncomingPipe, Part, SharedHalf, Standing, Stored, Transfer, Watch, Wish, Work, buffers,
 };
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration};
@@ -18,6 +18,7 @@ use longhaul_wire::{CloseCode, HostAccount, Refused, SourceReport};
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
 use crate::buffer::{Buffer, Pool, lock};
+use crate::connection::HostView;
 use crate::crew::Crew;
 use crate::mailboxes::{GateSeen, Mailboxes};
 
@@ -56,8 +57,10 @@ pub(crate) struct Shared {
     /// Of a pipe that goes on to another client: the connection to that one.
     downstream: OnceLock<Arc<Self>>,
     cpu_at_start: Duration,
-    /// How this host fares, as the carrier last knew.
-    host: Mutex<HostAccount>,
+    /// How this host fares, as its carrier knows.
+    host: OnceLock<HostView>,
+    /// What waits for storage, for the monitor of this host.
+    stored: StoredSeen,
 }
 
 /// What memory a transfer takes.
@@ -82,6 +85,30 @@ struct Seen {
     /// What may be sent has to be read first, into memory.
     reads_first: bool,
     news: Milestones,
+}
+
+/// What waits for storage as it was last, for a thread that waits for no lock.
+#[derive(Debug, Default)]
+struct StoredSeen {
+    waiting: AtomicU64,
+    /// Zero where nothing is stored.
+    memory: AtomicU64,
+    written: AtomicU64,
+}
+
+impl StoredSeen {
+    fn note(&self, stored: &Stored) {
+        self.waiting.store(stored.waiting, Ordering::Relaxed);
+        self.written.store(stored.written, Ordering::Relaxed);
+        self.memory.store(stored.memory, Ordering::Relaxed);
+    }
+
+    /// The three may be of different moments: by a group or two.
+    fn read(&self) -> Option<Stored> {
+        let [waiting, memory, written] =
+            [&self.waiting, &self.memory, &self.written].map(|of| of.load(Ordering::Relaxed));
+        (memory > 0).then_some(Stored { waiting, memory, written })
+    }
 }
 
 /// What those wait for who watch a connection.
@@ -140,7 +167,8 @@ impl Shared {
             upstream: OnceLock::new(),
             downstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
-            host: Mutex::default(),
+            host: OnceLock::new(),
+            stored: StoredSeen::default(),
         })
     }
 
@@ -236,12 +264,13 @@ impl Shared {
     /// How this host fares with it, and what it has spent.
     pub fn host_account(&self) -> HostAccount {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
-        HostAccount { cpu_time, ..*lock(&self.host) }
+        let account = self.host.get().map(HostView::account).unwrap_or_default();
+        HostAccount { cpu_time, ..account }
     }
 
-    /// The carrier knows that of this host.
-    pub fn note_host(&self, account: HostAccount) {
-        *lock(&self.host) = account;
+    /// The carrier knows that of this host, as long as it lives.
+    pub fn follow_host(&self, host: HostView) {
+        let _ = self.host.set(host);
     }
 
     /// Tells everybody else what they go by. Under the lock, so that lanes hear of asking and taking
@@ -260,6 +289,9 @@ impl Shared {
         }
         if let Some(gate) = half.transfer_mut().and_then(Transfer::gate) {
             self.gate.note(gate);
+        }
+        if let Some(stored) = half.transfer().and_then(Transfer::stored) {
+            self.stored.note(&stored);
         }
         let news = Milestones::of(half);
         let seen = Seen {

@@ -85,6 +85,28 @@ fn a_group_is_let_in_within_the_credit_and_memory() {
 }
 
 #[test]
+fn what_came_whole_waits_for_storage_until_it_is_written() {
+    let mut copy = copy(3 * MIB);
+    let mut disk = MemoryStorage::default();
+    act(&mut copy, &mut disk);
+    let stored = |waiting, written| Stored { waiting, memory: 4 * MIB, written };
+    assert_eq!(copy.stored(), stored(0, 0));
+    for group in 0..2 {
+        copy.begin(&part(group), || Some(Vec::new())).unwrap();
+        copy.handle_arrived(whole(group, MIB as u32));
+    }
+    assert_eq!(copy.stored(), stored(2 * MIB, 0));
+    let arrived = copy.poll_arrived().unwrap();
+    assert_eq!(copy.stored(), stored(2 * MIB, 0), "it is in hand");
+    let value = group_chaining_value(&arrived.whole.buffer, 0, arrived.only);
+    let Verdict::Write(task) = copy.handle_hashed(ObjectId(0), 0, value) else {
+        panic!("it is to be written")
+    };
+    copy.group_written(&task, &[]);
+    assert_eq!(copy.stored(), stored(MIB, MIB));
+}
+
+#[test]
 fn what_has_come_is_written_and_durable_before_it_is_wound_up() {
     let mut copy = copy(3 * MIB);
     let mut disk = MemoryStorage::default();

@@ -1,7 +1,7 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use super::MonitorConfig;
-use super::part::PartState;
+use super::{MonitorConfig, Part};
+use crate::Rapid;
 use crate::service::{Service, rate, seconds};
 use crate::signals::{Batch, Socket, Turn};
 use crate::stalls::Stalls;
@@ -10,12 +10,15 @@ use crate::stalls::Stalls;
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     pub(super) service: Service,
-    pub(super) part: PartState,
+    /// What RAPID's performance monitor makes of it, where that speaks.
+    pub(super) rapid: Option<Rapid>,
     stalls: Stalls,
     /// The newest gap in its reading, which may still turn out to be longer.
     gap: Option<Gap>,
     last_read: Option<Instant>,
     absent_since: Option<Instant>,
+    /// Time of absences that are over, which the scheduler tells as well, a little later.
+    told_away: Duration,
     /// Batches say how old they are: then a wait in front of a processor is known by that.
     has_ages: bool,
     socket: Option<Seen>,
@@ -76,11 +79,15 @@ impl Reader {
     pub(super) fn new(now: Instant, config: &MonitorConfig, round_trip: Duration) -> Self {
         let mut reader = Self {
             service: Service::new(now, config.service),
-            part: PartState::new(now, config),
+            rapid: match config.part {
+                Part::Rapid(rapid) => Some(Rapid::new(now, rapid)),
+                Part::Limits | Part::Paptc => None,
+            },
             stalls: Stalls::new(now),
             gap: None,
             last_read: None,
             absent_since: None,
+            told_away: Duration::ZERO,
             has_ages: false,
             socket: None,
             arrivals: Arrivals::new(now, Rate::ZERO),
@@ -94,13 +101,22 @@ impl Reader {
 
     pub(super) fn set_round_trip(&mut self, round_trip: Duration) {
         self.service.set_feedback_delay(round_trip);
-        self.part.set_round_trip(round_trip);
+        if let Some(rapid) = &mut self.rapid {
+            rapid.set_round_trip(round_trip);
+        }
+    }
+
+    /// What of its wait no absence has told.
+    pub(super) fn untold_wait(&mut self, turn: &Turn) -> Duration {
+        turn.wait.saturating_sub(core::mem::take(&mut self.told_away))
     }
 
     /// As [`Reader::on_batch`] and [`Reader::on_return`] it says which gap is over for good.
     pub(super) fn on_turn(&mut self, now: Instant, turn: &Turn) -> Option<Over> {
         self.service.handle_turn(now, turn);
-        self.part.on_turn(now, turn);
+        if let Some(rapid) = &mut self.rapid {
+            rapid.handle_turn(now, turn);
+        }
         if self.has_ages || turn.turns == 0 {
             return None;
         }
@@ -111,7 +127,9 @@ impl Reader {
 
     pub(super) fn on_batch(&mut self, now: Instant, batch: &Batch) -> Option<Over> {
         self.service.handle_batch(batch);
-        self.part.on_batch(batch);
+        if let Some(rapid) = &mut self.rapid {
+            rapid.handle_read();
+        }
         self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
         self.arrivals.batches += 1;
         self.arrivals.full += u32::from(batch.full);
@@ -125,7 +143,9 @@ impl Reader {
     }
 
     pub(super) fn on_socket(&mut self, now: Instant, socket: &Socket) {
-        self.part.on_socket(socket);
+        if let Some(rapid) = &mut self.rapid {
+            rapid.handle_socket(socket);
+        }
         self.socket = Some(Seen { at: now, socket: *socket });
     }
 
@@ -140,6 +160,7 @@ impl Reader {
     /// How long it was away, too.
     pub(super) fn on_return(&mut self, now: Instant) -> Option<(Duration, Option<Over>)> {
         let from = self.absent_since.take()?;
+        self.told_away = self.told_away.saturating_add(now - from);
         Some((now - from, self.note_gap(Span { from, to: now }, Duration::ZERO)))
     }
 
@@ -160,10 +181,16 @@ impl Reader {
 
     /// Takes the newest gap for over.
     pub(super) fn end_gap(&mut self) -> Option<Over> {
-        let Gap { span, busy } = self.gap.take()?;
-        let length = span.to - span.from;
-        self.stalls.add(span.to, length);
-        Some(Over { length, busy })
+        let over = self.open_gap()?;
+        let Gap { span, .. } = self.gap.take()?;
+        self.stalls.add(span.to, over.length);
+        Some(over)
+    }
+
+    /// The newest gap as it is now.
+    pub(super) fn open_gap(&self) -> Option<Over> {
+        let Gap { span, busy } = self.gap?;
+        Some(Over { length: span.to - span.from, busy })
     }
 
     /// Looks at what came in this interval, where it is over.

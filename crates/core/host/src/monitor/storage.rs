@@ -1,19 +1,23 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use crate::service::{rate, seconds};
 use crate::signals::Disk;
 
 /// Storage behind the readers, of the whole connection.
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
     disk: Option<Disk>,
+    /// Sums of this interval.
     began: Instant,
     written: u64,
-    rate: Option<Rate>,
+    /// What was written of late, in what time of work.
+    bytes: f64,
+    seconds: f64,
 }
 
 impl Storage {
     pub(super) fn new(now: Instant) -> Self {
-        Self { disk: None, began: now, written: 0, rate: None }
+        Self { disk: None, began: now, written: 0, bytes: 0.0, seconds: 0.0 }
     }
 
     pub(super) fn on_disk(&mut self, now: Instant, disk: &Disk) {
@@ -26,9 +30,8 @@ impl Storage {
         }
         self.disk = Some(*disk);
         if now - self.began >= INTERVAL {
-            let newest = Rate::from_bytes_over(self.written, now - self.began);
-            self.rate =
-                Some(self.rate.map_or(newest, |rate| rate.scale(1, 2) + newest.scale(1, 2)));
+            self.bytes = self.bytes * KEPT + self.written as f64;
+            self.seconds = self.seconds * KEPT + seconds(now - self.began);
             (self.began, self.written) = (now, 0);
         }
     }
@@ -42,9 +45,13 @@ impl Storage {
         }
         let full = u128::from(backlog.min(memory)) * 256 / u128::from(memory);
         let correction = u32::try_from(256 + 128 - full).unwrap_or(256);
-        Some((self.rate?.scale(correction, 256), Bottleneck::ReceiverDisk))
+        let written = (self.seconds > 0.0).then(|| rate(self.bytes * 8.0 / self.seconds))?;
+        Some((written.scale(correction, 256), Bottleneck::ReceiverDisk))
     }
 }
 
 /// Files are written in pieces of a megabyte, several at once: less time sees none or many.
-const INTERVAL: Duration = Duration::from_millis(250);
+const INTERVAL: Duration = Duration::from_millis(125);
+/// Weights halve in 0.3 s: a new rate counts nine tenths within a second, and a pause of a sync, which is
+/// as long, does not pass for the end of a disk.
+const KEPT: f64 = 0.75;

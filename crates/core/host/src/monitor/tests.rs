@@ -133,6 +133,63 @@ fn a_disk_that_lags_limits_the_rate_to_what_it_writes() {
     assert!((290..=310).contains(&(rate.as_bps() / 1_000_000)), "{rate}");
 }
 
+/// What a source sends that obeys limits 50 ms late, and stops where the memory is full, as credit has it:
+/// Mb/s in each tenth of a second, beside a disk that takes 2 Gb/s, for three seconds 400 Mb/s, and 2 Gb/s
+/// again; and the least that was free of the memory.
+fn behind_a_disk(memory: u64) -> (Vec<u64>, u64) {
+    let (mut monitor, mut rates) = (monitor(), vec![0; 60]);
+    let mut said: Vec<(u64, Rate)> = Vec::new();
+    let (mut backlog, mut least_free) = (0, memory);
+    for ms in 0..6_000u64 {
+        let limit = said.iter().rev().find(|(at, _)| at + 50 <= ms && ms < at + 550);
+        let rate = limit.map_or(Rate::from_gbps(1), |(_, rate)| Rate::from_gbps(1).min(*rate));
+        let arrives = rate.bytes_in(us(1_000)).min(memory - backlog);
+        let takes = if (1_000..4_000).contains(&ms) { 50_000 } else { 250_000 };
+        let written = takes.min(backlog + arrives);
+        backlog = backlog + arrives - written;
+        least_free = least_free.min(memory - backlog);
+        rates[(ms / 100) as usize] += arrives * 8 / 100_000;
+        let now = at(ms * 1_000);
+        let batch = Batch { bytes: arrives, packets: arrives / 1_400, ..Batch::default() };
+        monitor.handle_batch(now, READER, batch);
+        monitor.handle_disk(now, Disk { backlog, memory, written });
+        while let Some(Announcement::Limit { rate, cause, .. }) = monitor.poll_announcement(now) {
+            assert_eq!(cause, Bottleneck::ReceiverDisk);
+            said.push((ms, rate));
+        }
+    }
+    (rates, least_free)
+}
+
+#[test]
+fn within_a_second_the_rate_is_that_of_a_slower_disk_and_the_memory_never_full() {
+    let (rates, least_free) = behind_a_disk(256 << 20);
+    assert!(rates[2..10].iter().all(|rate| *rate == 1_000), "{rates:?}: a fast disk limits nobody");
+    let slow = &rates[20..40];
+    assert!(slow.iter().all(|rate| (320..=500).contains(rate)), "{slow:?}");
+    assert!(least_free > 64 << 20, "{least_free}");
+    assert!(rates[50..].iter().all(|rate| *rate == 1_000), "{rates:?}: nor one that is fast again");
+}
+
+#[test]
+fn a_wait_that_two_signals_tell_explains_one_stall() {
+    let mut monitor = monitor();
+    let stall = |monitor: &mut Monitor, ms: u64| {
+        let age = Some(us(20_000));
+        let batch = Batch { bytes: 60_000, packets: 42, age, ..Batch::default() };
+        monitor.handle_batch(at(ms * 1_000), READER, batch);
+    };
+    stall(&mut monitor, 1);
+    monitor.handle_absence(at(100_000), READER, at(90_000));
+    stall(&mut monitor, 110);
+    monitor.handle_turn(at(111_000), READER, Turn { run: us(1), wait: us(20_000), turns: 1 });
+    // Nothing told of this one.
+    stall(&mut monitor, 140);
+    let causes: Vec<_> = monitor.summary(at(200_000)).causes.sums().collect();
+    assert_eq!(causes[0], (StallCause::Preempted, 1, us(20_000)), "{causes:?}");
+    assert_eq!(causes[4].1, 2, "{causes:?}");
+}
+
 /// The reader of 1 Gb/s has been away for `away_ms`, and its buffer is this full.
 fn away(monitor: &mut Monitor, away_ms: u64, queued: u64) -> Option<Announcement> {
     for ms in 0..1_000 {
@@ -260,7 +317,6 @@ enum Sample {
     Other(u8, Duration),
     RoundTrip(Duration),
     Poll,
-    Forget,
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
@@ -295,7 +351,6 @@ fn sample() -> impl Strategy<Value = Sample> {
         (0u8..3, time()).prop_map(|(kind, time)| Sample::Other(kind, time)),
         time().prop_map(Sample::RoundTrip),
         Just(Sample::Poll),
-        Just(Sample::Forget),
     ]
 }
 
@@ -316,7 +371,6 @@ fn play(samples: &[(u64, u16, Sample)]) -> Vec<(Instant, Announcement)> {
             Sample::Other(_, time) => monitor.handle_pressure(now, time),
             Sample::RoundTrip(time) => monitor.set_round_trip(time),
             Sample::Poll => {}
-            Sample::Forget => monitor.forget_thread(now, thread),
         }
         for _ in 0..2 {
             said.extend(monitor.poll_announcement(now).map(|what| (now, what)));

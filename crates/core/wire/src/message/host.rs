@@ -15,6 +15,8 @@ pub struct HostAccount {
     pub stalled: Duration,
     /// The longest.
     pub longest_stall: Duration,
+    /// Time in them by what explains them; the rest of [`Self::stalled`] nothing explains.
+    pub stalled_by: StallTimes,
     /// Times that it limited its peer.
     pub limits: u64,
     /// Time in which it did.
@@ -35,6 +37,32 @@ pub struct HostAccount {
     pub buffer_asked: Bytes,
     /// And as it was granted.
     pub buffer_granted: Bytes,
+    /// Packets that it lost itself.
+    pub lost: HostLosses,
+}
+
+/// Why the threads of a host stood still.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StallTimes {
+    /// Others had their processor.
+    pub preempted: Duration,
+    /// Their control group had used up its quota.
+    pub quota: Duration,
+    /// The hypervisor ran something else.
+    pub stolen: Duration,
+    /// They were at work on what they had read.
+    pub busy: Duration,
+}
+
+/// Packets that a host lost after they had reached it, by place; counted by gaps in packet numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostLosses {
+    /// A socket's buffer was full.
+    pub socket: u64,
+    /// The queue of a processor was, on the way to the socket.
+    pub backlog: u64,
+    /// The ring of a network card was.
+    pub card: u64,
 }
 
 impl HostAccount {
@@ -61,7 +89,13 @@ impl HostAccount {
         w.varint(units::micros(self.missed_time))?;
         w.varint(self.remedies)?;
         w.varint(self.buffer_asked.get())?;
-        w.varint(self.buffer_granted.get())
+        w.varint(self.buffer_granted.get())?;
+        let StallTimes { preempted, quota, stolen, busy } = self.stalled_by;
+        for time in [preempted, quota, stolen, busy] {
+            w.varint(units::micros(time))?;
+        }
+        let HostLosses { socket, backlog, card } = self.lost;
+        [socket, backlog, card].into_iter().try_for_each(|packets| w.varint(packets))
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -81,6 +115,13 @@ impl HostAccount {
             remedies: r.varint()?,
             buffer_asked: Bytes::new(r.varint()?),
             buffer_granted: Bytes::new(r.varint()?),
+            stalled_by: StallTimes {
+                preempted: time(r)?,
+                quota: time(r)?,
+                stolen: time(r)?,
+                busy: time(r)?,
+            },
+            lost: HostLosses { socket: r.varint()?, backlog: r.varint()?, card: r.varint()? },
         })
     }
 }

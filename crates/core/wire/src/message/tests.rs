@@ -86,7 +86,7 @@ fn literal_bytes() {
         remembered: Rate::from_bps(12),
         host: literal_host(),
     };
-    let numbers = [29, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 7, 12];
+    let numbers = [36, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 7, 12];
     check(&[&numbers[..], &LITERAL_HOST].concat(), SourceMessage::Report(report.into()));
     assert_eq!(report.lost.total(), 33);
 
@@ -104,12 +104,13 @@ fn literal_bytes() {
         host: literal_host(),
     };
     check(
-        &[&[19, 11, 1, 2, 3, 4][..], &LITERAL_HOST].concat(),
+        &[&[26, 11, 1, 2, 3, 4][..], &LITERAL_HOST].concat(),
         SinkMessage::Result(summary.into()),
     );
 }
 
-const LITERAL_HOST: [u8; 14] = [11, 12, 13, 14, 15, 16, 8, 17, 18, 19, 20, 3, 21, 22];
+const LITERAL_HOST: [u8; 21] =
+    [11, 12, 13, 14, 15, 16, 8, 17, 18, 19, 20, 3, 21, 22, 23, 24, 25, 26, 27, 28, 29];
 
 fn literal_host() -> HostAccount {
     let micros = Duration::from_micros;
@@ -128,6 +129,13 @@ fn literal_host() -> HostAccount {
         remedies: HostAccount::WATCHES | HostAccount::SHORT_TURNS,
         buffer_asked: Bytes::new(21),
         buffer_granted: Bytes::new(22),
+        stalled_by: StallTimes {
+            preempted: micros(23),
+            quota: micros(24),
+            stolen: micros(25),
+            busy: micros(26),
+        },
+        lost: HostLosses { socket: 27, backlog: 28, card: 29 },
     }
 }
 
@@ -261,7 +269,7 @@ fn report() -> impl Strategy<Value = SourceReport> {
 }
 
 fn host() -> impl Strategy<Value = HostAccount> {
-    (prop::collection::vec(number(), 13), 0u8..13).prop_map(|(n, by)| HostAccount {
+    (prop::collection::vec(number(), 20), 0u8..13).prop_map(|(n, by)| HostAccount {
         cpu_time: Duration::from_micros(n[0]),
         stalls: n[1],
         stalled: Duration::from_micros(n[2]),
@@ -276,6 +284,13 @@ fn host() -> impl Strategy<Value = HostAccount> {
         remedies: n[10],
         buffer_asked: Bytes::new(n[11]),
         buffer_granted: Bytes::new(n[12]),
+        stalled_by: StallTimes {
+            preempted: Duration::from_micros(n[13]),
+            quota: Duration::from_micros(n[14]),
+            stolen: Duration::from_micros(n[15]),
+            busy: Duration::from_micros(n[16]),
+        },
+        lost: HostLosses { socket: n[17], backlog: n[18], card: n[19] },
     })
 }
 

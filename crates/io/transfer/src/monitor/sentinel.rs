@@ -3,17 +3,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+use longhaul_connection::Stored;
 use longhaul_engine::Suspension;
-use longhaul_host::{Announcement, Monitor, MonitorConfig, Part, Socket, Summary, ThreadId, Turn};
+use longhaul_host::{
+    Announcement, Attribution, Disk, Monitor, MonitorConfig, Part, Socket, StallCause, Summary,
+    ThreadId, Turn,
+};
 use longhaul_rate_control::HostLimit;
 use longhaul_sys::clock;
-use longhaul_sys::host::{
-    PressureSampler, ProcessorTicks, Scheduling, Switch, Throttling, ThrottlingSampler,
-};
+use longhaul_sys::host::{Scheduling, Switch};
 use longhaul_units::{Bottleneck, Duration, Instant};
-use longhaul_wire::HostAccount;
+use longhaul_wire::{HostAccount, StallTimes};
 
 use super::log::LaneLog;
+use super::machine::{self, Totals};
 use super::said::{Said, Word};
 use crate::carrier::Mailbox;
 
@@ -24,7 +27,10 @@ pub(super) struct Sentinel {
     word: Word,
     /// What came of the priority that the sentinel asked for.
     remedies: u64,
-    host: HostWide,
+    /// What concerns all threads of this host, as it was last.
+    machine: Totals,
+    /// Bytes that storage had written.
+    written: u64,
     /// When something last came to a lane.
     active: Instant,
     turns_due: Instant,
@@ -38,7 +44,11 @@ pub(super) struct Ears {
     pub said: Arc<Said>,
     pub account: Arc<Mutex<HostAccount>>,
     pub speaks: Arc<AtomicBool>,
+    pub stored: StoredLook,
 }
+
+/// What waits for storage, if anything is stored; waits for nobody.
+pub(super) type StoredLook = Box<dyn Fn() -> Option<Stored> + Send>;
 
 /// A lane, as it was last seen.
 struct Watched {
@@ -54,13 +64,6 @@ struct Watched {
     slept_on: Option<Instant>,
 }
 
-/// What concerns all threads of this host.
-struct HostWide {
-    pressure: Option<(PressureSampler, Duration)>,
-    throttling: Option<(ThrottlingSampler, Throttling)>,
-    ticks: Option<ProcessorTicks>,
-}
-
 impl Sentinel {
     pub fn new(logs: Vec<Arc<LaneLog>>, part: Part, ears: Ears) -> Self {
         let now = clock::now();
@@ -71,7 +74,8 @@ impl Sentinel {
             ears,
             word: Word::default(),
             remedies: 0,
-            host: HostWide::new(),
+            machine: machine::totals(now),
+            written: 0,
             active: now,
             turns_due: now,
             host_due: now,
@@ -111,9 +115,12 @@ impl Sentinel {
                 lane.look_at_turns(now, &mut self.monitor);
             }
         }
+        if turns {
+            self.look_at_storage(now);
+        }
         if now >= self.host_due {
             self.host_due = now + HOST;
-            self.host.look(now, &mut self.monitor);
+            self.look_at_machine(now);
             let trips = self.lanes.iter().map(|lane| lane.log.round_trip());
             self.monitor.set_round_trip(trips.max().unwrap_or_default());
         }
@@ -122,6 +129,23 @@ impl Sentinel {
             self.account_due = now + ACCOUNT;
             self.tell_account(now);
         }
+    }
+
+    fn look_at_storage(&mut self, now: Instant) {
+        let Some(Stored { waiting, memory, written }) = (self.ears.stored)() else { return };
+        let fresh = written.saturating_sub(std::mem::replace(&mut self.written, written));
+        if waiting > 0 || fresh > 0 {
+            self.monitor.handle_disk(now, Disk { backlog: waiting, memory, written: fresh });
+        }
+    }
+
+    fn look_at_machine(&mut self, now: Instant) {
+        let totals = machine::totals(now);
+        let Totals { waited, throttled, stolen } =
+            totals.since(&std::mem::replace(&mut self.machine, totals));
+        self.monitor.handle_pressure(now, waited);
+        self.monitor.handle_throttled(now, throttled);
+        self.monitor.handle_steal(now, stolen);
     }
 
     fn say(&mut self, now: Instant) {
@@ -160,7 +184,7 @@ impl Sentinel {
     }
 
     fn sum_up(&self, summary: &Summary) -> HostAccount {
-        let Summary { stalls, limits, suspends, .. } = summary;
+        let Summary { stalls, causes, limits, suspends, .. } = summary;
         let by = Bottleneck::ALL.into_iter().zip(limits.time);
         let by = by.filter(|(_, time)| !time.is_zero()).max_by_key(|(_, time)| *time);
         let missed = self.lanes.iter().map(|lane| lane.log.missed());
@@ -173,6 +197,7 @@ impl Sentinel {
             stalls: stalls.count,
             stalled: stalls.total,
             longest_stall: stalls.longest,
+            stalled_by: stalled_by(causes),
             limits: limits.count,
             limited: limits.total(),
             limited_by: by.map_or(Bottleneck::Unknown, |(cause, _)| cause),
@@ -278,45 +303,18 @@ impl Watched {
     }
 }
 
-impl HostWide {
-    fn new() -> Self {
-        let pressure = PressureSampler::of_cpu().ok();
-        let pressure = pressure.and_then(|sampler| {
-            let first = sampler.sample().ok()?;
-            Some((sampler, first))
-        });
-        let throttling = ThrottlingSampler::new().and_then(|sampler| {
-            let first = sampler.sample().ok()?;
-            Some((sampler, first))
-        });
-        Self { pressure, throttling, ticks: ProcessorTicks::now().ok() }
-    }
-
-    /// What cannot be read any more says nothing more.
-    fn look(&mut self, now: Instant, monitor: &mut Monitor) {
-        if let Some((sampler, before)) = &mut self.pressure
-            && let Ok(total) = sampler.sample()
-        {
-            let waited = total.saturating_sub(std::mem::replace(before, total));
-            monitor.handle_pressure(now, waited);
-        }
-        if let Some((sampler, before)) = &mut self.throttling
-            && let Ok(throttling) = sampler.sample()
-        {
-            let time = throttling.time.saturating_sub(before.time);
-            *before = throttling;
-            monitor.handle_throttled(now, time);
-        }
-        if let Some(before) = &mut self.ticks
-            && let Ok(ticks) = ProcessorTicks::now()
-        {
-            let stolen = ticks.stolen.saturating_sub(before.stolen);
-            *before = ticks;
-            if stolen > 0 {
-                monitor.handle_steal(now, STEAL_TICK.saturating_mul(stolen as u32));
-            }
+fn stalled_by(causes: &Attribution) -> StallTimes {
+    let mut times = StallTimes::default();
+    for (cause, _, time) in causes.sums() {
+        match cause {
+            StallCause::Preempted => times.preempted = time,
+            StallCause::Quota => times.quota = time,
+            StallCause::Stolen => times.stolen = time,
+            StallCause::Busy => times.busy = time,
+            StallCause::Unknown => {}
         }
     }
+    times
 }
 
 /// A stall that is under way is known within two of these.
@@ -329,7 +327,5 @@ const SILENT: Duration = Duration::from_millis(3);
 /// A few of the scheduler's turns.
 const TURNS: Duration = Duration::from_millis(10);
 const HOST: Duration = Duration::from_millis(50);
-/// The report needs it no sooner.
-const ACCOUNT: Duration = Duration::from_millis(250);
-/// In which /proc/stat counts, on all machines that matter (USER_HZ).
-const STEAL_TICK: Duration = Duration::from_millis(10);
+/// So that the account of a short copy is whole.
+const ACCOUNT: Duration = Duration::from_millis(10);

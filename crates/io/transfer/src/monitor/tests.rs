@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicBool;
 
+use longhaul_connection::Stored;
 use longhaul_engine::Suspension;
 use longhaul_host::Batch;
 use longhaul_needs::needs;
@@ -7,8 +8,10 @@ use longhaul_rate_control::Profile;
 use longhaul_sys::clock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use longhaul_wire::StallTimes;
 
 use super::*;
+use crate::buffer::lock;
 use sentinel::TICK;
 
 /// A sentinel of one lane, whose thread is this one and tells what the test wants.
@@ -17,6 +20,7 @@ struct Watching {
     log: Arc<LaneLog>,
     said: Arc<Said>,
     account: Arc<Mutex<HostAccount>>,
+    stored: Arc<Mutex<Option<Stored>>>,
     now: Instant,
 }
 
@@ -28,14 +32,19 @@ impl Watching {
     fn playing(part: Part, speaks: bool) -> Self {
         let log = Arc::new(LaneLog::default());
         let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
+        let stored = Arc::new(Mutex::new(None));
         let ears = Ears {
             mailboxes: vec![Arc::new(Mailbox::new().unwrap())],
             said: said.clone(),
             account: account.clone(),
             speaks: Arc::new(AtomicBool::new(speaks)),
+            stored: {
+                let stored = stored.clone();
+                Box::new(move || *lock(&stored))
+            },
         };
         let sentinel = Sentinel::new(vec![log.clone()], part, ears);
-        Self { sentinel, log, said, account, now: clock::now() }
+        Self { sentinel, log, said, account, stored, now: clock::now() }
     }
 
     /// Reads what 1 Gb/s bring, each millisecond; each fiftieth read comes 30 ms late.
@@ -84,6 +93,7 @@ fn stalls_that_the_buffer_cannot_outlast_limit_the_peer() {
     assert!(account.stalls >= 20 && account.limits == 1, "{account:?}");
     assert!(account.longest_stall >= Duration::from_millis(29));
     assert_eq!(account.limited_by, Bottleneck::ReceiverBuffer);
+    assert_eq!(account.stalled_by, StallTimes::default(), "nothing tells of a cause");
     assert_ne!(account.remedies & HostAccount::WATCHES, 0);
 }
 
@@ -97,6 +107,23 @@ fn where_the_kernel_tells_nothing_nothing_is_announced() {
     }
     assert_eq!(watching.word(), said::Word::default());
     assert_eq!(lock(&watching.account).stalls, 0);
+}
+
+#[test]
+fn what_waits_for_storage_limits_the_peer_to_what_is_written() {
+    let mut watching = Watching::new(true);
+    let start = watching.now;
+    for ms in 1..=1_000 {
+        watching.now = start + TICK * ms;
+        // 200 Mb/s; three quarters of the memory are full, a quarter too much.
+        let written = u64::from(ms) * 25_000;
+        *lock(&watching.stored) = Some(Stored { waiting: 48 << 20, memory: 64 << 20, written });
+        watching.sentinel.look(watching.now);
+    }
+    let limit = watching.word().limit.expect("a limit");
+    assert_eq!(limit.cause, Bottleneck::ReceiverDisk);
+    assert!((140..=160).contains(&(limit.rate.as_bps() / 1_000_000)), "{}", limit.rate);
+    assert_eq!(lock(&watching.account).limited_by, Bottleneck::ReceiverDisk);
 }
 
 #[test]
@@ -139,8 +166,9 @@ fn a_lane_hears_each_word_once() {
 #[test]
 fn a_monitor_ends_with_its_connection() {
     let mailbox = Arc::new(Mailbox::new().unwrap());
-    let monitor = HostMonitor::start(&[mailbox], Part::Limits, Priority::Usual).unwrap();
-    let account = monitor.account.clone();
+    let monitor =
+        HostMonitor::start(&[mailbox], Part::Limits, Priority::Usual, Box::new(|| None)).unwrap();
+    let account = monitor.account();
     monitor.speak();
     drop(monitor);
     assert_eq!(Arc::strong_count(&account), 1, "its thread is over");

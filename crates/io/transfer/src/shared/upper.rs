@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use longhaul_connection::{
-    Begun, GivenUp, GroupPart, News, Standing, Unplaceable, Violation, WholeGroup, Wish,
+    Begun, GivenUp, GroupPart, News, Standing, Stored, Unplaceable, Violation, WholeGroup, Wish,
 };
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
@@ -100,6 +100,10 @@ impl UpperLayer for Shared {
             return seen.standing;
         }
         self.update(&mut self.lock(), |half| half.standing())
+    }
+
+    fn stored(&self) -> Option<Stored> {
+        self.stored.read()
     }
 
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
