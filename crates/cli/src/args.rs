@@ -139,6 +139,9 @@ pub struct LinkArgs {
     /// One of the profile's parameters; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
     pub parameters: Vec<String>,
+    /// Who else is on the path, under --profile auto
+    #[arg(long, value_name = "USE", value_enum, default_value_t = PathArg::Shared)]
+    pub path: PathArg,
     /// Protection of the data on its way; verifying it at the end is another thing
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
     pub protect: ProtectArg,
@@ -467,6 +470,15 @@ pub enum ProtectArg {
     Clear,
 }
 
+/// `--path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PathArg {
+    /// Others, who get their share
+    Shared,
+    /// Nobody: all of it may be taken
+    Dedicated,
+}
+
 /// `--carrier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CarrierArg {
@@ -500,10 +512,8 @@ fn parameters_help() -> String {
     for profile in Profile::all() {
         for parameter in profile.controller.parameters() {
             let Parameter { name, about, unit, default, least, most } = parameter;
-            let [default, least, most] =
-                [default, least, most].map(|figure| unit.show_bound(*figure));
-            help +=
-                &format!("\n  {}: {name}={default}, from {least} to {most}: {about}", profile.name);
+            let (default, range) = (unit.show_bound(*default), unit.range(*least, *most));
+            help += &format!("\n  {}: {name}={default}, {range}: {about}", profile.name);
         }
     }
     help

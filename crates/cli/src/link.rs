@@ -15,7 +15,7 @@ use longhaul_wire::Protect;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::args::{CarrierArg, LinkArgs, ProtectArg};
+use crate::args::{CarrierArg, LinkArgs, PathArg, ProtectArg};
 use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
@@ -41,7 +41,11 @@ pub(crate) struct LinkOptions {
 /// # Errors
 /// They do not fit each other, or there is no token.
 pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, Failure> {
-    Profile::wished(Some(&args.profile), args.rate, args.parameters.iter().map(String::as_str))
+    let mut parameters = args.parameters.clone();
+    if args.path == PathArg::Dedicated {
+        parameters.push("path=dedicated".to_owned());
+    }
+    Profile::wished(Some(&args.profile), args.rate, parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
         output.say(format!(
@@ -54,7 +58,7 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
         token: token::read(&file)?.swap_remove(0),
         profile: args.profile.clone(),
         rate: args.rate,
-        parameters: args.parameters.clone(),
+        parameters,
         protect: match args.protect {
             ProtectArg::Aead => Protect::Aead,
             ProtectArg::Integrity => Protect::Integrity,

@@ -355,6 +355,7 @@ impl Lane {
         let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
         earlier(path.next_timeout());
         earlier(self.probe_timeout(path));
+        earlier(self.liveness.ask_again_due(self.first_probe_timeout(path)));
         if self.addresses.current().is_some() {
             earlier(self.addresses.next_timeout(CONTROL_MIN_WIRE));
             if self.control_allowed() {
@@ -385,6 +386,10 @@ impl Lane {
             if self.probe_timeout(path).is_some_and(|at| at <= now) {
                 self.on_probe_timeout(now, path);
             }
+            let first = self.first_probe_timeout(path);
+            if self.liveness.ask_again_due(first).is_some_and(|at| at <= now) {
+                self.liveness.ask_again(now);
+            }
         }
     }
 
@@ -398,8 +403,11 @@ impl Lane {
 
     /// When the next probe timeout falls, while something is unsettled.
     fn probe_timeout(&self, path: &Path) -> Option<Instant> {
-        let interval = self.config.feedback.interval(path.rtt().smoothed());
-        self.liveness.probe_timeout(path.rtt().probe_timeout(interval))
+        self.liveness.probe_timeout(self.first_probe_timeout(path))
+    }
+
+    fn first_probe_timeout(&self, path: &Path) -> Duration {
+        path.rtt().probe_timeout(self.config.feedback.interval(path.rtt().smoothed()))
     }
 
     fn keep_alive_due(&self) -> Option<Instant> {

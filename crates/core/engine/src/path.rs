@@ -9,7 +9,7 @@ use longhaul_rate_control::{
     Observation, Pacer, Pacing, PathMemory, Profile, ReceiverState, RttEstimator, Sent, SpanMeter,
     SpanSizes,
 };
-use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Instant, LaneId, Losses, Rate};
+use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Ecn, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -157,6 +157,11 @@ impl Path {
 
     pub(crate) fn heeds_marks(&self) -> bool {
         self.heeds_marks
+    }
+
+    /// What its packets ask marks by, if they may.
+    pub(crate) fn codepoint(&self) -> Ecn {
+        if self.heeds_marks { self.controller.codepoint() } else { Ecn::NotEct }
     }
 
     pub(crate) fn dscp(&self) -> Dscp {

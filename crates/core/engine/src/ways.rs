@@ -188,10 +188,10 @@ impl Ways {
         *reordering = ((*reordering).max(smoothed / 16) * 2).min((smoothed / 2).max(least));
     }
 
-    /// The codepoint for packets that are ECN-capable if the path is.
-    pub fn codepoint(&mut self) -> Ecn {
+    /// The codepoint for packets that are ECN-capable, by `asked`, if the path is.
+    pub fn codepoint(&mut self, asked: Ecn) -> Ecn {
         let now = self.now();
-        self.ways[now].ecn.codepoint()
+        self.ways[now].ecn.codepoint(asked)
     }
 
     /// Packets leave, all with that codepoint.
@@ -200,8 +200,8 @@ impl Ways {
         let way = &mut self.ways[now];
         way.carried.packets_sent += packets;
         way.carried.bytes_sent += bytes;
-        if ecn == Ecn::Ect0 {
-            self.ecn.on_sent(&mut way.ecn, packets);
+        if ecn.is_markable() {
+            self.ecn.on_sent(&mut way.ecn, ecn, packets);
         }
     }
 

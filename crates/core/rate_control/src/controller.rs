@@ -1,7 +1,7 @@
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Losses, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Ecn, Instant, Losses, Rate};
 use rand_core::Rng;
 
 use crate::{
@@ -35,6 +35,12 @@ pub trait Controller: Debug + Send {
 
     /// A feedback frame brought news.
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback);
+
+    /// What packets ask for marks by, under a profile that heeds them: ECT(0), or ECT(1) by who
+    /// answers them as RFC 9331 has it.
+    fn codepoint(&self) -> Ecn {
+        Ecn::Ect0
+    }
 
     /// Sizes of the spans that it judges as a whole.
     fn spans(&self) -> SpanSizes {

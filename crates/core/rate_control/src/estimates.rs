@@ -210,6 +210,13 @@ impl Estimates {
         Duration::from_nanos(self.queue_peak.get().unwrap_or(0))
     }
 
+    /// Whether a queue of that delay can have overflowed: none does while it is shorter than it was of late,
+    /// unless all of them are too short to be told from the pauses of hosts.
+    pub(crate) fn is_long(&self, queue: Duration) -> bool {
+        let longest = self.queue_peak();
+        longest < self.least_visible() || queue * 4 >= longest * 3
+    }
+
     /// Whether this feedback tells of marks, or of at least `least` losses more than chance
     /// explains, of which no more than `most_chance` parts per million are put down to it.
     pub(crate) fn excess_loss(&self, feedback: &Feedback, least: u64, most_chance: u32) -> bool {

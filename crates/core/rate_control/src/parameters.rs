@@ -59,6 +59,8 @@ pub enum Unit {
     Size,
     /// A number of whatever the parameter says.
     Count,
+    /// Which of these words, written as the word.
+    Choice(&'static [&'static str]),
 }
 
 impl Unit {
@@ -72,13 +74,14 @@ impl Unit {
             Self::Time => u64::try_from(parse_time(text).ok()?.as_nanos()).ok(),
             Self::Size => text.parse().ok().map(Bytes::get),
             Self::Count => text.parse().ok(),
+            Self::Choice(words) => words.iter().position(|word| *word == text).map(|at| at as u64),
         }
     }
 
     /// The figure as [`Parameters::set`] reads it again, to the last digit.
     pub fn exact(self, figure: u64) -> String {
         match self {
-            Self::Share => self.show(figure),
+            Self::Share | Self::Choice(_) => self.show(figure),
             Self::Time => format!("{figure}ns"),
             Self::Rate | Self::Size | Self::Count => figure.to_string(),
         }
@@ -95,6 +98,18 @@ impl Unit {
             Self::Time => format!("{:?}", Duration::from_nanos(figure)),
             Self::Size => Bytes::new(figure).to_string(),
             Self::Count => figure.to_string(),
+            Self::Choice(words) => {
+                let word = usize::try_from(figure).ok().and_then(|at| words.get(at));
+                word.map_or(String::new(), |word| (*word).to_string())
+            }
+        }
+    }
+
+    /// What may be said between `least` and `most`, for people.
+    pub fn range(self, least: u64, most: u64) -> String {
+        match self {
+            Self::Choice(words) => words.join(" or "),
+            _ => format!("from {} to {}", self.show_bound(least), self.show_bound(most)),
         }
     }
 
@@ -145,10 +160,8 @@ impl Parameters {
         let index = self.index(name).ok_or_else(|| wrong(self.unknown(profile, name)))?;
         let Parameter { unit, least, most, .. } = self.known[index];
         let figure = unit.read(value).filter(|figure| (least..=most).contains(figure));
-        self.figures[index] = figure.ok_or_else(|| {
-            let (least, most) = (unit.show_bound(least), unit.show_bound(most));
-            wrong(format!("{name} is from {least} to {most}, not {value}"))
-        })?;
+        self.figures[index] = figure
+            .ok_or_else(|| wrong(format!("{name} is {}, not {value}", unit.range(least, most))))?;
         Ok(())
     }
 
@@ -228,7 +241,7 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
-    static KNOWN: [Parameter; 5] = {
+    static KNOWN: [Parameter; 6] = {
         const fn parameter(name: &'static str, unit: Unit, bounds: (u64, u64, u64)) -> Parameter {
             let (least, default, most) = bounds;
             Parameter { name, about: "", unit, default, least, most }
@@ -239,6 +252,7 @@ mod tests {
             parameter("interval", Unit::Time, (1_000, 10_000_000, 1 << 40)),
             parameter("chunk", Unit::Size, (1, 100_000_000, 1 << 40)),
             parameter("segment", Unit::Count, (1, 10_000, 1 << 20)),
+            parameter("marks", Unit::Choice(&["classic", "l4s"]), (0, 0, 1)),
         ]
     };
 
@@ -246,13 +260,16 @@ mod tests {
     fn figures_are_read_in_their_units_and_told_again_exactly() {
         let mut chosen = Parameters::of(&KNOWN);
         assert_eq!(chosen.for_peer(), None, "all are defaults");
-        for text in ["threshold=0.125%", "step = 7.5Mbps", "interval=250us", "chunk=8MiB"] {
+        for text in
+            ["threshold=0.125%", "step = 7.5Mbps", "interval=250us", "chunk=8MiB", "marks=l4s"]
+        {
             chosen.set("p", text).unwrap();
         }
         assert_eq!(chosen.get("threshold"), 1_250);
         assert_eq!(chosen.rate("step"), Rate::from_kbps(7_500));
         assert_eq!(chosen.time("interval"), Duration::from_micros(250));
         assert_eq!((chosen.get("chunk"), chosen.get("segment")), (8 << 20, 10_000));
+        assert_eq!(chosen.get("marks"), 1);
         let mut peer = Parameters::of(&KNOWN);
         let told = chosen.for_peer().unwrap();
         told.split(' ').for_each(|text| peer.set("p", text).unwrap());
@@ -271,6 +288,7 @@ mod tests {
         assert_eq!(wrong("threshold=101%"), "threshold is from 0% to 100%, not 101%");
         let beyond = "chunk is from 1 B to 1099511627776, not 1.10TB";
         assert_eq!(wrong("chunk=1.10TB"), beyond, "what is named as a bound is taken");
+        assert_eq!(wrong("marks=1"), "marks is classic or l4s, not 1");
         for text in [
             "threshold",
             "threshold=",

@@ -73,7 +73,9 @@ impl ReceiverBound {
         {
             self.cut = now;
             self.share = (self.share * 3 / 4).max(LEAST_SHARE);
-            self.cap = Some(recent.scale(9, 10));
+            // A few packets a round trip say nothing of what it takes.
+            let tells = recent.bytes_in(rtt.smoothed()) >= TELLING_PACKETS * estimates.packet();
+            self.cap = if tells { Some(recent.scale(9, 10)) } else { self.cap };
         } else if round_is_over {
             self.share = (self.share + 1).min(MOST_SHARE);
             let raised = self.cap.map(|cap| cap.scale(103, 100));
@@ -127,5 +129,6 @@ impl ReceiverBound {
 /// quarters.
 const MOST_SHARE: u64 = 384;
 const LEAST_SHARE: u64 = 32;
+const TELLING_PACKETS: u64 = 32;
 /// More than any kernel grants, so that products stay in range whatever a peer claims.
 const MOST_BUFFER: u64 = 1 << 40;

@@ -9,13 +9,15 @@ pub(super) struct Liveness {
     waiting_since: Option<Instant>,
     /// Probe timeouts since something was.
     timeouts: u32,
-    /// The peer is to be asked for a sign of life.
+    /// The peer is to be asked for a sign of life,
     ping_wanted: bool,
+    /// as it was last because it did not answer.
+    pinged: Instant,
 }
 
 impl Liveness {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { last_heard: now, waiting_since: None, timeouts: 0, ping_wanted: false }
+        Self { last_heard: now, waiting_since: None, timeouts: 0, ping_wanted: false, pinged: now }
     }
 
     /// Something of the peer authenticated.
@@ -43,7 +45,22 @@ impl Liveness {
     pub(super) fn on_probe_timeout(&mut self, now: Instant) {
         self.timeouts += 1;
         self.waiting_since = Some(now);
+        self.ask_again(now);
+    }
+
+    /// The time of [`Liveness::ask_again_due`] has come.
+    pub(super) fn ask_again(&mut self, now: Instant) {
         self.ping_wanted = true;
+        self.pinged = now;
+    }
+
+    /// When a peer that does not answer is asked again. Probe timeouts become rare, as all that is sent
+    /// into a silence has to; but a path that was dark for some seconds is to be found again in a round
+    /// trip or two. One small packet in more than a round trip is no load (RFC 8085, section 3.1.3).
+    pub(super) fn ask_again_due(&self, first: Duration) -> Option<Instant> {
+        let silent = self.timeouts > 0 && self.waiting_since.is_some() && !self.ping_wanted;
+        let due = self.pinged + first.max(ASKED_APART);
+        (silent && due < self.last_heard + ASKED_FOR).then_some(due)
     }
 
     /// The lane goes another way. Whoever was silent on the last one is given his time here, and
@@ -87,6 +104,35 @@ impl Liveness {
     }
 }
 
+/// A silence that lasts longer may last for ever.
+const ASKED_FOR: Duration = Duration::from_secs(5);
+const ASKED_APART: Duration = Duration::from_millis(25);
 const PROBE_TIMEOUT_MAX: Duration = Duration::from_secs(2);
 /// A busy host runs a thread this much later than it should.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_asked_again_for_some_seconds() {
+        let (begin, first) = (Instant::ZERO + Duration::from_secs(1), Duration::from_millis(80));
+        let mut liveness = Liveness::new(begin);
+        liveness.on_asked(begin);
+        assert_eq!(liveness.ask_again_due(first), None, "no probe timeout yet");
+        liveness.on_probe_timeout(begin + first);
+        assert!(liveness.take_ping());
+        let mut asked = 0;
+        while let Some(due) = liveness.ask_again_due(first) {
+            liveness.ask_again(due);
+            assert_eq!(liveness.ask_again_due(first), None, "one at a time");
+            assert!(liveness.take_ping());
+            asked += 1;
+        }
+        assert_eq!(asked, 61, "each 80 ms up to 5 s");
+        liveness.on_arrived();
+        liveness.on_heard(begin + Duration::from_secs(9));
+        assert_eq!(liveness.ask_again_due(first), None);
+    }
+}

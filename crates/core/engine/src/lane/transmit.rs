@@ -155,7 +155,7 @@ impl Lane {
                 wire_bytes: wire as u32,
                 last_wire_bytes: wire as u32,
                 late: false,
-                ect: ecn == Ecn::Ect0,
+                ect: ecn.is_markable(),
                 content,
             });
         }
@@ -182,7 +182,10 @@ impl Lane {
     }
 
     fn codepoint(&mut self, path: &Path) -> Ecn {
-        if path.heeds_marks() { self.ways.codepoint() } else { Ecn::NotEct }
+        match path.codepoint() {
+            Ecn::NotEct => Ecn::NotEct,
+            asked => self.ways.codepoint(asked),
+        }
     }
 
     fn plan_close(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
@@ -522,7 +525,7 @@ impl Lane {
                 wire_bytes: wire as u32,
                 last_wire_bytes: (last + overhead) as u32,
                 late,
-                ect: ecn == Ecn::Ect0,
+                ect: ecn.is_markable(),
                 content: Content::Object {
                     object: run.extent.object,
                     offset: run.extent.offset,

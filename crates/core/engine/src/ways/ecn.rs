@@ -25,13 +25,13 @@ enum Marks {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// So many more packets find out whether the path carries ECT(0); `again`: they may try it once
+    /// So many more packets find out whether the path carries the codepoint; `again`: they may try it once
     /// more if all are lost.
     Testing { left: u64, again: bool },
-    /// No packet with ECT(0) is known to have arrived: none is sent, until one is. With `again` the
+    /// No packet with it is known to have arrived: none is sent, until one is. With `again` the
     /// path is tried once more as soon as anything arrives.
     Waiting { again: bool },
-    /// It carries ECT(0), and the peer counts it.
+    /// It carries it, and the peer counts it.
     Capable,
     /// What the peer counts is not what was sent, or all of it is marked: somebody clears or changes the
     /// codepoint.
@@ -43,7 +43,9 @@ enum State {
 pub(super) struct Account {
     /// As the peer said last.
     counted: EcnCounts,
-    /// Packets sent with ECT(0).
+    /// What packets ask marks by: ECT(0), or ECT(1).
+    asked: Ecn,
+    /// Packets sent with it.
     sent: u64,
     /// Those of them that the peer reported, as far as their path was believed then.
     reported: u64,
@@ -54,7 +56,7 @@ pub(super) struct Account {
 pub(crate) struct Arrived {
     /// Packets newly known to have arrived.
     pub packets: u64,
-    /// Those of them that were sent with ECT(0).
+    /// Those of them that were sent ECN-capable.
     pub ect: u64,
     /// Packets of another path may still come, and be counted: what is marked may be of those.
     pub mixed: bool,
@@ -66,13 +68,13 @@ impl PathEcn {
         Self { state, timeouts: 0, marks: Marks::First(0) }
     }
 
-    /// What the next packets carry.
-    pub fn codepoint(&mut self) -> Ecn {
+    /// What the next packets carry, if they may ask for marks by `asked`.
+    pub fn codepoint(&mut self, asked: Ecn) -> Ecn {
         if let State::Testing { left: 0, .. } = self.state {
             self.state = State::Waiting { again: false };
         }
         match self.state {
-            State::Testing { .. } | State::Capable => Ecn::Ect0,
+            State::Testing { .. } | State::Capable => asked,
             State::Waiting { .. } | State::Failed => Ecn::NotEct,
         }
     }
@@ -103,7 +105,7 @@ impl PathEcn {
         };
     }
 
-    /// So many came back with ECT(0) and so many marked, at `now`, over a path with that RTT. Gives the
+    /// So many came back as they were sent and so many marked, at `now`, over a path with that RTT. Gives the
     /// marks that are to be heeded.
     ///
     /// A queue that marks all packets has a sender slow down until it marks some only, or is none: some
@@ -140,8 +142,9 @@ impl PathEcn {
 }
 
 impl Account {
-    /// So many packets leave with ECT(0), over a path in the state `ecn`.
-    pub fn on_sent(&mut self, ecn: &mut PathEcn, packets: u64) {
+    /// So many packets leave with `codepoint`, over a path in the state `ecn`.
+    pub fn on_sent(&mut self, ecn: &mut PathEcn, codepoint: Ecn, packets: u64) {
+        self.asked = codepoint;
         self.sent += packets;
         if let State::Testing { left, .. } = &mut ecn.state {
             *left = left.saturating_sub(packets);
@@ -166,9 +169,13 @@ impl Account {
             return 0;
         }
         self.reported += arrived.ect;
-        let EcnCounts { ect0, ect1, ce } = self.counted;
-        let counted = ect0.saturating_add(ce);
-        if counted < self.reported || counted > self.sent || ect1 > 0 {
+        let [(own, other), (own_before, _)] = [self.counted, before].map(|counts| {
+            let EcnCounts { ect0, ect1, .. } = counts;
+            if self.asked == Ecn::Ect1 { (ect1, ect0) } else { (ect0, ect1) }
+        });
+        let marked = self.counted.ce;
+        let counted = own.saturating_add(marked);
+        if counted < self.reported || counted > self.sent || other > 0 {
             ecn.state = State::Failed;
             // Other paths are not to blame for these.
             self.reported = self.reported.min(counted);
@@ -178,11 +185,11 @@ impl Account {
         if arrived.mixed {
             return 0;
         }
-        ecn.on_marks(now, rtt, ect0 - before.ect0, ce - before.ce)
+        ecn.on_marks(now, rtt, own - own_before, marked - before.ce)
     }
 }
 
-/// Packets that try whether a path carries ECT(0) (RFC 9000 13.4.2), and the rest of their batch.
+/// Packets that try whether a path carries the codepoint (RFC 9000 13.4.2), and the rest of their batch.
 const TEST_PACKETS: u64 = 10;
 /// Round trips in which all is marked, before the path is to blame. A window that shrinks to 0.85 on marks
 /// (RFC 8511 section 3) is at a fifth by then: the queue that the largest overshoot of a start-up left, three
@@ -196,17 +203,17 @@ mod tests {
     const RTT: Duration = Duration::from_millis(100);
 
     /// A path, and what a lane counts, with packets sent one by one.
-    struct Sender(PathEcn, Account);
+    struct Sender(PathEcn, Account, Ecn);
 
     impl Sender {
         fn new() -> Self {
-            Self(PathEcn::new(), Account::default())
+            Self(PathEcn::new(), Account::default(), Ecn::Ect0)
         }
 
         fn send(&mut self, packets: u64) -> u64 {
             let capable = (0..packets).filter(|_| {
-                let is_ect = self.0.codepoint() == Ecn::Ect0;
-                self.1.on_sent(&mut self.0, is_ect.into());
+                let is_ect = self.0.codepoint(self.2) == self.2;
+                self.1.on_sent(&mut self.0, self.2, is_ect.into());
                 is_ect
             });
             capable.count() as u64
@@ -241,6 +248,19 @@ mod tests {
         assert_eq!(sender.report(90, 90, (84, 0, 22)), 2);
         assert_eq!(sender.report(0, 0, (5, 0, 1)), 0, "an old one");
         assert_eq!(sender.send(1), 1);
+    }
+
+    #[test]
+    fn who_asks_by_the_other_codepoint_finds_that_counted() {
+        let ect1 = || Sender(PathEcn::new(), Account::default(), Ecn::Ect1);
+        let mut sender = ect1();
+        assert_eq!(sender.send(8), 8);
+        assert_eq!(sender.report(6, 6, (0, 5, 1)), 1);
+        assert_eq!(sender.send(1), 1);
+        let mut changed = ect1();
+        assert_eq!(changed.send(8), 8);
+        assert_eq!(changed.report(6, 6, (5, 0, 1)), 0, "somebody makes ECT(0) of it");
+        assert_eq!(changed.send(1), 0);
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub struct Longhaul {
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
     pub stutters: Option<(Duration, Duration)>,
+    /// Its feedback takes longer than half of the round trip by so much.
+    pub longer: Duration,
+    /// A path of its own behind that of all.
+    pub own: Option<Path>,
     /// No feedback arrives between these times.
     pub deaf: Option<(Instant, Instant)>,
     /// Called with time and rate control at each feedback.
@@ -95,7 +99,9 @@ pub struct Longhaul {
     arriving: BTreeMap<(Instant, u64), Packet>,
     returning: VecDeque<(Instant, Packet)>,
     order: u64,
-    /// What is in the receiver's socket is read by then.
+    /// What is in the receiver's socket: when each packet is read, and what it costs there.
+    socket: VecDeque<(Instant, u64)>,
+    /// All of it is read by then.
     busy_until: Instant,
     overflowed: bool,
     received: u64,
@@ -128,6 +134,8 @@ impl Longhaul {
             repair: None,
             ecn: false,
             stutters: None,
+            longer: Duration::ZERO,
+            own: None,
             deaf: None,
             trace: None,
             losses: None,
@@ -141,6 +149,7 @@ impl Longhaul {
             arriving: BTreeMap::new(),
             returning: VecDeque::new(),
             order: 0,
+            socket: VecDeque::new(),
             busy_until: Instant::ZERO,
             overflowed: false,
             received: 0,
@@ -159,7 +168,8 @@ impl Longhaul {
     /// Both lanes, a few round trips before `now`: what they say to each other first does not go over
     /// the world's path.
     fn open(&mut self, now: Instant) {
-        let begin = now.before(self.rtt * 3);
+        let round_trip = self.rtt + self.longer;
+        let begin = now.before(round_trip * 3);
         let end = |role, chosen: &ChosenProfile| {
             let mut config = LaneConfig::new(ConnectionId(7), LaneId(0), role, self.seed);
             config.repair = self.repair.unwrap_or(chosen.repair());
@@ -173,7 +183,7 @@ impl Longhaul {
             let controller = chosen.controller(begin, PACKET, None);
             let governor = Governor::new(begin, profile.heeds_receiver);
             let rated =
-                Rated::new(begin, controller, governor, self.rtt, self.seed).playing(profile);
+                Rated::new(begin, controller, governor, round_trip, self.seed).playing(profile);
             End { lane: Lane::new(begin, config), rated }
         };
         let receiving = Profile::wished(Some("unlimited"), None, []).expect("a known profile");
@@ -296,8 +306,13 @@ impl Longhaul {
                     if let Fate::Drop(reason) = fate {
                         self.lose(number, network_cause(reason), frames.is_none());
                     }
-                    fate.arrival()
-                        .map(|arrival| (arrival.at, if arrival.marked { Ecn::Ce } else { sent }))
+                    fate.arrival().map(|arrival| {
+                        let own =
+                            self.own.as_mut().map(|own| own.offer(arrival.at, wire as u32, sent));
+                        let at =
+                            own.and_then(|fate| fate.arrival()).map_or(arrival.at, |own| own.at);
+                        (at, if arrival.marked { Ecn::Ce } else { sent })
+                    })
                 }
                 None => Some((now + self.rtt / 2, sent)),
             };
@@ -334,7 +349,10 @@ impl Longhaul {
             }
             let bytes = packet.wire;
             let charge = if host.gro { bytes } else { bytes * 8 / 5 };
-            let waiting = host.rate.bytes_in(self.busy_until - packet.stamp) * charge / bytes;
+            while self.socket.front().is_some_and(|(read, _)| *read <= packet.stamp) {
+                self.socket.pop_front();
+            }
+            let waiting: u64 = self.socket.iter().map(|(_, charge)| charge).sum();
             if waiting + charge > host.buffer {
                 self.lose(packet.number, Cause::Socket, packet.frames.is_none());
                 self.overflowed = true;
@@ -348,6 +366,7 @@ impl Longhaul {
                 }
             }
             self.busy_until = begins + host.rate.time_for(bytes);
+            self.socket.push_back((self.busy_until, charge));
             packet.overflowed = core::mem::take(&mut self.overflowed);
             self.arrive(self.busy_until, packet);
         }
@@ -385,7 +404,7 @@ impl Longhaul {
         end.lane.handle_timeout(local, &mut end.rated);
         while end.lane.poll_event().is_some() {}
         while let Some(batch) = end.lane.poll_transmit(local, &mut end.rated, 44, &mut self.plan) {
-            let at = now + self.rtt / 2;
+            let at = now + self.rtt / 2 + self.longer;
             let packets = (batch.first.get()..).zip(contents(&batch, &self.plan));
             for (number, (wire, frames)) in packets {
                 let (send_time, stamp) = (batch.send_time, at);

@@ -7,11 +7,14 @@ mod causes;
 mod family;
 mod memory;
 mod papers;
+mod targets;
 mod world;
 
 use longhaul_pathsim::{EcnMarking, Jitter, PathConfig, Probability, RateSchedule};
 use longhaul_units::{Bytes, Duration, Rate};
-use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, fair_share, path, played};
+use world::{
+    Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, fair_share, path, played, played_with,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -295,6 +298,44 @@ fn marks_are_obeyed_before_anything_is_lost() {
     world.run(3 * SECOND);
     let span = world.span(index, 10 * SECOND);
     assert!(span.used >= 950 && span.lost == 0, "{span:?}");
+}
+
+/// A queue that marks from half a millisecond on, for who asks by ECT(1).
+#[test]
+fn early_marks_are_answered_by_their_share() {
+    let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
+    let marking = EcnMarking::step(Bytes::new(rate.bytes_in(MS / 2)));
+    let config = path(rate, rtt, rate.bytes_in(rtt), 0).ecn(marking).expect("a rate is set");
+    let mut mean = Vec::new();
+    for marks in ["marks=classic", "marks=l4s"] {
+        let mut world = World::new(&config, rate, 7);
+        let mut flow = Longhaul::new(played_with("auto", &[marks]), rtt, Offer::Endless, 3);
+        flow.ecn = true;
+        let index = world.add(Duration::ZERO, flow);
+        world.run(3 * SECOND);
+        let span = world.span(index, 10 * SECOND);
+        assert!(span.lost == 0, "{marks}: {span:?}");
+        mean.push(span.used);
+    }
+    assert!(mean[1] >= 900 && mean[1] > mean[0], "{mean:?} permille");
+}
+
+/// Where nobody else is to be made room for, a full queue is no reason to play TCP's game.
+#[test]
+fn a_path_of_ones_own_has_nobody_to_compete_with() {
+    let (rate, rtt) = (Rate::from_mbps(200), MS * 40);
+    let competes = ["path=shared", "path=dedicated"].map(|path_is| {
+        let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+        let played = played_with("auto", &[path_is]);
+        let index = world.add(Duration::ZERO, Longhaul::new(played, rtt, Offer::Endless, 3));
+        world.add(5 * SECOND, Tcp::new(TcpKind::Cubic, rtt, 100));
+        let states = (0..300).filter(|_| {
+            world.run(SECOND / 10);
+            world.flow(index).metrics().is_some_and(|metrics| metrics.state == "compete")
+        });
+        states.count()
+    });
+    assert!(competes[0] > 100 && competes[1] == 0, "{competes:?} of 300 looks");
 }
 
 #[test]

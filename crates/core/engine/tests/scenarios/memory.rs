@@ -102,7 +102,7 @@ fn a_path_that_carries_less_than_it_did_is_retreated_to() {
             let too_much = Rate::from_mbps(mbps * times).scale(1, 2).bytes_in(rtt) / PACKET;
             assert!(wrong.lost <= cold.lost + too_much * 9 / 8, "{name}: {wrong:?}, {cold:?}");
             // Two seconds: a round trip more of nothing would be five percent.
-            assert!(wrong.used + 20 >= cold.used, "{name}: {wrong:?}, {cold:?}");
+            assert!(wrong.used + 30 >= cold.used, "{name}: {wrong:?}, {cold:?}");
         }
     }
 }

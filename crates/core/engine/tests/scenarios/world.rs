@@ -20,7 +20,7 @@ mod longhaul;
 #[path = "tcp.rs"]
 mod tcp;
 
-pub use longhaul::{Host, Longhaul, LossLog, Offer};
+pub use longhaul::{Host, Longhaul, LossLog, Offer, Trace};
 pub use tcp::{Tcp, TcpKind};
 
 /// IP-layer bytes of a full packet.
@@ -141,6 +141,11 @@ impl World {
         let stats = self.path.queue_stats();
         (stats.mean_delay, stats.accepted)
     }
+
+    /// The longest that a packet has waited.
+    pub fn most_queue(&self) -> Duration {
+        self.path.queue_stats().max_delay
+    }
 }
 
 /// What was seen over a time.
@@ -178,4 +183,10 @@ pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig 
 /// A profile by its name.
 pub fn played(name: &str, rate: Option<Rate>) -> ChosenProfile {
     Profile::wished(Some(name), rate, []).expect("a known profile, and the rate that it needs")
+}
+
+/// A profile by its name, with parameters.
+pub fn played_with(name: &str, parameters: &[&str]) -> ChosenProfile {
+    let parameters = parameters.iter().copied();
+    Profile::wished(Some(name), None, parameters).expect("a known profile and its parameters")
 }

@@ -1,21 +1,23 @@
 use alloc::boxed::Box;
 
-use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use longhaul_units::{Bottleneck, Duration, Ecn, Instant, Rate};
 
 use crate::estimates::Completed;
 use crate::{
-    Context, Controller, ControllerConfig, Feedback, Known, MemoryUse, Metrics, Pacing, PathMemory,
-    Sent, Start,
+    Context, Controller, ControllerConfig, Estimates, Feedback, Known, MemoryUse, Metrics, Pacing,
+    Parameter, PathMemory, Sent, Start, Unit,
 };
 
 mod compete;
 mod cruise;
 mod insist;
+mod scalable;
 
 use super::startup::Startup;
 use compete::Compete;
 use cruise::{Cruise, Verdict};
 use insist::{Insist, Outcome};
+use scalable::{Scalable, WHOLE};
 
 /// Finds the rate that the path can take, and shares the path.
 ///
@@ -27,9 +29,18 @@ pub struct Auto {
     bound: Bottleneck,
     /// Long silences without an answer; each halves the rate.
     silence: u32,
+    /// The rate that was delivered before them.
+    before_silence: Rate,
     /// When feedback last came.
     heard: Instant,
     rivals: Rivals,
+    /// When it last did not cruise, and when it last did, and had for long.
+    elsewhere: Instant,
+    cruised: Instant,
+    /// Nobody else is to be made room for.
+    dedicated: bool,
+    /// The share of packets that a queue marks which marks early, where there may be one.
+    scalable: Option<Scalable>,
     /// What became of what earlier transfers had learnt.
     memory_use: Option<MemoryUse>,
 }
@@ -126,7 +137,7 @@ impl Controller for Auto {
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
         if let State::Startup(startup) = &mut self.state {
-            startup.on_sent(cx.now, sent);
+            startup.on_sent(cx.now, cx.rtt, sent);
         }
     }
 
@@ -135,13 +146,34 @@ impl Controller for Auto {
         let Completed { slice, round } = cx.estimates.completed;
         let round_trip = cx.rtt.smoothed();
         let model = &mut *cx.estimates;
+        let lost = feedback.lost.network();
+        if self.silence > 0 && lost > feedback.acked_packets && self.before_silence > Rate::ZERO {
+            // The path was dark, and what was under way is lost: no sign of a queue.
+            self.silence = 0;
+            model.forget_rounds(cx.now);
+            let startup =
+                Startup::behind_silence(cx.now, model.packet(), self.before_silence, round_trip);
+            self.state = State::Startup(startup);
+            return self.decide(cx);
+        }
+        // Among others, who overflow the queue as well, it is not the path that has changed.
+        if !matches!(self.state, State::Cruise(_)) {
+            self.elsewhere = cx.now;
+        } else if cx.now - self.elsewhere > LONG.max(round_trip * LONG_ROUNDS) {
+            self.cruised = cx.now;
+        }
+        let alone = cx.now - self.cruised < round_trip * 2;
+        let fallen = alone && lost > 0 && model.has_fallen(cx.now);
+        if let (Some(scalable), Some(round)) = (&mut self.scalable, &round) {
+            scalable.on_round(round);
+        }
         match &mut self.state {
             State::Startup(startup) => {
                 let over = startup.on_feedback(cx.now, cx.rtt, model, feedback, slice);
                 self.memory_use = startup.memory_use();
                 if over {
                     model.lengthen_slices();
-                    self.state = if startup.met_others(model) {
+                    self.state = if startup.met_others(model) && !self.dedicated {
                         let flight = model.recent().bytes_in(round_trip);
                         State::Compete(self.rivals.meet(
                             cx.now,
@@ -156,8 +188,24 @@ impl Controller for Auto {
             }
             State::Cruise(cruise) => {
                 let (round, random) = (round.as_ref(), cx.rng.next_u32());
-                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, feedback, round, random);
-                if verdict != Verdict::Fine {
+                // Early marks are no full queue; the scalable response has them.
+                let marked_packets =
+                    if self.scalable.is_some() { 0 } else { feedback.marked_packets };
+                let heard = Feedback { marked_packets, ..*feedback };
+                if marked_packets < feedback.marked_packets {
+                    // The queue to aim at is one that is not marked.
+                    model.set_queue_full(cx.now, model.queue);
+                }
+                if fallen {
+                    cruise.unsettle();
+                }
+                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, &heard, round, random);
+                if self.dedicated {
+                    // Somebody is there all the same, and does not make room either.
+                    if verdict == Verdict::Crowded && Self::is_pushed_out(model, DEDICATED_SHARE) {
+                        self.state = State::Insist(Insist::new(cx.now));
+                    }
+                } else if verdict != Verdict::Fine {
                     let flight = model.recent().bytes_in(round_trip);
                     let mut compete = self.rivals.meet(cx.now, model.packet(), flight, verdict);
                     if verdict == Verdict::Overflow {
@@ -168,6 +216,7 @@ impl Controller for Auto {
                     self.state = State::Compete(compete);
                 }
             }
+            State::Compete(_) if fallen => self.state = State::Cruise(Cruise::new(cx.now)),
             State::Compete(compete) => {
                 compete.on_feedback(cx.now, round_trip, feedback.acked_bytes, model);
                 let high = model.queue_peak() * 13 / 16;
@@ -184,7 +233,7 @@ impl Controller for Auto {
                 if alone {
                     self.rivals.leave(cx.now, compete.window());
                     self.state = State::Cruise(Cruise::new(cx.now));
-                } else if model.recent() < model.capacity().scale(1, INSIST_BELOW)
+                } else if Self::is_pushed_out(model, INSIST_BELOW)
                     && self.rivals.ignore_losses(cx.now, round_trip)
                 {
                     self.rivals.cuts = 0;
@@ -196,6 +245,9 @@ impl Controller for Auto {
                 let outcome = round.map(|round| insist.on_round(cx.now, model, &round));
                 match outcome {
                     Some(Outcome::Alone) => self.state = State::Cruise(Cruise::new(cx.now)),
+                    Some(Outcome::TryAgain) if self.dedicated => {
+                        self.state = State::Cruise(Cruise::new(cx.now));
+                    }
                     Some(Outcome::TryAgain) => {
                         let window = model.recent().bytes_in(round_trip);
                         let compete = Compete::new(cx.now, model.packet(), window, true);
@@ -206,7 +258,7 @@ impl Controller for Auto {
             }
         }
         if feedback.acked_packets > 0 && round.is_some() {
-            self.silence = self.silence.saturating_sub(1);
+            self.silence /= 2;
         }
         self.decide(cx);
     }
@@ -216,6 +268,10 @@ impl Controller for Auto {
         if cx.now - self.heard < SILENCE.max(cx.rtt.smoothed() * 2) {
             return;
         }
+        if self.silence == 0 {
+            let started = !matches!(self.state, State::Startup(_));
+            self.before_silence = if started { cx.estimates.recent() } else { Rate::ZERO };
+        }
         self.silence = (self.silence + 1).min(10);
         cx.estimates.skip_next_slice();
         self.decide(cx);
@@ -223,6 +279,10 @@ impl Controller for Auto {
 
     fn pacing(&self) -> Pacing {
         self.pacing
+    }
+
+    fn codepoint(&self) -> Ecn {
+        if self.scalable.is_some() { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
     fn metrics(&self) -> Metrics {
@@ -253,8 +313,25 @@ impl Auto {
                 (State::Cruise(Cruise::new(start.now)), pacing, Bottleneck::Network)
             }
         };
-        let rivals = Rivals::default();
-        Self { rivals, state, pacing, bound, silence: 0, heard: start.now, memory_use: None }
+        Self {
+            state,
+            pacing,
+            bound,
+            silence: 0,
+            before_silence: Rate::ZERO,
+            heard: start.now,
+            rivals: Rivals::default(),
+            elsewhere: start.now,
+            cruised: Instant::ZERO,
+            dedicated: start.parameters.get(PATH.name) == 1,
+            scalable: (start.parameters.get(MARKS.name) == 1).then(Scalable::default),
+            memory_use: None,
+        }
+    }
+
+    /// Whether it has less than one part in so many of what the path carries.
+    fn is_pushed_out(model: &Estimates, parts: u32) -> bool {
+        model.recent() < model.capacity().scale(1, parts)
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
@@ -264,7 +341,8 @@ impl Auto {
         let (rate, window, bound) = match &self.state {
             State::Startup(startup) => (startup.rate, startup.window, Bottleneck::StartUp),
             State::Cruise(cruise) => {
-                let rate = cruise.rate(now, model);
+                let factor = self.scalable.as_ref().map_or(WHOLE, Scalable::factor);
+                let rate = cruise.rate(now, model).scale(factor, WHOLE);
                 (rate, model.product(rate) * 2 + slack(rate), Bottleneck::Network)
             }
             State::Compete(compete) => {
@@ -299,10 +377,33 @@ impl Auto {
 pub struct AutoConfig {}
 
 impl ControllerConfig for AutoConfig {
+    fn parameters(&self) -> &'static [Parameter] {
+        &[PATH, MARKS]
+    }
+
     fn build(&self, start: &Start) -> Box<dyn Controller> {
         Box::new(Auto::new(start))
     }
 }
+
+const PATH: Parameter = Parameter {
+    name: "path",
+    about: "whether room is made for others on the path (shared), or none are there (dedicated)",
+    unit: Unit::Choice(&["shared", "dedicated"]),
+    default: 0,
+    least: 0,
+    most: 1,
+};
+
+const MARKS: Parameter = Parameter {
+    name: "marks",
+    about: "how congestion marks are asked for and answered: ECT(0) and as losses, but milder (classic, RFC 8511), or \
+            ECT(1) and by their share (l4s, RFC 9331)",
+    unit: Unit::Choice(&["classic", "l4s"]),
+    default: 0,
+    least: 0,
+    most: 1,
+};
 
 /// Longest time between feedback frames.
 const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
@@ -322,6 +423,8 @@ const CUTS_SPACING: u32 = 12;
 const MANY_CUTS: u32 = 6;
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);
-/// Who has a quarter of the path is not pushed out.
+/// Who has a quarter of the path is not pushed out;
 const INSIST_BELOW: u32 = 4;
+/// nor, on a path of its own, who has half of it.
+const DEDICATED_SHARE: u32 = 2;
 const LONG_ROUNDS: u32 = 10;

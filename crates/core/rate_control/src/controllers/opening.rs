@@ -3,7 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::startup::Startup;
-use crate::{Context, Feedback, Pacing, Sent, Start};
+use crate::{Context, Feedback, Pacing, RttEstimator, Sent, Start};
 
 /// What is known of a path before the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,12 +29,12 @@ pub(super) struct Opening {
 impl Opening {
     /// The start-up of `auto`.
     pub(super) fn new(start: &Start) -> Self {
-        let startup = Startup::new(start.now, start.packet);
+        let startup = Startup::until_full(start.now, start.packet);
         Self { startup, packet: start.packet, measured: false, unmeasured: None }
     }
 
-    pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent) {
-        self.startup.on_sent(now, sent);
+    pub(super) fn on_sent(&mut self, now: Instant, rtt: &RttEstimator, sent: &Sent) {
+        self.startup.on_sent(now, rtt, sent);
     }
 
     /// What was found, once start-up is over.
@@ -117,7 +117,7 @@ pub(super) const MAX_BURST: u64 = 512 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Delivery, Estimates, Parameters, RttEstimator};
+    use crate::{Delivery, Estimates, Parameters};
     use longhaul_units::Losses;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
@@ -135,7 +135,7 @@ mod tests {
         let mut rtt = RttEstimator::new(round_trip);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut now = Instant::ZERO;
-        opening.on_sent(now, &Sent { bytes: 64 * PACKET, ..Sent::default() });
+        opening.on_sent(now, &rtt, &Sent { bytes: 64 * PACKET, ..Sent::default() });
         let mut told = |arrived: u64, lost: u64, delivery: Option<Delivery>| {
             now += Duration::from_micros(100);
             rtt.update(now, round_trip);

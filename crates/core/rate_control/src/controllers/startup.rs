@@ -20,6 +20,11 @@ pub(super) struct Startup {
     pub(super) window: u64,
     /// The rate of the first trains.
     hint: Option<Rate>,
+    /// Whether start-up may end at that rate,
+    ends_at_train: bool,
+    /// because the path spread a train: it is its narrowest link's.
+    measured: bool,
+    followers: Followers,
     /// When the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
@@ -29,8 +34,9 @@ pub(super) struct Startup {
     train: u64,
     started: bool,
     acked: u64,
-    /// Packets of the first train that were lost.
+    /// Packets of the first train that the path lost, and those that a host did.
     battered: u64,
+    missed: u64,
     /// What was delivered of the first train more slowly than it was sent, and in what time.
     spread: (u64, Duration),
     /// The best of what was delivered as fast as it was sent.
@@ -46,13 +52,27 @@ pub(super) struct Startup {
     resume: Option<Resume>,
 }
 
+/// What a short queue drops of a train's end is found missing only where something that was sent later
+/// arrives; so some packets follow it slowly, one by one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Followers {
+    /// The train has not left.
+    Waiting,
+    /// They begin then: behind the first reports about the train, whose spread they would hide.
+    Due(Instant),
+    Leaving,
+}
+
 impl Startup {
     pub(super) fn new(now: Instant, packet: u64) -> Self {
         Self {
             packet,
-            rate: Rate::from_gbps(100),
+            rate: TRAIN_RATE,
             window: FIRST_WINDOW * packet,
             hint: None,
+            ends_at_train: true,
+            measured: false,
+            followers: Followers::Waiting,
             since: now,
             sustained: Rate::ZERO,
             length: FIRST_TRAIN,
@@ -60,6 +80,7 @@ impl Startup {
             started: false,
             acked: 0,
             battered: 0,
+            missed: 0,
             spread: (0, Duration::ZERO),
             unspread: Rate::ZERO,
             limited: now,
@@ -71,14 +92,35 @@ impl Startup {
         }
     }
 
+    /// That of controllers which do not look for more than start-up has found: it goes on until there is
+    /// a queue.
+    pub(super) fn until_full(now: Instant, packet: u64) -> Self {
+        Self { ends_at_train: false, ..Self::new(now, packet) }
+    }
+
+    /// A path that was dark for a while, and carried `rate` before: half of it for a round trip, then all,
+    /// as behind a train that showed as much.
+    pub(super) fn behind_silence(
+        now: Instant,
+        packet: u64,
+        rate: Rate,
+        round_trip: Duration,
+    ) -> Self {
+        let mut startup = Self { started: true, measured: true, ..Self::new(now, packet) };
+        startup.first_train(now, rate);
+        startup.window = startup.window.max(rate.bytes_in(round_trip) * 2);
+        startup
+    }
+
     pub(super) fn burst(&self) -> Option<u64> {
-        let train = self.hint.is_none() && !self.is_resuming();
+        let leaves = self.followers != Followers::Leaving;
+        let train = self.hint.is_none() && leaves && !self.is_resuming();
         train.then_some(self.length * self.packet)
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
     /// cuts short is none: its end would be taken for a slow path.
-    pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent) {
+    pub(super) fn on_sent(&mut self, now: Instant, rtt: &RttEstimator, sent: &Sent) {
         if self.started {
             return;
         }
@@ -86,8 +128,31 @@ impl Startup {
         if self.train >= self.length * self.packet * 3 / 4 {
             self.started = true;
             self.since = now;
+            self.followers = Followers::Due(now + rtt.smoothed() * 3 / 16);
             self.resume_behind_train(now);
         }
+    }
+
+    /// When [`Startup::on_timeout`] is to be called.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let followers = match self.followers {
+            Followers::Due(at) if self.hint.is_none() => Some(at),
+            _ => None,
+        };
+        self.resume_due().or(followers)
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Instant, rtt: &RttEstimator) {
+        if self.resume_due().is_some() {
+            return self.begin_unvalidated(now, rtt);
+        }
+        if self.is_resuming() {
+            self.followers = Followers::Leaving;
+        }
+        let Followers::Due(_) = self.followers else { return };
+        self.followers = Followers::Leaving;
+        self.rate = Rate::from_bytes_over(FOLLOWERS * self.packet, rtt.smoothed());
+        self.window += FOLLOWERS * self.packet;
     }
 
     /// Whether start-up is over.
@@ -110,6 +175,7 @@ impl Startup {
         let round_trip = rtt.smoothed();
         if self.hint.is_none() {
             self.battered += feedback.lost.network();
+            self.missed += feedback.lost.socket + feedback.lost.host;
             let Some(rate) = self.train_rate(feedback) else {
                 self.await_train(now, round_trip, model);
                 return false;
@@ -120,6 +186,7 @@ impl Startup {
                 return false;
             }
             model.learn_capacity(now, rate);
+            self.measured = true;
             self.first_train(now, rate);
         }
         let seen = now - self.since > round_trip + round_trip / 64;
@@ -140,6 +207,9 @@ impl Startup {
         }
         if !seen {
             return false;
+        }
+        if feedback.marked_packets > 0 {
+            return true;
         }
         if model.excess_loss(feedback, MANY_LOSSES, u32::MAX) && model.recent_loss_ppm() > MUCH_LOSS
         {
@@ -162,6 +232,8 @@ impl Startup {
             let next = self.rate.scale(2, 1);
             if self.rate < hint.scale(15, 16) {
                 self.rate = next.min(hint);
+            } else if self.measured && self.ends_at_train {
+                return true;
             } else {
                 self.rate = self.rate.scale(self.growth, 100);
                 self.growth = (self.growth + self.growth - 100).min(200);
@@ -218,9 +290,12 @@ impl Startup {
             model.learn_capacity(now, rate);
             model.set_queue_full(now, time);
             self.battered = 0;
+            self.measured = true;
             self.first_train(now, rate);
         } else if arrived && self.length < LAST_TRAIN {
-            self.lengthen();
+            self.repeat(self.length * 4);
+        } else if !arrived && self.missed >= self.length / 8 {
+            self.repeat(self.length);
         } else if arrived && self.unspread > slow {
             self.first_train(now, self.unspread);
         } else if arrived || self.battered >= self.length / 8 {
@@ -228,11 +303,15 @@ impl Startup {
         }
     }
 
-    /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer.
-    fn lengthen(&mut self) {
-        self.length *= 4;
+    /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer. Or the
+    /// receiving host had no room for it.
+    fn repeat(&mut self, length: u64) {
+        self.length = length;
+        self.rate = TRAIN_RATE;
         self.window = 2 * self.length * self.packet;
-        (self.started, self.train, self.acked, self.battered) = (false, 0, 0, 0);
+        self.followers = Followers::Waiting;
+        (self.started, self.train, self.acked) = (false, 0, 0);
+        (self.battered, self.missed) = (0, 0);
         (self.spread, self.unspread) = ((0, Duration::ZERO), Rate::ZERO);
     }
 
@@ -254,6 +333,10 @@ impl Startup {
     }
 }
 
+/// As fast as the host can.
+const TRAIN_RATE: Rate = Rate::from_gbps(100);
+/// Packets a round trip: about what any sender may have in flight at first.
+const FOLLOWERS: u64 = 16;
 /// Packets: long enough for its spread to be measured up to 15 Gb/s, short enough for slow paths.
 const FIRST_TRAIN: u64 = 64;
 /// Packets of the longest: its spread shows up to 200 Gb/s.

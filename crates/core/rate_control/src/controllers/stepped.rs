@@ -83,7 +83,7 @@ impl<S: Steps> Controller for Stepped<S> {
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
         if let Some(opening) = &mut self.opening {
-            opening.on_sent(cx.now, sent);
+            opening.on_sent(cx.now, cx.rtt, sent);
         }
     }
 

@@ -130,7 +130,7 @@ impl Estimates {
     }
 
     /// Delays below this are those of batches and of hosts.
-    fn least_visible(&self) -> Duration {
+    pub(super) fn least_visible(&self) -> Duration {
         self.recent().time_for(BATCH * self.packet).clamp(LEAST_VISIBLE, MOST_VISIBLE)
     }
 }

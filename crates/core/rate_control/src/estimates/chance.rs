@@ -108,6 +108,11 @@ impl Estimates {
         self.chance.measured_ppm()
     }
 
+    /// Whether it was measured on purpose with so many packets that one in a hundred would have shown well.
+    pub(crate) fn knows_chance(&self) -> bool {
+        self.chance.measured.all() >= ENOUGH_PACKETS
+    }
+
     /// Loss that does not depend on the rate, parts per million, by the best evidence there is.
     pub fn chance_ppm(&self) -> Option<u32> {
         self.chance.known_ppm()
@@ -125,6 +130,8 @@ pub(crate) fn explained(all: u64, chance: u32) -> u64 {
 const MAX_RANDOM_LOSS: u64 = 100_000;
 /// So many are remembered: enough for a loss rate of one in a thousand to be told.
 const MANY_PACKETS: u64 = 8_192;
+/// Of those, a quarter: twenty losses of one in a hundred.
+const ENOUGH_PACKETS: u64 = MANY_PACKETS / 4;
 /// So many of late: with fewer, the losses of one overflow would pass for a rate.
 const LATE_PACKETS: u64 = 1 << 17;
 /// Losses that may have been too few to show.

@@ -10,6 +10,8 @@ use crate::{Delivery, RttEstimator};
 pub(super) struct Rates {
     /// Delivery rate of the last two rounds: what to base the rate on.
     recent: MaxFilter,
+    /// Delivery rate of the last quarter of a round.
+    newest: MaxFilter,
     /// Delivery rate of the last ten rounds.
     bandwidth: MaxFilter,
     capacity: MaxFilter,
@@ -39,6 +41,7 @@ impl Rates {
     pub(super) fn new() -> Self {
         Self {
             recent: MaxFilter::new(),
+            newest: MaxFilter::new(),
             bandwidth: MaxFilter::new(),
             capacity: MaxFilter::new(),
             gathered: Gathered::default(),
@@ -75,6 +78,7 @@ impl Estimates {
         let Slice { rate, limited } = slice;
         self.round.limited |= limited;
         self.learn_capacity(now, rate);
+        self.rates.newest.update(now, rate.as_bps(), (rtt.smoothed() / 4).max(MIN_SLICE * 2));
         self.round.delivered = self.round.delivered.max(rate);
         // With too little to send the path shows less than it can; such samples only ever raise.
         if !limited || rate >= self.recent() {
@@ -100,6 +104,20 @@ impl Estimates {
             return recent;
         }
         self.bandwidth().map_or(recent, |bandwidth| bandwidth.max(recent))
+    }
+
+    /// Whether the path carries much less than it did, all at once: much is lost, and far less arrives. What
+    /// it delivers now is then what there is to go on from; else the rate would stay for two rounds more.
+    pub(crate) fn has_fallen(&mut self, now: Instant) -> bool {
+        let newest = Rate::from_bps(self.rates.newest.get().unwrap_or(0));
+        let fallen = self.recent_loss_ppm() > FALL_LOSS
+            && newest > Rate::ZERO
+            && newest < self.recent().scale(3, 4);
+        if fallen {
+            self.rates.recent.reset(now, newest.as_bps());
+            self.rates.bandwidth.reset(now, newest.as_bps());
+        }
+        fallen
     }
 
     /// The most that the path was ever seen to carry, of late.
@@ -129,6 +147,8 @@ impl Estimates {
     }
 }
 
+/// Parts per million of two rounds. Flows that fill a queue together lose less of it.
+const FALL_LOSS: u32 = 150_000;
 const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);

@@ -1,6 +1,6 @@
 //! Which of the family of controllers sets the rate, and with which parameters.
 
-use longhaul_rate_control::{Parameter, Profile};
+use longhaul_rate_control::{Parameter, Profile, Unit};
 
 use super::Scenario;
 use crate::draw::Draw;
@@ -32,6 +32,9 @@ pub(super) fn draw(scenario: &mut Scenario) {
 /// Not so far from the usual that a world need not end.
 fn figure(draw: &mut Draw, parameter: &Parameter) -> u64 {
     let Parameter { default, least, most, .. } = *parameter;
+    if let Unit::Choice(_) = parameter.unit {
+        return draw.between(least, most);
+    }
     draw.scaled((default / 4).max(1), default.saturating_mul(4).max(1)).clamp(least, most)
 }
 

@@ -105,15 +105,20 @@ impl Cruise {
         self.watch_drain(now, model, feedback);
         let target = model.queue_target(model.recent());
         let packets = model.recent().time_for(3 * model.packet()).min(MAX_PACKETS_TIME);
-        let foreign =
-            model.queue >= (target * 13 / 8).max(packets) && self.settled >= SETTLED_ROUNDS;
+        let foreign = model.queue >= (target * 13 / 8).max(packets)
+            && model.is_long(model.queue)
+            && self.settled >= SETTLED_ROUNDS;
         if foreign && model.excess_loss(feedback, 1, u32::MAX) {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow;
         }
         if self.drain.is_none() {
             let due = now - self.last_drain > self.drain_after;
-            let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES, u32::MAX);
+            let most = model.random_loss_ppm() + MOST_UNEXPLAINED;
+            let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES, u32::MAX)
+                && (!model.knows_chance()
+                    || model.is_long(model.queue_peak_short())
+                    || model.recent_loss_ppm() > most);
             let suspicion = suspicious.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
             if due || suspicion.is_some() {
                 self.start_drain(now, rtt, model, suspicion, random);
@@ -123,6 +128,12 @@ impl Cruise {
             Some(round) => self.on_round(model, round, target),
             None => Verdict::Fine,
         }
+    }
+
+    /// The path has changed: for some rounds losses and queues are our own.
+    pub(super) fn unsettle(&mut self) {
+        self.settled = 0;
+        self.step = 0;
     }
 
     fn is_draining(&self, now: Instant) -> bool {
@@ -182,7 +193,9 @@ impl Cruise {
         match drain.suspicion {
             // At the former share many more would have been lost: the queue had overflowed.
             Some((before, queue)) if u64::from(before) * all > (2 * drain.lost + 8) * 1_000_000 => {
-                model.set_queue_full(now, queue);
+                if model.is_long(queue) {
+                    model.set_queue_full(now, queue);
+                }
                 model.learn_chance(drain.acked, drain.lost);
                 self.hold_steps();
             }
@@ -237,7 +250,9 @@ impl Cruise {
 
     fn probe(&mut self, model: &Estimates, round: &Round, before: Rate, target: Duration) {
         let shown = core::mem::replace(&mut self.shown, self.step);
-        if round.queue_max > target / 2 || round.limited {
+        // A host that pauses in every round has sent at the full rate in between.
+        let idle = round.limited && round.delivered < model.recent().scale(7, 8);
+        if round.queue_max > target / 2 || idle {
             self.step = 0;
             return;
         }
@@ -279,6 +294,9 @@ const PRESSED_ROUNDS: u32 = 8;
 const SETTLED_ROUNDS: u32 = 4;
 /// Fewer in two rounds are not worth a drain.
 const SUSPICIOUS_LOSSES: u64 = 4;
+/// Parts per million beyond chance (BBR version 3 bears as much): whatever the queue is like, that is
+/// looked into.
+const MOST_UNEXPLAINED: u32 = 20_000;
 /// Well within the ten seconds for which the least round trip is remembered.
 const DRAIN_EVERY: Duration = Duration::from_secs(3);
 const DRAIN_MARGIN: i64 = 30_000;

@@ -63,7 +63,7 @@ impl Startup {
     }
 
     /// When half of the known rate is to follow the train.
-    pub(in super::super) fn next_timeout(&self) -> Option<Instant> {
+    pub(super) fn resume_due(&self) -> Option<Instant> {
         match self.resume.as_ref()?.phase {
             Phase::Due(at) => Some(at),
             _ => None,
@@ -81,7 +81,7 @@ impl Startup {
 
     /// The train has left: half of the known rate follows it for a round trip, paced, if the path is
     /// the one that is remembered.
-    pub(in super::super) fn on_timeout(&mut self, now: Instant, rtt: &RttEstimator) {
+    pub(super) fn begin_unvalidated(&mut self, now: Instant, rtt: &RttEstimator) {
         let Some(resume) = &mut self.resume else { return };
         let Phase::Due(_) = resume.phase else { return };
         if !rtt.has_sample() || !resume.memory.fits(rtt.min()) {

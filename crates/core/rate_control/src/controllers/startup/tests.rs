@@ -56,7 +56,7 @@ fn hint(apart: Duration) -> Rate {
             on_the_way.push_back((link_free + RTT / 2, now));
             next_piece = now + apart;
             let sent = Sent { bytes: SUPER_PACKET, in_flight, application_limited: false };
-            startup.on_sent(now, &sent);
+            startup.on_sent(now, &rtt, &sent);
         }
         if now >= next_report && on_the_way.front().is_some_and(|(arrival, _)| *arrival <= now) {
             while let Some((arrival, sent)) = on_the_way.pop_front_if(|(at, _)| *at <= now) {
@@ -84,4 +84,35 @@ fn hint(apart: Duration) -> Rate {
         now += STEP;
     }
     panic!("no train was ever measured, or given up");
+}
+
+/// What behind a train is sent one by one, and when.
+#[test]
+fn some_packets_follow_the_train() {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
+    assert_eq!(startup.next_timeout(), None);
+    let bytes = 64 * PACKET;
+    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
+    let due = startup.next_timeout().expect("the train has left");
+    assert_eq!(due, begin + RTT * 3 / 16);
+    startup.on_timeout(due, &rtt);
+    assert_eq!(startup.rate, Rate::from_bytes_over(FOLLOWERS * PACKET, RTT));
+    assert_eq!((startup.burst(), startup.next_timeout()), (None, None), "paced");
+}
+
+/// The receiving host had no room for it.
+#[test]
+fn a_train_that_a_host_dropped_is_sent_again() {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
+    let bytes = 64 * PACKET;
+    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
+    startup.on_timeout(begin + RTT * 3 / 16, &rtt);
+    let lost = longhaul_units::Losses { socket: 60, ..Default::default() };
+    let feedback =
+        Feedback { acked_packets: 4, acked_bytes: 4 * PACKET, lost, ..Feedback::default() };
+    let mut model = Estimates::new(begin, PACKET);
+    startup.on_feedback(begin + RTT * 5 / 4, &rtt, &mut model, &feedback, None);
+    assert_eq!((startup.rate, startup.burst()), (TRAIN_RATE, Some(bytes)));
 }
