@@ -77,7 +77,7 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "--profile", "rbudp", "a", "lh://h/"], "--rate"),
         (&["cp", "--profile", "rbdup", "a", "lh://h/"], "'rbudp'"),
         (&["cp", "--profile", "bbr", "--param", "loss=1%", "a", "lh://h/"], "nearest: loss-"),
-        (&["cp", "--param", "target=1ms", "a", "lh://h/"], "auto has no parameters"),
+        (&["cp", "--param", "target=1ms", "a", "lh://h/"], "auto has no parameter target"),
         (&["cp", "--profile", "pcc", "--param", "epsilon", "a", "lh://h/"], "NAME=VALUE"),
         (
             &["cp", "--profile", "pcc", "--param", "epsilon=90%", "a", "lh://h/"],
