@@ -78,6 +78,16 @@ pub struct Competitor {
     /// Socket buffers that it is told, in place of the job's.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub socket_buffer: Option<Bytes>,
+    /// How much it moves, in place of the job's: what is slow by intention need not take long.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub bytes: Option<Bytes>,
+    /// What Longhaul's sender remembers, in place of an axis `history`.
+    pub history: Option<Memory>,
+    /// Its receiver runs before all other programs (`--host-priority`).
+    #[serde(default)]
+    pub host_priority: bool,
+    /// The niceness of its receiver, from -20 to 19.
+    pub nice: Option<i8>,
     /// Parameters of its profile, each `name=value`.
     #[serde(default, rename = "params")]
     pub parameters: Vec<String>,
@@ -114,9 +124,14 @@ pub struct Beside {
 }
 
 impl Competitor {
-    /// What it is called in results and reports.
+    /// What it is called in results and reports. Two may have the same label in different cells.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(self.name.get_ref())
+    }
+
+    /// Whether no cell has both.
+    fn is_elsewhere(&self, other: &Self) -> bool {
+        self.only.iter().any(|(axis, value)| other.only.get(axis).is_some_and(|one| one != value))
     }
 }
 
@@ -172,7 +187,8 @@ pub enum Source {
 }
 
 /// What Longhaul's sender remembers of paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Memory {
     /// Nothing, and it adds nothing.
     #[default]
@@ -239,6 +255,8 @@ pub struct Quick {
     pub bytes: Option<Bytes>,
     /// In place of the experiment's.
     pub repeats: Option<u32>,
+    /// Labels of those that compete; all unless told.
+    pub contenders: Option<Vec<String>>,
     /// In place of the job's.
     #[serde(default, deserialize_with = "quantity::optional_time")]
     pub patience: Option<Duration>,
@@ -259,6 +277,9 @@ pub struct PlotSpec {
     /// Upwards.
     #[serde(default)]
     pub y: Measure,
+    /// To the right of a frontier.
+    #[serde(default)]
+    pub against: Measure,
     /// What tells lines apart.
     #[serde(default)]
     pub lines: Parameter,
@@ -291,6 +312,10 @@ pub enum Shows {
     TimeSlices,
     /// Times between losses at the receiver.
     LossFree,
+    /// One measure against another: contenders of one name that are told rates make a line.
+    Frontier,
+    /// How long before the first drop each signal of a host moved.
+    Leads,
 }
 
 /// Something that the source found, and how to look at the same thing here.
@@ -368,6 +393,39 @@ pub enum Look {
         /// A sentence for each of its values.
         each: Parameter,
     },
+    /// Mean and standard deviation of a measure in each case, as tables have them.
+    Deviation {
+        /// Of this.
+        of: Measure,
+    },
+    /// Which of the contenders of one name, each told a rate of its own, does best within a bound in each
+    /// case, and what others make beside it.
+    Frontier {
+        /// Name of those that are told rates.
+        sweep: String,
+        /// What may not exceed `most`.
+        within: Measure,
+        /// In its unit.
+        most: f64,
+        /// Judged by this.
+        by: Measure,
+    },
+    /// A rate that is best in one case and kept in all others, beside the rate that is best in each.
+    Tuned {
+        /// Name of those that are told rates.
+        sweep: String,
+        /// Judged by this.
+        by: Measure,
+        /// The case in which the untuned rate is found, where it differs from the one looked at.
+        untuned: BTreeMap<Parameter, String>,
+        /// Where the sweep was made, if not in each case.
+        #[serde(default)]
+        swept: BTreeMap<Parameter, String>,
+    },
+    /// What the programs name as the bottleneck.
+    Bottleneck {},
+    /// Which signals of a host moved before it dropped, and how often for nothing.
+    Signals {},
 }
 
 /// Why an experiment cannot be.
@@ -400,17 +458,27 @@ impl Experiment {
     pub fn measures(&self) -> Vec<Measure> {
         let drawn = self.plots.iter().filter(|plot| plot.shows == Shows::Medians).map(|p| p.y);
         let said = self.findings.iter().filter_map(|finding| match &finding.measured {
-            Look::Rank { by, .. } | Look::Best { by, .. } => Some(*by),
-            Look::Values { of } | Look::Onset { of, .. } | Look::Change { of, .. } => Some(*of),
+            Look::Rank { by, .. } | Look::Best { by, .. } | Look::Frontier { by, .. } => Some(*by),
+            Look::Values { of }
+            | Look::Onset { of, .. }
+            | Look::Deviation { of }
+            | Look::Change { of, .. } => Some(*of),
             Look::Shares {}
             | Look::Recovery {}
             | Look::Causes {}
             | Look::Correlation {}
             | Look::Bookings {}
+            | Look::Tuned { .. }
+            | Look::Bottleneck {}
+            | Look::Signals {}
             | Look::Slices { .. } => None,
         });
+        let within = self.findings.iter().filter_map(|finding| match &finding.measured {
+            Look::Frontier { within, .. } => Some(*within),
+            _ => None,
+        });
         let mut measures: Vec<Measure> = Vec::new();
-        for measure in drawn.chain(said) {
+        for measure in drawn.chain(said).chain(within) {
             if !measures.contains(&measure) {
                 measures.push(measure);
             }
@@ -444,7 +512,9 @@ impl Experiment {
             if !known(contender.name.get_ref()) {
                 return Err(Fault::at(&contender.name, "contenders", "there is no such contender"));
             }
-            let same = |other: &Competitor| other.label() == contender.label();
+            let same = |other: &Competitor| {
+                other.label() == contender.label() && !other.is_elsewhere(contender)
+            };
             if self.contenders[..number].iter().any(same) {
                 return Err(Fault::at(
                     &contender.name,
@@ -453,6 +523,8 @@ impl Experiment {
                 ));
             }
         }
+        Setup::try_new(self, false)
+            .ok_or_else(|| Fault::at_key("link", "the testbed has no such link"))?;
         for (number, axis) in self.axes.iter().enumerate() {
             self.check_axis(axis, &self.axes[..number])?;
         }
@@ -495,7 +567,7 @@ impl Experiment {
 
     /// Transfers side by side: who they are, and between which nodes.
     fn check_beside(&self, known: &dyn Fn(&str) -> bool) -> Result<(), Fault> {
-        let topology = self.base();
+        let (topology, setup) = (self.base(), Setup::new(self, false));
         for contender in &self.contenders {
             for beside in &contender.beside {
                 if !known(&beside.name) {
@@ -509,6 +581,16 @@ impl Experiment {
                     }
                 }
             }
+            // All that a node receives is counted as one transfer's.
+            let crossing = self.cross.iter().map(|cross| &cross.to);
+            let mut taken = vec![&setup.to];
+            for node in contender.beside.iter().map(|beside| &beside.to).chain(crossing) {
+                if taken.contains(&node) {
+                    let message = format!("two receive at {node:?}: each needs a node of its own");
+                    return Err(Fault::at(&contender.name, "contenders", message));
+                }
+                taken.push(node);
+            }
         }
         Ok(())
     }
@@ -517,6 +599,19 @@ impl Experiment {
     fn check_observed(&self) -> Result<(), Fault> {
         let of_core = |plot: &PlotSpec| matches!(plot.shows, Shows::Busy | Shows::Correlation);
         let follows = |finding: &Finding| finding.measured == Look::Correlation {};
+        let labels = self.quick.contenders.iter().flatten();
+        for label in labels {
+            if !self.contenders.iter().any(|one| one.label() == label) {
+                return Err(Fault::at_key("quick", format!("there is no contender {label:?}")));
+            }
+        }
+        for sweep in self.sweeps() {
+            let told = |one: &Competitor| one.name.get_ref() == sweep && one.rate.is_some();
+            if !self.contenders.iter().any(told) {
+                let message = format!("no contender {sweep:?} has a rate of its own");
+                return Err(Fault::at_key("finding", message));
+            }
+        }
         let needs_core = self.plots.iter().any(of_core) || self.findings.iter().any(follows);
         if needs_core && self.watch.is_none() {
             return Err(Fault::at_key("watch", "a figure or finding needs this table"));
@@ -532,6 +627,14 @@ impl Experiment {
         Ok(())
     }
 
+    /// Names of contenders whose rates findings compare.
+    fn sweeps(&self) -> impl Iterator<Item = &String> {
+        self.findings.iter().filter_map(|finding| match &finding.measured {
+            Look::Frontier { sweep, .. } | Look::Tuned { sweep, .. } => Some(sweep),
+            _ => None,
+        })
+    }
+
     /// What figures and findings go along.
     fn dimensions(&self) -> Vec<Parameter> {
         let plots = self.plots.iter().flat_map(|plot| {
@@ -545,7 +648,14 @@ impl Experiment {
             | Look::Recovery {}
             | Look::Causes {}
             | Look::Correlation {}
+            | Look::Deviation { .. }
+            | Look::Frontier { .. }
+            | Look::Bottleneck {}
+            | Look::Signals {}
             | Look::Bookings {} => Vec::new(),
+            Look::Tuned { untuned, swept, .. } => {
+                untuned.keys().chain(swept.keys()).copied().collect()
+            }
             Look::Best { along, each, .. } | Look::Onset { along, each, .. } => vec![*along, *each],
             Look::Change { along, .. } => vec![*along],
             Look::Slices { each } => vec![*each],
@@ -567,6 +677,10 @@ impl Experiment {
                 Look::Change { along, from, to, .. } => {
                     chosen.extend([(*along, from.as_str()), (*along, to.as_str())]);
                 }
+                Look::Tuned { untuned, swept, .. } => {
+                    let both = untuned.iter().chain(swept);
+                    chosen.extend(both.map(|(axis, value)| (*axis, value.as_str())));
+                }
                 _ => {}
             }
         }
@@ -584,8 +698,7 @@ impl Experiment {
         let first = axis.values.first();
         first.ok_or_else(|| Fault::at_key("values", format!("axis `{key}` has none")))?;
         for value in &axis.values {
-            let mut setup = Setup::try_new(self, false)
-                .ok_or_else(|| Fault::at_key("link", "the testbed has no such link"))?;
+            let mut setup = Setup::new(self, false);
             let set = setup.set(axis.sets, value.get_ref());
             set.map_err(|error| Fault::at(value, key, error))?;
             // A rate may need its queue, and the like, which other axes set: checked with them.

@@ -17,6 +17,10 @@ pub enum Measure {
     Resent,
     /// Packets that the observed link lost on the way to the receiver, of those sent there.
     PathLoss,
+    /// Datagrams that the receiving host lost, of those sent.
+    HostLoss,
+    /// The most memory that a program of the receiver had.
+    MemoryReceive,
     /// CPU time of the sender for a gigabyte.
     CpuSend,
     /// CPU time of the receiver for a gigabyte.
@@ -58,6 +62,8 @@ impl Measure {
             Self::CompletionTime => "completion time (s)",
             Self::Resent => "packets sent again (%)",
             Self::PathLoss => "lost on the observed link (%)",
+            Self::HostLoss => "lost at the receiver (%)",
+            Self::MemoryReceive => "memory, receiver (MB)",
             Self::CpuSend => "CPU, sender (s/GB)",
             Self::CpuReceive => "CPU, receiver (s/GB)",
             Self::Fairness => "Jain's fairness index",
@@ -79,6 +85,8 @@ impl Measure {
             Self::CompletionTime => "completion time",
             Self::Resent => "part of packets sent again",
             Self::PathLoss => "loss on the observed link",
+            Self::HostLoss => "loss at the receiver",
+            Self::MemoryReceive => "memory of the receiver",
             Self::CpuSend => "CPU time of the sender",
             Self::CpuReceive => "CPU time of the receiver",
             Self::Fairness => "fairness",
@@ -99,8 +107,10 @@ impl Measure {
         match self {
             Self::Goodput => format!("{number} Mb/s"),
             Self::CompletionTime => format!("{number} s"),
+            Self::MemoryReceive => format!("{number} MB"),
             Self::Resent
             | Self::PathLoss
+            | Self::HostLoss
             | Self::Jitter
             | Self::BookingUsed
             | Self::CausesRight => format!("{number} %"),
@@ -135,11 +145,23 @@ impl Measure {
                 let lost: u64 = record.link_lost.as_ref()?.values().sum();
                 100.0 * lost as f64 / record.path_sent.max(1) as f64
             }
+            // Its kernel counts a super-packet as one, so that it says only whether any were lost: how many
+            // datagrams, who sends them again.
+            Self::HostLoss if record.lost_at_receiver() == 0 => 0.0,
+            Self::HostLoss if record.program_lost.is_empty() => return None,
+            Self::HostLoss => {
+                let told: u64 = record.program_lost.values().sum();
+                let link: u64 = record.link_lost.as_ref()?.values().sum();
+                let refused = record.program_lost.get("sender").copied().unwrap_or(0);
+                let here = told.saturating_sub(link + refused).max(record.lost_at_receiver());
+                100.0 * here as f64 / record.path_sent.max(1) as f64
+            }
+            Self::MemoryReceive => record.memory_receive? as f64 / 1e6,
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
             Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
             Self::Fairness => record.fairness?,
             Self::Share => {
-                let (own, others) = (record.own_bps?, record.cross_bps.iter().sum::<f64>());
+                let (own, others) = (record.own()?, record.cross_bps.iter().sum::<f64>());
                 let equal = (own + others) / (record.cross_bps.len() + 1) as f64;
                 (!record.cross_bps.is_empty()).then(|| own / equal)?
             }

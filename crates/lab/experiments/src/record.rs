@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use longhaul_lab::signals::Signals;
 use longhaul_peers::Booking;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,12 @@ pub struct Record {
     pub cpu_send: Option<f64>,
     /// CPU-seconds at the receiver.
     pub cpu_receive: Option<f64>,
+    /// The most memory that a program of the sender had, in bytes.
+    pub memory_send: Option<u64>,
+    /// Likewise of the receiver.
+    pub memory_receive: Option<u64>,
+    /// What the program names as the bottleneck.
+    pub bottleneck: Option<String>,
     /// Packets sent again, as the program says.
     pub resent: Option<u64>,
     /// Lost packets by cause, as the program says.
@@ -102,7 +109,7 @@ pub struct Record {
     /// From the first data at the receiver to nine tenths of the observed link's rate, over a round
     /// trip.
     pub start_up_ms: Option<f64>,
-    /// How each change of the observed link was followed.
+    /// How each change of the observed link, and of a slow disk, was followed.
     pub recovery: Vec<Recovery>,
     /// Of what was sent over booked circuits.
     pub bookings: Vec<Booking>,
@@ -110,6 +117,8 @@ pub struct Record {
     pub series: Series,
     /// What the scheduler did on the watched core.
     pub scheduling: Option<Scheduling>,
+    /// Which signals of the receiving host moved, of a reader that is watched.
+    pub signals: Option<Signals>,
     /// Whatever else the contender tells.
     pub details: serde_json::Value,
 }
@@ -202,17 +211,20 @@ pub struct Companion {
     pub resent: Option<u64>,
 }
 
-/// A change of the observed link, and how it was followed.
+/// A change of the observed link or of a slow disk, and how it was followed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recovery {
     /// Seconds from the making of the testbed.
     pub at: f64,
-    /// What the link carries from then on, in Mb/s.
+    /// What the link carries, or the disk takes, from then on, in Mb/s.
     pub mbps: f64,
     /// Nothing came through before; else the rate changed.
     pub outage: bool,
-    /// Until nine tenths of it arrived over a round trip; nothing where that never was.
+    /// The disk became slow.
+    pub disk: bool,
+    /// Until nine tenths of it arrived over a round trip; nothing where that never was. Of a disk until
+    /// no more than eleven tenths arrived over half a second.
     pub reached_ms: Option<f64>,
     /// Until the queue was below a tenth of a round trip's worth, likewise.
     pub drained_ms: Option<f64>,
@@ -303,6 +315,17 @@ impl Record {
     /// failed may succeed.
     pub fn stands(&self) -> bool {
         matches!(self.verdict, Verdict::Done | Verdict::TimedOut | Verdict::Unsuitable)
+    }
+
+    /// Bits per second of the transfer: while all went on where others were beside it, else of the whole
+    /// command, or until the time limit.
+    pub fn own(&self) -> Option<f64> {
+        self.own_bps.or(self.goodput_bps).or(self.arrived_bps)
+    }
+
+    /// Packets that the receiver's kernel could not keep, super-packets as one, as far as it counts them.
+    pub fn lost_at_receiver(&self) -> u64 {
+        self.host_lost.max(self.series.host_lost.iter().sum())
     }
 
     /// What tells runs apart.

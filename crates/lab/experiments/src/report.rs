@@ -4,8 +4,10 @@
 mod bookings;
 mod data;
 mod figures;
+mod hosts;
 mod load;
 mod page;
+mod signals;
 mod words;
 
 use std::collections::{HashMap, HashSet};

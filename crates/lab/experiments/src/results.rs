@@ -119,6 +119,25 @@ impl Results {
         Ok((Appender { path, file, _lock: lock }, records))
     }
 
+    /// Keeps what was seen in a run beside the results, and tells in which file of their folder.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn keep_trace(
+        &self,
+        experiment: &str,
+        fingerprint: &str,
+        repeat: u32,
+        trace: &str,
+    ) -> Result<PathBuf, ResultsError> {
+        let file = Path::new(&format!("{experiment}{TRACES}"))
+            .join(format!("{fingerprint}-{repeat}.trace"));
+        let path = self.folder.join(&file);
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let written = made.and_then(|()| std::fs::write(&path, trace));
+        written.map(|()| file).map_err(|error| ResultsError::File { path, error })
+    }
+
     fn path(&self, experiment: &str) -> PathBuf {
         self.folder.join(format!("{experiment}{ENDING}"))
     }
@@ -159,6 +178,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Record>, ResultsError> {
 }
 
 const ENDING: &str = ".jsonl";
+const TRACES: &str = ".traces";
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@
 mod causes;
 mod counters;
 mod cross;
+mod disk;
 mod fingerprint;
 mod folders;
 mod following;
@@ -21,6 +22,7 @@ use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
 use self::cross::Crossing;
+use self::disk::Disk;
 pub(crate) use self::fingerprint::fingerprint;
 use self::folders::Folders;
 use self::sampler::Sampler;
@@ -129,12 +131,16 @@ pub fn run(
         let total = plan.runs.len();
         seen(Progress::Begins { run, contender, number: *number, total, left });
         let start = clock::now();
-        let mut record = one(experiment, options, run, setup, &folders)?;
+        let (mut record, trace) = one(experiment, options, run, setup, &folders)?;
         // A run that ended because all is to end says nothing.
         if options.stop.load(Ordering::Relaxed) {
             return Err(RunError::Stopped);
         }
         record.fingerprint.clone_from(fingerprint);
+        if let Some(trace) = trace {
+            let file = results.keep_trace(&experiment.name, fingerprint, run.repeat, &trace)?;
+            record.details["trace"] = file.display().to_string().into();
+        }
         pace.took(contender, clock::now() - start);
         appender.append(&record)?;
         seen(Progress::Ends(&record));
@@ -150,14 +156,14 @@ fn setup(experiment: &Experiment, quick: bool, run: &Run) -> Result<Setup, RunEr
     })
 }
 
-/// One run, from a fresh testbed to its record.
+/// One run, from a fresh testbed to its record; with raw signals where a reader is watched.
 fn one(
     experiment: &Experiment,
     options: &Options<'_>,
     run: &Run,
     setup: &Setup,
     folders: &Folders,
-) -> Result<Record, RunError> {
+) -> Result<(Record, Option<String>), RunError> {
     let competitor = &experiment.contenders[run.contender];
     let machine = Machine::describe();
     let mut record = Record {
@@ -175,15 +181,14 @@ fn one(
     };
     let contender = match find(competitor.name.get_ref()) {
         Ok(contender) => contender,
-        Err(error) => return Ok(ended(record, Verdict::Absent, error.to_string())),
+        Err(error) => return Ok((ended(record, Verdict::Absent, error.to_string()), None)),
     };
     if let Err(absent) = contender.presence() {
-        return Ok(ended(record, Verdict::Absent, absent.to_string()));
+        return Ok((ended(record, Verdict::Absent, absent.to_string()), None));
     }
-    if let Err(why) =
-        suits(contender.as_ref(), !setup.parameters.is_empty() || setup.memory == Memory::Warm)
-    {
-        return Ok(ended(record, Verdict::Unsuitable, why));
+    let special = setup.memory == Memory::Warm || setup.host_priority || setup.nice.is_some();
+    if let Err(why) = suits(contender.as_ref(), special || !setup.parameters.is_empty()) {
+        return Ok((ended(record, Verdict::Unsuitable, why), None));
     }
     let system = |step| move |error| RunError::System { step, error };
     let history = match setup.memory {
@@ -194,9 +199,9 @@ fn one(
     job.history = history.as_ref().map(|folder| folder.path().to_owned());
     if setup.memory == Memory::Warm {
         let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
-        if let Err(failure) = contender.run(&testbed, &job) {
+        if let Err(failure) = attended(contender.as_ref(), &testbed, &job, options.stop) {
             let why = format!("the run before it: {failure}");
-            return Ok(ended(record, Verdict::Failed, why));
+            return Ok((ended(record, Verdict::Failed, why), None));
         }
         testbed.close().map_err(system("carry packets to the end"))?;
     }
@@ -206,6 +211,18 @@ fn one(
     let crossing = crossing.transpose().map_err(system("start the crossing connections"))?;
     let load = setup.load.as_ref().map(longhaul_lab::load::Load::start);
     let load = load.transpose().map_err(system("start the load"))?;
+    if let Some((load, running)) = setup.load.as_ref().zip(load.as_ref()) {
+        job.spells = load.spells(running.began(), running.began() + setup.patience);
+    }
+    let disk = setup.disk.as_ref().map(Disk::mount);
+    let disk = disk.transpose().map_err(system("put a slow disk in its folder"))?;
+    if let Some(disk) = &disk {
+        job.medium = Medium::Files {
+            folder: folders.of(setup.medium).unwrap_or(folders.in_memory()).to_owned(),
+            count: 1,
+            target: Some(disk.folder().to_owned()),
+        };
+    }
     let receiver = testbed.host(&setup.to);
     let watching = experiment.watch.zip(receiver).map(|(watch, to)| Watching::start(watch, to));
     let watching = watching.transpose().map_err(system("watch the receiver"))?;
@@ -223,6 +240,7 @@ fn one(
         });
         let beside: Vec<_> = beside.collect();
         clock::sleep_until(start + setup.after);
+        let slow_from = disk.as_ref().map(|disk| disk.begin().since(testbed.began()).as_secs_f64());
         let outcome = contender.run(&testbed, &job);
         let join = |thread: std::thread::ScopedJoinHandle<'_, Companion>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -230,9 +248,10 @@ fn one(
         record.beside = beside.into_iter().map(join).collect();
         done.store(true, Ordering::Relaxed);
         let sampled = sampling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sampled.map(|sampled| (outcome, sampled))
+        sampled.map(|sampled| (outcome, sampled, slow_from))
     });
-    let (outcome, sampled) = outcome.map_err(system("read the counters of the links"))?;
+    let (outcome, sampled, slow_from) =
+        outcome.map_err(system("read the counters of the links"))?;
     if let Some(watching) = watching {
         let (scheduling, host_lost) = watching.stop();
         record.scheduling = Some(scheduling);
@@ -251,25 +270,58 @@ fn one(
         let left_out: u64 = logs.iter().map(|(_, left_out)| *left_out).sum();
         let taken = logs.into_iter().flat_map(|(losses, _)| losses);
         let taken = taken.filter_map(|loss| causes::on_path(&loss));
-        let host_lost = sampled.host_lost() + record.host_lost > 0;
+        let refused = testbed.host(&setup.from).map_or(Ok(0), longhaul_lab::Host::refused);
+        let sender = refused.map_err(system("read the counters of a device"))? > 0;
+        let receiver = sampled.host_lost() + record.host_lost > 0;
+        let hosts = causes::Hosts { receiver, sender };
         // Of those that the log had no room for nobody knows the cause.
         match left_out {
-            0 => record.loss_causes = Some(causes::joined(taken, &outcome.told, host_lost)),
+            0 => record.loss_causes = Some(causes::joined(taken, &outcome.told, hosts)),
             _ => record.details["losses_left_out"] = left_out.into(),
         }
     }
     let arrived = sampled.arrived();
     sampled.write(&mut record, setup);
-    conclude(&mut record, outcome, arrived, setup);
+    if let (Some(disk), Some(from)) = (&setup.disk, slow_from) {
+        record.recovery.extend(following::of_disk(&record.series, from, disk, setup));
+    }
+    let trace = conclude(&mut record, outcome, arrived, setup);
+    if let Some(disk) = disk {
+        let passed = disk.end().map_err(system("take a slow disk away"))?;
+        record.details["disk_passed_bytes"] = passed.get().into();
+    }
     drop(crossing);
     testbed.close().map_err(system("carry packets to the end"))?;
-    Ok(record)
+    Ok((record, trace))
+}
+
+/// Runs a contender whose run is not recorded; it ends early when all is to end.
+fn attended(
+    contender: &dyn Contender,
+    testbed: &Testbed,
+    job: &Job,
+    stop: &AtomicBool,
+) -> Result<Outcome, Failure> {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) {
+                    testbed.interrupt();
+                }
+                clock::sleep_until(clock::now() + TURN);
+            }
+        });
+        let outcome = contender.run(testbed, job);
+        done.store(true, Ordering::Relaxed);
+        outcome
+    })
 }
 
 /// Whether a contender can do what is asked of it: `special` is what only Longhaul has.
 fn suits(contender: &dyn Contender, special: bool) -> Result<(), String> {
     match special && !contender.takes_parameters() {
-        true => Err("it has neither parameters nor a memory of paths".into()),
+        true => Err("it has neither parameters, nor a memory of paths, nor remedies".into()),
         false => Ok(()),
     }
 }
@@ -336,8 +388,13 @@ fn verdict(failure: &Failure) -> Verdict {
     }
 }
 
-/// What the contender itself tells.
-fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64, setup: &Setup) {
+/// What the contender itself tells; what is left are raw signals.
+fn conclude(
+    record: &mut Record,
+    outcome: Result<Outcome, Failure>,
+    arrived: u64,
+    setup: &Setup,
+) -> Option<String> {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
@@ -349,7 +406,7 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64
                 record.arrived_bps = Some(arrived as f64 * 8.0 / seconds);
                 share(record);
             }
-            return;
+            return None;
         }
     };
     record.verdict = Verdict::Done;
@@ -364,10 +421,16 @@ fn conclude(record: &mut Record, outcome: Result<Outcome, Failure>, arrived: u64
     record.seconds = Some(outcome.seconds);
     record.cpu_send = Some(outcome.cpu_send);
     record.cpu_receive = Some(outcome.cpu_receive);
+    record.memory_send = Some(outcome.memory[0]).filter(|memory| *memory > 0);
+    record.memory_receive = Some(outcome.memory[1]).filter(|memory| *memory > 0);
+    record.bottleneck = outcome.bottleneck;
     record.resent = outcome.resent;
     record.bookings = outcome.bookings;
     record.program_lost = outcome.lost.unwrap_or_default();
     record.details["program"] = outcome.details;
+    let (signals, trace) = outcome.signals?;
+    record.signals = Some(signals);
+    Some(trace)
 }
 
 /// What the transfer and those beside it got of each other's link.
@@ -375,7 +438,7 @@ fn share(record: &mut Record) {
     if record.cross_bps.is_empty() {
         return;
     }
-    let shares: Vec<f64> = record.cross_bps.iter().copied().chain(record.own_bps).collect();
+    let shares: Vec<f64> = record.cross_bps.iter().copied().chain(record.own()).collect();
     record.fairness = jain(&shares);
 }
 
@@ -384,7 +447,7 @@ fn ended(record: Record, verdict: Verdict, why: String) -> Record {
 }
 
 fn job(setup: &Setup, folders: &Folders) -> Job {
-    let files = |folder: &Path| Medium::Files { folder: folder.to_owned(), count: 1 };
+    let files = |folder: &Path| Medium::Files { folder: folder.to_owned(), count: 1, target: None };
     Job {
         medium: folders.of(setup.medium).map_or(Medium::Memory, files),
         block: setup.block.map(|block| block.get()),
@@ -392,6 +455,8 @@ fn job(setup: &Setup, folders: &Folders) -> Job {
         socket_buffer: setup
             .socket_buffer
             .map(|size| u32::try_from(size.get()).unwrap_or(u32::MAX)),
+        host_priority: setup.host_priority,
+        nice: setup.nice,
         parameters: setup.parameters.clone(),
         losses: setup.losses,
         series: setup.series,
@@ -459,6 +524,8 @@ impl Pace {
 
 /// Losses of a direction that are kept for what the sender tells of them.
 const LOG: usize = 4 << 20;
+/// Between two looks whether all is to end.
+const TURN: Duration = Duration::from_millis(10);
 /// To build and end a testbed, and to start servers.
 const AROUND: Duration = Duration::from_millis(500);
 

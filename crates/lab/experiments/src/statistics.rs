@@ -124,6 +124,22 @@ fn independent(first: &[f64], second: &[f64]) -> f64 {
     length as f64 / (1.0 + 2.0 * alike).max(1.0)
 }
 
+/// Mean and standard deviation (of a sample: over one less than their number; 0 of one value).
+pub fn deviation_of(values: &[f64]) -> Option<(f64, f64)> {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (!values.is_empty()).then(|| (mean, (squares / (count - 1.0).max(1.0)).sqrt()))
+}
+
+/// The value that a part of them, from 0 to 1, does not exceed: the nearest in rank.
+pub fn quantile(values: &[f64], part: f64) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some(values[(last as f64 * part).round() as usize])
+}
+
 /// Standard deviation over mean.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
@@ -219,6 +235,13 @@ mod tests {
         assert_eq!(jain(&[0.0]), None);
         assert!(near(variation(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap(), 2.0 / 5.0));
         assert_eq!(variation(&[]), None);
+        // PAPTC's row of table 1, which prints 5.915.
+        let row = [878.0, 860.0, 867.0, 863.0, 860.0, 864.0, 872.0, 860.0, 869.0, 868.0];
+        let (mean, deviation) = deviation_of(&row).unwrap();
+        assert!(near(mean, 866.1) && (deviation - 5.915).abs() < 1e-3, "{deviation}");
+        assert_eq!((deviation_of(&[7.0]), deviation_of(&[])), (Some((7.0, 0.0)), None));
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), Some(2.0));
+        assert_eq!((quantile(&[3.0, 1.0, 2.0], 0.9), quantile(&[], 0.5)), (Some(3.0), None));
     }
 
     #[test]

@@ -141,17 +141,33 @@ impl FromStr for DiskSpec {
 
     /// Reads `folder=/mnt/slow,rate=400Mbps,size=4GiB,from=2s,length=10s`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (mut folder, mut rate, mut size, mut from, mut length) = (None, None, None, None, None);
+        Self::read(text, None)
+    }
+}
+
+impl DiskSpec {
+    /// Reads `rate=400Mbps,from=2s` of a disk that is to be in `folder`.
+    ///
+    /// # Errors
+    /// What is expected instead.
+    pub fn parse(text: &str, folder: PathBuf) -> Result<Self, ParseDiskError> {
+        Self::read(text, Some(folder))
+    }
+
+    fn read(text: &str, mut folder: Option<PathBuf>) -> Result<Self, ParseDiskError> {
+        let is_known = folder.is_some();
+        let (mut rate, mut size, mut from, mut length) = (None, None, None, None);
         for word in text.split(',') {
             let wrong = |what: String| ParseDiskError(format!("{word}: {what}"));
             let (key, value) =
                 word.split_once('=').ok_or_else(|| wrong("expected a key and a value".into()))?;
             match key {
-                "folder" => folder = Some(PathBuf::from(value)),
+                "folder" if !is_known => folder = Some(PathBuf::from(value)),
                 "rate" => rate = Some(value.parse().map_err(|error| wrong(format!("{error}")))?),
                 "size" => size = Some(value.parse().map_err(|error| wrong(format!("{error}")))?),
                 "from" => from = Some(parse_time(value).map_err(wrong)?),
                 "length" => length = Some(parse_time(value).map_err(wrong)?),
+                _ if is_known => return Err(wrong("known are rate, size, from, length".into())),
                 _ => return Err(wrong("known are folder, rate, size, from, length".into())),
             }
         }

@@ -35,6 +35,7 @@ pub mod load;
 mod netem;
 mod packet;
 pub mod pump;
+pub mod signals;
 pub mod testbed;
 pub mod topology;
 
@@ -48,7 +49,7 @@ pub use testbed::{
     shared_folder,
 };
 pub use topology::{
-    Builtin, BurstLoss, Conditions, Duplicate, JitterSpec, LineKind, LinkSpec, Marking, Node,
-    Outage, PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time,
+    Builtin, BurstLoss, Conditions, Duplicate, Egress, JitterSpec, LineKind, LinkSpec, Marking,
+    Node, Outage, PolicerSpec, RateChange, Reorder, Topology, TopologyError, parse_time,
     parse_time_up_to,
 };

@@ -109,6 +109,7 @@ pub struct ParseLoadError(String);
 /// A load at work. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Running {
+    began: Instant,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<io::Result<LoadReport>>>,
 }
@@ -148,13 +149,22 @@ impl Load {
         self.check_every().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         self.check_cores()?;
         let begin = clock::now();
-        let mut running = Running { stop: Arc::default(), threads: Vec::new() };
+        let mut running = Running { began: begin, stop: Arc::default(), threads: Vec::new() };
         for _ in 0..self.count {
             let (load, stop) = (self.clone(), running.stop.clone());
             let thread = std::thread::Builder::new().name("load".into());
             running.threads.push(thread.spawn(move || load.run(begin, &stop))?);
         }
         Ok(running)
+    }
+
+    /// When it comes and leaves, from its start on, until a time; nothing of one that never leaves.
+    pub fn spells(&self, began: Instant, until: Instant) -> Vec<[Instant; 2]> {
+        let Some(length) = self.length else { return Vec::new() };
+        let first = began + self.from.unwrap_or_default();
+        let next = |came: &Instant| Some(*came + self.every?);
+        let comes = std::iter::successors(Some(first), next).take_while(|came| *came < until);
+        comes.map(|came| [came, came + length]).collect()
     }
 
     /// Whether it is over before it comes again.
@@ -208,6 +218,11 @@ impl Load {
 }
 
 impl Running {
+    /// When it was started: `from` counts from then.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Ends the load and tells what it got done.
     ///
     /// # Errors

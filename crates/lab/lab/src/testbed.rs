@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_pathsim::Direction;
 use longhaul_sys::netns::{Namespace, NetnsPair};
+use longhaul_sys::traffic_control::QueueCounters;
 use tempfile::TempDir;
 
 pub use self::error::TestbedError;
@@ -30,8 +31,8 @@ pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
 use self::processes::TAG;
 use self::quota::Quota;
-use crate::emulator::{Emulator, LinkSetup, LinkStats, Loss};
-use crate::topology::Topology;
+use crate::emulator::{Emulator, LinkSetup, LinkStats, Loss, class};
+use crate::topology::{Egress, Topology};
 
 /// A network stack per node, an emulated path per link, until it is dropped.
 ///
@@ -71,6 +72,7 @@ pub struct Host {
     ipv6: bool,
     cores: Vec<usize>,
     quota: Option<Quota>,
+    shaped: Vec<QueueCounters>,
     // Ends before the namespace that it lives in.
     keeper: Keeper,
     namespace: Namespace,
@@ -96,6 +98,7 @@ impl Testbed {
             namespaces.push(namespace);
         }
         let mut setups = Vec::new();
+        let mut shaped: Vec<Vec<QueueCounters>> = namespaces.iter().map(|_| Vec::new()).collect();
         for (number, link) in topology.links.iter().enumerate() {
             let nodes = topology.ends(number);
             let ends = nodes.map(|node| &namespaces[node]);
@@ -105,13 +108,23 @@ impl Testbed {
                     let steered = namespaces[node].steer(&routes::device(number), core);
                     steered.map_err(step("steer what is received to a core"))?;
                 }
+                if let Some(Egress { rate, queue }) = topology.nodes[node].egress {
+                    let (device, class) = (routes::device(number), class(rate, link.mtu));
+                    let (_, counters) = switch::shape(&namespaces[node], &device, class, queue)?;
+                    shaped[node].push(counters);
+                }
             }
             setups.push(setup);
         }
         for (node, namespace) in namespaces.iter().enumerate() {
             routes::lay(topology, node, namespace, ipv6).map_err(step("lay routes"))?;
         }
-        Self::assemble(topology, namespaces, setups, options, (registration, ipv6))
+        let made = Self::assemble(topology, namespaces, setups, options, (registration, ipv6));
+        let mut testbed = made?;
+        for (host, shaped) in testbed.hosts.iter_mut().zip(shaped) {
+            host.shaped = shaped;
+        }
+        Ok(testbed)
     }
 
     /// Two hosts, joined by a veth pair and nothing else: no delay, no loss, no rate, super-packets
@@ -155,7 +168,18 @@ impl Testbed {
             let quota = quota.map(|part| Quota::new(&registration.group(&name), part)).transpose();
             let quota = quota.map_err(step("limit CPU time"))?;
             let interrupted = interrupted.clone();
-            hosts.push(Host { name, number, ipv6, cores, quota, keeper, namespace, interrupted });
+            let shaped = Vec::new();
+            hosts.push(Host {
+                name,
+                number,
+                ipv6,
+                cores,
+                quota,
+                shaped,
+                keeper,
+                namespace,
+                interrupted,
+            });
         }
         for (link, way, switch) in emulator.switches() {
             // No node has a dot in its name.
@@ -299,6 +323,15 @@ impl Host {
     /// `end` is 0 for the first node of the link and 1 for the second.
     pub fn ipv4_on(&self, link: usize, end: usize) -> IpAddr {
         addresses::link_v4(link, end)
+    }
+
+    /// Packets and super-packets that its own devices had no room for, where they are limited
+    /// ([`crate::Node::egress`]).
+    ///
+    /// # Errors
+    /// Those of reading the counters.
+    pub fn refused(&self) -> io::Result<u64> {
+        self.shaped.iter().map(|queue| Ok(queue.read()?.dropped)).sum()
     }
 
     /// Whether something listens here, for connections or for datagrams of anybody, at `port`, or at

@@ -9,7 +9,7 @@ pub mod quantity;
 use std::time::Duration;
 
 use longhaul_pathsim::{ConfigError, DuplexConfig, Probability};
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, ParseQuantityError, Rate};
 use serde::Deserialize;
 
 pub use self::builtin::Builtin;
@@ -81,6 +81,31 @@ pub struct Node {
     /// them; no limit unless told.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub cpu_quota: Option<Probability>,
+    /// What each of its devices sends at most; as fast as it can unless told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub egress: Option<Egress>,
+}
+
+/// The kernel's HTB on a node's own devices, and what may wait there, of IP's bytes. Unlike the line of a link
+/// it pushes back on the node's sockets: what finds no room is refused, and who sends it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// What leaves.
+    pub rate: Rate,
+    /// What may wait.
+    pub queue: Bytes,
+}
+
+impl std::str::FromStr for Egress {
+    type Err = String;
+
+    /// Reads `150Mbps,100KB`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (rate, queue) =
+            text.split_once(',').ok_or("expected a rate and a queue, like 150Mbps,100KB")?;
+        let wrong = |error: ParseQuantityError| error.to_string();
+        Ok(Self { rate: rate.parse().map_err(wrong)?, queue: queue.parse().map_err(wrong)? })
+    }
 }
 
 impl Node {
@@ -92,6 +117,7 @@ impl Node {
             cores: Vec::new(),
             receive_core: None,
             cpu_quota: None,
+            egress: None,
         }
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Account {
     pub(crate) series: Vec<Sample>,
     /// Of both ends.
     pub(crate) cpu: [Duration; 2],
+    /// The most of a process of each end.
+    pub(crate) memory: [u64; 2],
 }
 
 impl Account {
@@ -37,11 +39,14 @@ impl Account {
             seconds: self.seconds,
             cpu_send: self.cpu[0].as_secs_f64(),
             cpu_receive: self.cpu[1].as_secs_f64(),
+            memory: self.memory,
+            bottleneck: None,
             resent,
             lost: None,
             told: Vec::new(),
             series: self.series,
             bookings: Vec::new(),
+            signals: None,
             details: serde_json::json!({ "counted": {
                 "datagrams_sent": [sent.datagrams_sent, received.datagrams_sent],
                 "segments_sent": [sent.segments_sent, received.segments_sent],

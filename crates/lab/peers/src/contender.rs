@@ -3,7 +3,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_lab::Testbed;
-use longhaul_units::Rate;
+use longhaul_lab::signals::Signals;
+use longhaul_units::{Instant, Rate};
 use serde::{Deserialize, Serialize};
 
 /// What moves data: a program with its options, under a name like `gridftp -p 4`.
@@ -25,7 +26,7 @@ pub trait Contender: Send + Sync {
     /// The reason.
     fn presence(&self) -> Result<Presence, Absent>;
 
-    /// Whether it takes [`Job::parameters`] and [`Job::history`].
+    /// Whether it takes [`Job::parameters`], [`Job::history`], [`Job::host_priority`] and [`Job::nice`].
     fn takes_parameters(&self) -> bool {
         false
     }
@@ -54,6 +55,12 @@ pub struct Job {
     pub rate: Option<Rate>,
     /// Bytes of the sockets' buffers.
     pub socket_buffer: Option<u32>,
+    /// Longhaul's receiver runs before all other programs.
+    pub host_priority: bool,
+    /// The niceness of Longhaul's receiver.
+    pub nice: Option<i8>,
+    /// When work beside the transfer comes and leaves, where it does so again and again.
+    pub spells: Vec<[Instant; 2]>,
     /// Of Longhaul's profile, each `name=value`.
     pub parameters: Vec<String>,
     /// Have Longhaul's sender tell each packet that it takes as lost ([`Outcome::told`]).
@@ -81,6 +88,8 @@ pub enum Medium {
         folder: PathBuf,
         /// How many, at least one; [`Job::bytes`] is divided evenly.
         count: u64,
+        /// Another folder for the copies.
+        target: Option<PathBuf>,
     },
 }
 
@@ -95,6 +104,9 @@ impl Job {
             block: None,
             rate: None,
             socket_buffer: None,
+            host_priority: false,
+            nice: None,
+            spells: Vec::new(),
             parameters: Vec::new(),
             losses: false,
             history: None,
@@ -172,6 +184,10 @@ pub struct Outcome {
     pub cpu_send: f64,
     /// CPU-seconds of all processes, or threads, of the receiving end.
     pub cpu_receive: f64,
+    /// The most memory that a process of the sending end had, and of the receiving end, in bytes.
+    pub memory: [u64; 2],
+    /// What the program names as the bottleneck.
+    pub bottleneck: Option<String>,
     /// Packets or segments sent again, where they are counted.
     pub resent: Option<u64>,
     /// Packets lost, by cause, where the program tells.
@@ -183,6 +199,9 @@ pub struct Outcome {
     pub series: Vec<Sample>,
     /// Of what was sent over booked circuits.
     pub bookings: Vec<Booking>,
+    /// Which signals of the receiving host moved, and what all of them were, where they are watched.
+    #[serde(skip)]
+    pub signals: Option<(Signals, String)>,
     /// What else the program had to say, and the counts behind `transport`.
     pub details: serde_json::Value,
 }

@@ -31,16 +31,20 @@ impl Files {
     pub(crate) fn several(session: &Session<'_>, count: u64) -> Result<Self, Failure> {
         let job = session.job();
         let made = match &job.medium {
-            Medium::Memory => Self::make(session.folder(), count, job.bytes).and_then(|files| {
-                warm(session.folder(), job.bytes)?;
-                Ok(files)
-            }),
-            Medium::Files { folder, count } => Self::make(folder, (*count).max(1), job.bytes),
+            Medium::Memory => {
+                Self::make(session.folder(), None, count, job.bytes).and_then(|files| {
+                    warm(session.folder(), job.bytes)?;
+                    Ok(files)
+                })
+            }
+            Medium::Files { folder, count, target } => {
+                Self::make(folder, target.as_deref(), (*count).max(1), job.bytes)
+            }
         };
         made.map_err(Failure::system("make files"))
     }
 
-    fn make(folder: &Path, count: u64, bytes: u64) -> io::Result<Self> {
+    fn make(folder: &Path, target: Option<&Path>, count: u64, bytes: u64) -> io::Result<Self> {
         let source = folder.join(format!("source-{count}-{bytes}"));
         if !source.exists() {
             let new = tempfile::Builder::new().prefix("new-").tempdir_in(folder)?;
@@ -53,7 +57,8 @@ impl Files {
             open_to_all(new.path(), 0o755)?;
             fs::rename(new.path(), &source)?;
         }
-        let target = tempfile::Builder::new().prefix("target-").tempdir_in(folder)?;
+        let target = target.unwrap_or(folder);
+        let target = tempfile::Builder::new().prefix("target-").tempdir_in(target)?;
         open_to_all(target.path(), 0o777)?;
         Ok(Self { source, count, target, bytes })
     }
@@ -148,11 +153,14 @@ mod tests {
     #[test]
     fn files_are_made_once_and_checked() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::make(folder.path(), 3, 100).unwrap();
+        let files = Files::make(folder.path(), None, 3, 100).unwrap();
         assert_eq!(size(&files.source).unwrap(), 100);
         let marker = files.source.join("mine");
         fs::write(&marker, "").unwrap();
-        let again = Files::make(folder.path(), 3, 100).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let beside = Files::make(folder.path(), Some(elsewhere.path()), 3, 100).unwrap();
+        assert_eq!(beside.target().parent(), Some(elsewhere.path()));
+        let again = Files::make(folder.path(), None, 3, 100).unwrap();
         assert!(marker.exists() && again.source == files.source);
         let words = files.check("it").unwrap_err().to_string();
         assert_eq!(words, "it: 0 bytes arrived of 100");

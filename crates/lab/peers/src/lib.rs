@@ -34,6 +34,7 @@ mod longhaul;
 mod over_tcp;
 mod processes;
 mod programs;
+mod reader;
 mod registry;
 mod rsync;
 mod session;

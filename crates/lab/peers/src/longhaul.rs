@@ -47,6 +47,7 @@ impl Longhaul {
     fn report(&self, outcome: Outcome, report: Value) -> Outcome {
         Outcome {
             congestion_control: (self.carrier == "udp").then(|| self.profile.name.to_owned()),
+            bottleneck: report["bottleneck"].as_str().map(str::to_owned),
             resent: report["packets_resent"].as_u64(),
             lost: lost(&report),
             ..outcome
@@ -179,6 +180,15 @@ impl Commands {
     ) -> Result<(), Failure> {
         let at_address = ["serve", "--quiet", "--no-history", "--listen", &at.to_string()];
         let mut serve = self.command(&at_address);
+        if let Some(nice) = session.job().nice {
+            let (program, mut niced) = (serve, Command::new("nice"));
+            niced.args(["-n", &nice.to_string()]).arg(program.get_program());
+            niced.args(program.get_args());
+            serve = niced;
+        }
+        if session.job().host_priority {
+            serve.arg("--host-priority");
+        }
         serve.args(words).args([OsStr::new("--root"), files.target().as_ref()]);
         if let Some(size) = session.job().socket_buffer {
             serve.args(["--socket-buffer", &size.to_string()]);

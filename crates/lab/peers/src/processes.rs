@@ -33,6 +33,18 @@ pub(crate) fn cpu_time(pid: u32) -> Duration {
     Stat::of(pid).map(|stat| stat.cpu).unwrap_or_default()
 }
 
+/// The most memory that a process has had so far, in bytes; nothing once it has ended.
+pub(crate) fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    peak(&status).unwrap_or(0)
+}
+
+/// proc(5).
+fn peak(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
 /// Kills a process, if it is still there.
 pub(crate) fn kill(pid: u32) {
     if let Some(pid) = Pid::from_raw(pid as i32) {
@@ -87,6 +99,9 @@ mod tests {
         assert!((stat.cpu.as_secs_f64() - 100.0 / second).abs() < 1e-6);
         assert!(Stat::parse("7 (a) Z 5 7").is_none());
         assert!(Stat::parse("").is_none());
+        assert_eq!(peak("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"), Some(2 << 20));
+        assert_eq!(peak("Name:\tx\nState:\tZ (zombie)\n"), None);
+        assert!(peak_memory(std::process::id()) > 0);
     }
 
     #[test]

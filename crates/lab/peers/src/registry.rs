@@ -8,6 +8,7 @@ use crate::gridftp::GridFtp;
 use crate::iperf3::Iperf3;
 use crate::longhaul::Longhaul;
 use crate::over_tcp::{Mover, OverTcp};
+use crate::reader::WatchedReader;
 use crate::rsync::Rsync;
 use crate::srt::Srt;
 use crate::tar::Tar;
@@ -47,7 +48,7 @@ fn names() -> Vec<String> {
 type Named = fn(&str) -> Option<Box<dyn Contender>>;
 
 /// With the names to list. Longhaul's are those of its profiles.
-const FAMILIES: [(Named, &[&str]); 11] = [
+const FAMILIES: [(Named, &[&str]); 12] = [
     (Longhaul::named, &[]),
     (Booked::named, Booked::USUAL),
     (Iperf3::named, Iperf3::USUAL),
@@ -59,6 +60,7 @@ const FAMILIES: [(Named, &[&str]); 11] = [
     (Srt::named, Srt::USUAL),
     (OverTcp::<Tar>::named, &Tar::USUAL),
     (OverTcp::<Rsync>::named, &Rsync::USUAL),
+    (WatchedReader::named, WatchedReader::USUAL),
 ];
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(crate) struct Session<'a> {
     processes: Vec<Process>,
     /// CPU time of what has ended, at each end.
     used: [Duration; 2],
+    /// The most memory that a process of each end has had.
+    memory: [u64; 2],
     counters: [Counters; 2],
     started: Option<Started>,
     over: Option<Instant>,
@@ -73,6 +75,7 @@ impl<'a> Session<'a> {
             mark: folder.path().display().to_string(),
             processes: Vec::new(),
             used: [Duration::ZERO; 2],
+            memory: [0; 2],
             counters: [counters(hosts[0])?, counters(hosts[1])?],
             started: None,
             over: None,
@@ -224,15 +227,29 @@ impl<'a> Session<'a> {
 
     /// Waits until a process has ended, however.
     pub(crate) fn ended(&mut self, process: usize) -> Result<ExitStatus, Failure> {
-        if !self.has_ended(process, self.deadline)? {
-            return Err(self.timed_out());
+        while !self.has_ended(process, (clock::now() + GLANCE).min(self.deadline))? {
+            self.look_at_memory();
+            if self.left().is_zero() {
+                return Err(self.timed_out());
+            }
         }
         self.reap(process)
+    }
+
+    /// It cannot be asked for once a process has ended.
+    fn look_at_memory(&mut self) {
+        for process in &self.processes {
+            if let Some(child) = &process.child {
+                let most = &mut self.memory[index(process.end)];
+                *most = processes::peak_memory(child.id()).max(*most);
+            }
+        }
     }
 
     /// As [`Session::finish`], but gives up as soon as another process has failed.
     pub(crate) fn finish_beside(&mut self, process: usize, other: usize) -> Result<(), Failure> {
         loop {
+            self.look_at_memory();
             let turn = (clock::now() + TURN).min(self.deadline);
             if self.has_ended(process, turn)? {
                 return self.finish(process).map(|_| ());
@@ -285,10 +302,11 @@ impl<'a> Session<'a> {
         let started = started.ok_or_else(|| Failure::unsuitable("nothing was begun"))?;
         let after = self.count()?;
         let series = started.series.stop();
+        self.look_at_memory();
         self.end_processes();
         let counts = [0, 1].map(|at| after[at].since(started.before[at]));
         let seconds = end.since(started.at).as_secs_f64();
-        Ok(Account { seconds, counts, series, cpu: self.used })
+        Ok(Account { seconds, counts, series, cpu: self.used, memory: self.memory })
     }
 
     fn count(&self) -> Result<[Count; 2], Failure> {
@@ -391,6 +409,8 @@ fn index(end: End) -> usize {
 /// The variable in the environment of commands that names their run.
 const MARK: &str = "LONGHAUL_PEER";
 const TURN: Duration = Duration::from_millis(5);
+/// Between two looks at how much memory processes have: short beside a run.
+const GLANCE: Duration = Duration::from_millis(50);
 /// For processes to go that were killed.
 const GOING: Duration = Duration::from_secs(2);
 /// Of what a program said.

@@ -1,8 +1,9 @@
-// UDT (libudt, Debian) from memory to memory, with 64 MiB buffers.
-//   udt receive PORT BYTES SOCKET_BUFFER            ends when it has them all; prints how many it has
-//   udt send HOST PORT BYTES SOCKET_BUFFER RATE     RATE in bytes per second, 0 for no limit; prints
-//                                                   packets sent, sent again, reported lost
+// UDT (libudt, Debian) from memory to memory, or from FILE to FILE, with 64 MiB buffers.
+//   udt receive PORT BYTES SOCKET_BUFFER [FILE]          ends when it has them all; prints how many it has
+//   udt send HOST PORT BYTES SOCKET_BUFFER RATE [FILE]   RATE in bytes per second, 0 for no limit; prints
+//                                                        packets sent, sent again, reported lost
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -26,6 +27,11 @@ static int fail(const char *what) {
     return 1;
 }
 
+static int system_failed(const char *what) {
+    std::perror(what);
+    return 1;
+}
+
 static UDTSOCKET make(int socket_buffer, int64_t rate) {
     UDTSOCKET s = UDT::socket(AF_INET, SOCK_STREAM, 0);
     int buffer = BUFFER, window = BUFFER / 1400;
@@ -38,7 +44,8 @@ static UDTSOCKET make(int socket_buffer, int64_t rate) {
     return s;
 }
 
-static int receive(int port, uint64_t bytes, int socket_buffer) {
+// With -1 for no file.
+static int receive(int port, uint64_t bytes, int socket_buffer, int file) {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_port = htons(port);
@@ -56,6 +63,11 @@ static int receive(int port, uint64_t bytes, int socket_buffer) {
     while (total < bytes) {
         int got = UDT::recv(s, memory.data() + place, BLOCK, 0);
         if (got == UDT::ERROR || got == 0) return fail("receive");
+        for (int written = 0; file >= 0 && written < got;) {
+            ssize_t more = write(file, memory.data() + place + written, got - written);
+            if (more < 0) return system_failed("udt: write");
+            written += more;
+        }
         total += got;
         place += got;
         if (place + BLOCK > MEMORY) place = 0;
@@ -66,7 +78,9 @@ static int receive(int port, uint64_t bytes, int socket_buffer) {
     return 0;
 }
 
-static int send(const char *host, int port, uint64_t bytes, int socket_buffer, int64_t rate) {
+// With -1 for no file.
+static int send(const char *host, int port, uint64_t bytes, int socket_buffer, int64_t rate,
+                int file) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
     to.sin_port = htons(port);
@@ -78,12 +92,17 @@ static int send(const char *host, int port, uint64_t bytes, int socket_buffer, i
     if (UDT::connect(s, (sockaddr *)&to, sizeof to) == UDT::ERROR) return fail("connect");
     std::vector<char> memory(MEMORY, 2);
     size_t place = 0;
+    off_t offset = 0;
     UDT::TRACEINFO trace = {}, now;
     while (bytes > 0) {
         int len = (int)std::min<uint64_t>(bytes, BLOCK);
+        // What UDT does not take at once is read again.
+        if (file >= 0 && (len = (int)pread(file, memory.data() + place, len, offset)) <= 0)
+            return system_failed("udt: read");
         int sent = UDT::send(s, memory.data() + place, len, 0);
         if (sent == UDT::ERROR) return fail("send");
         bytes -= sent;
+        offset += sent;
         place += sent;
         if (place + BLOCK > MEMORY) place = 0;
     }
@@ -105,14 +124,20 @@ int main(int argc, char **argv) {
     UDT::startup();
     int status = 2;
     auto number = [&](int at) { return std::strtoll(argv[at], nullptr, 10); };
-    if (argc == 5 && !std::strcmp(argv[1], "receive")) {
-        status = receive((int)number(2), number(3), (int)number(4));
-    } else if (argc == 7 && !std::strcmp(argv[1], "send")) {
-        status = send(argv[2], (int)number(3), number(4), (int)number(5), number(6));
+    // The file is behind so many words.
+    auto file = [&](int words, int how) { return argc > words ? open(argv[words], how, 0644) : -1; };
+    if ((argc == 5 || argc == 6) && !std::strcmp(argv[1], "receive")) {
+        int to = file(5, O_WRONLY | O_CREAT | O_TRUNC);
+        if (argc == 6 && to < 0) return system_failed(argv[5]);
+        status = receive((int)number(2), number(3), (int)number(4), to);
+    } else if ((argc == 7 || argc == 8) && !std::strcmp(argv[1], "send")) {
+        int from = file(7, O_RDONLY);
+        if (argc == 8 && from < 0) return system_failed(argv[7]);
+        status = send(argv[2], (int)number(3), number(4), (int)number(5), number(6), from);
     } else {
         std::fprintf(stderr,
-                     "usage: udt receive PORT BYTES SOCKET_BUFFER\n"
-                     "       udt send HOST PORT BYTES SOCKET_BUFFER RATE\n");
+                     "usage: udt receive PORT BYTES SOCKET_BUFFER [FILE]\n"
+                     "       udt send HOST PORT BYTES SOCKET_BUFFER RATE [FILE]\n");
     }
     UDT::cleanup();
     return status;

@@ -7,7 +7,8 @@ use std::{fs, io};
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, End, Failure, Job, Medium, Outcome, Presence};
+use crate::files::Files;
 use crate::programs;
 use crate::session::Session;
 
@@ -27,7 +28,7 @@ impl Contender for Udt {
     }
 
     fn about(&self) -> String {
-        "UDT4 (libudt), memory to memory, buffers of 64 MiB".into()
+        "UDT4 (libudt), memory to memory or a file, buffers of 64 MiB".into()
     }
 
     fn packages(&self) -> &'static [&'static str] {
@@ -52,18 +53,27 @@ impl Contender for Udt {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
-        job.memory_only()?;
         let mut session = Session::new(testbed, job)?;
+        let files = match job.medium {
+            Medium::Memory => None,
+            Medium::Files { .. } => Some(Files::new(&session)?),
+        };
         let buffer = job.socket_buffer.unwrap_or(SOCKET_BUFFER).to_string();
         let (port, bytes) = (PORT.to_string(), job.bytes.to_string());
         let mut receiver = Command::new(&program);
         receiver.args(["receive", &port, &bytes, &buffer]);
+        if let Some(files) = &files {
+            receiver.arg(files.target().join("copy"));
+        }
         let receiver = session.start(End::Receiver, receiver)?;
         session.listening(receiver, PORT)?;
         let mut sender = Command::new(&program);
         let address = session.address(End::Receiver).to_string();
         let rate = job.rate.map_or(0, |rate| rate.as_bps() / 8).to_string();
         sender.args(["send", &address, &port, &bytes, &buffer, &rate]);
+        if let Some(files) = &files {
+            sender.arg(files.single()?);
+        }
         session.begin()?;
         let sender = session.start(End::Sender, sender)?;
         session.finish_beside(receiver, sender)?;
@@ -72,6 +82,7 @@ impl Contender for Udt {
         session.ends_within(sender, PARTING)?;
         let counts = parse(&session.said(sender, "out"));
         let outcome = session.close()?.outcome(presence, job);
+        files.map_or(Ok(()), |files| files.check("udt"))?;
         Ok(Outcome {
             congestion_control: Some("udt".into()),
             resent: counts.map(|counts| counts[1]),

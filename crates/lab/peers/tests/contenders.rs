@@ -159,53 +159,59 @@ fn rsync_over_ssh() {
 }
 
 /// A folder's files are moved by each, which is the same for the next.
-fn files_are_moved_by(movers: &[&str]) {
+fn files_are_moved_by(movers: &[&str], count: u64) {
     let testbed = testbed();
     let folder = tempfile::tempdir().unwrap();
-    let medium = Medium::Files { folder: folder.path().to_owned(), count: 3 };
+    let medium = Medium::Files { folder: folder.path().to_owned(), count, target: None };
     let job = Job { medium, ..job() };
     for name in movers {
         run(&testbed, name, &job);
         let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
-        assert_eq!(left, [folder.path().join(format!("source-3-{BYTES}"))], "{name}");
+        assert_eq!(left, [folder.path().join(format!("source-{count}-{BYTES}"))], "{name}");
     }
 }
 
 #[needs(namespaces)]
 #[test]
 fn files_of_a_folder_are_moved_and_left_for_the_next() {
-    files_are_moved_by(&["auto", "tar"]);
+    files_are_moved_by(&["auto", "tar"], 3);
 }
 
 #[needs(namespaces, gridftp, gridftp_udt)]
 #[test]
 fn gridftp_moves_files() {
-    files_are_moved_by(&["gridftp -p 1", "gridftp -udt"]);
+    files_are_moved_by(&["gridftp -p 1", "gridftp -udt"], 3);
 }
 
 #[needs(namespaces, xrootd)]
 #[test]
 fn xrootd_moves_files() {
-    files_are_moved_by(&["xrootd"]);
+    files_are_moved_by(&["xrootd"], 3);
 }
 
 #[needs(namespaces, uftp)]
 #[test]
 fn uftp_moves_files() {
-    files_are_moved_by(&["uftp"]);
+    files_are_moved_by(&["uftp"], 3);
+}
+
+#[needs(namespaces, udt)]
+#[test]
+fn udt_moves_a_file() {
+    files_are_moved_by(&["udt4"], 1);
 }
 
 #[needs(namespaces, rsync_ssh)]
 #[test]
 fn rsync_moves_files() {
-    files_are_moved_by(&["rsync-ssh"]);
+    files_are_moved_by(&["rsync-ssh"], 3);
 }
 
 #[needs(namespaces)]
 #[test]
 fn who_moves_memory_moves_no_files() {
     let folder = tempfile::tempdir().unwrap();
-    let medium = Medium::Files { folder: folder.path().to_owned(), count: 3 };
+    let medium = Medium::Files { folder: folder.path().to_owned(), count: 3, target: None };
     let failure = find("cubic x1").unwrap().run(&testbed(), &Job { medium, ..job() }).unwrap_err();
     assert!(failure.to_string().contains("it moves memory, no files"), "{failure}");
 }

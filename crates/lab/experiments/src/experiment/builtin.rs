@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 22] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -42,6 +42,30 @@ impl Builtin {
             text: include_str!("../../experiments/responsiveness.toml"),
         },
         Self { name: "startup", text: include_str!("../../experiments/startup.toml") },
+        Self {
+            name: "auto-loaded-receiver",
+            text: include_str!("../../experiments/auto-loaded-receiver.toml"),
+        },
+        Self { name: "rapid-figures", text: include_str!("../../experiments/rapid-figures.toml") },
+        Self {
+            name: "rapid-figure-7",
+            text: include_str!("../../experiments/rapid-figure-7.toml"),
+        },
+        Self {
+            name: "four-solutions",
+            text: include_str!("../../experiments/four-solutions.toml"),
+        },
+        Self { name: "paptc-tables", text: include_str!("../../experiments/paptc-tables.toml") },
+        Self { name: "slow-disk", text: include_str!("../../experiments/slow-disk.toml") },
+        Self { name: "busy-sender", text: include_str!("../../experiments/busy-sender.toml") },
+        Self {
+            name: "host-loss-causes",
+            text: include_str!("../../experiments/host-loss-causes.toml"),
+        },
+        Self {
+            name: "signal-lead-time",
+            text: include_str!("../../experiments/signal-lead-time.toml"),
+        },
     ];
 
     /// The one of that name.

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// What can be varied, and what lines and panels of a figure can stand for.
@@ -9,7 +11,7 @@ pub enum Parameter {
     /// Who transfers; not an axis, since all compete in every cell.
     #[default]
     Contender,
-    /// Round trip of the link, `100ms`.
+    /// Round trip of the link, `100ms`; all of it on the way back with `100ms back`.
     Rtt,
     /// Packets lost at random on the way there, `0.1%`.
     Loss,
@@ -36,6 +38,11 @@ pub enum Parameter {
     /// What Longhaul's sender remembers of the path: `cold`, an empty history; `warm`, that of a run
     /// just before.
     History,
+    /// What the sending node's own devices send at most, and what may wait there: `none` or
+    /// `150Mbps,100KB`.
+    Egress,
+    /// A slow disk for the copies, `none` or `rate=300Mbps,from=2s,length=3s`.
+    Disk,
 }
 
 impl Parameter {
@@ -56,6 +63,8 @@ impl Parameter {
             Self::Cross => "cross",
             Self::Param => "param",
             Self::History => "history",
+            Self::Egress => "egress",
+            Self::Disk => "disk",
         }
     }
 
@@ -72,10 +81,12 @@ impl Parameter {
             Self::SendingRate => "sending rate (Mb/s)",
             Self::SocketBuffer => "socket buffer",
             Self::Medium => "from and to",
-            Self::Load => "load at the receiver",
+            Self::Load => "load beside it",
             Self::Cross => "TCP connections beside it",
             Self::Param => "parameters",
             Self::History => "memory of the path",
+            Self::Egress => "sender's own device",
+            Self::Disk => "disk of the receiver",
         }
     }
 
@@ -85,13 +96,18 @@ impl Parameter {
             Self::Loss if is_zero(value) => "no loss".into(),
             Self::Loss => format!("{value} loss"),
             Self::BurstLoss => bursts(value),
-            Self::Rtt => format!("RTT {}", spaced(value)),
+            Self::Rtt => match value.strip_suffix(BACK) {
+                Some(time) => format!("RTT {} on the way back", spaced(time)),
+                None => format!("RTT {}", spaced(value)),
+            },
             Self::Mtu => format!("MTU {value}"),
             Self::Queue => format!("queue {}", spaced(value)),
             Self::SocketBuffer => format!("{} buffer", spaced(value)),
             Self::Medium => format!("{value} to {value}"),
             Self::Rate | Self::SendingRate => rate_words(value),
             Self::Load => load_words(value),
+            Self::Egress => egress_words(value),
+            Self::Disk => disk_words(value),
             Self::Cross if value == "none" => "alone".into(),
             Self::Cross => format!("beside {}", value.to_uppercase()),
             Self::Param if value == "none" => "defaults".into(),
@@ -104,6 +120,8 @@ impl Parameter {
     pub fn tick(self, value: &str) -> String {
         match self {
             Self::Load => load_words(value),
+            Self::Egress => egress_words(value),
+            Self::Disk => disk_words(value),
             Self::BurstLoss => bursts(value),
             Self::Cross => value.to_uppercase(),
             Self::Rtt | Self::Queue | Self::SocketBuffer => spaced(value),
@@ -146,11 +164,36 @@ fn load_words(value: &str) -> String {
         (work, 1) => work.into(),
         (work, count) => format!("{count} x {work}"),
     };
+    let cores: Vec<String> = load.cores.iter().map(usize::to_string).collect();
+    let work = match cores.len() {
+        0 => work,
+        1 => format!("{work} on core {}", cores[0]),
+        _ => format!("{work} on cores {}", cores.join(" and ")),
+    };
     match (load.length, load.every) {
         (Some(length), Some(every)) => format!("{work} for {length:?} of each {every:?}"),
         _ => work,
     }
 }
+
+/// `150Mbps,100KB` as `device of 150 Mb/s`.
+fn egress_words(value: &str) -> String {
+    let egress = value.parse::<longhaul_lab::Egress>();
+    egress.map_or_else(|_| "fast device".into(), |egress| format!("device of {}", egress.rate))
+}
+
+/// `rate=300Mbps,from=2s,length=3s` as `disk of 300 Mb/s from 2s on for 3s`.
+fn disk_words(value: &str) -> String {
+    let Ok(disk) = longhaul_lab::disk::DiskSpec::parse(value, PathBuf::new()) else {
+        return "fast disk".into();
+    };
+    let from = disk.from.map_or(String::new(), |from| format!(" from {from:?} on"));
+    let length = disk.length.map_or(String::new(), |length| format!(" for {length:?}"));
+    format!("disk of {}{from}{length}", disk.rate)
+}
+
+/// Behind a round trip that packets towards the receiver do not wait for.
+pub(super) const BACK: &str = " back";
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +201,15 @@ mod tests {
 
     #[test]
     fn values_are_said_in_words() {
-        assert_eq!(Parameter::Load.say("loops,count=3,cores=1"), "3 loops");
+        assert_eq!(Parameter::Load.say("loops,count=3,cores=1"), "3 loops on core 1");
+        assert_eq!(Parameter::Load.say("isosurface,cores=0+1"), "isosurface on cores 0 and 1");
+        assert_eq!(Parameter::Rtt.say("50ms back"), "RTT 50 ms on the way back");
+        assert_eq!(Parameter::Egress.say("150Mbps,100KB"), "device of 150 Mb/s");
+        assert_eq!(Parameter::Disk.say("none"), "fast disk");
+        assert_eq!(
+            Parameter::Disk.say("rate=300Mbps,from=2s,length=3s"),
+            "disk of 300 Mb/s from 2s on for 3s"
+        );
         assert_eq!(Parameter::Load.say("none"), "no load");
         assert_eq!(Parameter::Loss.say("0%"), "no loss");
         assert_eq!(Parameter::Loss.say("0.01%"), "0.01% loss");

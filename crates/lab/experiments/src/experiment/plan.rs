@@ -49,8 +49,14 @@ impl Plan {
         for repeat in 0..repeats {
             let pass = cells.iter().flat_map(|cell| {
                 let competes = move |contender: &usize| {
-                    let only = &experiment.contenders[*contender].only;
-                    cell.iter().all(|(axis, value)| only.get(axis).is_none_or(|one| one == value))
+                    let contender = &experiment.contenders[*contender];
+                    let chosen = experiment.quick.contenders.as_ref().filter(|_| quick);
+                    let is_chosen =
+                        |labels: &Vec<String>| labels.iter().any(|one| one == contender.label());
+                    let fits = |(axis, value): &(Parameter, String)| {
+                        contender.only.get(axis).is_none_or(|one| one == value)
+                    };
+                    chosen.is_none_or(is_chosen) && cell.iter().all(fits)
                 };
                 let contenders = (0..experiment.contenders.len()).filter(competes);
                 contenders.map(move |contender| Run {

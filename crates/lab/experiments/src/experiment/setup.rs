@@ -1,9 +1,12 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
+use longhaul_lab::disk::DiskSpec;
 use longhaul_lab::load::Load;
 use longhaul_lab::{Topology, parse_time};
 use longhaul_units::{Bytes, Rate};
 
+use super::parameter::BACK;
 use super::{Beside, Cross, Experiment, Memory, Parameter, Run, Source};
 
 /// Everything that a run is made on, with the values of its cell in place.
@@ -31,8 +34,14 @@ pub struct Setup {
     pub patience: Duration,
     /// When the transfer begins.
     pub begin: Option<Duration>,
-    /// Work beside the receiver.
+    /// Work beside the transfer.
     pub load: Option<Load>,
+    /// A slow disk for the copies; its folder is found when it is wanted.
+    pub disk: Option<DiskSpec>,
+    /// The receiver runs before all other programs.
+    pub host_priority: bool,
+    /// The niceness of the receiver.
+    pub nice: Option<i8>,
     /// TCP connections that are there all the time.
     pub cross: Option<Cross>,
     /// Of Longhaul's profile.
@@ -65,6 +74,9 @@ impl Setup {
         let contender = &experiment.contenders[run.contender];
         setup.rate = contender.rate.or(setup.rate);
         setup.socket_buffer = contender.socket_buffer.or(setup.socket_buffer);
+        setup.bytes = contender.bytes.unwrap_or(setup.bytes);
+        setup.memory = contender.history.unwrap_or(setup.memory);
+        (setup.host_priority, setup.nice) = (contender.host_priority, contender.nice);
         setup.parameters.extend(contender.parameters.iter().cloned());
         setup.after = contender.after;
         setup.beside.clone_from(&contender.beside);
@@ -105,6 +117,9 @@ impl Setup {
             patience: shorter.patience.unwrap_or(job.patience),
             begin: job.begin,
             load: None,
+            disk: None,
+            host_priority: false,
+            nice: None,
             cross: experiment.cross.clone(),
             parameters: Vec::new(),
             memory: Memory::Off,
@@ -124,8 +139,12 @@ impl Setup {
         let link = &mut self.topology.links[self.link];
         match parameter {
             Parameter::Rtt => {
-                link.both.delay = Some(parse_time(value)? / 2);
-                (link.forward.delay, link.backward.delay) = (None, None);
+                let (time, back) = match value.strip_suffix(BACK) {
+                    Some(time) => (parse_time(time)?, Some(parse_time(time)?)),
+                    None => (parse_time(value)?, None),
+                };
+                link.both.delay = Some(if back.is_some() { Duration::ZERO } else { time / 2 });
+                (link.forward.delay, link.backward.delay) = (None, back);
             }
             Parameter::Loss => link.forward.loss = Some(value.parse().map_err(words)?),
             Parameter::BurstLoss => {
@@ -154,6 +173,19 @@ impl Setup {
                 self.load = match value {
                     "none" => None,
                     load => Some(load.parse().map_err(words)?),
+                }
+            }
+            Parameter::Egress => {
+                let node = self.topology.node(&self.from).ok_or("there is no sending node")?;
+                self.topology.nodes[node].egress = match value {
+                    "none" => None,
+                    egress => Some(egress.parse()?),
+                }
+            }
+            Parameter::Disk => {
+                self.disk = match value {
+                    "none" => None,
+                    disk => Some(DiskSpec::parse(disk, PathBuf::new()).map_err(words)?),
                 }
             }
             Parameter::Cross => {

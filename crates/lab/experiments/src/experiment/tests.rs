@@ -95,7 +95,7 @@ fn cells_change_the_testbed_and_the_job() {
 
 #[test]
 fn cells_change_bursts_neighbours_parameters_and_memory() {
-    let cross = "[cross]\ncongestion_control = \"reno\"\nflows = 1\nfrom = \"host\"\nto = \"peer\"\n\
+    let cross = "[cross]\ncongestion_control = \"reno\"\nflows = 1\nfrom = \"peer\"\nto = \"host\"\n\
                  settle = \"1s\"\n";
     let experiment = parse(&format!("{SMALL}{cross}")).unwrap();
     let at = |cell: &[(Parameter, &str)]| {
@@ -154,6 +154,7 @@ fn contenders_compete_where_they_are_meant_to_and_bring_others() {
         ("name = \"a\", from", "name = \"aa\", from", "no contender \"aa\""),
         ("to = \"host\", after", "to = \"moon\", after", "no node \"moon\""),
         ("rtt = \"10ms\"", "rtt = \"11ms\"", "\"11ms\""),
+        ("to = \"host\", after", "to = \"peer\", after", "two receive at \"peer\""),
         ("patience = \"5s\"", "patience = \"5s\"\nlosses = true", "not beside other transfers"),
         ("patience = \"5s\"", "patience = \"5s\"\nseries = \"1ms\"", "at least 10ms"),
     ] {
@@ -212,6 +213,88 @@ fn figures_and_findings_speak_of_what_there_is() {
         let error = with(&text).unwrap_err();
         assert!(error.contains(expected), "{expected} is not in: {error}");
     }
+}
+
+#[test]
+fn contenders_have_remedies_and_sizes_of_their_own() {
+    let more =
+        "{ name = \"b\", bytes = \"2MB\", history = \"warm\", host_priority = true, nice = -10 }";
+    let experiment = parse(&SMALL.replacen("{ name = \"b\" }", more, 1)).unwrap();
+    let of = |contender: usize| {
+        let run = Run { cell: Vec::new(), contender, repeat: 0, seed: 1 };
+        Setup::of(&experiment, false, &run).unwrap()
+    };
+    let (usual, own) = (of(0), of(1));
+    assert_eq!(
+        (usual.bytes, usual.memory, usual.host_priority),
+        (Bytes::new(1_000_000), Memory::Off, false)
+    );
+    assert_eq!((own.bytes, own.memory), (Bytes::new(2_000_000), Memory::Warm));
+    assert_eq!((own.host_priority, own.nice), (true, Some(-10)));
+}
+
+#[test]
+fn two_have_one_label_where_no_cell_has_both() {
+    let two = "{ name = \"b\", rate = \"1Mbps\", only = { rtt = \"10ms\" } }, \
+               { name = \"b\", rate = \"2Mbps\", only = { rtt = \"20ms\" } }";
+    let experiment = parse(&SMALL.replacen("{ name = \"b\" }", two, 1)).unwrap();
+    assert_eq!(Plan::new(&experiment, false).runs.len(), 4 * 3 * 3);
+    let same = two.replace("20ms", "10ms");
+    let error = parse(&SMALL.replacen("{ name = \"b\" }", &same, 1)).unwrap_err();
+    assert!(error.contains("two of that label"), "{error}");
+}
+
+#[test]
+fn the_quick_part_may_have_fewer_contenders() {
+    let text = SMALL.replace("[quick]\n", "[quick]\ncontenders = [\"a\", \"c at 1 Gb/s\"]\n");
+    let experiment = parse(&text).unwrap();
+    assert_eq!(Plan::new(&experiment, true).runs.len(), 2 * 2);
+    assert_eq!(Plan::new(&experiment, false).runs.len(), 4 * 3 * 3);
+    let error = parse(&text.replace("[\"a\", ", "[\"d\", ")).unwrap_err();
+    assert!(error.contains("quick") && error.contains("\"d\""), "{error}");
+}
+
+#[test]
+fn cells_change_the_way_back_alone_the_senders_device_and_the_disk() {
+    let experiment = parse(SMALL).unwrap();
+    let at = |cell: &[(Parameter, &str)]| {
+        let cell =
+            cell.iter().map(|(parameter, value)| (*parameter, (*value).to_owned())).collect();
+        Setup::of(&experiment, false, &Run { cell, contender: 0, repeat: 0, seed: 1 })
+    };
+    let setup = at(&[
+        (Parameter::Rtt, "50ms back"),
+        (Parameter::Egress, "150Mbps,100KB"),
+        (Parameter::Disk, "rate=300Mbps,from=2s"),
+    ]);
+    let setup = setup.unwrap();
+    let paths = setup.topology.links[0].paths().unwrap();
+    let ms = Duration::from_millis;
+    assert_eq!((paths.forward.delay, paths.backward.delay), (ms(0), ms(50)));
+    let egress = setup.topology.nodes[0].egress.unwrap();
+    assert_eq!((egress.rate, egress.queue), (Rate::from_mbps(150), Bytes::new(100_000)));
+    assert_eq!(setup.topology.nodes[1].egress, None);
+    let disk = setup.disk.unwrap();
+    assert_eq!((disk.rate, disk.from), (Rate::from_mbps(300), Some(ms(2000))));
+    for (parameter, wrong) in [
+        (Parameter::Rtt, "50 back"),
+        (Parameter::Egress, "150Mbps"),
+        (Parameter::Disk, "from=2s"),
+        (Parameter::Disk, "folder=/tmp,rate=1Gbps"),
+    ] {
+        assert!(at(&[(parameter, wrong)]).is_err(), "{wrong}");
+    }
+    let none = at(&[(Parameter::Egress, "none"), (Parameter::Disk, "none")]).unwrap();
+    assert_eq!((none.topology.nodes[0].egress, none.disk), (None, None));
+}
+
+#[test]
+fn what_is_compared_along_rates_has_rates() {
+    let finding = "[[finding]]\npaper = \"p\"\nmeasured = { look = \"frontier\", sweep = \"c\", \
+                   within = \"host-loss\", most = 0.1, by = \"goodput\" }\n";
+    parse(&format!("{SMALL}{finding}")).unwrap();
+    let error = parse(&format!("{SMALL}{}", finding.replace("\"c\"", "\"a\""))).unwrap_err();
+    assert!(error.contains("\"a\" has a rate of its own"), "{error}");
 }
 
 #[test]

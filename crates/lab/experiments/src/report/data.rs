@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Part;
+use super::words::capital;
 use crate::experiment::Parameter;
 use crate::measure::Measure;
 use crate::record::Record;
@@ -68,7 +69,24 @@ impl Part {
             }
         };
         let occurs = |wanted: &String| records.iter().any(|one| value(one, parameter) == wanted);
-        all.into_iter().filter(occurs).collect()
+        let mut values: Vec<String> = Vec::new();
+        for value in all.into_iter().filter(occurs) {
+            // Contenders of different cells may have one label.
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    /// Records of each case with its name as a sentence begins: the values of what was varied, the
+    /// contender's label where nothing was.
+    pub(super) fn cases<'a>(&self, records: &[&'a Record]) -> Vec<(String, Vec<&'a Record>)> {
+        let named = |(place, group): (String, Vec<&'a Record>)| {
+            let place = if place.is_empty() { &group[0].contender } else { &place };
+            (capital(place), group)
+        };
+        self.groups(records, &[]).into_iter().map(named).collect()
     }
 
     /// Records grouped by everything that was varied but these parameters, in order, each with its

@@ -4,7 +4,7 @@ use longhaul_plot::{Axis, Figure, Panel, Point, Series, Shape};
 
 use super::Part;
 use super::data::{self, value};
-use super::load;
+use super::{hosts, load, signals};
 use crate::experiment::{Parameter, PlotSpec, Setup, Shows};
 use crate::record::{Record, Scheduling, Spans};
 
@@ -28,6 +28,8 @@ pub(super) fn figure(part: &Part, spec: &PlotSpec) -> Option<Figure> {
         Shows::Busy => load::busy(title, &records),
         Shows::Losses => load::losses(title, &records),
         Shows::Correlation => load::correlation(title, &records),
+        Shows::Frontier => hosts::panel(part, spec, title, &records),
+        Shows::Leads => signals::panel(title, &records),
         Shows::TimeSlices => dots(title, &records, spec, "time slice (ms)", |one| &one.load),
         Shows::LossFree => dots(title, &records, spec, "without loss (ms)", |one| &one.loss_free),
     });

@@ -3,7 +3,6 @@
 use longhaul_plot::{Axis, Panel, Point, Series, Shape, number};
 
 use super::Part;
-use super::words::capital;
 use crate::record::Record;
 use crate::statistics::Correlation;
 
@@ -44,8 +43,7 @@ pub(super) fn correlation(title: String, records: &[&Record]) -> Panel {
 /// The same in words.
 pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[]) {
-        let place = if place.is_empty() { group[0].contender.clone() } else { place };
+    for (place, group) in part.cases(records) {
         let step = group[0].series.interval();
         let told = [RECEIVER, PATH].map(|name| {
             let all = lags(step).filter_map(|lag| Some((lag, follows(&group, name, lag)?)));
@@ -68,7 +66,7 @@ pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
                 _ => format!("no losses {name}, or a load that never changes"),
             }
         });
-        sentences.push(format!("{}: {}.", capital(&place), told.join("; ")));
+        sentences.push(format!("{}: {}.", place, told.join("; ")));
     }
     sentences
 }

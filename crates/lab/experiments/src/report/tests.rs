@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use longhaul_lab::signals::{Signal, Signals};
 use longhaul_peers::Booking;
 
 use super::*;
@@ -152,16 +153,7 @@ question = "Q?"
 source = "S"
 repeats = 1
 contenders = [{ name = "one" }]
-[testbed]
-name = "t"
-[[testbed.node]]
-name = "host"
-[[testbed.node]]
-name = "peer"
-[[testbed.link]]
-name = "path"
-between = ["host", "peer"]
-both = { delay = "10ms", rate = "500Mbps" }
+topology = "two-hosts"
 [job]
 bytes = "1MB"
 patience = "5s"
@@ -204,8 +196,7 @@ fn single_runs_are_told_with_what_was_beside_them_and_what_took_their_packets() 
     let mut causes = LossCauses::default();
     (0..3).for_each(|_| causes.add("random".into(), "random".into()));
     causes.add("random".into(), "congestion".into());
-    let change =
-        Recovery { at: 1.0, mbps: 50.0, outage: false, reached_ms: Some(120.0), drained_ms: None };
+    let change = Recovery { at: 1.0, mbps: 50.0, reached_ms: Some(120.0), ..Recovery::default() };
     // Spikes of load, and losses a tenth of a second behind each.
     let spike = |place: u32| place.wrapping_mul(2_654_435_761) >> 24 < 40;
     let mut series = Series { arrived_mbps: vec![90.0; 200], ..Series::default() };
@@ -368,6 +359,148 @@ measured = { look = "bookings" }
     let rate = figure.panels[0].series.iter().find(|line| line.name == "the link's rate").unwrap();
     let steps: Vec<(f64, f64)> = rate.points.iter().map(|point| (point.x, point.y)).collect();
     assert_eq!(steps, [(0.0, 100.0), (1.0, 100.0), (1.0, 400.0), (2.0, 400.0)]);
+}
+
+/// Looks at rates that are told beside those that are found, on a host that has a load or none.
+const RATES: &str = r#"
+name = "rates"
+title = "T"
+question = "Q?"
+source = "S"
+repeats = 2
+contenders = [
+    { name = "told", label = "told 100", rate = "100Mbps", only = { rtt = "0ms" } },
+    { name = "told", label = "told 200", rate = "200Mbps", only = { rtt = "0ms" } },
+    { name = "kept", label = "kept 100", rate = "100Mbps" },
+    { name = "kept", label = "kept 200", rate = "200Mbps" },
+    { name = "auto" },
+]
+topology = "two-hosts"
+[job]
+bytes = "1MB"
+patience = "5s"
+[[axis]]
+sets = "load"
+values = ["none", "loops,cores=1"]
+[[axis]]
+sets = "rtt"
+values = ["0ms", "50ms"]
+[[plot]]
+title = "Frontier"
+shows = "frontier"
+y = "goodput"
+against = "host-loss"
+panels = "load"
+only = { rtt = "0ms" }
+[[plot]]
+title = "Leads"
+shows = "leads"
+[[finding]]
+paper = "p"
+measured = { look = "frontier", sweep = "told", within = "host-loss", most = 0.1, by = "goodput" }
+only = { rtt = "0ms" }
+[[finding]]
+paper = "p"
+measured = { look = "tuned", sweep = "told", by = "completion-time", untuned = { load = "none" }, swept = { rtt = "0ms" } }
+[[finding]]
+paper = "p"
+measured = { look = "deviation", of = "goodput" }
+only = { contender = "auto", load = "none", rtt = "0ms" }
+[[finding]]
+paper = "p"
+measured = { look = "bottleneck" }
+only = { contender = "auto", load = "none", rtt = "0ms" }
+[[finding]]
+paper = "p"
+measured = { look = "signals" }
+"#;
+
+#[test]
+fn rates_that_are_told_are_looked_at_beside_those_that_are_found() {
+    let experiment = Experiment::parse(RATES, &|_| true).unwrap();
+    let mut records = Vec::new();
+    for run in Plan::new(&experiment, false).runs {
+        let setup = Setup::of(&experiment, false, &run).unwrap();
+        let (loaded, far) = (run.cell[0].1 != "none", run.cell[1].1 != "0ms");
+        let contender = experiment.contenders[run.contender].label();
+        // With a load 200 is too much: 1 % is lost at the receiver, and takes its time.
+        let (mbps, lost) = match (contender, loaded) {
+            ("told 100" | "kept 100", _) => (100.0, 0),
+            ("told 200" | "kept 200", false) => (200.0, 0),
+            ("told 200", true) => (50.0, 10),
+            ("kept 200", true) => (80.0, 10),
+            (_, false) => (190.0, 0),
+            (_, true) => (95.0, 0),
+        };
+        let mbps = mbps - if far { 10.0 } else { 0.0 } + f64::from(run.repeat);
+        records.push(Record {
+            fingerprint: fingerprint(&experiment, &setup, run.contender),
+            cell: run.cell.into_iter().collect(),
+            contender: contender.into(),
+            repeat: run.repeat,
+            verdict: Verdict::Done,
+            goodput_bps: Some(mbps * 1e6),
+            seconds: Some(1000.0 / mbps),
+            path_sent: 1000,
+            program_lost: [("socket".to_owned(), lost)].into(),
+            link_lost: Some(BTreeMap::new()),
+            // Its kernel counts super-packets as one.
+            host_lost: lost.min(1),
+            bottleneck: Some(if run.repeat == 0 { "network" } else { "receiver CPU" }.into()),
+            ..Record::default()
+        });
+    }
+    let signal = Signal { name: "age".into(), leads_ms: vec![8.0], harmless: 1, false_alarms: 2 };
+    let signals = Signals {
+        with_drops: 2,
+        without: 2,
+        quiet_seconds: 60.0,
+        first_drops_ms: vec![9.0, 11.0],
+        of: vec![signal],
+    };
+    records[0].signals = Some(signals);
+    let part = Part::new(experiment, records);
+    let said: Vec<String> = part.findings().into_iter().map(|said| said.1.join("\n")).collect();
+    for (said, expected) in said.iter().zip([
+        &[
+            "No load: of told the best with at most 0.1 % of loss at the receiver is told 200: 200 Mb/s at 0 %",
+            "auto 190 Mb/s (190 to 191 in 2 runs) at 0 %, 0.95 of that",
+            "1 loop on core 1: of told the best with at most 0.1 % of loss at the receiver is told 100: 100 Mb/s",
+        ][..],
+        &[
+            "No load, RTT 0 ms: told 200 kept: 4.99 s; told 200 tuned: 4.99 s; kept 200: 4.99 s, 1 of the \
+             first and 1 of the second; auto: 5.25 s",
+            "1 loop on core 1, RTT 50 ms: told 200 kept: 19.8 s; told 100 tuned: 9.95 s; kept 200: 14.2 s, \
+             0.716 of the first and 1.43 of the second; auto:",
+        ],
+        &["Auto: mean 190 Mb/s, standard deviation 0.707 (0.371 % of it) in 2 runs."],
+        &["Auto: network in 1 of 2, receiver CPU in 1 of 2."],
+        &[
+            "2 loads under which datagrams were dropped, 2 under which none was, 60 s without load.",
+            "age: before the first drop in 50 %, by 8, 8, 8 ms (10, 50, 90 %); moved in 50 % of the loads \
+             without drops, and 2 times a minute without load.",
+            "drops under 2 of 4 loads, the first after 11 ms.",
+        ],
+    ]) {
+        for words in expected {
+            assert!(said.contains(words), "{words:?} is not in: {said}");
+        }
+    }
+    let frontier = figures::figure(&part, &part.experiment.plots[0]).unwrap();
+    let loaded = &frontier.panels[1].series;
+    let told = loaded.iter().find(|line| line.name == "told").unwrap();
+    let places: Vec<(f64, f64)> = told.points.iter().map(|point| (point.x, point.y)).collect();
+    assert_eq!(places, [(0.0, 100.5), (1.0, 50.5)]);
+    assert_eq!(
+        loaded.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
+        ["told", "kept", "auto"]
+    );
+    let leads = figures::figure(&part, &part.experiment.plots[1]).unwrap();
+    assert_eq!(
+        (leads.panels[0].series[0].points[0].x, leads.panels[0].series[0].points[0].y),
+        (8.0, 50.0)
+    );
+    assert_eq!(open_elements(&html(&[part])), Vec::<String>::new());
 }
 
 /// Elements that are not closed in order; those that never are do not count.

@@ -7,7 +7,7 @@ use longhaul_plot::number;
 use super::Part;
 use super::bookings;
 use super::data::{Figure, value};
-use super::load;
+use super::{hosts, load, signals};
 use crate::experiment::{Finding, Look, Parameter, Setup};
 use crate::measure::Measure;
 use crate::record::{LossCauses, Record, Recovery, Scheduling, Spans, Verdict};
@@ -30,6 +30,15 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
         Look::Correlation {} => load::say(part, &records),
         Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),
+        Look::Deviation { of } => hosts::deviation(part, &records, *of),
+        Look::Frontier { sweep, within, most, by } => {
+            hosts::frontier(part, &records, sweep, (*within, *most), *by)
+        }
+        Look::Tuned { sweep, by, untuned, swept } => {
+            hosts::tuned(part, &records, (sweep, *by), [untuned, swept])
+        }
+        Look::Bottleneck {} => hosts::bottleneck(part, &records),
+        Look::Signals {} => signals::say(part, &records),
     };
     // Who is absent is so in each case.
     let mut said = BTreeSet::new();
@@ -110,15 +119,13 @@ fn rank(part: &Part, records: &[&Record], by: Measure, of: &str) -> Vec<String> 
 /// A measure in each case.
 fn values(part: &Part, records: &[&Record], of: Measure) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[]) {
-        let name = &group[0].contender;
-        let place = if place.is_empty() { name.clone() } else { place };
+    for (place, group) in part.cases(records) {
         match Figure::of(of, &group) {
             Some(figure) => {
                 let (value, runs) = (figure.say(of), interval(&figure.estimate));
-                sentences.push(format!("{}: {value} ({runs}).", capital(&place)));
+                sentences.push(format!("{}: {value} ({runs}).", place));
             }
-            None => sentences.extend(absence(&group, name)),
+            None => sentences.extend(absence(&group, &group[0].contender)),
         }
     }
     sentences
@@ -254,35 +261,30 @@ fn change(
 /// Shares of the observed link, in each case.
 fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[]) {
-        let name = &group[0].contender;
-        let place = if place.is_empty() { name.clone() } else { place };
+    for (place, group) in part.cases(records) {
         let own: Vec<&Record> =
             group.iter().filter(|one| !one.cross_bps.is_empty()).copied().collect();
         let median = |of: &dyn Fn(&Record) -> Option<f64>| {
             Estimate::of(own.iter().filter_map(|one| of(one))).map(|estimate| estimate.median)
         };
-        // While all went on; results of earlier versions do not tell.
-        let transfer = |one: &Record| one.own_bps.or(one.goodput_bps).or(one.arrived_bps);
         let others = |one: &Record| one.cross_bps.iter().sum::<f64>();
         let figures = (
-            median(&transfer),
+            median(&Record::own),
             median(&|one| Some(others(one))),
-            median(&|one| Some(transfer(one)? + others(one))),
+            median(&|one| Some(one.own()? + others(one))),
             median(&|one| {
-                let shares: Vec<f64> =
-                    one.cross_bps.iter().copied().chain([transfer(one)?]).collect();
+                let shares: Vec<f64> = one.cross_bps.iter().copied().chain([one.own()?]).collect();
                 jain(&shares)
             }),
         );
         let (Some(transfer), Some(others), Some(total), Some(fairness)) = figures else {
-            sentences.extend(absence(&group, name));
+            sentences.extend(absence(&group, &group[0].contender));
             continue;
         };
         let count = own[0].cross_bps.len();
         let mut text = format!(
             "{}: {} Mb/s, and {} Mb/s of the {count} beside it",
-            capital(&place),
+            place,
             number(transfer / 1e6),
             number(others / 1e6)
         );
@@ -307,16 +309,14 @@ fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
 /// How far the causes that the sender told are those for which packets were lost, in each case.
 fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[]) {
-        let name = &group[0].contender;
-        let place = if place.is_empty() { name.clone() } else { place };
+    for (place, group) in part.cases(records) {
         let mut all = LossCauses::default();
         group.iter().filter_map(|one| one.loss_causes.as_ref()).for_each(|one| all.extend(one));
         let percent = |part: Option<f64>| match part {
             Some(part) => format!("{} %", number(100.0 * part)),
             None => "none".to_owned(),
         };
-        let takers = ["random", "congestion", "receiver", "arrived"];
+        let takers = ["random", "congestion", "receiver", "sender", "arrived"];
         let takers = takers.iter().filter(|taker| all.taken(taker) > 0 || all.told(taker) > 0);
         let takers = takers.map(|taker| match (*taker, all.taken(taker)) {
             ("arrived", count) => format!("{count} had arrived"),
@@ -329,9 +329,9 @@ fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
         });
         let takers: Vec<String> = takers.collect();
         if !takers.is_empty() {
-            sentences.push(format!("{}: {}.", capital(&place), takers.join("; ")));
+            sentences.push(format!("{}: {}.", place, takers.join("; ")));
         } else {
-            sentences.extend(absence(&group, name));
+            sentences.extend(absence(&group, &group[0].contender));
         }
     }
     sentences
@@ -340,12 +340,10 @@ fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
 /// What became of each change of the observed link, in each case.
 fn recovery(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[]) {
-        let name = &group[0].contender;
-        let place = if place.is_empty() { name.clone() } else { place };
+    for (place, group) in part.cases(records) {
         let most = group.iter().map(|one| one.recovery.len()).max().unwrap_or(0);
-        let changes = (0..most).filter_map(|number| {
-            let same: Vec<_> = group.iter().filter_map(|one| one.recovery.get(number)).collect();
+        let changes = (0..most).filter_map(|place| {
+            let same: Vec<_> = group.iter().filter_map(|one| one.recovery.get(place)).collect();
             let first = same.first()?;
             let median = |of: &dyn Fn(&Recovery) -> Option<f64>| {
                 // A run that never got there counts as one that took for ever.
@@ -353,25 +351,34 @@ fn recovery(part: &Part, records: &[&Record]) -> Vec<String> {
                 let found = Estimate::of(all)?.median;
                 found.is_finite().then_some(found)
             };
+            if first.disk {
+                let slow = format!("a disk of {} Mb/s", number(first.mbps));
+                return Some(match median(&|one| one.reached_ms) {
+                    Some(ms) => {
+                        format!("no more than {slow} takes arrives {} ms behind it", number(ms))
+                    }
+                    None => format!("more arrives than {slow} takes until the next change"),
+                });
+            }
             let what = match first.outage {
                 true => "behind the outage".to_owned(),
-                false => format!("at {} Mb/s", longhaul_plot::number(first.mbps)),
+                false => format!("at {} Mb/s", number(first.mbps)),
             };
             let reached = match median(&|one| one.reached_ms) {
-                Some(ms) => format!("nine tenths after {} ms", longhaul_plot::number(ms)),
+                Some(ms) => format!("nine tenths after {} ms", number(ms)),
                 None => "nine tenths not before the next change".to_owned(),
             };
             let drained = match median(&|one| one.drained_ms) {
-                Some(ms) => format!("a short queue after {} ms", longhaul_plot::number(ms)),
+                Some(ms) => format!("a short queue after {} ms", number(ms)),
                 None => "no short queue before the next change".to_owned(),
             };
             Some(format!("{what} {reached}, {drained}"))
         });
         let changes: Vec<String> = changes.collect();
         if !changes.is_empty() {
-            sentences.push(format!("{}: {}.", capital(&place), changes.join("; ")));
+            sentences.push(format!("{}: {}.", place, changes.join("; ")));
         } else {
-            sentences.extend(absence(&group, name));
+            sentences.extend(absence(&group, &group[0].contender));
         }
     }
     sentences
@@ -477,7 +484,7 @@ pub(super) fn interval(estimate: &Estimate) -> String {
 }
 
 /// The better of two values comes first.
-fn order(by: Measure, a: f64, b: f64) -> std::cmp::Ordering {
+pub(super) fn order(by: Measure, a: f64, b: f64) -> std::cmp::Ordering {
     if by.more_is_better() { b.total_cmp(&a) } else { a.total_cmp(&b) }
 }
 

@@ -12,20 +12,41 @@ pub(super) fn on_path(loss: &Loss) -> Option<(PacketId, String)> {
     Some((PacketId::of(&loss.head)?, loss.reason.to_string()))
 }
 
+/// What the hosts of a run lost, by the counters of their kernels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hosts {
+    /// The receiving host lost some.
+    pub(super) receiver: bool,
+    /// The sending host's own device had no room for some.
+    pub(super) sender: bool,
+}
+
+impl Hosts {
+    /// What took a packet that the path did not lose. The sending host knows what it refused itself.
+    fn taker(self, told: &str) -> &'static str {
+        match (self.receiver, self.sender) {
+            (_, true) if told == SENDER => SENDER,
+            (true, _) => RECEIVER,
+            (false, true) => SENDER,
+            (false, false) => ARRIVED,
+        }
+    }
+}
+
 /// Joins what the path lost with what the sender `told` was lost, packet by packet. What the path did
-/// not lose was lost in the receiving host if that `lost` any, and else has arrived.
+/// not lose was lost in one of the `hosts`, if these lost any, and else has arrived.
 pub(super) fn joined(
     path: impl Iterator<Item = (PacketId, String)>,
     told: &[ToldLoss],
-    host_lost: bool,
+    hosts: Hosts,
 ) -> LossCauses {
     let mut taken: HashMap<PacketId, String> =
         path.map(|(packet, reason)| (packet, taker(&reason))).collect();
-    let otherwise = if host_lost { RECEIVER } else { ARRIVED };
     let mut causes = LossCauses::default();
     let mut last: BTreeMap<u16, u64> = BTreeMap::new();
     for loss in told {
-        let truth = taken.remove(&loss.packet).unwrap_or_else(|| otherwise.to_owned());
+        let truth = taken.remove(&loss.packet);
+        let truth = truth.unwrap_or_else(|| hosts.taker(&loss.cause).to_owned());
         causes.add(truth, loss.cause.clone());
         let last = last.entry(loss.packet.lane).or_default();
         *last = loss.packet.number.max(*last);
@@ -50,6 +71,7 @@ fn taker(reason: &str) -> String {
 }
 
 const RECEIVER: &str = "receiver";
+const SENDER: &str = "sender";
 const ARRIVED: &str = "arrived";
 const UNTOLD: &str = "untold";
 
@@ -68,12 +90,19 @@ mod tests {
         let told = [(1, "random"), (2, "random"), (3, "random"), (7, "socket")];
         let told =
             told.map(|(number, cause)| ToldLoss { packet: packet(number), cause: cause.into() });
-        let causes = joined(path.clone().into_iter(), &told, true);
+        let lost = |receiver, sender| Hosts { receiver, sender };
+        let causes = joined(path.clone().into_iter(), &told, lost(true, false));
         assert_eq!((causes.taken("random"), causes.recall("random")), (2, Some(1.0)));
         // One was told as chance, the other not at all.
         assert_eq!((causes.taken("congestion"), causes.recall("congestion")), (2, Some(0.0)));
         assert_eq!((causes.taken("receiver"), causes.precision("receiver")), (1, Some(1.0)));
-        let causes = joined(path.into_iter(), &told, false);
+        let causes = joined(path.clone().into_iter(), &told, lost(false, false));
         assert_eq!((causes.taken("receiver"), causes.taken("arrived")), (0, 1));
+        // Its own host's refusals a sender knows; what else neither path nor receiver lost is theirs too.
+        let more = [told.to_vec(), vec![ToldLoss { packet: packet(8), cause: "sender".into() }]];
+        let causes = joined(path.clone().into_iter(), &more.concat(), lost(true, true));
+        assert_eq!((causes.taken("receiver"), causes.recall("sender")), (1, Some(1.0)));
+        let causes = joined(path.into_iter(), &more.concat(), lost(false, true));
+        assert_eq!((causes.taken("sender"), causes.recall("sender")), (2, Some(0.5)));
     }
 }

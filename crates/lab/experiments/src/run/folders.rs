@@ -17,6 +17,11 @@ impl Folders {
         Ok(Self { memory: shared_folder(Place::Memory)?, disk: shared_folder(Place::Disk)? })
     }
 
+    /// A file system in memory.
+    pub(super) fn in_memory(&self) -> &Path {
+        self.memory.path()
+    }
+
     /// Where files of that medium belong; `Memory` has none.
     pub(super) fn of(&self, medium: Source) -> Option<&Path> {
         match medium {

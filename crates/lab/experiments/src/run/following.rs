@@ -1,5 +1,7 @@
 //! How quickly a transfer takes what the observed link has: at its start, and when that changes.
 
+use longhaul_lab::disk::DiskSpec;
+
 use super::Setup;
 use crate::record::{Recovery, Series};
 
@@ -66,6 +68,7 @@ impl Observed {
                 at,
                 mbps: self.mbps(at),
                 outage,
+                disk: false,
                 reached_ms: self.reached_ms(series, at).filter(within),
                 drained_ms: self.drained_ms(series, at).filter(within),
             }
@@ -97,6 +100,33 @@ impl Observed {
     }
 }
 
+/// How what arrives follows a disk that becomes slow, and fast again; `from` is when its time began.
+pub(super) fn of_disk(series: &Series, from: f64, disk: &DiskSpec, setup: &Setup) -> Vec<Recovery> {
+    // One that is slow from the start changes nothing.
+    let Some(after) = disk.from else { return Vec::new() };
+    let (at, step) = (from + after.as_secs_f64(), series.interval());
+    let end = series.start + series.arrived_mbps.len() as f64 * step;
+    let until = disk.length.map_or(end, |length| (at + length.as_secs_f64()).min(end));
+    let mbps = disk.rate.as_bps() as f64 / 1e6;
+    let place = |time: f64| ((time - series.start) / step).round().max(0.0) as usize;
+    let slow = series.arrived_mbps.get(place(at)..place(until)).unwrap_or_default();
+    let window = ((HALF_SECOND / step).round() as usize).max(1);
+    let is_slow =
+        |window: &[f64]| window.iter().sum::<f64>() / window.len() as f64 <= FEW_MORE * mbps;
+    let reached = slow.windows(window).position(is_slow);
+    let reached_ms = reached.map(|place| 1e3 * place as f64 * step);
+    let slow = Recovery { at, mbps, disk: true, reached_ms, ..Recovery::default() };
+    let fast = Observed::of(setup).filter(|_| disk.length.is_some() && until < end);
+    let fast = fast.map(|observed| Recovery {
+        at: until,
+        mbps: observed.mbps(until),
+        reached_ms: observed.reached_ms(series, until),
+        drained_ms: observed.drained_ms(series, until),
+        ..Recovery::default()
+    });
+    [slow].into_iter().filter(|_| at < end).chain(fast).collect()
+}
+
 /// What set-up sends is less than this part of the rate, a first train of 64 KiB is more: 5 % of
 /// 1 Gb/s in 10 ms.
 const FIRST: f64 = 0.02;
@@ -104,6 +134,10 @@ const FIRST: f64 = 0.02;
 const ENOUGH: f64 = 0.9;
 /// Of a round trip's worth.
 const SHORT: f64 = 0.1;
+/// Of what a disk takes: headers, and repairs.
+const FEW_MORE: f64 = 1.1;
+/// Data arrives in groups.
+const HALF_SECOND: f64 = 0.5;
 /// Some packets are always there.
 const LEAST_KB: f64 = 15.0;
 
@@ -170,5 +204,29 @@ series = "10ms"
         assert_eq!(seen[1].reached_ms.map(f64::round), Some(20.0));
         // What was left of the old rate does not count as reached before there is a round trip of it.
         assert_eq!(seen[0].reached_ms.map(f64::round), Some(20.0));
+    }
+
+    #[test]
+    fn a_disk_is_followed_when_no_more_arrives_than_it_takes_and_the_link_again_behind_it() {
+        let experiment = Experiment::parse(CHANGING, &|_| true).unwrap();
+        let setup = Setup::new(&experiment, false);
+        let mut series = Series { start: 1.0, ..Series::default() };
+        series.arrived_mbps = vec![50.0; 10];
+        series.arrived_mbps.extend(vec![50.0; 3]);
+        series.arrived_mbps.extend(vec![10.5; 17]);
+        series.arrived_mbps.extend(vec![10.0; 2]);
+        series.arrived_mbps.extend(vec![49.0; 8]);
+        series.queue_kb = vec![0.0; 40];
+        let disk = |text: &str| DiskSpec::parse(text, Default::default()).unwrap();
+        // Slow from 2 s to 4 s of the testbed's time.
+        let seen = of_disk(&series, 1.5, &disk("rate=10Mbps,from=500ms,length=2s"), &setup);
+        assert_eq!(seen.len(), 2);
+        assert_eq!((seen[0].at, seen[0].mbps, seen[0].disk), (2.0, 10.0, true));
+        assert_eq!(seen[0].reached_ms.map(f64::round), Some(300.0));
+        assert_eq!((seen[1].at, seen[1].mbps, seen[1].disk), (4.0, 50.0, false));
+        assert_eq!(seen[1].reached_ms.map(f64::round), Some(300.0));
+        assert_eq!(of_disk(&series, 1.5, &disk("rate=10Mbps"), &setup), []);
+        let never = of_disk(&series, 1.5, &disk("rate=1Mbps,from=500ms"), &setup);
+        assert_eq!((never.len(), never[0].reached_ms), (1, None));
     }
 }

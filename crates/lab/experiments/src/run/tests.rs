@@ -25,8 +25,8 @@ values = ["20Mbps"]
 [cross]
 congestion_control = "cubic"
 flows = 2
-from = "host"
-to = "peer"
+from = "peer"
+to = "host"
 settle = "50ms"
 [[finding]]
 paper = "p"
@@ -81,7 +81,9 @@ fn a_tiny_experiment_runs_is_resumed_and_reported() {
 #[needs(namespaces)]
 #[test]
 fn transfers_side_by_side_have_results_of_their_own() {
+    let crossing = TINY.find("[cross]").unwrap()..TINY.find("[[finding]]").unwrap();
     let text = TINY
+        .replace(&TINY[crossing], "")
         .replace(
             "{ name = \"reno x1\" }",
             "{ name = \"reno x1\", beside = [{ name = \"cubic x1\", \
@@ -94,12 +96,77 @@ fn transfers_side_by_side_have_results_of_their_own() {
         assert_eq!(record.verdict, Verdict::Done, "{:?}", record.why);
         assert_eq!(record.series.interval_ms, Some(10));
         let beside = usize::from(record.contender == "reno x1");
-        assert_eq!((record.beside.len(), record.cross_bps.len()), (beside, 2 + beside));
+        assert_eq!((record.beside.len(), record.cross_bps.len()), (beside, beside));
         for other in &record.beside {
             assert_eq!((other.verdict, other.after), (Verdict::Done, 0.1), "{:?}", other.why);
             assert!(other.goodput_bps.is_some());
         }
     }
+}
+
+/// Moves nothing, and takes its time.
+struct Sleeper;
+
+impl Contender for Sleeper {
+    fn name(&self) -> &str {
+        "sleeper"
+    }
+
+    fn about(&self) -> String {
+        String::new()
+    }
+
+    fn presence(&self) -> Result<longhaul_peers::Presence, longhaul_peers::Absent> {
+        Ok(longhaul_peers::Presence { version: String::new(), program: None })
+    }
+
+    fn run(&self, testbed: &Testbed, _: &Job) -> Result<Outcome, Failure> {
+        let mut sleep = std::process::Command::new("sleep");
+        sleep.arg("300");
+        let mut child = testbed.spawn(testbed.ends().0, sleep).unwrap();
+        let status = child.wait().unwrap().to_string();
+        Err(Failure::Failed { what: "sleep".into(), status, words: String::new() })
+    }
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_run_that_is_not_recorded_ends_when_all_is_to_end() {
+    let testbed = Testbed::new(&tiny().base(), &TestbedOptions::default()).unwrap();
+    let job = Job::new("host", "peer", 1, Duration::from_secs(300));
+    let stop = AtomicBool::new(true);
+    let failure = attended(&Sleeper, &testbed, &job, &stop).unwrap_err().to_string();
+    assert!(failure.contains("signal: 9"), "{failure}");
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_reader_is_watched_and_its_signals_are_kept() {
+    let text = TINY
+        .replace(
+            "{ name = \"cubic x1\" }, { name = \"reno x1\" }",
+            "{ name = \"watched reader\", rate = \"50Mbps\" }",
+        )
+        .replace("300KB", "3MB")
+        .replace("repeats = 2", "repeats = 1")
+        .replace("look = \"shares\"", "look = \"signals\"")
+        + "[[axis]]\nsets = \"load\"\nvalues = [\"loops,from=100ms,length=100ms,every=200ms\"]\n";
+    let experiment = Experiment::parse(&text, &|name| find(name).is_ok()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let results = Results::in_folder(folder.path());
+    let stop = AtomicBool::new(false);
+    let options = Options { quick: false, fresh: false, stop: &stop };
+    run(&experiment, &options, &results, &mut |_| ()).unwrap();
+    let records = results.read("tiny").unwrap();
+    assert_eq!(records[0].verdict, Verdict::Done, "{:?}", records[0].why);
+    let signals = records[0].signals.as_ref().unwrap();
+    assert!(signals.with_drops + signals.without > 0 && !signals.of.is_empty());
+    let trace = folder.path().join(records[0].details["trace"].as_str().unwrap());
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.starts_with("# longhaul host trace 2\n"), "{}", &trace[..100]);
+    assert!(trace.lines().any(|line| line.starts_with("load\t")));
+    let said = Part::new(experiment, records).findings().remove(0).1.join(" ");
+    assert!(said.contains("loads under which datagrams were dropped"), "{said}");
 }
 
 #[needs(namespaces)]

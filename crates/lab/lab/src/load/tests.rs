@@ -81,3 +81,16 @@ fn loads_are_read_from_words_and_toml() {
         assert!(error.contains(part), "{wrong}: {error}");
     }
 }
+
+#[test]
+fn spells_are_known_before_they_come() {
+    let ms = Duration::from_millis;
+    let began = Instant::from_nanos(5_000_000);
+    let at = |time: u64| began + ms(time);
+    let load: Load = "loops,from=3ms,length=2ms,every=10ms".parse().unwrap();
+    let expected = [[at(3), at(5)], [at(13), at(15)]];
+    assert_eq!(load.spells(began, at(20)), expected);
+    let once: Load = "loops,length=2ms".parse().unwrap();
+    assert_eq!(once.spells(began, at(20)), [[at(0), at(2)]]);
+    assert_eq!(Load::new(Work::Loops).spells(began, at(20)), [[began; 2]; 0]);
+}

@@ -36,16 +36,11 @@ pub(super) fn make(place: Place<'_>, line: Bottleneck) -> Result<End, TestbedErr
     for (addresses, _) in addresses {
         wait_for(node, &tun, addresses).map_err(step("reach a switch"))?;
     }
-    let egress = set_up_htb(&switch, class(line.rate.initial, mtu), line.queue);
-    let egress = egress.map_err(|error| match error.kind() {
-        io::ErrorKind::Unsupported => TestbedError::NoHtb(error),
-        _ => step("set up HTB")(error),
-    })?;
-    let queue = switch.run(|| QueueCounters::of(LINE)).and_then(|queue| queue);
+    let (egress, queue) = shape(&switch, LINE, class(line.rate.initial, mtu), line.queue)?;
     let counters = |of: &Namespace| of.counters().map_err(step("read the devices' counters"));
     let line = KernelLine {
         egress: Mutex::new(egress),
-        queue: queue.map_err(step("read the counters of a queue"))?,
+        queue,
         device,
         at_node: counters(node)?,
         at_switch: counters(&switch)?,
@@ -57,11 +52,25 @@ pub(super) fn make(place: Place<'_>, line: Bottleneck) -> Result<End, TestbedErr
     Ok(End { tun, counters: counters(&line.switch)?, device: LINE.to_owned(), line: Some(line) })
 }
 
-/// One class with a queue of bytes.
-fn set_up_htb(switch: &Namespace, class: Class, queue: Bytes) -> io::Result<Egress> {
+/// HTB on a device, of one class with a queue of bytes, and its counters.
+pub(super) fn shape(
+    node: &Namespace,
+    device: &str,
+    class: Class,
+    queue: Bytes,
+) -> Result<(Egress, QueueCounters), TestbedError> {
+    let egress = set_up_htb(node, device, class, queue).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported => TestbedError::NoHtb(error),
+        _ => step("set up HTB")(error),
+    })?;
+    let counters = node.run(|| QueueCounters::of(device)).and_then(|queue| queue);
+    Ok((egress, counters.map_err(step("read the counters of a queue"))?))
+}
+
+fn set_up_htb(node: &Namespace, device: &str, class: Class, queue: Bytes) -> io::Result<Egress> {
     let (number, limit) = (class.number, u32::try_from(queue.get()));
     let limit = limit.map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut egress = switch.run(|| Egress::of(LINE))??;
+    let mut egress = node.run(|| Egress::of(device))??;
     let htb = Change::AddHtb { default: number };
     let queue = Change::AddQueue { class: number, limit };
     let made = egress.apply(&[htb, Change::AddClass(class), queue]);

@@ -108,6 +108,28 @@ fn gateways_beside_lines_of_the_kernel_forward_and_nothing_stays() {
     assert_eq!(names(), Vec::<String>::new());
 }
 
+#[needs(namespaces, htb)]
+#[test]
+fn a_nodes_own_device_refuses_what_it_has_no_room_for() {
+    let mut topology = link_of("both = { delay = \"1ms\" }");
+    topology.nodes[0].egress = Some("1Mbps,20kB".parse().unwrap());
+    let testbed = testbed(&topology);
+    let (host, peer) = (&testbed.hosts()[0], &testbed.hosts()[1]);
+    let count = 200;
+    let at = host.run(|| std::net::UdpSocket::bind((host.ipv4(), 0))).unwrap().unwrap();
+    for _ in 0..count {
+        at.send_to(&[0; 1000], (peer.ipv4(), 9)).unwrap();
+    }
+    let refused = host.refused().unwrap();
+    // Twenty and a burst of some had room.
+    assert!((1..=count - 19).contains(&refused), "{refused}");
+    assert_eq!(peer.refused().unwrap(), 0);
+    assert!(testbed.stats(0).unwrap().forward.path.offered <= count - refused);
+    for wrong in ["1Mbps", "1Mbps,", "fast,20kB"] {
+        assert!(wrong.parse::<crate::topology::Egress>().is_err(), "{wrong}");
+    }
+}
+
 /// Two hosts with a link that has a line of the kernel's.
 fn htb_hosts(link: &str) -> Testbed {
     testbed(&link_of(&format!("line = \"htb\"\n{link}")))

@@ -215,11 +215,10 @@ impl Lines {
 
     /// What the user's limit leaves beside what is booked is given out once, and whole.
     fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
-        // Of less than that, if the receiving host takes less, see below.
+        // Less of it, if the receiving host takes less, see below; never more.
         let told = self.watched.paths.iter().filter_map(|seen| seen.capacity).min();
-        if told.is_some_and(|told| self.chosen.rate.is_some_and(|limit| told < limit)) {
-            return;
-        }
+        let user = self.chosen.rate;
+        let takes_less = told.is_some_and(|told| user.is_some_and(|limit| told < limit));
         let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
         let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
         let reserved = circuit.filter(|_| !booked.is_empty());
@@ -230,13 +229,18 @@ impl Lines {
             (path.allowed().1 == Bottleneck::UserLimit).then(|| (path.allowed().0, limit))
         });
         let limits: Vec<(Rate, Rate)> = limits.collect();
-        let Some(limit) = limits.iter().map(|(_, limit)| *limit).min() else { return };
+        let lowest = limits.iter().map(|(_, limit)| *limit).min();
+        // A path that is told so has its share of that at the next look.
+        let Some(limit) = lowest.map(|limit| user.filter(|_| takes_less).unwrap_or(limit)) else {
+            return;
+        };
         let sum = limits.iter().fold(Rate::ZERO, |sum, (rate, _)| sum + *rate);
         let left = (limit - reserved).max(limit.scale(1, 100));
         // Half a percent of what is booked is not used.
         let most =
             (limit - reserved.scale(99, 100)).max(limit.scale(1, 100)) + limit.scale(1, 1_000);
-        let least = if limits.len() == others.len() { left.scale(97, 100) } else { Rate::ZERO };
+        let is_whole = limits.len() == others.len() && !takes_less;
+        let least = if is_whole { left.scale(97, 100) } else { Rate::ZERO };
         checks.require((least..=most + Rate::from_kbps(10)).contains(&sum), || {
             format!("{} paths have {sum} of {limit}, {reserved} of which is booked", limits.len())
         });

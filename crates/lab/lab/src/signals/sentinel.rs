@@ -1,20 +1,23 @@
 //! The sentinel: looks at the reader from another core each millisecond.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longhaul_host::SleepAverage;
 use longhaul_sys::clock;
-use longhaul_sys::host::{PressureSampler, Switch, pin_thread, run_first};
+use longhaul_sys::host::{PressureSampler, ProcessorTicks, Switch, pin_thread, run_first};
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::Instant;
 
-use crate::reader::Seen;
+use super::Watch;
+use super::reader::Seen;
 
 /// What was seen at one look. Totals are since the beginning.
-#[derive(Clone, Debug)]
-pub struct Sample {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
     pub at: Instant,
     /// Greatest age of the head of a read batch since the last look.
     pub age: Duration,
@@ -34,21 +37,26 @@ pub struct Sample {
     /// PSI `some` of the host's processors, as it was at most 50 ms ago.
     pub pressure: Duration,
     pub bytes: u64,
+    /// What Linux 2.6.12 would add to its priority, -5 to 5, by a shadow of that kernel's account.
+    pub level: i32,
+    /// How busy all processors were in the last 50 ms.
+    pub busy_percent: f64,
     pub switches: Vec<Switch>,
 }
 
-pub fn start(
+pub(super) fn start(
     seen: Arc<Seen>,
     socket: Arc<UdpSocket>,
-    core: usize,
+    wanted: &Watch,
     stop: Arc<AtomicBool>,
-) -> JoinHandle<Vec<Sample>> {
-    std::thread::spawn(move || {
-        pin_thread(&[core]).expect("it was found allowed");
+) -> io::Result<JoinHandle<io::Result<Vec<Sample>>>> {
+    let core = wanted.ours;
+    std::thread::Builder::new().name("sentinel".into()).spawn(move || {
+        pin_thread(&[core])?;
         // Without the right to it the sentinel is late now and then, which its samples show.
         let _ = run_first();
         let _ = clock::use_precise_timers();
-        watch(&seen, &socket, &stop)
+        Ok(watch(&seen, &socket, &stop))
     })
 }
 
@@ -58,7 +66,10 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
     let (mut off, mut involuntary) = (None, 0);
     let mut samples = Vec::new();
     let mut next = clock::now();
-    let (mut waited, mut pressure_due) = (Duration::ZERO, next);
+    let (mut waited, mut slow_due) = (Duration::ZERO, next);
+    let (mut ticks, mut busy_percent) = (ProcessorTicks::now().unwrap_or_default(), 0.0);
+    let mut average = SleepAverage::new(SleepAverage::MOST);
+    let mut accounted = (next, seen.sampler.sample().unwrap_or_default());
     while !stop.load(Ordering::Relaxed) {
         next = (next + TICK).max(clock::now().before(TICK));
         clock::sleep_until(next);
@@ -74,9 +85,18 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
         let beat = seen.beat.load(Ordering::Relaxed);
         let memory = socket.memory().unwrap_or_default();
         let outside = seen.sampler.sample().unwrap_or_default();
-        if at >= pressure_due {
-            pressure_due = at + PRESSURE_INTERVAL;
+        if at >= slow_due {
+            slow_due = at + SLOW_INTERVAL;
             waited = pressure.as_ref().and_then(|psi| psi.sample().ok()).unwrap_or(waited);
+            let now = ProcessorTicks::now().unwrap_or(ticks);
+            (busy_percent, ticks) = (now.busy_percent_since(ticks), now);
+        }
+        if at - accounted.0 >= POLLING_TIME {
+            let run = outside.run.saturating_sub(accounted.1.run);
+            let wait = outside.wait.saturating_sub(accounted.1.wait);
+            average.ran(run);
+            average.slept((at - accounted.0).saturating_sub(run + wait));
+            accounted = (at, outside);
         }
         let own = |index: usize| Duration::from_nanos(seen.own[index].load(Ordering::Relaxed));
         samples.push(Sample {
@@ -92,6 +112,8 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
             drops: memory.drops,
             pressure: waited,
             bytes: seen.bytes.load(Ordering::Relaxed),
+            level: average.dynamic(),
+            busy_percent,
             switches,
         });
     }
@@ -99,5 +121,7 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
 }
 
 const TICK: Duration = Duration::from_millis(1);
-/// Looked at more often it would stand still ([`PressureSampler`]).
-const PRESSURE_INTERVAL: Duration = Duration::from_millis(50);
+/// As `rapid` polls (docs/host-awareness.md, "RAPID").
+const POLLING_TIME: Duration = Duration::from_millis(2);
+/// Pressure that is looked at more often stands still ([`PressureSampler`]), and ticks are too coarse.
+const SLOW_INTERVAL: Duration = Duration::from_millis(50);

@@ -10,16 +10,16 @@ use std::time::Duration;
 use longhaul_sys::clock;
 use longhaul_sys::host::pin_thread;
 use longhaul_sys::udp::{Route, SendError, UdpOptions, UdpSocket, Wait};
-use longhaul_units::Rate;
 
-pub fn start(
+use super::Watch;
+
+pub(super) fn start(
     to: SocketAddr,
-    rate: Rate,
-    core: usize,
+    wanted: &Watch,
     stop: Arc<AtomicBool>,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
-    let socket =
-        UdpSocket::bind("127.0.0.1:0".parse().map_err(io::Error::other)?, &UdpOptions::default())?;
+    let (rate, core) = (wanted.rate, wanted.ours);
+    let socket = UdpSocket::bind(SocketAddr::new(to.ip(), 0), &UdpOptions::default())?;
     socket.connect(to)?;
     let batch = rate.bytes_in(INTERVAL).div_ceil(DATAGRAM).clamp(1, BATCH_MAX) * DATAGRAM;
     let interval = rate.time_for(batch);

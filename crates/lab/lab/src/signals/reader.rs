@@ -10,13 +10,13 @@ use longhaul_sys::clock::{self, WallOffset};
 use longhaul_sys::host::{SchedulingSampler, SwitchRecorder, pin_thread, take_short_turns};
 use longhaul_sys::udp::{UdpSocket, Wait};
 
-pub struct Reader {
+pub(super) struct Reader {
     pub seen: Arc<Seen>,
     pub thread: JoinHandle<io::Result<()>>,
 }
 
 /// What the reader says of itself; nobody waits for anybody.
-pub struct Seen {
+pub(super) struct Seen {
     pub sampler: SchedulingSampler,
     pub switches: std::sync::Mutex<Option<SwitchRecorder>>,
     /// Nanoseconds of the monotonic clock at which it was last at work; 0 while it sleeps.
@@ -29,7 +29,11 @@ pub struct Seen {
 }
 
 impl Reader {
-    pub fn start(socket: Arc<UdpSocket>, core: usize, stop: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(super) fn start(
+        socket: Arc<UdpSocket>,
+        core: usize,
+        stop: Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let (send, receive) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("reader".into()).spawn(move || {
             pin_thread(&[core])?;
