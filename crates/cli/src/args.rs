@@ -156,7 +156,8 @@ pub struct LinkArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
     /// A link to send and receive over; given several times, all of them at once. LOCAL is this host's
-    /// address there, REMOTE the server's; what is left out is as without. Each link finds its own rate,
+    /// address there, REMOTE the server's (link-local ones with their interface, as in fe80::1%eth0);
+    /// what is left out is as without. Each link finds its own rate,
     /// and stands in for those that carry nothing. Of the lanes it gets N to the N of the others, one at
     /// least; with weight=0 it is used only while no other one carries anything
     #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]

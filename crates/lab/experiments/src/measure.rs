@@ -148,6 +148,7 @@ impl Measure {
             // Its kernel counts a super-packet as one, so that it says only whether any were lost: how many
             // datagrams, who sends them again.
             Self::HostLoss if record.lost_at_receiver() == 0 => 0.0,
+            Self::HostLoss if record.program_lost.is_empty() => return None,
             Self::HostLoss => {
                 let told: u64 = record.program_lost.values().sum();
                 let link: u64 = record.link_lost.as_ref()?.values().sum();

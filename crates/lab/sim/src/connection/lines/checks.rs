@@ -219,8 +219,8 @@ impl Lines {
     fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
         // Less of it, if the receiving host takes less, see below; never more.
         let told = self.watched.paths.iter().filter_map(|seen| Some(seen.limit?.rate)).min();
-        let takes_less =
-            told.is_some_and(|told| self.chosen.rate.is_some_and(|limit| told < limit));
+        let user = self.chosen.rate;
+        let takes_less = told.is_some_and(|told| user.is_some_and(|limit| told < limit));
         let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
         let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
         let reserved = circuit.filter(|_| !booked.is_empty());
@@ -231,9 +231,11 @@ impl Lines {
             (path.allowed().1 == Bottleneck::UserLimit).then(|| (path.allowed().0, limit))
         });
         let limits: Vec<(Rate, Rate)> = limits.collect();
-        let Some(limit) = limits.iter().map(|(_, limit)| *limit).min() else { return };
-        // A path that has not heard what the receiving host takes has its share of the user's.
-        let limit = self.chosen.rate.filter(|_| takes_less).unwrap_or(limit);
+        let lowest = limits.iter().map(|(_, limit)| *limit).min();
+        // A path that is told so has its share of that at the next look.
+        let Some(limit) = lowest.map(|limit| user.filter(|_| takes_less).unwrap_or(limit)) else {
+            return;
+        };
         let sum = limits.iter().fold(Rate::ZERO, |sum, (rate, _)| sum + *rate);
         let left = (limit - reserved).max(limit.scale(1, 100));
         // Half a percent of what is booked is not used.
