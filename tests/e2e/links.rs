@@ -189,6 +189,20 @@ fn a_link_that_goes_down_at_the_server_is_left() {
     });
 }
 
+#[needs(namespaces)]
+#[test]
+fn a_first_link_without_a_way_at_the_start_is_used_once_there_is_one() {
+    limited(|test| {
+        let reports = between_namespaces(test, FIRST_LINK_DOWN_AT_THE_START);
+        for (report, way) in reports.iter().zip(["sent_bytes", "received_bytes"]) {
+            assert_eq!(report["verified"], true, "{report}");
+            assert_eq!(report["links"][0]["remote"], "10.77.0.2", "{report}");
+            let carried = [0, 1].map(|link| bytes(report, link, way));
+            assert!(carried[0] > 500_000 && carried[1] > 2_000_000, "{report}");
+        }
+    });
+}
+
 /// A namespace of the server's, two links to it, and what the scripts below use; `$0` is the program.
 const TWO_LINKS: &str = r#"
 ip link set lo up
@@ -233,6 +247,15 @@ down() {
 copy here/file lh://10.77.0.2/copy > push.json & copying=$!
 down
 copy lh://10.77.0.2/copy here/back > pull.json & copying=$!
+down
+"#;
+const FIRST_LINK_DOWN_AT_THE_START: &str = r#"
+down() { await a1; await a1; ip link set a0 up; await a0; wait $copying; }
+ip link set a0 down
+copy here/file lh://10.77.1.2/copy > push.json & copying=$!
+down
+ip link set a0 down
+copy lh://10.77.1.2/copy here/back > pull.json & copying=$!
 down
 "#;
 const SECOND_LINK_DOWN_AT_SERVER: &str = r#"

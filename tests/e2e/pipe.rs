@@ -195,13 +195,15 @@ fn an_end_that_dies_ends_the_other_with_a_failure() {
             let (sender, receiver, _writer, _reader) = under_way(test, at, words);
             sender.signal(Signal::KILL);
             let receiver = receiver.end();
-            receiver.assert_failed("the sender vanished after 5 bytes");
+            receiver.assert_failed("the sender vanished: ");
+            receiver.assert_failed("; 5 bytes came through, not the whole");
             assert_eq!(receiver.json_beside_data()["verified"], false);
 
             let (sender, receiver, _writer, _reader) = under_way(test, at, words);
             receiver.signal(Signal::KILL);
             let sender = sender.end();
-            sender.assert_failed("the receiver vanished after");
+            sender.assert_failed("the receiver vanished: ");
+            assert!(!sender.stderr.contains("came through"), "it does not know: {sender:?}");
             assert_eq!(sender.json()["verified"], false);
         }
         server.says("the sender vanished");
@@ -221,7 +223,7 @@ fn a_server_that_dies_ends_both_ends_which_tell_how_much_came_through() {
             server.signal(Signal::KILL);
             let (sender, receiver) = (sender.end(), receiver.end());
             receiver.assert_failed("; 10 bytes came through, not the whole");
-            sender.assert_failed(" bytes came through, not the whole");
+            sender.assert_failed(" bytes had reached the server");
         }
     });
 }
@@ -240,6 +242,9 @@ fn a_stream_that_is_closed_is_refused_and_the_null_device_is_taken() {
         for (script, what) in [
             ("exec \"$0\" pipe --receive \"$@\" >&-", "standard output is closed"),
             ("exec \"$0\" pipe \"$@\" <&-", "standard input is closed"),
+            ("exec \"$0\" pipe \"$@\" <.", "standard input is a directory"),
+            ("exec \"$0\" pipe \"$@\" 0>/dev/null", "standard input is not open for reading"),
+            ("exec \"$0\" pipe --receive \"$@\" 1</dev/null", "not open for writing"),
         ] {
             let ended = run(script).end();
             assert_eq!(ended.status, Some(2), "{ended:?}");
@@ -281,10 +286,31 @@ fn a_closed_output_ends_both_ends() {
         let (sender, receiver, mut writer, reader) = under_way(test, at, &[]);
         drop(reader);
         writer.write_all(b"nobody reads this").unwrap();
-        receiver.end().assert_failed("cannot write to standard output");
+        let receiver = receiver.end();
+        receiver.assert_failed("cannot write to standard output");
+        receiver.assert_failed("; 5 bytes came through, not the whole");
+        assert_eq!(receiver.json_beside_data()["bytes"], 5);
         let sender = sender.end();
-        sender.assert_failed("the receiver vanished after");
-        sender.assert_failed("cannot write to standard output");
+        sender.assert_failed("the receiver vanished: cannot write to standard output");
+        sender.assert_failed("; 5 bytes came through, not the whole; ");
+    });
+}
+
+#[test]
+fn of_what_was_not_written_nothing_came_through() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        fs::write(test.here("f"), noise(8, 20_000_000)).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let receiver = receive(test, at, full);
+        let sender = send(test, at, File::open(test.here("f")).unwrap()).end();
+        let receiver = receiver.end();
+        for ended in [&sender, &receiver] {
+            ended.assert_failed("No space left on device (os error 28); 0 bytes came through");
+            let told = ended.stderr.lines().find(|line| line.starts_with("longhaul: ")).unwrap();
+            assert_eq!(told.matches("came through").count(), 1, "{told}");
+        }
+        assert_eq!(receiver.json_beside_data()["bytes"], 0);
     });
 }
 

@@ -1,10 +1,15 @@
 //! Ctrl-C and SIGTERM at either end.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::program::{PROGRAM, Program};
@@ -179,6 +184,63 @@ fn a_second_signal_ends_at_once_and_says_so() {
         assert!(ended.json()["error"].as_str().unwrap().contains("stopped"), "{ended:?}");
         assert_nothing_half_done(&test.path("here"), &test.path("there"));
     });
+}
+
+/// However early it comes: here the program still waits for its token.
+#[test]
+fn a_signal_before_anything_has_begun_is_told() {
+    limited(|test| {
+        let (cp, mut token) = waiting_for_its_token(test, &["cp", "here/f", "lh://127.0.0.1:9/"]);
+        token.write_all(b"no token").unwrap();
+        drop(token);
+        let ended = cp.end();
+        ended.assert_failed("token");
+        assert_eq!(ended.json()["error"].as_str().map(str::is_empty), Some(false), "{ended:?}");
+
+        let (serve, mut token) =
+            waiting_for_its_token(test, &["serve", "--root", "there", "--listen", "127.0.0.1:0"]);
+        token.write_all(&fs::read(test.path("token")).unwrap()).unwrap();
+        drop(token);
+        let ended = serve.end();
+        ended.assert_succeeded();
+        assert_eq!(ended.json()["transfers"], 0);
+    });
+}
+
+#[test]
+fn a_second_signal_leaves_an_object_with_what_is_known() {
+    limited(|test| {
+        for (words, field) in [
+            (&["cp", "here/f", "lh://127.0.0.1:9/"][..], "bytes"),
+            (&["pipe", "lh://127.0.0.1:9/x"], "bytes"),
+            (&["serve", "--root", "there", "--listen", "127.0.0.1:0"], "transfers"),
+        ] {
+            let (program, _token) = waiting_for_its_token(test, words);
+            // Within a moment it would be taken for the first.
+            thread::sleep(Duration::from_millis(200));
+            program.signal(Signal::TERM);
+            let ended = program.end();
+            ended.assert_failed("stopped at once, by a second signal");
+            assert_eq!(ended.json()[field], 0, "{ended:?}");
+        }
+    });
+}
+
+/// A program that was asked to stop while it reads its token, and what that is to be written to.
+fn waiting_for_its_token<'t>(test: &'t Test, words: &[&str]) -> (Program<'t>, File) {
+    let fifo = test.path("fifo");
+    if !fifo.exists() {
+        let made = Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().unwrap();
+        assert!(made.success());
+    }
+    let mut program = Program::start(test, &[words, &["--json", "--token-file", "fifo"]].concat());
+    let token = until("it opens its token", || {
+        let mut options = File::options();
+        options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&fifo).ok()
+    });
+    program.signal(Signal::TERM);
+    program.says("stopping");
+    (program, token)
 }
 
 /// Begins to push a tree, of which a part is durable when this returns.

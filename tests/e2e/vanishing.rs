@@ -124,6 +124,26 @@ fn a_cut_path_is_noticed_by_both_ends_within_the_idle_timeout() {
     });
 }
 
+#[test]
+fn a_destination_directory_that_is_exchanged_fails_the_copy() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 4_000_000)).unwrap();
+        fs::write(test.there("g"), noise(2, 4_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        for (words, into) in [
+            (["here/f", &format!("lh://{at}/into/")], test.there("into")),
+            ([&format!("lh://{at}/g"), "here/into/"], test.here("into")),
+        ] {
+            let copy = Program::cp(test, &[SLOWLY, &words].concat());
+            until("it has begun", || fs::read_dir(&into).ok()?.next().map(drop));
+            fs::rename(&into, into.with_extension("moved")).unwrap();
+            fs::create_dir(&into).unwrap();
+            copy.end().assert_failed("into was moved or replaced during the copy");
+            assert_eq!(names(&into), [""; 0]);
+        }
+    });
+}
+
 /// Cuts the path of a copy that moves.
 fn cut(test: &Test, carrier: CarrierChoice, pushed: bool) {
     // Longer than a busy machine keeps quiet.

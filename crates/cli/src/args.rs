@@ -156,7 +156,8 @@ pub struct LinkArgs {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
     /// A link to send and receive over; given several times, all of them at once. LOCAL is this host's
-    /// address there, REMOTE the server's; what is left out is as without. Each link finds its own rate,
+    /// address there, REMOTE the server's (link-local ones with their interface, as in fe80::1%eth0);
+    /// what is left out is as without. Each link finds its own rate,
     /// and stands in for those that carry nothing. Of the lanes it gets N to the N of the others, one at
     /// least; with weight=0 it is used only while no other one carries anything
     #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]
@@ -289,7 +290,7 @@ pub struct ServeArgs {
     /// File with the tokens that are let in, one a line [default: a new token is made and printed]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Serve one client, then end; the exit status is that of the transfer
+    /// Serve one transfer, then end; the exit status is that of the transfer
     #[arg(long)]
     pub once: bool,
     /// Clients may copy from here; without --allow-write, only that
@@ -331,7 +332,7 @@ pub struct ServeArgs {
 /// Connects, finds the round trip and the largest packet of the path, and says what the sockets of both
 /// hosts are granted, what this host's processors can do, what earlier transfers have learnt, and what
 /// would help, with the command. Takes a second; nothing is read or written at the server, to which it
-/// is a client that asks for nothing: `serve --once` ends after it.
+/// is a client that asks for nothing: `serve --once` goes on.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The server: lh://HOST[:PORT]

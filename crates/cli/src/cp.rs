@@ -21,16 +21,19 @@ use crate::location::{self, Parsed};
 use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
+use crate::signals::Held;
 
-pub(crate) fn run(args: &CpArgs, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
+    let known = progress.clone();
+    held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
     let mut options = options(args, output)?;
     let circuit = circuit(args, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
-    let progress = Progress::default();
     let losses = losses(args, &options)?;
     options.losses = losses.as_ref().map(|losses| losses.log.clone());
-    let work = |stop: &Stop| longhaul_transfer::copy(&options, &progress, stop);
-    let (done, told) = Display::of_copy(output).attend(&progress, work)?;
+    let work = || longhaul_transfer::copy(&options, &progress, &stop);
+    let (done, told) = Display::of_copy(output).attend(&progress, work);
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
     }

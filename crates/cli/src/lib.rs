@@ -49,10 +49,12 @@ use clap::error::ErrorKind;
 use self::args::{Cli, Command};
 use self::failure::Failure;
 use self::output::Output;
+use self::signals::Held;
 
 /// Runs the command that `words` ask for, the program's name first, and returns its exit status:
 /// 0 done and verified, 1 failed, 2 used wrongly.
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let held = Held::new();
     let words: Vec<OsString> = words.into_iter().collect();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -69,20 +71,20 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             .detail(format!("note: a limit of the size of files would end this program: {error}"));
     }
     let done = match &cli.command {
-        Command::Cp(args) => cp::run(args, &output),
-        Command::Pipe(args) => pipe::run(args, &output),
-        Command::Serve(args) => serve::run(args, &output),
-        Command::Keys(args) => keys::run(args, &output),
-        Command::Demo(args) => demo::run(args, &output),
-        Command::Bench(args) => bench::run(args, &output),
-        Command::Lab(args) => match lab::run(args, &output) {
+        Command::Cp(args) => cp::run(args, &output, held),
+        Command::Pipe(args) => pipe::run(args, &output, held),
+        Command::Serve(args) => serve::run(args, &output, held),
+        Command::Probe(args) => probe::run(args, &output, held),
+        Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),
+        Command::Demo(args) => held.release().and_then(|()| demo::run(args, &output)),
+        Command::Bench(args) => held.release().and_then(|()| bench::run(args, &output)),
+        Command::Lab(args) => match held.release().and_then(|()| lab::run(args, &output)) {
             Ok(status) => return status,
             Err(failure) => Err(failure),
         },
-        Command::Circuits(args) => circuits::run(args, &output),
-        Command::Probe(args) => probe::run(args, &output),
-        Command::History(args) => history::run(args, &output),
-        Command::Man(args) => man::run(args),
+        Command::Circuits(args) => held.release().and_then(|()| circuits::run(args, &output)),
+        Command::History(args) => held.release().and_then(|()| history::run(args, &output)),
+        Command::Man(args) => held.release().and_then(|()| man::run(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,10 +104,12 @@ fn complaint(text: &str) -> String {
 /// Tells what clap found, as JSON too where that was asked for.
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
     let output = Output::new(&args::Common::default());
-    let said = error.print().or_else(output::unwritten);
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let said = output::open().and_then(|()| error.print().or_else(output::unwritten));
         return said.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
+    // On standard error, of which nobody can be told that it is closed.
+    let _ = error.print();
     if words.iter().any(|word| word == "--json") {
         let message = complaint(&error.to_string());
         let receives = words.iter().any(|word| word == "--receive");

@@ -67,7 +67,12 @@ pub fn display(location: &Location) -> String {
             if colon { format!("./{text}") } else { text }
         }
         Location::Remote { host, port, path } => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let host = match host.split_once('%') {
+                // Of an interface's name that begins so it would be taken for a part of the escape.
+                Some((address, zone)) if zone.starts_with("25") => format!("[{address}%25{zone}]"),
+                _ if host.contains(':') => format!("[{host}]"),
+                _ => host.clone(),
+            };
             let path = percent_encode(path, ESCAPED);
             match *port {
                 DEFAULT_PORT => format!("{SCHEME}{host}/{path}"),
@@ -130,17 +135,23 @@ fn host_and_port(authority: &str) -> Result<(String, u16), String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("the ] behind the address is missing")?;
-            // What follows a % is the name of an interface.
-            let address = host.split('%').next().unwrap_or_default();
+            // What follows a % is the name of an interface (RFC 4007); in a URI the % is %25 (RFC 6874).
+            let (address, zone) = host.split_once('%').unwrap_or((host, ""));
             address.parse::<Ipv6Addr>().map_err(|_| format!("{host} is not an IPv6 address"))?;
+            let host = match zone.strip_prefix("25").filter(|zone| !zone.is_empty()) {
+                Some(zone) => {
+                    format!("{address}%{}", percent_decode(zone.as_bytes()).decode_utf8_lossy())
+                }
+                None => host.to_owned(),
+            };
             (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
         }
         None => match authority.split_once(':') {
             Some((_, port)) if port.contains(':') => {
                 return Err("an IPv6 address stands in brackets, like [::1]".into());
             }
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, Some("")),
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (authority.to_owned(), Some("")),
         },
     };
     if host.is_empty() {
@@ -158,7 +169,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), String> {
             .ok_or_else(|| format!("{digits} is not a port"))?,
         None => return Err("only a :PORT may follow the address".into()),
     };
-    Ok((host.to_owned(), port))
+    Ok((host, port))
 }
 
 /// A component with its escapes replaced.
@@ -224,6 +235,8 @@ mod tests {
             ("lh://dtn//a/./b//", "dtn", 7420, "a/b", true, false),
             ("lh://[::1]:7420/p", "::1", 7420, "p", false, false),
             ("lh://[fe80::2%eth0]/p", "fe80::2%eth0", 7420, "p", false, false),
+            ("lh://[fe80::2%25eth0]/p", "fe80::2%eth0", 7420, "p", false, false),
+            ("lh://[fe80::2%25]/p", "fe80::2%25", 7420, "p", false, false),
             ("lh://192.0.2.7:1/p", "192.0.2.7", 1, "p", false, false),
             ("lh://dtn/run%2017/%25", "dtn", 7420, "run 17/%", false, false),
             ("lh://dtn/a:b?c#d", "dtn", 7420, "a:b?c#d", false, false),
@@ -296,7 +309,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_shown_is_read_again(
-            host in "[a-z][a-z0-9.-]{0,20}|2001:db8::[1-9a-f]{1,4}",
+            host in "[a-z][a-z0-9.-]{0,20}|2001:db8::[1-9a-f]{1,4}|fe80::1%(25)?[a-z0-9]{1,3}",
             port in 1u16..,
             components in prop::collection::vec(prop::collection::vec(1u8.., 1..12), 0..5),
         ) {

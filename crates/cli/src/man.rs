@@ -6,7 +6,7 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, ManArgs};
 use crate::failure::Failure;
-use crate::output::unwritten;
+use crate::output;
 
 /// Writes a page for each command to a folder, or that of the program to standard output.
 pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
@@ -23,7 +23,10 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
         None => {
             let mut page = Vec::new();
             let rendered = clap_mangen::Man::new(command).render(&mut page);
-            rendered.and_then(|()| std::io::stdout().lock().write_all(&page)).or_else(unwritten)
+            output::open()?;
+            rendered
+                .and_then(|()| std::io::stdout().lock().write_all(&page))
+                .or_else(output::unwritten)
         }
     }
 }

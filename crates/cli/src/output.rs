@@ -101,12 +101,21 @@ fn lines(text: &str) -> String {
 }
 
 fn print(text: &str) -> Result<(), Failure> {
-    if Stream::Output.was_closed() {
-        return Err(Failure::of_output(&io::Error::other("standard output is closed")));
-    }
+    open()?;
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{}", lines(text.trim_end())).and_then(|()| stdout.flush());
     written.or_else(unwritten)
+}
+
+/// Whether there is a standard output.
+///
+/// # Errors
+/// It was closed when the program started: what is written would be lost without an error.
+pub(crate) fn open() -> Result<(), Failure> {
+    match Stream::Output.was_closed() {
+        true => Err(Failure::of_output(&io::Error::other("standard output is closed"))),
+        false => Ok(()),
+    }
 }
 
 /// What a failure of standard output means.

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_sys::standard::Stream;
@@ -11,6 +12,7 @@ use longhaul_transfer::{
 };
 use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
+use rustix::fs::{OFlags, fcntl_getfl};
 use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
@@ -22,15 +24,18 @@ use crate::location::{self, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report::{self, seconds};
+use crate::signals::Held;
 
-pub(crate) fn run(args: &PipeArgs, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
+    let known = progress.clone();
+    held.stop_in_order(&stop, output, move || so_far(&known))?;
     let want = want(args)?;
     let mut options = options(args, output)?;
     let circuit = circuit(args, want, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
-    let progress = Progress::default();
-    let work = |stop: &Stop| longhaul_transfer::pipe(&options, &progress, stop);
-    let (done, told) = Display::of_pipe(output).attend(&progress, work)?;
+    let work = || longhaul_transfer::pipe(&options, &progress, &stop);
+    let (done, told) = Display::of_pipe(output).attend(&progress, work);
     let report = done.map_err(|error| failure(&error, &progress))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
@@ -71,13 +76,15 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
             PipeRole::Send => "standard input is closed, so there is nothing to send",
         }));
     }
+    let file = file?;
+    check(role, &file)?;
     let link = link::options(&args.link, output)?;
     Ok(PipeOptions {
         host,
         port,
         name,
         role,
-        file: file?,
+        file,
         token: link.token,
         profile: link.profile,
         parameters: link.parameters,
@@ -93,6 +100,24 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         history: link.history,
         host_priority: link.host_priority,
     })
+}
+
+/// Whether the stream can be what it is for: else that would show only when the other end is there.
+fn check(role: PipeRole, file: &File) -> Result<(), Failure> {
+    let (name, other) = match role {
+        PipeRole::Send => ("input", OFlags::WRONLY),
+        PipeRole::Receive => ("output", OFlags::RDONLY),
+    };
+    let cannot = |error: io::Error| Failure::failed(format!("standard {name}: {error}"));
+    if file.metadata().map_err(cannot)?.is_dir() {
+        return Err(Failure::usage(format!("standard {name} is a directory")));
+    }
+    let mode = fcntl_getfl(file).map_err(|error| cannot(error.into()))? & OFlags::RWMODE;
+    if mode == other {
+        let done = if role == PipeRole::Send { "reading" } else { "writing" };
+        return Err(Failure::usage(format!("standard {name} is not open for {done}")));
+    }
+    Ok(())
 }
 
 /// What `args` want to book, if they do and name no booking.
@@ -150,15 +175,19 @@ fn failure(error: &PipeError, progress: &Progress) -> Failure {
     if let PipeError::Usage(text) = error {
         return Failure::usage(text);
     }
+    Failure::failed(error.to_string()).with_fields(so_far(progress))
+}
+
+/// What is known of a pipe that did not come to its end.
+fn so_far(progress: &Progress) -> Map<String, Value> {
     let snapshot = progress.snapshot();
-    let fields = json!({
+    report::object(json!({
         "bytes": snapshot.bytes_done,
         "seconds": seconds(snapshot.elapsed),
         "rtt_ms": seconds(snapshot.rtt) * 1e3,
         "packets_sent": snapshot.packets_sent,
         "verified": false,
-    });
-    Failure::failed(error.to_string()).with_fields(report::object(fields))
+    }))
 }
 
 /// Bytes per second since both ends were there.

@@ -1,21 +1,31 @@
 //! `longhaul probe`.
 
 use longhaul_transfer::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
-use longhaul_units::Bytes;
-use serde_json::{Value, json};
+use longhaul_units::{Bytes, shown};
+use longhaul_wire::HostAccount;
+use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::milliseconds;
 use crate::report::seconds;
-use crate::{history, hosts, link, location, signals, token};
+use crate::signals::Held;
+use crate::{history, hosts, link, location, token};
 
-pub(crate) fn run(args: &ProbeArgs, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let stop = Stop::default();
+    held.stop_in_order(&stop, output, Map::new)?;
     let server = location::parse(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
-    let Location::Remote { host, port, .. } = server.location else {
+    let Location::Remote { host, port, path } = server.location else {
         return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
     };
+    if !path.is_empty() {
+        let shown = shown(&String::from_utf8_lossy(&path));
+        return Err(Failure::usage(format!(
+            "probe looks at the way to a server, not at {shown} there: longhaul probe lh://HOST[:PORT]"
+        )));
+    }
     let file = token::file_or_default(args.token_file.as_deref())?;
     let options = ProbeOptions {
         host,
@@ -24,8 +34,6 @@ pub(crate) fn run(args: &ProbeArgs, output: &Output) -> Result<(), Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         history: history::open(args.no_history, output),
     };
-    let stop = Stop::default();
-    signals::stop_in_order(&stop, output)?;
     let report = probe(&options, &stop).map_err(|error| failure(&error))?;
     output.result(&json(&report), text(&report))
 }
@@ -53,6 +61,7 @@ fn json(report: &ProbeReport) -> Value {
             "cpus": report.machine.cpus,
             "kernel": report.machine.kernel,
             "encrypts_bps": report.encrypts.as_bps(),
+            "host_priority": hosts::remedies(report.with_priority),
         },
         "known": report.known.as_ref().map(history::known),
         "advice": advice(report),
@@ -103,6 +112,13 @@ fn advice(report: &ProbeReport) -> Vec<String> {
     }
     if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
         advice.push(hosts::larger_buffer("at the server: the socket buffer", there, asked));
+    }
+    let refused = HostAccount::PRIORITY_REFUSED | HostAccount::BUSY_POLLING_REFUSED;
+    if report.with_priority & refused != 0 {
+        advice.push(format!(
+            "here: beside other programs --host-priority helps, and the system refuses it: {}",
+            hosts::PERMIT
+        ));
     }
     if report.udp_round_trip.is_none() {
         advice.push(format!(

@@ -4,14 +4,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_transfer::{Progress, Snapshot, Stop};
+use longhaul_transfer::{Progress, Snapshot};
 use longhaul_units::Bytes;
 use longhaul_wire::Bottleneck;
 
-use crate::failure::Failure;
 use crate::output::Output;
 use crate::report::entries;
-use crate::signals;
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -50,25 +48,19 @@ impl Display {
         Self { bar, output: *output, told: Vec::new(), amounts, figures }
     }
 
-    /// Does `work`, which reports to `progress`, until it ends or a signal stops it. Gives with what it
-    /// gave the notices that were shown.
-    ///
-    /// # Errors
-    /// Signals cannot be waited for; nothing was done.
+    /// Does `work`, which reports to `progress`, and gives with what it gave the notices that were shown.
     pub(crate) fn attend<T>(
         self,
         progress: &Progress,
-        work: impl FnOnce(&Stop) -> T,
-    ) -> Result<(T, Vec<String>), Failure> {
-        let stop = Stop::default();
-        signals::stop_in_order(&stop, &self.output)?;
+        work: impl FnOnce() -> T,
+    ) -> (T, Vec<String>) {
         let (ended, end) = channel::<()>();
-        Ok(std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let following = scope.spawn(|| self.follow(progress, end));
-            let done = work(&stop);
+            let done = work();
             drop(ended);
             (done, following.join().unwrap_or_default())
-        }))
+        })
     }
 
     /// Shows `progress` until the other end of `end` is dropped; gives the notices that were shown.
@@ -122,8 +114,8 @@ fn amounts(snapshot: &Snapshot) -> String {
 /// How much, and how fast.
 fn amounts_of_pipe(snapshot: &Snapshot) -> String {
     match snapshot.bytes_done {
-        0 => "nothing came through yet".into(),
-        bytes => format!("{} came through, {}", Bytes::new(bytes), snapshot.rate),
+        0 => "nothing yet".into(),
+        bytes => format!("{} so far, {}", Bytes::new(bytes), snapshot.rate),
     }
 }
 
@@ -210,9 +202,9 @@ mod tests {
             bound: Bottleneck::Output,
             ..Snapshot::default()
         };
-        assert_eq!(amounts_of_pipe(&snapshot), "412 MB came through, 950 Mb/s");
+        assert_eq!(amounts_of_pipe(&snapshot), "412 MB so far, 950 Mb/s");
         assert_eq!(figures_of_path(&snapshot), ["RTT 100 ms", "limited by: output"]);
-        assert_eq!(amounts_of_pipe(&Snapshot::default()), "nothing came through yet");
+        assert_eq!(amounts_of_pipe(&Snapshot::default()), "nothing yet");
     }
 
     #[test]

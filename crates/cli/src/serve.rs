@@ -3,7 +3,7 @@
 mod refusals;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_transfer::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Served, Stop};
@@ -16,11 +16,14 @@ use crate::history;
 use crate::link;
 use crate::output::{Output, complain};
 use crate::report;
-use crate::signals;
+use crate::signals::Held;
 use crate::token;
 use refusals::Refusals;
 
-pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let (stop, account) = (Stop::default(), Arc::new(Mutex::new(Account::new())));
+    let known = account.clone();
+    held.stop_in_order(&stop, output, move || lock(&known).fields())?;
     let listen = match &args.listen {
         Some(text) => address(text).map_err(Failure::usage)?,
         None => SocketAddr::new(any_address(), DEFAULT_PORT),
@@ -50,25 +53,23 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         history: history::open(args.no_history, output),
         host_priority: args.host_priority,
     };
-    let stop = Stop::default();
-    signals::stop_in_order(&stop, output)?;
-    let started = Instant::now();
-    let account = Mutex::new(Account::default());
     let events = |event: ServeEvent| {
         if let ServeEvent::Listening(at) = &event {
             announce(*at, &options, made.as_ref().map(ToString::to_string), output);
         }
-        account.lock().unwrap_or_else(PoisonError::into_inner).take(&event, output);
+        lock(&account).take(&event, output);
     };
     let done = longhaul_transfer::serve(&options, &events, &stop);
-    let mut account = account.into_inner().unwrap_or_else(PoisonError::into_inner);
-    account.refusals.rest().into_iter().for_each(complain);
-    let fields = account.fields(started.elapsed());
+    let (rest, fields, last_failure) = {
+        let mut account = lock(&account);
+        (account.refusals.rest(), account.fields(), account.last_failure.take())
+    };
+    rest.into_iter().for_each(complain);
     if let Err(error) = done {
         return Err(Failure::failed(explain(&error)).with_fields(fields));
     }
     if options.once
-        && let Some(reason) = account.last_failure
+        && let Some(reason) = last_failure
     {
         return Err(Failure::failed(format!("the transfer failed: {reason}")).with_fields(fields));
     }
@@ -79,8 +80,9 @@ pub(crate) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
 }
 
 /// What happened so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Account {
+    started: Instant,
     transfers: u64,
     failed: u64,
     refused: u64,
@@ -91,6 +93,18 @@ struct Account {
 }
 
 impl Account {
+    fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            transfers: 0,
+            failed: 0,
+            refused: 0,
+            bytes: 0,
+            refusals: Refusals::default(),
+            last_failure: None,
+        }
+    }
+
     fn take(&mut self, event: &ServeEvent, output: &Output) {
         match event {
             ServeEvent::Listening(_) => {}
@@ -129,19 +143,23 @@ impl Account {
         }
     }
 
-    fn fields(&self, elapsed: Duration) -> Map<String, Value> {
+    fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         for (name, value) in [
             ("transfers", json!(self.transfers)),
             ("failed", json!(self.failed)),
             ("refused", json!(self.refused)),
             ("bytes", json!(self.bytes)),
-            ("seconds", json!(elapsed.as_millis() as f64 / 1e3)),
+            ("seconds", json!(self.started.elapsed().as_millis() as f64 / 1e3)),
         ] {
             fields.insert(name.into(), value);
         }
         fields
     }
+}
+
+fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
+    account.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says where the server listens and, when its token is new, what to run on the other side.

@@ -1,31 +1,92 @@
 //! Ctrl-C, SIGTERM, and the end of the terminal.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use longhaul_sys::process::is_ignored;
 use longhaul_transfer::Stop;
+use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
 
 use crate::failure::Failure;
 use crate::output::{Output, complain};
 
 /// What a second signal does.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Again {
-    /// Ends the program at once, with status 1, and says so.
-    Exit(Output),
+    /// Ends the program at once, with status 1, and says so, with what is known of its work.
+    Exit(Output, Known),
     /// Nothing: what is being cleaned up takes moments.
     Wait,
 }
 
-/// The signals that ask the program to end. A SIGHUP that is ignored when it starts stays ignored:
-/// somebody said `nohup`.
+/// What there is to say in JSON of work that did not come to its end.
+pub(crate) type Known = Box<dyn Fn() -> Map<String, Value> + Send>;
+
+/// Signals of the time before it is known what the program is to do: they wait.
+pub(crate) struct Held(io::Result<Signals>);
+
+impl Held {
+    /// From now on signals that ask the program to end wait for [`Self::release`] or
+    /// [`Self::stop_in_order`].
+    pub(crate) fn new() -> Self {
+        let hold = || {
+            let mut signals = Vec::new();
+            for signal in THAT_STOP {
+                if !is_ignored(signal)? {
+                    flag::register_conditional_default(signal, IS_FATAL.clone())?;
+                    signals.push(signal);
+                }
+            }
+            Signals::new(signals)
+        };
+        Self(hold())
+    }
+
+    /// They end the program, as without us: also those that have come.
+    ///
+    /// # Errors
+    /// The operating system does not let us.
+    pub(crate) fn release(self) -> Result<(), Failure> {
+        let release = |mut signals: Signals| {
+            IS_FATAL.store(true, Ordering::Relaxed);
+            signals.pending().try_for_each(low_level::emulate_default_handler)
+        };
+        self.0.and_then(release).map_err(|error| cannot_wait(&error))
+    }
+
+    /// The first signal makes it stop in order, the next at once; `known` is said then.
+    ///
+    /// # Errors
+    /// The operating system does not let us.
+    pub(crate) fn stop_in_order(
+        self,
+        stop: &Stop,
+        output: &Output,
+        known: impl Fn() -> Map<String, Value> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let follow = |signals: Signals| {
+            that_stop()?.into_iter().try_for_each(|signal| signals.add_signal(signal))?;
+            follow(signals, stop, Some(STOPPING), Again::Exit(*output, Box::new(known)))
+        };
+        self.0.and_then(follow).map_err(|error| cannot_wait(&error))
+    }
+}
+
+fn cannot_wait(error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot wait for signals: {error}"))
+}
+
+/// The signals that ask the program to end, which the caller handles from now on. A SIGHUP that is
+/// ignored when it starts stays ignored: somebody said `nohup`.
 ///
 /// # Errors
 /// The operating system does not tell.
 pub(crate) fn that_stop() -> io::Result<Vec<i32>> {
+    IS_FATAL.store(false, Ordering::Relaxed);
     let mut signals = vec![SIGINT, SIGTERM];
     if !is_ignored(SIGHUP)? {
         signals.push(SIGHUP);
@@ -39,16 +100,7 @@ pub(crate) fn that_stop() -> io::Result<Vec<i32>> {
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn survive_large_files() -> io::Result<()> {
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
-}
-
-/// The first signal makes it stop in order, the next at once.
-///
-/// # Errors
-/// The operating system does not let us.
-pub(crate) fn stop_in_order(stop: &Stop, output: &Output) -> Result<(), Failure> {
-    install(stop, Some("stopping (once more to stop at once)"), Again::Exit(*output))
-        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 /// Makes the signals [`that_stop`] ask `stop`, and says `first` then, if anything.
@@ -56,21 +108,89 @@ pub(crate) fn stop_in_order(stop: &Stop, output: &Output) -> Result<(), Failure>
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
-    let mut signals = Signals::new(that_stop()?)?;
+    follow(Signals::new(that_stop()?)?, stop, first, again)
+}
+
+fn follow(
+    mut signals: Signals,
+    stop: &Stop,
+    first: Option<&'static str>,
+    again: Again,
+) -> io::Result<()> {
     let stop = stop.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut heard = Heard::default();
         for _ in signals.forever() {
-            if stop.is_requested()
-                && let Again::Exit(output) = again
-            {
-                output.failed(&Failure::failed("stopped at once, by a second signal"));
-                std::process::exit(1);
-            }
-            stop.request();
-            if let Some(text) = first {
-                complain(text);
+            match (heard.take(Instant::now()), &again) {
+                (Wish::Stop, _) => {
+                    stop.request();
+                    if let Some(text) = first {
+                        complain(text);
+                    }
+                }
+                (Wish::StopAtOnce, Again::Exit(output, known)) => {
+                    let failure = Failure::failed("stopped at once, by a second signal");
+                    output.failed(&failure.with_fields(known()));
+                    std::process::exit(1);
+                }
+                (Wish::Same, _) | (Wish::StopAtOnce, Again::Wait) => {}
             }
         }
     })?;
     Ok(())
+}
+
+/// Signals that have come so far.
+#[derive(Debug, Default)]
+struct Heard {
+    first: Option<Instant>,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Stop,
+    /// What another signal has asked for a moment ago.
+    Same,
+    StopAtOnce,
+}
+
+impl Heard {
+    /// One comes.
+    fn take(&mut self, now: Instant) -> Wish {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Wish::Stop
+            }
+            Some(first) if now < first + TOGETHER => Wish::Same,
+            Some(_) => Wish::StopAtOnce,
+        }
+    }
+}
+
+/// Signals that nobody handles have their usual effect.
+static IS_FATAL: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+const THAT_STOP: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// What is said of the first.
+pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";
+
+/// Two signals of one cause: GNU `timeout` sends one to its child and one to the group. Whoever presses
+/// Ctrl-C twice takes longer.
+const TOGETHER: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_of_one_moment_are_one() {
+        let (mut heard, start) = (Heard::default(), Instant::now());
+        assert_eq!(heard.take(start), Wish::Stop);
+        assert_eq!(heard.take(start), Wish::Same);
+        assert_eq!(heard.take(start + TOGETHER / 2), Wish::Same);
+        assert_eq!(heard.take(start + TOGETHER), Wish::StopAtOnce);
+    }
 }

@@ -77,7 +77,7 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "--profile", "rbudp", "a", "lh://h/"], "--rate"),
         (&["cp", "--profile", "rbdup", "a", "lh://h/"], "'rbudp'"),
         (&["cp", "--profile", "bbr", "--param", "loss=1%", "a", "lh://h/"], "nearest: loss-"),
-        (&["cp", "--param", "target=1ms", "a", "lh://h/"], "auto has no parameters"),
+        (&["cp", "--param", "target=1ms", "a", "lh://h/"], "auto has no parameter target"),
         (&["cp", "--profile", "pcc", "--param", "epsilon", "a", "lh://h/"], "NAME=VALUE"),
         (
             &["cp", "--profile", "pcc", "--param", "epsilon=90%", "a", "lh://h/"],
@@ -102,6 +102,8 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["demo", "--rtt", "long"], "--rtt"),
         (&["circuits", "simulate", "--load", "2"], "--load"),
         (&["-q", "-v", "keys", "id"], "cannot be used with"),
+        (&["probe", "lh://h/no/such/path"], "not at no/such/path there"),
+        (&["cp", "--profile", "cubic", "--param", "=5", "a", "lh://h/"], "written NAME=VALUE"),
         (&["gateway"], "gateway"),
     ] {
         let output = longhaul(&home, words);
@@ -232,6 +234,14 @@ fn a_report_that_cannot_be_written_is_a_failure() {
         let text = stderr(&output);
         assert!(text.contains("cannot write the report: No space left"), "{words:?}: {text}");
         assert_eq!(text.lines().count(), 1, "{text}");
+    }
+    for words in [&["--version"][..], &["--help"], &["cp", "--help"], &["man"]] {
+        let script = "exec \"$0\" \"$@\" >&-";
+        let program = env!("CARGO_BIN_EXE_longhaul");
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", script, program]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert!(stderr(&output).contains("standard output is closed"), "{words:?}");
     }
     // The failure itself is told too, and its status stays.
     let output = into(full, &["cp", "--json", "a", "b"]);

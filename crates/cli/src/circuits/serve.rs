@@ -12,7 +12,7 @@ use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_circuits::store::{self, Location};
 use longhaul_transfer::Stop;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::args::{AuditArgs, ServeArgs};
 use crate::failure::Failure;
@@ -51,7 +51,8 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         Failure::failed(format!("cannot listen at {}: {error}{hint}", args.listen))
     })?;
     let stop = Stop::default();
-    signals::install(&stop, Some("stopping (once more to stop at once)"), Again::Exit(*output))
+    let again = Again::Exit(*output, Box::new(Map::new));
+    signals::install(&stop, Some(signals::STOPPING), again)
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let place = config.place();
     let service = Service::start(config, Box::new(|text| complain(format!("warning: {text}"))))

@@ -154,6 +154,7 @@ impl Parameters {
         let wrong = |why| Unplayable::Parameter { profile, why };
         let (name, value) = text
             .split_once('=')
+            .filter(|(name, _)| !name.trim().is_empty())
             .ok_or_else(|| wrong(format!("a parameter is written NAME=VALUE, not {text}")))?;
         let (name, value) = (name.trim(), value.trim());
         let index = self.index(name).ok_or_else(|| wrong(self.unknown(profile, name)))?;
@@ -282,6 +283,7 @@ mod tests {
         let mut chosen = Parameters::of(&KNOWN);
         let mut wrong = |text: &str| chosen.set("p", text).unwrap_err().to_string();
         assert_eq!(wrong("stop=3"), "profile p has no parameter stop; nearest: step");
+        assert_eq!(wrong(" =5"), "a parameter is written NAME=VALUE, not  =5");
         assert_eq!(wrong("segment=0"), "segment is from 1 to 1048576, not 0");
         assert_eq!(wrong("threshold=101%"), "threshold is from 0% to 100%, not 101%");
         let beyond = "chunk is from 1 B to 1099511627776, not 1.10TB";

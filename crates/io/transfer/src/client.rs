@@ -44,6 +44,10 @@ pub(crate) trait Task {
     fn errand(&self) -> Option<Errand>;
     /// Bytes and files so far; `backlog` bytes are still in the lanes.
     fn so_far(&self, backlog: u64) -> Snapshot;
+    /// What the peer is told where this host failed for `reason`.
+    fn told_to_peer(&self, reason: &str) -> String {
+        reason.to_owned()
+    }
     /// The connection was looked at: whether its first lane may carry data.
     fn on_look(&mut self, _validated: bool, _progress: &Progress) {}
 }

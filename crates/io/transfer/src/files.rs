@@ -27,6 +27,7 @@ mod sync;
 mod target;
 #[cfg(test)]
 mod tests;
+mod way;
 mod write;
 
 pub use destination::{Destination, DestinationError};

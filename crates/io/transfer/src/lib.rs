@@ -52,7 +52,7 @@ pub use circuit::{
 pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
 pub use losses::{LossLog, ToldLoss};
-pub use pipe::{PipeError, PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_valid};
 pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::HistoryReport;

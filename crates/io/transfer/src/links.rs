@@ -18,6 +18,8 @@ pub struct LinkChoice {
     pub local: Option<IpAddr>,
     /// The server's address there; unless told the one that this host has reached it at.
     pub remote: Option<IpAddr>,
+    /// Index of this host's interface, without which a link-local address (RFC 4007) is none; zero for none.
+    pub zone: u32,
     /// Lanes by this weight among the links that live; zero: only what no other link carries.
     pub weight: u16,
 }
@@ -43,8 +45,13 @@ pub struct LinkUse {
     pub alive: bool,
 }
 
-/// The links of a connection, with their addresses. The first one is that on which lanes begin.
-pub(crate) struct Links(Vec<(Ends, u16)>);
+/// The links of a connection, with their addresses and weights: by path number, so that lanes begin on
+/// the first one.
+pub(crate) struct Links {
+    by_path: Vec<(Ends, u16)>,
+    /// Which of those that the user named it is.
+    first: usize,
+}
 
 /// Why links cannot be used. All of it is the user's to change.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +74,10 @@ pub(crate) enum LinkError {
     NoHost(IpAddr),
     #[error("--link: {0} is no address of this host: {1}")]
     NotOurs(IpAddr, io::Error),
+    #[error(
+        "--link: {0} is an address on one link: name the interface of this host behind it, as in {0}%eth0"
+    )]
+    NoZone(Ipv6Addr),
     #[error("--link: {0} stands for all addresses of this host")]
     AnyOfOurs(IpAddr),
     #[error(
@@ -89,13 +100,20 @@ pub(crate) fn check(links: &[LinkChoice]) -> Result<(), LinkError> {
     if !links.is_empty() && links.iter().all(|link| link.weight == 0) {
         return Err(LinkError::NoWeight);
     }
-    for (number, LinkChoice { local, remote, .. }) in links.iter().enumerate() {
-        let same = |other: &LinkChoice| (other.local, other.remote) == (*local, *remote);
+    for (number, LinkChoice { local, remote, zone, .. }) in links.iter().enumerate() {
+        let same = |other: &LinkChoice| {
+            (other.local, other.remote, other.zone) == (*local, *remote, *zone)
+        };
         if links[..number].iter().any(same) {
             return Err(LinkError::Twice(*local, *remote));
         }
         if let Some(ip) = remote.filter(|ip| ip.is_unspecified() || ip.is_multicast()) {
             return Err(LinkError::NoHost(ip));
+        }
+        if let Some(ip) = [local, remote].into_iter().flatten().find_map(link_local)
+            && *zone == 0
+        {
+            return Err(LinkError::NoZone(ip));
         }
         let Some(local) = *local else { continue };
         if let Some(remote) = remote.filter(|remote| remote.is_ipv4() != local.is_ipv4()) {
@@ -104,7 +122,8 @@ pub(crate) fn check(links: &[LinkChoice]) -> Result<(), LinkError> {
         if local.is_unspecified() {
             return Err(LinkError::AnyOfOurs(local));
         }
-        UdpSocket::bind((local, 0)).map_err(|error| LinkError::NotOurs(local, error))?;
+        UdpSocket::bind(zoned(SocketAddr::new(local, 0), *zone))
+            .map_err(|error| LinkError::NotOurs(local, error))?;
     }
     Ok(())
 }
@@ -121,7 +140,7 @@ impl Links {
         local: IpAddr,
     ) -> Result<Self, LinkError> {
         if choices.is_empty() {
-            return Ok(Self(vec![(Ends { local, remote: server }, 1)]));
+            return Ok(Self { by_path: vec![(Ends { local, remote: server }, 1)], first: 0 });
         }
         let mut links: Vec<(Ends, u16)> = Vec::new();
         for choice in choices {
@@ -131,31 +150,36 @@ impl Links {
             }
             links.push((ends, choice.weight));
         }
-        Ok(Self(links))
+        // Where this host has no way now it may have one later: lanes go there then.
+        let has_way = |(ends, _): &(Ends, u16)| ends.socket().is_ok();
+        let first = links.iter().position(has_way).unwrap_or(0);
+        links[..=first].rotate_right(1);
+        Ok(Self { by_path: links, first })
     }
 
-    /// The one on which lanes begin.
+    /// The one on which lanes begin: of those that the user named the first that this host has a way to,
+    /// if it has a way to any.
     pub fn first(&self) -> Ends {
-        self.0[0].0
+        self.by_path[0].0
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.by_path.len()
     }
 
     /// Lets the lanes of `lines` use all of them, each with rate control of its own.
     pub fn open(&self, lines: &Lines, path: impl Fn() -> Path) {
         let mut numbers = vec![FIRST];
-        numbers.extend(self.0.iter().skip(1).map(|(ends, _)| lines.add(path(), *ends)));
-        for (number, (_, weight)) in numbers.into_iter().zip(&self.0) {
+        numbers.extend(self.by_path.iter().skip(1).map(|(ends, _)| lines.add(path(), *ends)));
+        for (number, (_, weight)) in numbers.into_iter().zip(&self.by_path) {
             lines.offer(number, offer(*weight));
         }
     }
 
-    /// What each of them carried.
+    /// What each of them carried, in the user's order.
     pub fn carried(&self, lines: &Lines, accounts: &[Account]) -> Vec<LinkUse> {
-        let numbered = (0..).map(PathId).zip(&self.0);
+        let numbered = (0..).map(PathId).zip(&self.by_path);
         let used = numbered.map(|(number, (ends, weight))| {
             let carried = sum(accounts, number);
             LinkUse {
@@ -169,7 +193,9 @@ impl Links {
                 alive: lines.lives(number),
             }
         });
-        used.collect()
+        let mut used: Vec<LinkUse> = used.collect();
+        used[..=self.first].rotate_left(1);
+        used
     }
 }
 
@@ -177,6 +203,7 @@ impl LinkChoice {
     fn ends(&self, server: SocketAddr, local: IpAddr) -> Result<Ends, LinkError> {
         let mut remote = server;
         self.remote.inspect(|ip| remote.set_ip(*ip));
+        let remote = zoned(remote, self.zone);
         let local = match self.local {
             Some(chosen) if chosen.is_ipv4() != remote.is_ipv4() => {
                 return Err(LinkError::Families(chosen, remote.ip()));
@@ -189,6 +216,24 @@ impl LinkChoice {
         };
         Ok(Ends { local, remote })
     }
+}
+
+/// The address, where it has effect only on one link.
+fn link_local(ip: &IpAddr) -> Option<Ipv6Addr> {
+    match ip {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Some(*ip),
+        _ => None,
+    }
+}
+
+/// `address` on the interface `zone`, if there is one.
+fn zoned(mut address: SocketAddr, zone: u32) -> SocketAddr {
+    if let SocketAddr::V6(address) = &mut address
+        && zone > 0
+    {
+        address.set_scope_id(zone);
+    }
+    address
 }
 
 fn offer(weight: u16) -> Offer {
@@ -228,7 +273,7 @@ mod tests {
     }
 
     fn link(local: &str, remote: &str) -> LinkChoice {
-        LinkChoice { local: ip(local), remote: ip(remote), weight: 1 }
+        LinkChoice { local: ip(local), remote: ip(remote), zone: 0, weight: 1 }
     }
 
     fn found(links: &[LinkChoice]) -> Result<Vec<(String, String)>, String> {
@@ -236,7 +281,7 @@ mod tests {
         let links = Links::find(links, server, "127.0.0.1".parse().unwrap());
         let links = links.map_err(|error| error.to_string())?;
         let text = |(ends, _): &(Ends, u16)| (ends.local.to_string(), ends.remote.to_string());
-        Ok(links.0.iter().map(text).collect())
+        Ok(links.by_path.iter().map(text).collect())
     }
 
     #[test]
@@ -256,6 +301,29 @@ mod tests {
     }
 
     #[test]
+    fn a_link_of_link_local_addresses_is_on_its_interface() {
+        let choice = LinkChoice { zone: 7, ..link("fe80::1", "fe80::2") };
+        let server = "[2001:db8::1]:7420".parse().unwrap();
+        let ends = choice.ends(server, "::1".parse().unwrap()).unwrap();
+        assert_eq!(ends.remote, "[fe80::2%7]:7420".parse().unwrap());
+        let elsewhere = LinkChoice { zone: 8, ..choice };
+        assert_ne!(elsewhere.ends(server, "::1".parse().unwrap()).unwrap(), ends);
+    }
+
+    #[test]
+    fn lanes_begin_on_the_first_link_that_there_is_a_way_to() {
+        // From a loopback address nothing leaves the host.
+        let dead = link("127.0.0.1", "192.0.2.9");
+        let (second, third) = (link("127.0.0.1", "127.0.0.2"), link("127.0.0.1", "127.0.0.3"));
+        let remotes = |links: &[LinkChoice]| {
+            found(links).unwrap().into_iter().map(|ends| ends.1).collect::<Vec<_>>()
+        };
+        let expected = ["127.0.0.2:7420", "192.0.2.9:7420", "127.0.0.3:7420"];
+        assert_eq!(remotes(&[dead, second, third]), expected);
+        assert_eq!(remotes(&[dead]), ["192.0.2.9:7420"], "whose failure is told");
+    }
+
+    #[test]
     fn links_that_cannot_be_meant_are_told() {
         let backup = LinkChoice { weight: 0, ..link("", "") };
         check(&[link("127.0.0.1", ""), backup]).unwrap();
@@ -266,6 +334,8 @@ mod tests {
             (vec![link("127.0.0.1", "::1")], "one of IPv6"),
             (vec![link("", "127.0.0.2"); 2], "to 127.0.0.2 twice"),
             (vec![backup], "above 0"),
+            (vec![link("fe80::1", "")], "as in fe80::1%eth0"),
+            (vec![link("", "fe80::2")], "as in fe80::2%eth0"),
             (vec![link("", ""); LINKS_MAX + 1], "no more than"),
         ] {
             let told = check(&links).unwrap_err().to_string();

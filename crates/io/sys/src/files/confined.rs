@@ -143,6 +143,14 @@ impl ConfinedDir {
         Ok(Self { dir, off_limits: self.off_limits })
     }
 
+    /// Another handle of it.
+    ///
+    /// # Errors
+    /// Those of `dup`.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { dir: self.dir.try_clone()?, off_limits: self.off_limits })
+    }
+
     /// Without what has such a name, which counts as outside: no path leads there, neither by itself
     /// nor through a link. The same holds for directories opened below this one.
     pub fn without(self, off_limits: fn(&[u8]) -> bool) -> Self {

@@ -158,7 +158,7 @@ impl<T: Task> Running<T> {
         let (code, reason) = match &end {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
-            Err(Failure::Local(reason)) => (CloseCode::STORAGE, reason.clone()),
+            Err(Failure::Local(reason)) => (CloseCode::STORAGE, self.task.told_to_peer(reason)),
             Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
                 (CloseCode::TIMEOUT, reason.clone())
             }

@@ -230,10 +230,24 @@ impl fmt::Display for Attempts<'_> {
                     write!(f, "{separator}{server}: nothing listens there")?;
                 }
                 io::ErrorKind::TimedOut => write!(f, "{separator}{server}: no answer")?,
+                _ if lacks_zone(server) => write!(
+                    f,
+                    "{separator}{server}: it is an address on one link: name the interface of this host \
+                     behind it, as in lh://[{}%eth0]/",
+                    server.ip()
+                )?,
                 _ => write!(f, "{separator}{server}: {error}")?,
             }
         }
         Ok(())
+    }
+}
+
+/// Whether it is link-local and does not say on which link (RFC 4007).
+fn lacks_zone(server: &SocketAddr) -> bool {
+    match server {
+        SocketAddr::V6(server) => server.ip().is_unicast_link_local() && server.scope_id() == 0,
+        SocketAddr::V4(_) => false,
     }
 }
 

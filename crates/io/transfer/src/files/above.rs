@@ -56,7 +56,8 @@ fn may_make(directory: impl AsFd) -> bool {
     accessat(directory, "..", access, AtFlags::EACCESS).is_ok()
 }
 
-fn identity(stat: &Stat) -> (u64, u64) {
+/// Device and inode.
+pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 

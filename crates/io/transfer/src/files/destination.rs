@@ -19,6 +19,7 @@ use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
+use super::way::Way;
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +132,7 @@ pub(super) struct Resolved {
     pub(super) name: Option<Vec<u8>>,
     /// What may have been made on the way to it.
     pub(super) above: Above,
+    pub(super) way: Way,
 }
 
 /// The hidden directory of a transfer, locked.
@@ -200,21 +202,31 @@ impl Destination<'_> {
         root: ConfinedDir,
         is_directory: bool,
     ) -> Result<Resolved, DestinationError> {
-        let top = match self {
-            Self::Local(_) => None,
-            Self::Below { root, .. } => Some(root),
-        };
         let above = match is_directory {
-            true => Above::of(self.bytes(), top).map_err(|error| self.error(error))?,
+            true => Above::of(self.bytes(), self.top()).map_err(|error| self.error(error))?,
             false => Above::default(),
         };
-        Ok(Resolved { root, name: None, above })
+        let way = self.way(trimmed(self.bytes()))?;
+        Ok(Resolved { root, name: None, above, way })
     }
 
     /// The source gets a new name, in a directory that is there.
     fn as_name(&self, parent: &[u8], name: &[u8]) -> Result<Resolved, DestinationError> {
         let (root, name) = (self.parent(parent)?, Some(name.to_vec()));
-        Ok(Resolved { root, name, above: Above::default() })
+        Ok(Resolved { root, name, above: Above::default(), way: self.way(parent)? })
+    }
+
+    /// How the directory `path` was found.
+    fn way(&self, path: &[u8]) -> Result<Way, DestinationError> {
+        Way::new(path, self.top()).map_err(|error| self.error(error))
+    }
+
+    /// What it is confined to.
+    fn top(&self) -> Option<&ConfinedDir> {
+        match self {
+            Self::Local(_) => None,
+            Self::Below { root, .. } => Some(root),
+        }
     }
 
     /// Checks that `place` holds nothing, unless this transfer has begun to fill it.
@@ -438,7 +450,8 @@ fn trimmed(path: &[u8]) -> &[u8] {
     }
 }
 
-fn is_escape(error: &io::Error) -> bool {
+/// Whether it leads out of what it is confined to.
+pub(super) fn is_escape(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
     matches!(inner, Some(ConfinedError::Escapes))
 }

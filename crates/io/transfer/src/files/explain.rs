@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use super::folding::SameName;
 use super::room::TooLittle;
 use super::special::InTheWay;
+use super::write::Vanished;
 
 /// Why a file could not be read.
 pub(super) fn at_source(error: &io::Error) -> String {
@@ -44,6 +45,9 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     if let Some(same) = same_name(error) {
         return format!("{doing}: {same}");
     }
+    if let Some(vanished) = vanished(error) {
+        return format!("{doing}: {vanished}");
+    }
     match error.kind() {
         ErrorKind::FileTooLarge => {
             format!("{doing}: the file is too large for the file system of the destination")
@@ -53,7 +57,9 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
         }
         ErrorKind::PermissionDenied => format!("{doing}: no permission at the destination"),
         ErrorKind::IsADirectory => format!("{doing}: a directory of that name is in the way"),
-        ErrorKind::NotADirectory => format!("{doing}: a file is where its directory should be"),
+        ErrorKind::NotADirectory => {
+            format!("{doing}: something that is no directory is where its directory should be")
+        }
         ErrorKind::NotFound => format!("{doing}: its directory is gone from the destination"),
         ErrorKind::InvalidFilename => {
             format!("{doing}: the name is too long for the file system of the destination")
@@ -95,6 +101,11 @@ fn in_the_way(error: &io::Error) -> Option<&InTheWay> {
 
 /// That the entry would get into the place of another, if that is why.
 fn same_name(error: &io::Error) -> Option<&SameName> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// The unpublished file that is gone, if that is why.
+fn vanished(error: &io::Error) -> Option<&Vanished> {
     error.get_ref()?.downcast_ref()
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// The file that holds the resume record.
 ///
@@ -44,6 +44,11 @@ impl Record {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether somebody has removed it: no later run finds it then.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// Whether there is nothing for a later run. What waits gets a last chance.

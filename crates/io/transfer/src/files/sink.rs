@@ -33,6 +33,7 @@ use super::room::Room;
 use super::source::nanoseconds;
 use super::stamp::keeps_change_times;
 use super::sync::lock;
+use super::way::Way;
 use super::write::{Unpublished, set_attributes};
 
 /// A destination, for any number of threads: each has a storage of its own
@@ -51,7 +52,7 @@ pub struct SinkTree {
     /// See [`SinkOptions::only_empty`].
     only_empty: bool,
     rename: Option<Rename>,
-    hidden_name: Vec<u8>,
+    pub(super) hidden_name: Vec<u8>,
     pub(super) hidden: OwnedFd,
     record: Mutex<Record>,
     removed: AtomicBool,
@@ -64,6 +65,8 @@ pub struct SinkTree {
     /// Device and inode of the unpublished files that this run has made or found.
     pub(super) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
     pub(super) room: Mutex<Room>,
+    /// How the destination directory was found.
+    way: Way,
     /// What the first checkpoint is to make durable of the way to the destination directory.
     pub(super) above: Mutex<Above>,
     /// Where the destination directory folds names.
@@ -107,6 +110,12 @@ pub enum StorageError {
     /// What was written cannot be made durable.
     #[error("{}", explain::at_whole_destination("cannot make durable what was written", .0))]
     Sync(#[source] io::Error),
+    /// The name of the destination directory no longer leads to it.
+    #[error(
+        "the destination directory {0} was moved or replaced during the copy; what was written is in \
+         the directory that had this name before"
+    )]
+    Moved(String),
     /// The resume record cannot be written.
     #[error("{}", explain::at_whole_destination("cannot write the resume record", .0))]
     Record(#[source] io::Error),
@@ -160,6 +169,7 @@ impl SinkTree {
         let folds = folding::folds(&hidden.directory, RECORD).map_err(explain)?;
         let tree = Self {
             root: place.root,
+            way: place.way,
             above: Mutex::new(place.above),
             only_empty: options.only_empty,
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
@@ -318,6 +328,14 @@ impl SinkTree {
         Ok(())
     }
 
+    /// Checks that the destination directory is still where the user has named it.
+    fn check_way(&self) -> Result<(), StorageError> {
+        match self.way.leads_to(&self.root).map_err(StorageError::Sync)? {
+            true => Ok(()),
+            false => Err(StorageError::Moved(self.way.shown())),
+        }
+    }
+
     fn remove_record(&self) -> io::Result<()> {
         self.removed.store(true, Ordering::Relaxed);
         remove_hidden(&self.root, &self.hidden_name, &self.hidden)
@@ -357,7 +375,13 @@ impl SinkTree {
 
 impl Drop for SinkTree {
     fn drop(&mut self) {
-        if !self.removed.load(Ordering::Relaxed) && !self.is_worth_keeping() {
+        if self.removed.load(Ordering::Relaxed) {
+            return;
+        }
+        if lock(&self.record).is_removed() {
+            // With the record the lock is gone: what is in it may be another run's by now.
+            let _ = unlinkat(&self.root, &self.hidden_name[..], AtFlags::REMOVEDIR);
+        } else if !self.is_worth_keeping() {
             // Nobody is left to tell; the next run finds it and tries again.
             let _ = remove_hidden(&self.root, &self.hidden_name, &self.hidden);
         }
@@ -435,7 +459,9 @@ impl Storage for TreeStorage<'_> {
     }
 
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), StorageError> {
-        self.tree.sync(checkpoint).map_err(StorageError::Sync)
+        self.tree.sync(checkpoint).map_err(StorageError::Sync)?;
+        // What is confirmed next is where the user looks for it.
+        self.tree.check_way()
     }
 
     fn stamps(&mut self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>> {
@@ -447,6 +473,7 @@ impl Storage for TreeStorage<'_> {
     }
 
     fn remove_record(&mut self) -> Result<(), StorageError> {
+        self.tree.check_way()?;
         self.tree.remove_record().map_err(StorageError::Remove)
     }
 

@@ -165,8 +165,16 @@ impl SourceTree {
         };
         let count = read(&file, into, piece.file_offset).map_err(explain)?;
         let stat = rustix::fs::fstat(file.file()).map_err(|error| explain(error.into()))?;
-        if identity(&file_identity(&stat)) != piece.entry.identity || count < into.len() {
+        if identity(&file_identity(&stat)) != piece.entry.identity {
             return Err(changed(&piece.entry, &stat));
+        }
+        if count < into.len() {
+            // As files of `/sys` do, which say that they have a page.
+            let (size, end) = (piece.entry.size, piece.file_offset + count as u64);
+            return Err(format!(
+                "its size is told as {size} but it ends after {end} bytes, so it is not copied; \
+                 longhaul pipe can send it"
+            ));
         }
         Ok(())
     }

@@ -144,6 +144,22 @@ impl Copy {
         true
     }
 
+    /// Runs on this thread until the destination fails as a whole, and says how.
+    fn run_to_failure(&self) -> String {
+        loop {
+            self.exchange();
+            let action = lock(&self.sink).poll_action(*lock(&self.now));
+            if let Some(action) = action {
+                match storage::perform(&mut self.to.storage(), action) {
+                    Ok(answer) => lock(&self.sink).handle_answer(answer),
+                    Err(failure) => return failure.to_string(),
+                }
+            }
+            self.move_group();
+            assert!(!self.is_done(), "it came to its end");
+        }
+    }
+
     fn move_group(&self) -> bool {
         let credit = lock(&self.sink).credit();
         let Some(task) = lock(&self.source).next_group(credit) else {

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::destination::gone;
 use super::explain;
-use super::identify::hex;
+use super::identify::{aside_name, hex};
 use super::large::large;
 use super::place::{beneath, split};
 use super::room::Space;
@@ -58,6 +58,11 @@ impl Unpublished {
         self.file().write_all_at(&data[done..], offset + done as u64)
     }
 }
+
+/// An unpublished file, or a directory of such, that somebody has removed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} was removed from the destination before it was published")]
+pub(super) struct Vanished(String);
 
 impl SinkTree {
     /// Writes a part of an unpublished file.
@@ -169,7 +174,9 @@ impl SinkTree {
         let aside;
         let temp = hex(&temp.0);
         let (directory, from) = if file.aside {
-            aside = self.open_aside_of(entry, OFlags::PATH).map_err(explain)?;
+            let inside = aside_name(split(&place).0);
+            let opened = self.open_aside_of(entry, OFlags::PATH);
+            aside = opened.map_err(|error| explain(self.vanished(error, &inside)))?;
             (&aside, name)
         } else {
             self.finish(entry, file.temp)
@@ -188,7 +195,10 @@ impl SinkTree {
             }
             renamed => renamed,
         }
-        .map_err(explain)?;
+        .map_err(|error| match statat(directory, from, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => explain(self.vanished(error, from)),
+            _ => explain(error),
+        })?;
         if let Some(folding) = &mut folding {
             folding.note(parent, name);
         }
@@ -204,7 +214,9 @@ impl SinkTree {
         if entry.kind != EntryKind::File || entry.size == 0 {
             return Ok(());
         }
-        let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW)?;
+        let name = hex(&temp.0);
+        let stat = statat(&self.hidden, &name[..], AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| self.vanished(error.into(), &name))?;
         let is_own = own == Some((stat.st_dev, stat.st_ino));
         let is_own = is_own || has_time(&stat, entry) || self.folding.is_some();
         match is_own && stat.st_size as u64 == entry.size {
@@ -298,10 +310,20 @@ impl SinkTree {
                 let file = openat(&self.hidden, &name[..], flags, Mode::empty())?;
                 return Ok(Unpublished::new(file));
             }
-            opened => Unpublished::of(large(opened?.into(), self.direct)?),
+            Err(error) => return Err(self.vanished(error.into(), &name)),
+            Ok(opened) => Unpublished::of(large(opened.into(), self.direct)?),
         };
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
+    }
+
+    /// `error` of `name` in the hidden directory, which says so where nothing has that name any more.
+    fn vanished(&self, error: io::Error, name: &[u8]) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        let path = [self.hidden_name.as_slice(), b"/", name].concat();
+        io::Error::new(io::ErrorKind::NotFound, Vanished(path.escape_ascii().to_string()))
     }
 
     /// A small file that is written in several pieces, by several threads perhaps.

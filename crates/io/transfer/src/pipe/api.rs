@@ -1,5 +1,6 @@
 //! What a program asks of a pipe and what it is told.
 
+use std::fmt;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,42 +107,62 @@ pub enum PipeError {
         server: SocketAddr,
     },
     /// The connection, or the other end, was gone before the end.
-    #[error("the pipe broke: {reason}; {bytes} bytes came through, not the whole")]
+    #[error("the pipe broke: {reason}; {so_far}")]
     Broken {
         /// Why.
         reason: String,
-        /// As far as known here.
-        bytes: u64,
+        /// What this end knows.
+        so_far: SoFar,
     },
     /// This host failed.
-    #[error("{reason}; {bytes} bytes came through, not the whole")]
+    #[error("{reason}; {so_far}")]
     Local {
         /// How.
         reason: String,
-        /// As far as known here.
-        bytes: u64,
+        /// What this end knows.
+        so_far: SoFar,
     },
     /// The user stopped it.
-    #[error("stopped; {bytes} bytes came through, not the whole")]
+    #[error("stopped; {so_far}")]
     Stopped {
-        /// As far as known here.
-        bytes: u64,
+        /// What this end knows.
+        so_far: SoFar,
     },
 }
 
+/// How far a pipe has come, as one of its ends knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoFar {
+    /// Which end that is.
+    pub role: PipeRole,
+    /// At the end that receives bytes that were written to its file. The one that sends learns what became
+    /// of them only when all of it is over: there bytes that are verified at the server.
+    pub bytes: u64,
+}
+
+impl fmt::Display for SoFar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { role, bytes } = self;
+        match role {
+            PipeRole::Send => write!(f, "{bytes} bytes had reached the server"),
+            PipeRole::Receive => write!(f, "{bytes} bytes came through, not the whole"),
+        }
+    }
+}
+
 impl PipeError {
-    /// Of a pipe through which so many bytes came.
-    pub(super) fn of(failure: Failure, bytes: u64) -> Self {
+    /// Of a pipe that has come so far.
+    pub(super) fn of(failure: Failure, so_far: SoFar) -> Self {
         match failure {
             Failure::Usage(reason) => Self::Usage(reason),
             Failure::Connect(error) => Self::Connect(error),
             Failure::Join(error) => Self::Join(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
-            Failure::Closed { reason, .. } => Self::Broken { reason, bytes },
-            Failure::Destination(error) => Self::Local { reason: error.to_string(), bytes },
-            Failure::Local(reason) => Self::Local { reason, bytes },
-            Failure::Stopped => Self::Stopped { bytes },
+            Failure::Closed { reason, .. } => Self::Broken { reason, so_far },
+            Failure::Destination(error) => Self::Local { reason: error.to_string(), so_far },
+            Failure::Local(reason) => Self::Local { reason, so_far },
+            Failure::Stopped => Self::Stopped { so_far },
         }
     }
 }

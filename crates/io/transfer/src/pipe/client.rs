@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
 use longhaul_units::Instant;
 use longhaul_wire::{PipeRequest, PipeRole};
 
-use super::api::{PipeError, PipeOptions, PipeReport, pipe_name_is_valid};
-use super::drain::drain;
+use super::api::{PipeError, PipeOptions, PipeReport, SoFar, pipe_name_is_valid};
+use super::drain::{Output, drain};
 use super::feed::feed;
 use crate::api::{Snapshot, Stop};
 use crate::budget::Budget;
@@ -42,7 +43,10 @@ pub fn pipe(
     if options.circuit.as_ref().is_some_and(|circuit| circuit.want.is_none()) {
         return Err(PipeError::Usage("nobody knows the size of a pipe: say what to book".into()));
     }
-    let failed = |failure| PipeError::of(failure, progress.snapshot().bytes_done);
+    let failed = |failure| {
+        let so_far = SoFar { role: options.role, bytes: progress.snapshot().bytes_done };
+        PipeError::of(failure, so_far)
+    };
     let client = Client {
         host: &options.host,
         port: options.port,
@@ -65,7 +69,7 @@ pub fn pipe(
     let make = |_, shared: &Arc<Shared>| End::new(options, shared);
     let Finished { task, elapsed, link, .. } = client.run(make, progress, stop).map_err(failed)?;
     let setup = task.alone_until - started;
-    Ok(PipeReport { bytes: task.so_far().0, elapsed, setup, link })
+    Ok(PipeReport { bytes: task.bytes(), elapsed, setup, link })
 }
 
 /// The end that this host plays.
@@ -73,6 +77,8 @@ struct End {
     role: PipeRole,
     file: File,
     shared: Arc<Shared>,
+    /// Bytes that were written to the file.
+    written: Arc<AtomicU64>,
     /// When it was last seen that the other end is not there: its bytes came after that.
     alone_until: Instant,
     joined: bool,
@@ -97,18 +103,25 @@ impl End {
         };
         shared.begin(transfer, memory, budget, options.stall_timeout);
         let alone_until = clock::now();
-        Ok(Self { role, file, shared: shared.clone(), alone_until, joined: false, told: false })
+        let (shared, written) = (shared.clone(), Arc::default());
+        Ok(Self { role, file, shared, written, alone_until, joined: false, told: false })
     }
 
-    /// Bytes that came through as far as known here, and whether the other end is there.
-    fn so_far(&self) -> (u64, bool) {
+    /// See [`SoFar::bytes`].
+    fn bytes(&self) -> u64 {
         match self.shared.lock().transfer() {
-            Some(Transfer::OutgoingPipe(pipe)) => (pipe.confirmed(), pipe.is_joined()),
+            Some(Transfer::OutgoingPipe(pipe)) => pipe.confirmed(),
+            _ => self.written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the other end is there.
+    fn is_joined(&self) -> bool {
+        match self.shared.lock().transfer() {
+            Some(Transfer::OutgoingPipe(pipe)) => pipe.is_joined(),
             // The server sends what it gets; of an empty pipe only its end.
-            Some(Transfer::IncomingPipe(pipe)) => {
-                (pipe.bytes(), pipe.bytes() > 0 || pipe.is_at_end())
-            }
-            _ => (0, false),
+            Some(Transfer::IncomingPipe(pipe)) => pipe.bytes() > 0 || pipe.is_at_end(),
+            _ => false,
         }
     }
 
@@ -129,7 +142,8 @@ impl Task for End {
         match self.role {
             PipeRole::Send => self.shared.spawn("input", move |shared| feed(shared, &file)),
             PipeRole::Receive => {
-                self.shared.spawn("output", move |shared| drain(shared, Some(&file)))
+                let output = Output { file, written: self.written.clone() };
+                self.shared.spawn("output", move |shared| drain(shared, Some(&output)))
             }
         }
     }
@@ -139,13 +153,24 @@ impl Task for End {
     }
 
     fn so_far(&self, _backlog: u64) -> Snapshot {
-        Snapshot { bytes_done: self.so_far().0, ..Snapshot::default() }
+        Snapshot { bytes_done: self.bytes(), ..Snapshot::default() }
+    }
+
+    fn told_to_peer(&self, reason: &str) -> String {
+        match self.role {
+            PipeRole::Send => reason.to_owned(),
+            // Nobody else knows what was written.
+            PipeRole::Receive => {
+                let so_far = SoFar { role: self.role, bytes: self.bytes() };
+                format!("{reason}; {so_far}")
+            }
+        }
     }
 
     fn on_look(&mut self, validated: bool, progress: &Progress) {
         if !self.joined {
             let now = clock::now();
-            match self.so_far().1 {
+            match self.is_joined() {
                 true => self.joined = true,
                 false => self.alone_until = now,
             }

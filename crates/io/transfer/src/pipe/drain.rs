@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, PipeStep};
 use longhaul_objects::{PipeError, hash};
@@ -16,12 +17,19 @@ use crate::shared::{Half, Shared};
 
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Where a client puts what comes.
+pub(super) struct Output {
+    pub file: File,
+    /// Bytes of it so far.
+    pub written: Arc<AtomicU64>,
+}
+
 /// Passes pieces on until the pipe ends or is stopped: to `output`, or else to the client that
 /// receives ([`Shared::downstream`]).
 ///
 /// # Errors
 /// The output takes no more, or pieces are damaged too often, in words.
-pub(super) fn drain(shared: &Shared, output: Option<&File>) -> Result<(), String> {
+pub(super) fn drain(shared: &Shared, output: Option<&Output>) -> Result<(), String> {
     while let Some(step) = next_step(shared).map_err(|error| error.to_string())? {
         match step {
             PipeStep::Hash(piece, buffer) => {
@@ -32,7 +40,8 @@ pub(super) fn drain(shared: &Shared, output: Option<&File>) -> Result<(), String
                 drop(hashed.transpose().map_err(|error| error.to_string())?);
             }
             PipeStep::Pass(piece, value, buffer) => match (output, shared.downstream()) {
-                (Some(file), _) => write_all(file, &buffer[..piece.len as usize])
+                (Some(output), _) => output
+                    .write_all(&buffer[..piece.len as usize])
                     .map_err(|error| format!("cannot write to standard output: {error}"))?,
                 (None, Some(to)) => {
                     let bytes = Arc::new(buffer);
@@ -85,18 +94,24 @@ fn finish(shared: &Shared, half: &mut Half) {
     shared.mailboxes.wake_messages();
 }
 
-/// Writes all of `bytes`, also where others made the file non-blocking.
-fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait(&[(file.as_fd(), Interest::Writable)], Some(clock::now() + PATIENCE))?;
+impl Output {
+    /// Writes all of `bytes`, also where others made the file non-blocking.
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut file = &self.file;
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    bytes = &bytes[count..];
+                    self.written.fetch_add(count as u64, Ordering::Relaxed);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    wait(&[(file.as_fd(), Interest::Writable)], Some(clock::now() + PATIENCE))?;
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
         }
+        Ok(())
     }
-    Ok(())
 }

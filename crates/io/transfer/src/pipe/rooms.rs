@@ -139,23 +139,21 @@ impl Seat {
         let mut rooms = lock(&self.pipes.rooms);
         let mut guard = lock(&self.room);
         let room = &mut *guard;
-        let (bytes, complete) = match (self.role, &mut room.sender, &mut room.receiver) {
+        let complete = match (self.role, &mut room.sender, &mut room.receiver) {
             (PipeRole::Send, Some((shared, here)), _) => {
                 *here = false;
                 let mut half = shared.lock();
-                half.incoming_pipe().map_or((0, false), |pipe| (pipe.bytes(), pipe.is_at_end()))
+                half.incoming_pipe().is_some_and(|pipe| pipe.is_at_end())
             }
             (PipeRole::Receive, _, Some((shared, here))) => {
                 *here = false;
-                let mut half = shared.lock();
-                let confirmed = half.outgoing_pipe().map_or(0, |pipe| pipe.confirmed());
-                (confirmed, half.is_done())
+                shared.lock().is_done()
             }
             _ => return,
         };
         if let Some(reason) = reason.filter(|_| !complete) {
             let end = end(self.role);
-            room.broken.get_or_insert(format!("the {end} vanished after {bytes} bytes: {reason}"));
+            room.broken.get_or_insert(format!("the {end} vanished: {reason}"));
         }
         let here = |end: Option<bool>| end.unwrap_or(false);
         let sender = here(room.sender.as_ref().map(|(_, here)| *here));

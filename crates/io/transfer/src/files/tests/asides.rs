@@ -92,7 +92,7 @@ fn what_appears_in_the_way_of_a_new_directory_is_said_and_not_followed() {
         let failures = copy.failures();
         assert!(failures.iter().any(|(path, _)| path == "from/f1"), "{failures:?}");
         assert!(failures.iter().any(|(path, _)| path == "from/sub/deep/f1"), "{failures:?}");
-        let reason = if is_link { "link" } else { "a file is where its directory should be" };
+        let reason = if is_link { "link" } else { "no directory is where its directory should be" };
         assert!(failures.iter().any(|(_, said)| said.contains(reason)), "{failures:?}");
         assert_eq!(copy.confirmed(), 0);
         assert_eq!(scratch.names("elsewhere"), [""; 0]);

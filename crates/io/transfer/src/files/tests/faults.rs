@@ -342,3 +342,41 @@ impl Drop for Mounted {
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
+
+#[test]
+fn an_unpublished_file_that_somebody_removed_is_named_and_nothing_stays() {
+    let scratch = Scratch::new();
+    scratch.file("large", bytes(4 << 20, 1));
+    scratch.directory("to");
+    let tree = SourceTree::local(&[scratch.at("large")], false);
+    let copy = Copy::with(tree, Destination::Local(&scratch.at("to")), true).unwrap();
+    let hidden = scratch.names("to").pop().unwrap();
+    let hidden = Path::new("to").join(hidden);
+    let names = || scratch.names(hidden.to_str().unwrap());
+    copy.run_until(|_| names().len() > 1);
+    let unpublished = names().into_iter().find(|name| name != "record").unwrap();
+    for name in names() {
+        std::fs::remove_file(scratch.at("").join(&hidden).join(name)).unwrap();
+    }
+    copy.run();
+    let failures = copy.failures();
+    let [(path, reason)] = &failures[..] else { panic!("{failures:?}") };
+    assert_eq!(path, "large");
+    let gone = format!("{unpublished} was removed from the destination");
+    assert!(reason.contains(&gone), "{reason}");
+    drop(copy);
+    assert_eq!(scratch.names("to"), [""; 0]);
+}
+
+/// As those of `/sys`, which have a page whatever is in it.
+#[test]
+fn a_file_that_ends_before_its_size_is_not_said_to_have_changed() {
+    let scratch = Scratch::new();
+    let source = PathBuf::from("/sys/kernel/fscaps");
+    let told = std::fs::metadata(&source).unwrap().len();
+    let copy = Copy::new(SourceTree::local(&[source], false), &scratch.at("to"));
+    copy.run();
+    let failures = copy.failures();
+    let expected = format!("its size is told as {told} but it ends after");
+    assert!(failures.len() == 1 && failures[0].1.contains(&expected), "{failures:?}");
+}

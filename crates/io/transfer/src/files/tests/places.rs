@@ -400,3 +400,41 @@ fn names_above_that_nobody_here_could_have_made_are_left_alone() {
         assert_eq!(synced_before_confirming(&scratch, &copy, &above), [true, false, false]);
     });
 }
+
+/// What is confirmed has to be where the user looks for it.
+#[test]
+fn a_destination_directory_that_was_exchanged_is_noticed() {
+    let exchanges: [fn(&Scratch); 2] = [|_| {}, |scratch| drop(scratch.directory("there"))];
+    for put_another in exchanges {
+        for to in ["there/", "there/new"] {
+            for confined in [false, true] {
+                let scratch = prepared();
+                let root = ConfinedDir::open_root(scratch.at("")).unwrap();
+                let path = scratch.at(to);
+                let place = match confined {
+                    true => Destination::Below { root: &root, path: to.as_bytes() },
+                    false => Destination::Local(&path),
+                };
+                let tree = SourceTree::local(&[scratch.at("file")], false);
+                let copy = Copy::with(tree, place, false).unwrap();
+                std::fs::rename(scratch.at("there"), scratch.at("moved")).unwrap();
+                put_another(&scratch);
+                let failure = copy.run_to_failure();
+                assert!(failure.contains("was moved or replaced"), "{to}: {failure}");
+                assert_eq!(copy.confirmed(), 0, "{to}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_destination_directory_may_be_reached_another_way_meanwhile() {
+    let scratch = prepared();
+    symlink("there", scratch.at("link")).unwrap();
+    let tree = SourceTree::local(&[scratch.at("file")], false);
+    let copy = Copy::with(tree, Destination::Local(&scratch.at("link/")), false).unwrap();
+    std::fs::rename(scratch.at("there"), scratch.at("moved")).unwrap();
+    symlink("moved", scratch.at("there")).unwrap();
+    copy.run();
+    assert_eq!(scratch.read("link/file"), "file");
+}
