@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, ProbeOptions, Stop, probe};
+use longhaul_transfer::{CarrierChoice, CopyOptions, ProbeOptions, ServeOptions, Stop, probe};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::HostAccount;
 
-use crate::server::{PATIENCE, Server, pull, push, run};
+use crate::server::{PATIENCE, Server, pull, push, run, serve_options};
 use crate::test::{limited, token};
 use crate::trees::noise;
 
@@ -41,17 +41,35 @@ fn both_ends_say_how_their_hosts_fared() {
 }
 
 #[test]
+fn a_server_that_serves_once_is_not_ended_by_a_probe() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 300_000)).unwrap();
+        let options = ServeOptions { once: true, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        probe(&probe_options(&server), &Stop::default()).unwrap();
+        let report = run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
+        let receiver = report.link.hosts.receiver.expect("it tells");
+        assert_ne!(receiver.remedies & HostAccount::WRITERS_BEHIND, 0, "{receiver:?}");
+        server.join();
+    });
+}
+
+fn probe_options(server: &Server) -> ProbeOptions {
+    ProbeOptions {
+        host: server.address.ip().to_string(),
+        port: server.address.port(),
+        token: token(1),
+        idle_timeout: PATIENCE,
+        history: None,
+    }
+}
+
+#[test]
 fn a_probe_asks_for_nothing_and_the_server_serves_on() {
     limited(|test| {
         fs::write(test.here("f"), b"data").unwrap();
         let server = Server::start(test);
-        let options = ProbeOptions {
-            host: server.address.ip().to_string(),
-            port: server.address.port(),
-            token: token(1),
-            idle_timeout: PATIENCE,
-            history: None,
-        };
+        let options = probe_options(&server);
         let report = probe(&options, &Stop::default()).unwrap();
         assert_eq!(report.server, server.address);
         assert!(report.udp_round_trip.is_some() && report.known.is_none(), "{report:?}");

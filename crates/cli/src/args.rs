@@ -290,7 +290,7 @@ pub struct ServeArgs {
     /// File with the tokens that are let in, one a line [default: a new token is made and printed]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Serve one client, then end; the exit status is that of the transfer
+    /// Serve one transfer, then end; the exit status is that of the transfer
     #[arg(long)]
     pub once: bool,
     /// Clients may copy from here; without --allow-write, only that
@@ -332,7 +332,7 @@ pub struct ServeArgs {
 /// Connects, finds the round trip and the largest packet of the path, and says what the sockets of both
 /// hosts are granted, what this host's processors can do, what earlier transfers have learnt, and what
 /// would help, with the command. Takes a second; nothing is read or written at the server, to which it
-/// is a client that asks for nothing: `serve --once` ends after it.
+/// is a client that asks for nothing: `serve --once` goes on.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The server: lh://HOST[:PORT]

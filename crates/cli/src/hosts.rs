@@ -37,7 +37,7 @@ fn of_host(host: &HostAccount) -> Value {
         },
         "suspends": { "count": host.suspends, "seconds": seconds(host.suspended) },
         "missed_deadlines": { "count": host.missed, "seconds": seconds(host.missed_time) },
-        "remedies": remedies(host),
+        "remedies": remedies(host.remedies),
         "socket_buffer": {
             "asked": host.buffer_asked.get(),
             "granted": host.buffer_granted.get(),
@@ -61,13 +61,20 @@ fn has(host: &HostAccount, bit: u64) -> bool {
     host.remedies & bit != 0
 }
 
-fn remedies(host: &HostAccount) -> Vec<&'static str> {
+/// Their names.
+pub(crate) fn remedies(bits: u64) -> Vec<&'static str> {
     let known = [
         (HostAccount::SHORT_TURNS, "short turns"),
         (HostAccount::RUNS_FIRST, "real-time priority"),
         (HostAccount::PRIORITY_REFUSED, "real-time priority refused"),
+        (HostAccount::WRITERS_BEHIND, "writers behind"),
+        (HostAccount::OFF_INTERRUPTS, "off the network's processor"),
+        (HostAccount::FEW_PROCESSORS, "choice of processors refused: fewer than three"),
+        (HostAccount::INTERRUPTS_SPREAD, "choice of processors refused: all serve the network"),
+        (HostAccount::BUSY_POLLING, "busy polling"),
+        (HostAccount::BUSY_POLLING_REFUSED, "busy polling refused: no right to it"),
     ];
-    let known = known.into_iter().filter(|(bit, _)| has(host, *bit));
+    let known = known.into_iter().filter(|(bit, _)| bits & bit != 0);
     known.map(|(_, name)| name).collect()
 }
 
@@ -105,6 +112,8 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
     }
     if has(host, HostAccount::PRIORITY_REFUSED) {
         lines.push(format!("{name}: the system did not permit --host-priority; {PERMIT}"));
+    } else if has(host, HostAccount::BUSY_POLLING_REFUSED) {
+        lines.push(format!("{name}: the system did not permit busy polling; {PERMIT}"));
     } else if stalls && !has(host, HostAccount::RUNS_FIRST) {
         lines.push(format!(
             "{name}: other programs took its processor; --host-priority runs Longhaul before them"
@@ -122,7 +131,8 @@ pub(crate) fn larger_buffer(whose: &str, granted: Bytes, asked: Bytes) -> String
 }
 
 /// How it is permitted.
-pub(crate) const PERMIT: &str = "sudo setcap cap_sys_nice+ep \"$(command -v longhaul)\" permits it";
+pub(crate) const PERMIT: &str =
+    "sudo setcap cap_sys_nice,cap_net_admin+ep \"$(command -v longhaul)\" permits it";
 /// More than the turns of a scheduler with one competitor.
 const LONG_STALL: Duration = Duration::from_millis(8);
 
@@ -174,6 +184,24 @@ mod tests {
         let said = advice(&hosts).join("\n");
         assert!(said.contains("sysctl -w net.core.rmem_max=25000000"), "{said}");
         assert!(said.contains("receiver: other programs") && !said.contains("sender"), "{said}");
+    }
+
+    #[test]
+    fn remedies_are_named_with_what_was_refused_and_why() {
+        let remedies = HostAccount::WRITERS_BEHIND
+            | HostAccount::RUNS_FIRST
+            | HostAccount::FEW_PROCESSORS
+            | HostAccount::BUSY_POLLING_REFUSED;
+        let host = HostAccount { remedies, ..stalled() };
+        let named = json!([
+            "real-time priority",
+            "writers behind",
+            "choice of processors refused: fewer than three",
+            "busy polling refused: no right to it",
+        ]);
+        assert_eq!(of_host(&host)["remedies"], named);
+        let said = advice(&Hosts { sender: None, receiver: Some(host) }).join("\n");
+        assert!(said.contains("busy polling; sudo setcap cap_sys_nice,cap_net_admin+ep"), "{said}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use longhaul_transfer::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
+use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
@@ -60,6 +61,7 @@ fn json(report: &ProbeReport) -> Value {
             "cpus": report.machine.cpus,
             "kernel": report.machine.kernel,
             "encrypts_bps": report.encrypts.as_bps(),
+            "host_priority": hosts::remedies(report.with_priority),
         },
         "known": report.known.as_ref().map(history::known),
         "advice": advice(report),
@@ -110,6 +112,13 @@ fn advice(report: &ProbeReport) -> Vec<String> {
     }
     if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
         advice.push(hosts::larger_buffer("at the server: the socket buffer", there, asked));
+    }
+    let refused = HostAccount::PRIORITY_REFUSED | HostAccount::BUSY_POLLING_REFUSED;
+    if report.with_priority & refused != 0 {
+        advice.push(format!(
+            "here: beside other programs --host-priority helps, and the system refuses it: {}",
+            hosts::PERMIT
+        ));
     }
     if report.udp_round_trip.is_none() {
         advice.push(format!(

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
 use longhaul_rate_control::{
-    Context, Controller, Delivery, Estimates, Feedback, Governor, Known, MemoryUse, Metrics,
-    Observation, Pacer, Pacing, PathMemory, Profile, ReceiverState, RttEstimator, Sent, SpanMeter,
-    SpanSizes,
+    Context, Controller, Delivery, Estimates, Feedback, Governor, HostLimit, Known, MemoryUse,
+    Metrics, Observation, Pacer, Pacing, PathMemory, Profile, ReceiverState, RttEstimator, Sent,
+    SpanMeter, SpanSizes,
 };
 use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Ecn, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -303,6 +303,11 @@ impl Path {
             self.suspension = Some(suspension);
             self.renew(now);
         }
+    }
+
+    /// The receiving host takes no more than that for a while, as it has said over another path.
+    pub fn heed(&mut self, now: Instant, limit: HostLimit) {
+        self.govern(now, |governor| governor.heed(limit));
     }
 
     /// What the peer wished last.

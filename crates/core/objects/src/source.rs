@@ -58,8 +58,9 @@ pub struct Source {
     failed: BTreeMap<EntryId, String>,
     failures: Vec<Failure>,
     stats: SourceStats,
-    /// Not sent to the sink yet.
+    /// Not sent to the sink yet; and whether one was the last thing that was.
     report: Option<SourceReport>,
+    has_reported: bool,
     result: Option<Summary>,
 }
 
@@ -258,6 +259,7 @@ impl Source {
             failures: Vec::new(),
             stats: SourceStats::default(),
             report: None,
+            has_reported: false,
             result: None,
         }
     }
@@ -272,9 +274,19 @@ impl Source {
         {
             let (entry, reason) = first.remove_entry();
             self.settle(entry, EntryState::Failed);
+            self.has_reported = false;
             return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), reason });
         }
+        // Where messages take longer than the time between two reports, these would leave no room for
+        // what the copy needs: it has every second place.
+        if self.has_reported
+            && let Some(message) = self.poll_hashes().or_else(|| self.poll_manifest())
+        {
+            self.has_reported = false;
+            return Some(message);
+        }
         if let Some(report) = self.report.take() {
+            self.has_reported = true;
             return Some(SourceMessage::Report(report.into()));
         }
         self.poll_hashes().or_else(|| self.poll_manifest())

@@ -188,7 +188,7 @@ impl Delivery {
 pub struct ReceiverState {
     /// Size of the socket buffer, as the kernel granted it.
     pub socket_buffer: Option<Bytes>,
-    /// The rate that the receiving host can process.
+    /// The rate that the receiving host says it will process: no limit, but what some controllers go by.
     pub capacity: Option<Rate>,
     /// The rate beyond which it expects to lose, where there is one.
     pub limit: Option<HostLimit>,

@@ -3,7 +3,7 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 use crate::burst::useful_burst;
 use crate::receiver::ReceiverBound;
 use crate::sender::SenderBound;
-use crate::{Estimates, Feedback, Pacing, ReceiverState, RttEstimator};
+use crate::{Estimates, Feedback, HostLimit, Pacing, ReceiverState, RttEstimator};
 
 /// Takes the minimum of the controller's rate and all other bounds, and keeps account of which one
 /// it was.
@@ -93,6 +93,13 @@ impl Governor {
         self.sender.on_feedback(now, rtt.smoothed(), wanted);
         if let Some(bound) = &mut self.receiver {
             bound.on_feedback(now, rtt, estimates, feedback, receiver);
+        }
+    }
+
+    /// The receiving host has announced a limit over another path than that of this governor.
+    pub fn heed(&mut self, limit: HostLimit) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.heed(limit);
         }
     }
 
@@ -292,14 +299,16 @@ mod tests {
             }),
             ..Feedback::default()
         };
-        let allowed = |heeds, lost, capacity| {
+        let allowed = |heeds, lost, takes: Option<Rate>| {
             let mut governor = Governor::new(at(0), heeds);
             let mut estimates = Estimates::new(at(0), 1500);
             for tick in 1..=8 {
                 governor.on_sent(4 << 20);
                 let told = estimates.on_feedback(at(tick * 5), &rtt, &feedback(lost));
                 let socket_buffer = Some(Bytes::from_mib(1));
-                let receiver = ReceiverState { socket_buffer, capacity, limit: None };
+                let (cause, until) = (Bottleneck::ReceiverCpu, at(1_000));
+                let limit = takes.map(|rate| HostLimit { rate, cause, until });
+                let receiver = ReceiverState { socket_buffer, limit, ..Default::default() };
                 let told = (&told, &receiver);
                 governor.on_feedback(at(tick * 5), &rtt, &estimates, told, CONTROLLER.rate);
             }

@@ -6,8 +6,8 @@ use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
 ///
 /// What is in flight beyond two round trips of what arrives has to fit a share of the socket buffer
 /// that the receiver told. Losses in the host take a quarter off that share, and cap the rate at what
-/// arrived; both recover slowly. The capacity that the receiver told caps the rate, and so does the limit
-/// that it announces before it loses anything, until that expires or is lifted.
+/// arrived; both recover slowly. The limit that it announces before it loses anything caps the rate until
+/// that expires or is lifted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiverBound {
     buffer: Option<u64>,
@@ -20,7 +20,6 @@ pub(crate) struct ReceiverBound {
     /// Most bytes in flight in this round, and in the last.
     flight: u64,
     last_flight: u64,
-    capacity: Option<Rate>,
     limit: Option<HostLimit>,
     /// Least rate and window: nobody has to stop.
     least: (Rate, u64),
@@ -37,7 +36,6 @@ impl ReceiverBound {
             cut: now,
             flight: 0,
             last_flight: 0,
-            capacity: None,
             limit: None,
             least: (Rate::ZERO, 0),
             window: None,
@@ -60,7 +58,6 @@ impl ReceiverBound {
         receiver: &ReceiverState,
     ) {
         self.buffer = receiver.socket_buffer.map(Bytes::get).or(self.buffer);
-        self.capacity = receiver.capacity.or(self.capacity);
         self.limit = receiver.limit;
         self.expire(now);
         let round_is_over = estimates.completed.round.is_some();
@@ -90,6 +87,11 @@ impl ReceiverBound {
         });
     }
 
+    /// It has announced a limit, apart from feedback of this path.
+    pub fn heed(&mut self, limit: HostLimit) {
+        self.limit = Some(limit);
+    }
+
     /// Forgets a limit whose time is over; whether there was one.
     pub fn expire(&mut self, now: Instant) -> bool {
         let is_over = self.limit.is_some_and(|limit| limit.until <= now);
@@ -104,16 +106,14 @@ impl ReceiverBound {
 
     /// What it says that it takes, of the whole connection.
     pub fn told(&self) -> Option<Rate> {
-        [self.capacity, self.limit.map(|limit| limit.rate)].into_iter().flatten().min()
+        self.limit.map(|limit| limit.rate)
     }
 
     /// The rates that it takes from a path that has so many parts per million of the connection's,
     /// as far as they are known to be limited, and by what.
     pub fn rates(&self, share: u32) -> impl Iterator<Item = (Bottleneck, Rate)> {
-        let share = |rate: Rate| rate.scale(share, 1_000_000);
-        let limit = self.limit.map(|limit| (limit.cause, share(limit.rate)));
-        let cpu = [self.capacity.map(share), self.cap].into_iter().flatten().min();
-        let cpu = cpu.map(|rate| (Bottleneck::ReceiverCpu, rate));
+        let limit = self.limit.map(|limit| (limit.cause, limit.rate.scale(share, 1_000_000)));
+        let cpu = self.cap.map(|rate| (Bottleneck::ReceiverCpu, rate));
         let least = self.least.0;
         [limit, cpu].into_iter().flatten().map(move |(bound, rate)| (bound, rate.max(least)))
     }

@@ -469,12 +469,13 @@ fn a_memory_is_never_trusted_above_what_the_receiver_says() {
     controller.on_sent(&mut cx, &train);
     controller.on_timeout(&mut cx);
     assert_eq!(controller.pacing().rate, known.scale(1, 2), "half of it follows the train");
-    let capacity = Rate::from_mbps(100);
-    let receiver = ReceiverState { capacity: Some(capacity), ..ReceiverState::default() };
+    let (rate, cause) = (Rate::from_mbps(100), Bottleneck::ReceiverCpu);
+    let limit = HostLimit { rate, cause, until: *now + MS * 500 };
+    let receiver = ReceiverState { limit: Some(limit), ..ReceiverState::default() };
     let told = (&Feedback::default(), &receiver);
     governor.on_feedback(*now, rtt, estimates, told, controller.pacing().rate);
     let (pacing, bound) = governor.allow(controller.pacing());
-    assert_eq!((pacing.rate, bound), (capacity, Bottleneck::ReceiverCpu));
+    assert_eq!((pacing.rate, bound), (rate, cause));
 }
 
 /// Packets become larger, and smaller, as the path MTU is found: the rate is as before, and a whole

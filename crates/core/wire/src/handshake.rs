@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, LaneId, Rate};
 
 use self::options::{Message, Options, put, values};
 use crate::close::{CloseCode, MAX_REASON, cut_reason};
@@ -18,6 +18,8 @@ pub const PROTOCOL_VERSION: u16 = 1;
 pub const MAX_HANDSHAKE_BODY: usize = 16_384;
 /// Most lanes of a connection.
 pub const MAX_LANES: u16 = 64;
+/// The lane on which hosts say what they take, behind all others (docs/protocol.md 4.7).
+pub const MONITOR_LANE: LaneId = LaneId(MAX_LANES);
 /// Bytes in front of the body of a control message.
 pub const CONTROL_HEADER_LEN: usize = 4;
 

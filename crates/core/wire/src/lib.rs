@@ -46,8 +46,8 @@ pub use frame::{
 };
 pub use handshake::{
     CONTROL_HEADER_LEN, Carrier, Cipher, ControlMessage, Hello, MAX_HANDSHAKE_BODY,
-    MAX_IMPLEMENTATION, MAX_LANES, MAX_PARAMETERS, MAX_PROFILE, PROTOCOL_VERSION, Protect,
-    ReceiveLimits, Welcome,
+    MAX_IMPLEMENTATION, MAX_LANES, MAX_PARAMETERS, MAX_PROFILE, MONITOR_LANE, PROTOCOL_VERSION,
+    Protect, ReceiveLimits, Welcome,
 };
 pub use header::{
     AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,

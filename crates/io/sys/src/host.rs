@@ -3,6 +3,7 @@
 //! Each sampler keeps its files open and reads them anew for each sample (some 1 to 3 us).
 
 mod devices;
+mod interrupts;
 mod machine;
 mod pressure;
 mod processors;
@@ -15,11 +16,14 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 pub use self::devices::DeviceDropsSampler;
+pub use self::interrupts::network_interrupts;
 pub use self::machine::Machine;
 pub use self::pressure::PressureSampler;
 pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};
-pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first, take_short_turns};
+pub use self::threads::{
+    allowed_cpus, name_thread, pin_thread, run_first, stand_back, take_short_turns,
+};
 
 /// How the scheduler treated a thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -114,7 +114,7 @@ pub struct ServeOptions {
     pub root: PathBuf,
     /// Any of them is let in.
     pub tokens: Vec<Token>,
-    /// Serve one client and end.
+    /// Serve one transfer and end: who only connects, or is refused, is none.
     pub once: bool,
     /// Clients may copy from here.
     pub allow_read: bool,

@@ -345,7 +345,11 @@ impl Mailbox {
 }
 
 /// Says goodbye on all threads of a carrier.
-pub(crate) fn close_all(mailboxes: &[Arc<Mailbox>], code: CloseCode, reason: &str) {
+pub(crate) fn close_all<'m>(
+    mailboxes: impl IntoIterator<Item = &'m Arc<Mailbox>>,
+    code: CloseCode,
+    reason: &str,
+) {
     for mailbox in mailboxes {
         mailbox.post(Command::Order(Order::Close(code, reason.into())));
     }

@@ -13,7 +13,10 @@ use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
-use longhaul_wire::{CloseCode, HostAccount, HostLosses, Losses, ReceiverBounds, SourceReport};
+use longhaul_wire::{
+    BASE_DATAGRAM, CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds,
+    SourceReport,
+};
 
 use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
@@ -22,7 +25,7 @@ use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use crate::lines::{Account, FIRST, Lines, Owner};
 use crate::losses::LossLog;
-use crate::monitor::{HostMonitor, Priority};
+use crate::monitor::{Bystander, HostMonitor, Priority, Sentinel};
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::TcpLanes;
 
@@ -163,6 +166,8 @@ impl Lanes {
 /// The UDP lanes of a connection.
 pub(crate) struct UdpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
+    /// That of the monitor's lane.
+    own: Option<Arc<Mailbox>>,
     lines: Arc<Lines>,
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Vec<JoinHandle<()>>,
@@ -228,12 +233,22 @@ pub(crate) enum Duty {
 }
 
 /// What is done about this host's own faults.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Hosting {
-    /// The profile wants to know what this host can take, and who is to say it.
-    pub part: Option<Part>,
+    /// The profile wants to know what this host can take.
+    pub monitor: Option<Monitoring>,
     /// How the threads of lanes and of the monitor are scheduled.
     pub priority: Priority,
+}
+
+/// Who says what this host can take, and the lane for that (docs/protocol.md 4.7).
+pub(crate) struct Monitoring {
+    pub part: Part,
+    pub mailbox: Arc<Mailbox>,
+    pub socket: LaneSocket,
+    /// Where the peer is, if known.
+    pub remote: Option<SocketAddr>,
+    /// It shares nothing with those of the data, whose locks others may hold.
+    pub path: Path,
 }
 
 /// Mailboxes for `count` lanes.
@@ -255,26 +270,35 @@ impl UdpLanes {
     ) -> io::Result<Self> {
         let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
-        let monitor = match hosting.part {
-            Some(part) => {
+        let (monitor, own) = match hosting.monitor {
+            Some(monitoring) => {
                 let stores = upper.clone();
                 let stored = Box::new(move || stores.stored());
-                Some(HostMonitor::start(&mailboxes, part, hosting.priority, stored)?)
+                let Monitoring { part, mailbox, .. } = &monitoring;
+                let (monitor, sentinel) = HostMonitor::new(&mailboxes, mailbox, *part, stored);
+                (Some(monitor), Some((monitoring, sentinel)))
             }
-            None => None,
+            None => (None, None),
         };
         let (rtt_min, buffers) = (Mutex::default(), None);
         let drops = Arc::new(HostDrops::new());
-        let mut lanes =
-            Self { mailboxes, lines, views, threads, crew, rtt_min, monitor, buffers, drops };
+        let mut lanes = Self {
+            mailboxes,
+            own: None,
+            lines,
+            views,
+            threads,
+            crew,
+            rtt_min,
+            monitor,
+            buffers,
+            drops,
+        };
         let beside = Arc::new(Crew::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
-            let role = match session.role {
-                longhaul_session::Role::Client => Role::Client,
-                longhaul_session::Role::Server => Role::Server,
-            };
             let LaneRules { repair, feedback, idle_timeout, duty } = rules(lane);
-            let mut config = LaneConfig::new(session.connection, lane, role, random_seed());
+            let mut config =
+                LaneConfig::new(session.connection, lane, role(session), random_seed());
             config.path = FIRST;
             config.remote = remote;
             config.repair = repair;
@@ -294,6 +318,7 @@ impl UdpLanes {
             let thread = lane::spawn(LaneSetup {
                 config,
                 lines: lanes.lines.clone(),
+                path: lanes.lines.path(FIRST),
                 socket,
                 seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
                 open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
@@ -301,22 +326,65 @@ impl UdpLanes {
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
                 crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
-                drops: lanes.drops.clone(),
+                drops: Some(lanes.drops.clone()),
                 priority: match (duty, hosting.priority) {
                     (Duty::Booked, Priority::Usual) => Priority::Punctual,
                     (_, priority) => priority,
                 },
                 monitor: lanes.monitor.as_ref().map(|monitor| monitor.watch(i)),
+                sentinel: None,
                 losses: losses.cloned(),
             })?;
             lanes.threads.push(thread);
         }
+        if let Some((monitoring, sentinel)) = own {
+            lanes.start_monitor(session, monitoring, sentinel, hosting.priority, &upper)?;
+        }
         Ok(lanes)
+    }
+
+    /// Starts the lane of the monitor. Nothing that it locks is held by another thread for longer than a
+    /// few instructions while the connection lives.
+    fn start_monitor(
+        &mut self,
+        session: &Session,
+        monitoring: Monitoring,
+        sentinel: Sentinel,
+        priority: Priority,
+        upper: &Arc<dyn UpperLayer>,
+    ) -> io::Result<()> {
+        let Monitoring { mailbox, socket, remote, path, .. } = monitoring;
+        let lane = MONITOR_LANE;
+        let mut config = LaneConfig::new(session.connection, lane, role(session), random_seed());
+        config.remote = remote;
+        config.object_tag = object_tag_len(session.protect);
+        // Messages are small: nothing is to be found out about larger packets.
+        config.datagram_max = BASE_DATAGRAM as u16;
+        let thread = lane::spawn(LaneSetup {
+            config,
+            lines: self.lines.clone(),
+            path: Arc::new(Mutex::new(path)),
+            socket,
+            seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
+            open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
+            upper: Arc::new(Bystander(upper.clone())),
+            mailbox: mailbox.clone(),
+            shared: Arc::default(),
+            crew: Arc::default(),
+            drops: None,
+            priority,
+            monitor: self.monitor.as_ref().map(HostMonitor::listen),
+            sentinel: Some(Box::new(sentinel)),
+            losses: None,
+        })?;
+        self.threads.push(thread);
+        self.own = Some(mailbox);
+        Ok(())
     }
 
     /// Says goodbye on all lanes.
     pub fn close(&self, code: CloseCode, reason: &str) {
-        close_all(&self.mailboxes, code, reason);
+        close_all(self.mailboxes.iter().chain(&self.own), code, reason);
     }
 
     fn host(&self) -> HostView {
@@ -403,6 +471,13 @@ pub(crate) struct Totals {
     pub sending: SourceReport,
     /// Grows while the peer shows that it lives.
     pub received: u64,
+}
+
+fn role(session: &Session) -> Role {
+    match session.role {
+        longhaul_session::Role::Client => Role::Client,
+        longhaul_session::Role::Server => Role::Server,
+    }
 }
 
 fn random_seed() -> u64 {

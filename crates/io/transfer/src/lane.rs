@@ -22,19 +22,21 @@ use longhaul_wire::ReceiverBounds;
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, Mailbox, Stray, Strays, UpperLayer, Way};
 use crate::crew::Crew;
-use crate::lines::{Account, Lines};
+use crate::lines::{Account, Heard, Lines};
 use crate::losses::{LossLog, ToldLoss};
-use crate::monitor::{Priority, Watch};
+use crate::monitor::{Priority, Sentinel, Watch, poll_device};
 use crate::protection::Protection;
 use reading::Reading;
 
 pub(crate) use drops::HostDrops;
-pub(crate) use socket::LaneSocket;
+pub(crate) use socket::{LaneSocket, SocketSize};
 
 /// What a lane thread is made of.
 pub(crate) struct LaneSetup {
     pub config: LaneConfig,
     pub lines: Arc<Lines>,
+    /// The one of them that it begins on; that of the monitor has one of its own.
+    pub path: Arc<Mutex<Path>>,
     pub socket: LaneSocket,
     pub seal: Protection,
     pub open: Protection,
@@ -44,12 +46,14 @@ pub(crate) struct LaneSetup {
     pub shared: Arc<Mutex<LaneView>>,
     /// What the thread belongs to.
     pub crew: Arc<Crew>,
-    /// What this host drops.
-    pub drops: Arc<HostDrops>,
+    /// What this host drops, where that explains gaps.
+    pub drops: Option<Arc<HostDrops>>,
     /// How the thread is scheduled.
     pub priority: Priority,
     /// Where it leaves word, and what it passes on, of what this host can take.
     pub monitor: Option<Watch>,
+    /// The monitor itself, whose lane this is.
+    pub sentinel: Option<Box<Sentinel>>,
     /// Where each loss is told.
     pub losses: Option<Arc<LossLog>>,
 }
@@ -83,14 +87,21 @@ type Half = LaneHalf<Arc<Buffer>, Buffer>;
 
 /// Starts the thread; it ends when the lane is closed.
 pub(crate) fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
-    let name = format!("lane{}", setup.config.lane.0);
+    let name = match setup.sentinel {
+        Some(_) => "sentinel".into(),
+        None => format!("lane{}", setup.config.lane.0),
+    };
     std::thread::Builder::new().name(name).spawn(move || {
         let crew = setup.crew.clone();
         let _joined = crew.join();
         // Without the right to it the lane is late as often as other threads are.
         let remedies = setup.priority.take();
         if let Some(watch) = &setup.monitor {
-            watch.log.join(remedies);
+            watch.join(remedies);
+        }
+        let mut setup = setup;
+        if let Some(sentinel) = &mut setup.sentinel {
+            sentinel.note(remedies);
         }
         LaneThread::new(setup).run();
     })
@@ -127,11 +138,15 @@ struct LaneThread {
     /// Messages on their way from the upper layer to the lane.
     message: Vec<u8>,
     view_due: Instant,
-    drops: Arc<HostDrops>,
+    drops: Option<Arc<HostDrops>>,
     drops_due: Instant,
     /// Much arrived since the thread last slept.
     flooded: bool,
     monitor: Option<Watch>,
+    polls_device: bool,
+    sentinel: Option<Box<Sentinel>>,
+    /// What the peer's monitor has said on its lane.
+    heard: Heard,
     losses: Option<Arc<LossLog>>,
 }
 
@@ -156,13 +171,13 @@ const STRAYS_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { mut config, lines, socket, seal, open, upper, mailbox, shared, .. } = setup;
-        let LaneSetup { drops, monitor, losses, .. } = setup;
+        let LaneSetup { mut config, lines, path, socket, seal, open, upper, .. } = setup;
+        let LaneSetup { mailbox, shared, drops, priority, monitor, sentinel, losses, .. } = setup;
         config.tells_losses = losses.is_some();
         let now = clock::now();
         Self {
             number: config.lane,
-            path: lines.path(config.path),
+            path,
             half: LaneHalf::new(now, config),
             lines,
             peer: None,
@@ -186,6 +201,9 @@ impl LaneThread {
             drops_due: now,
             flooded: false,
             monitor,
+            polls_device: priority == Priority::First && sentinel.is_none(),
+            sentinel,
+            heard: Heard::default(),
             losses,
         }
     }
@@ -195,6 +213,7 @@ impl LaneThread {
         let _ = clock::use_precise_timers();
         self.follow_socket();
         while !self.half.engine().is_closed() {
+            self.look_at_host();
             let mut busy = self.take_commands();
             self.pass_on_limits();
             self.half.handle_standing(&self.upper.standing());
@@ -203,6 +222,7 @@ impl LaneThread {
             let now = clock::now();
             self.half.handle_timeout(now, &mut lock(&self.path));
             busy |= self.pass_news();
+            self.heed_peer(now);
             self.upper.on_credit(self.half.engine().credit());
             self.follow_peer();
             busy |= self.read_messages();
@@ -222,6 +242,9 @@ impl LaneThread {
         self.publish(clock::now());
         if let Some(watch) = &mut self.monitor {
             watch.leave();
+        }
+        if let Some(sentinel) = &self.sentinel {
+            sentinel.tell_account(clock::now());
         }
     }
 
@@ -342,10 +365,36 @@ impl LaneThread {
         }
     }
 
+    /// Looks at the other lanes, if this is the monitor's and it is time.
+    fn look_at_host(&mut self) {
+        if let Some(sentinel) = &mut self.sentinel
+            && sentinel.due() <= clock::now()
+        {
+            sentinel.look(clock::now());
+        }
+    }
+
+    /// What the peer says on the lane of its monitor holds for the paths of the data.
+    fn heed_peer(&mut self, now: Instant) {
+        if self.sentinel.is_some() {
+            let limit = self.half.engine().receiver().limit;
+            let heard = Heard { suspension: lock(&self.path).suspension(), limit };
+            if std::mem::replace(&mut self.heard, heard) != heard {
+                self.lines.heed(now, &heard);
+            }
+        }
+    }
+
     /// The lane may have another socket.
     fn follow_socket(&self) {
         if let Some(watch) = &self.monitor {
-            watch.log.receive_from(self.socket.own());
+            watch.receive_from(self.socket.own());
+        }
+        if self.polls_device
+            && let Some(socket) = self.socket.own()
+        {
+            let done = poll_device(socket);
+            self.monitor.iter().for_each(|watch| watch.note_remedies(done));
         }
     }
 
@@ -386,8 +435,16 @@ impl LaneThread {
             && self.half.engine().is_validated()
         {
             // On failure the server's socket goes on passing datagrams on; tried again next time.
-            if self.socket.follow(remote).is_ok_and(|new| new) {
+            let size = match self.sentinel {
+                Some(_) => SocketSize::Messages,
+                None => SocketSize::Data,
+            };
+            if self.socket.follow(remote, size).is_ok_and(|new| new) {
                 self.follow_socket();
+            }
+            if self.sentinel.is_some() {
+                // No data depends on the way that it takes.
+                return;
             }
             let on = self.half.engine().path();
             let to = self.socket.local_ip();
@@ -445,29 +502,45 @@ impl LaneThread {
         }
         if may_sleep && deadline > now {
             if let Some(watch) = &self.monitor {
-                watch.log.rest();
+                watch.rest();
             }
-            // A failing wait would make a busy loop; it can only fail for want of kernel memory.
-            let former = self.former.as_ref().map(|former| &former.socket);
-            if self.socket.wait(former, self.mailbox.waker(), deadline, deaf).is_err() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            self.wait(deadline, deaf);
             if let Some(watch) = &self.monitor {
-                watch.log.woke(deadline);
+                watch.woke(deadline);
             }
         }
         self.mailbox.end_sleep();
     }
 
+    /// The monitor looks at its host meanwhile: what it has to say wakes its own lane, too.
+    fn wait(&mut self, deadline: Instant, deaf: bool) {
+        loop {
+            let until =
+                self.sentinel.as_ref().map_or(deadline, |sentinel| sentinel.due().min(deadline));
+            let former = self.former.as_ref().map(|former| &former.socket);
+            let ready = self.socket.wait(former, self.mailbox.waker(), until, deaf);
+            if ready.is_err() {
+                // It would make a busy loop; it can only fail for want of kernel memory.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            self.look_at_host();
+            if ready.unwrap_or(true) || until == deadline {
+                break;
+            }
+        }
+    }
+
     fn explain_gaps(&mut self, now: Instant) {
         self.drops_due = now + drops::SAMPLE_INTERVAL;
-        self.half.explain_missing(|missing| self.drops.explain(now, missing));
+        if let Some(drops) = &self.drops {
+            self.half.explain_missing(|missing| drops.explain(now, missing));
+        }
     }
 
     fn publish(&mut self, now: Instant) {
         self.view_due = now + VIEW_INTERVAL;
         if let Some(watch) = &self.monitor {
-            watch.log.set_round_trip(self.half.engine().round_trip_there());
+            watch.set_round_trip(self.half.engine().round_trip_there());
         }
         let mut view = lock(&self.shared);
         view.count(&self.half);

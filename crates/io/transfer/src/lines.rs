@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use longhaul_connection::{
     Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths, Times,
 };
-use longhaul_engine::{Carried, Path};
+use longhaul_engine::{Carried, Path, Suspension};
+use longhaul_rate_control::HostLimit;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
@@ -64,6 +65,13 @@ enum Peer {
     },
     /// A client of which no lane has been proven yet.
     Unknown,
+}
+
+/// What a host has said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Heard {
+    pub suspension: Option<Suspension>,
+    pub limit: Option<HostLimit>,
 }
 
 /// What lanes have sent over each path they were on.
@@ -222,6 +230,15 @@ impl Lines {
         let paths = self.all();
         let paths: Vec<_> = paths.iter().map(|(path, lanes)| (PathLock(path), *lanes)).collect();
         lock(&self.limits).look(now, &paths);
+    }
+
+    /// The peer's host has said so on the lane of its monitor: it holds for all paths at once.
+    pub fn heed(&self, now: Instant, heard: &Heard) {
+        for (path, _) in self.all() {
+            let mut path = lock(&path);
+            heard.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));
+            heard.limit.into_iter().for_each(|limit| path.heed(now, limit));
+        }
     }
 
     /// Losses over all paths.

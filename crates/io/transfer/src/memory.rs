@@ -23,7 +23,7 @@ use crate::buffer::{Buffer, Pool, lock};
 use crate::carrier::{Command, Mailbox, UpperLayer};
 use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
-use crate::lines::{Lines, Opening, Owner};
+use crate::lines::{FIRST, Lines, Opening, Owner};
 use crate::monitor::Priority;
 use crate::protection::{Protection, object_tag_len};
 
@@ -185,9 +185,11 @@ fn run(
     });
     let shared = Arc::new(Mutex::new(LaneView::default()));
     let one_path = Owner::Server(Opening(Box::new(|| None)));
+    let lines = Arc::new(Lines::new(one_path, path, vec![upper.mailbox.clone()]));
     let thread = lane::spawn(LaneSetup {
         config,
-        lines: Arc::new(Lines::new(one_path, path, vec![upper.mailbox.clone()])),
+        path: lines.path(FIRST),
+        lines,
         socket: match to {
             Some(to) => LaneSocket::Own(socket, to),
             None => LaneSocket::Own(socket, SocketAddr::from(([0, 0, 0, 0], 0))),
@@ -198,9 +200,10 @@ fn run(
         mailbox: upper.mailbox.clone(),
         shared: shared.clone(),
         crew: Arc::default(),
-        drops: Arc::new(HostDrops::new()),
+        drops: Some(Arc::new(HostDrops::new())),
         priority: Priority::Usual,
         monitor: None,
+        sentinel: None,
         losses: None,
     })?;
     if to.is_some() {

@@ -22,6 +22,7 @@ use crate::carrier::UpperLayer;
 use crate::client::{Failure, Idle, profile};
 use crate::connection::mailboxes;
 use crate::control::{ConnectError, Dialed, dial};
+use crate::monitor::with_priority;
 
 /// Which server to look at.
 #[derive(Clone, Debug)]
@@ -59,6 +60,9 @@ pub struct ProbeReport {
     pub machine: Machine,
     /// What one of its processors encrypts, with AES-128-GCM in packets.
     pub encrypts: Rate,
+    /// What `--host-priority` would do at this host, and what the system refuses of it: bits as in
+    /// [`longhaul_wire::HostAccount::remedies`].
+    pub with_priority: u64,
     /// What is known of the path from this host.
     pub known: Option<PathMemory>,
     /// What the user should know of this host's sockets.
@@ -140,6 +144,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         buffer_there: session.peer_limits.map(|limits| limits.socket_buffer),
         machine: Machine::describe(),
         encrypts,
+        with_priority: with_priority(),
         known: known.flatten(),
         notices,
     })

@@ -33,7 +33,7 @@ use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
 use crate::pipe::Pipes;
 use crate::tcp::Joins;
-use client::sending;
+use client::{NotServed, sending};
 use datagrams::Known;
 use share::Share;
 
@@ -64,7 +64,7 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one client was served.
+/// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one transfer was served.
 /// Transfers under way are then ended; what they have written is kept.
 ///
 /// # Errors
@@ -177,7 +177,7 @@ struct Server<'a> {
     /// Proven clients, whom no number of strangers keeps out.
     clients: Places,
     ids: ConnectionIds,
-    /// With `once`: a client was served.
+    /// With `once`: a transfer was served.
     served: Stop,
 }
 
@@ -261,13 +261,21 @@ impl Server<'_> {
                     return refused("no memory is left for another client".into());
                 };
                 drop(stranger);
-                let outcome = match self.serve_client(*client, sending, lease, from, local) {
+                let (begun, outcome) = match self.serve_client(*client, sending, lease, from, local)
+                {
+                    Ok(served) => (true, Ok(served)),
                     // Its request was turned away: nothing was served.
-                    Err((CloseCode::REFUSED, reason)) => return refused(reason),
-                    other => other.map_err(|(_, reason)| reason),
+                    Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
+                        return refused(reason);
+                    }
+                    Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
+                        let notice = format!("{from}: asked for nothing, as a probe does");
+                        return (self.events)(ServeEvent::Notice(notice));
+                    }
+                    Err(NotServed { begun, reason, .. }) => (begun, Err(reason)),
                 };
                 (self.events)(ServeEvent::Ended { client: from, outcome });
-                if self.options.once {
+                if self.options.once && begun {
                     self.served.request();
                 }
             }

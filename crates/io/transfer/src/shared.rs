@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     cpu_at_start: Duration,
     /// How this host fares, as its carrier knows.
     host: OnceLock<HostView>,
+    /// What the threads of the transfer do so that lanes are not late.
+    remedies: AtomicU64,
     /// What waits for storage, for the monitor of this host.
     stored: StoredSeen,
 }
@@ -168,6 +170,7 @@ impl Shared {
             downstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
             host: OnceLock::new(),
+            remedies: AtomicU64::new(0),
             stored: StoredSeen::default(),
         })
     }
@@ -265,7 +268,13 @@ impl Shared {
     pub fn host_account(&self) -> HostAccount {
         let cpu_time = clock::process_cpu_time().saturating_sub(self.cpu_at_start);
         let account = self.host.get().map(HostView::account).unwrap_or_default();
-        HostAccount { cpu_time, ..account }
+        let remedies = account.remedies | self.remedies.load(Ordering::Relaxed);
+        HostAccount { cpu_time, remedies, ..account }
+    }
+
+    /// Its threads do so.
+    pub fn note_remedies(&self, remedies: u64) {
+        self.remedies.fetch_or(remedies, Ordering::Relaxed);
     }
 
     /// The carrier knows that of this host, as long as it lives.

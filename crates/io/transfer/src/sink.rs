@@ -11,6 +11,7 @@ use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
 use crate::files::Target;
+use crate::monitor::stand_back;
 use crate::shared::{Half, Shared};
 use crate::source::WORKERS;
 
@@ -40,7 +41,10 @@ impl SinkDriver {
     pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> io::Result<()> {
         (0..WORKERS).try_for_each(|_| {
             let sink = self.clone();
-            shared.spawn("write", move |shared| sink.work(shared))
+            shared.spawn("write", move |shared| {
+                shared.note_remedies(stand_back());
+                sink.work(shared)
+            })
         })
     }
 

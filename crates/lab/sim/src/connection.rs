@@ -14,9 +14,9 @@ use longhaul_connection::{
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, Suspension, What};
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_rate_control::{ChosenProfile, ChunkSizes, MemoryBudget, Profile, Repair};
+use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, Profile, Repair};
 use longhaul_session::Session;
-use longhaul_units::{Bytes, Duration, Ecn, Instant, LaneId, PathId};
+use longhaul_units::{Bottleneck, Bytes, Duration, Ecn, Instant, LaneId, PathId};
 use longhaul_wire::{
     Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
     SourceReport,
@@ -170,7 +170,9 @@ impl Connection {
             let path = self.lines.of(lane);
             if let Some(lane) = lane.udp() {
                 if self.end == scenario.sink() {
-                    lane.half.set_capacity(takes);
+                    let (cause, until) = (Bottleneck::ReceiverCpu, times[1] + TAKES_LAST);
+                    let limit = takes.map(|rate| HostLimit { rate, cause, until });
+                    lane.half.set_limit(times[1], limit);
                 }
                 lane.half.handle_timeout(times[1], &mut path.borrow_mut());
             }
@@ -286,9 +288,8 @@ impl Connection {
         let accepted = state.half.engine().stats().packets_received - before;
         state.check_accepted(now, accepted, env);
         if state.half.engine().stats().feedback_received > feedback_received {
-            let (path, takes) =
-                (state.half.engine().path(), state.half.engine().receiver().capacity);
-            self.lines.note_capacity(path, takes);
+            let (path, limit) = (state.half.engine().path(), state.half.engine().receiver().limit);
+            self.lines.note_limit(path, limit);
         }
     }
 
@@ -461,7 +462,8 @@ impl Connection {
                 env.checks.require(false, || format!("{:?} would give up: {why}", self.end));
             }
         }
-        if self.half.is_report_due(local) {
+        // Behind the last words none is to follow.
+        if self.half.is_report_due(local) && !self.is_done() {
             self.half.report(SourceReport::default());
         }
     }
@@ -713,3 +715,5 @@ const MEMORY_MAX: Bytes = Bytes::from_mib(256);
 const PATIENCE: Duration = Duration::from_secs(100);
 /// Rounds of work at one instant.
 const ROUNDS_MAX: u32 = 100_000;
+/// For how long a limit of the receiving host is good: so that some expire in outages.
+const TAKES_LAST: Duration = Duration::from_secs(1);

@@ -154,6 +154,7 @@ const SEEDS: &[(u64, &str)] = &[
         795543478994,
         "nor that of `lambdastream` at exactly the limit, nor of lanes with different MTUs",
     ),
+    (77700001791, "reports of a slow source left no room for its hashes"),
     (70002318, "all files failed while some were still read: the check of what counts"),
     (795543467418, "`sabul` went below two packets a round trip where 6 % were lost by chance"),
     (920000006699, "so did `sabul` here"),

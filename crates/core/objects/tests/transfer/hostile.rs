@@ -509,6 +509,21 @@ fn the_latest_report_of_the_source_counts() {
     assert_eq!(sink.source_report(), Some(&report(2)));
 }
 
+#[test]
+fn reports_leave_every_second_place_to_what_the_copy_needs() {
+    let mut source = source();
+    let task = source.next_group(u64::MAX).unwrap();
+    source.group_hashed(task.object, task.group, [7; 32]);
+    // Each message takes as long as the time between two reports.
+    let said = (0..3).map(|_| {
+        source.report(SourceReport::default());
+        source.poll_message().unwrap()
+    });
+    let said: Vec<_> = said.collect();
+    let is_report = |message: &SourceMessage| matches!(message, SourceMessage::Report(_));
+    assert_eq!(said.iter().map(is_report).collect::<Vec<_>>(), [true, false, true], "{said:?}");
+}
+
 proptest! {
     #[test]
     fn a_source_survives_any_messages(

@@ -74,6 +74,18 @@ impl HostAccount {
     pub const RUNS_FIRST: u64 = 4;
     /// They were to do so, and the system did not permit it.
     pub const PRIORITY_REFUSED: u64 = 8;
+    /// Threads that write what has come stand back behind those that receive.
+    pub const WRITERS_BEHIND: u64 = 16;
+    /// Threads of lanes keep off the processor that serves the network's interrupts.
+    pub const OFF_INTERRUPTS: u64 = 32;
+    /// They were to, and there are fewer than three processors.
+    pub const FEW_PROCESSORS: u64 = 64;
+    /// They were to, and no processor serves more than half of the interrupts.
+    pub const INTERRUPTS_SPREAD: u64 = 128;
+    /// Lanes poll their network device instead of waiting for its interrupt.
+    pub const BUSY_POLLING: u64 = 256;
+    /// They were to, and the system did not permit it.
+    pub const BUSY_POLLING_REFUSED: u64 = 512;
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.varint(units::micros(self.cpu_time))?;

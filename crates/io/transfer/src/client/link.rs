@@ -15,9 +15,9 @@ use super::Failure;
 use crate::api::Stop;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
-use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, UdpLanes};
+use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes};
 use crate::control::{Dialed, ServerIdentity};
-use crate::lane::LaneSocket;
+use crate::lane::{LaneSocket, SocketSize};
 use crate::lines::{Ends, Owner};
 use crate::losses::LossLog;
 use crate::monitor::{Priority, part_of};
@@ -100,10 +100,24 @@ impl Link<'_> {
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let upper = (upper, mailboxes.to_vec());
         let owner = Owner::Client(ends);
-        let hosting = Hosting { part: part_of(profile), priority };
+        let hosting = Hosting { monitor: self.monitoring()?, priority };
         let paths = (owner, path);
         let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
+    }
+
+    /// What is needed of this host's monitor, where the profile has one.
+    fn monitoring(&self) -> std::io::Result<Option<Monitoring>> {
+        let Some(part) = part_of(self.profile) else { return Ok(None) };
+        let socket = self.ends.socket_with(&SocketSize::Messages.options())?;
+        let remote = self.ends.remote;
+        Ok(Some(Monitoring {
+            part,
+            mailbox: Arc::new(Mailbox::new()?),
+            socket: LaneSocket::Own(socket, remote),
+            remote: Some(remote),
+            path: path(self.profile, self.rtt),
+        }))
     }
 }
 
@@ -131,7 +145,7 @@ impl Idle<'_> {
         }
         let Profile { feedback, .. } = *profile.profile;
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
-        let hosting = Hosting { part: None, priority: Priority::Usual };
+        let hosting = Hosting { monitor: None, priority: Priority::Usual };
         let paths = (Owner::Client(ends), path(profile, *rtt));
         let upper = (upper, mailboxes.to_vec());
         let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None)?;

@@ -12,6 +12,9 @@ use longhaul_units::Instant;
 /// Bytes of receive buffer that hold what 60 Gb/s bring while a thread sleeps deaf.
 const ROOMY: usize = 4_000_000;
 
+/// Bytes of buffer for a hundred small datagrams, which the kernel charges a kilobyte each.
+const FEW_MESSAGES: usize = 106_496;
+
 /// Where a lane sends and receives.
 #[derive(Debug)]
 pub(crate) enum LaneSocket {
@@ -21,6 +24,26 @@ pub(crate) enum LaneSocket {
     /// client knows: only what leaves from there reaches it. Used until the client's address is
     /// proven.
     Shared(Arc<UdpSocket>, SocketAddr),
+}
+
+/// What a socket has to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SocketSize {
+    /// What a path brings in a round trip, or while its reader is away.
+    Data,
+    /// A few messages.
+    Messages,
+}
+
+impl SocketSize {
+    pub fn options(self) -> UdpOptions {
+        let mut options = UdpOptions::default();
+        if self == Self::Messages {
+            options.receive_buffer = FEW_MESSAGES;
+            options.send_buffer = FEW_MESSAGES;
+        }
+        options
+    }
 }
 
 impl LaneSocket {
@@ -56,7 +79,7 @@ impl LaneSocket {
     ///
     /// # Errors
     /// Those of `bind` and `connect`; the socket stays as it was.
-    pub fn follow(&mut self, remote: SocketAddr) -> io::Result<bool> {
+    pub fn follow(&mut self, remote: SocketAddr, size: SocketSize) -> io::Result<bool> {
         match self {
             Self::Own(_, peer) if *peer == remote => Ok(false),
             Self::Own(socket, peer) => {
@@ -66,10 +89,12 @@ impl LaneSocket {
             }
             Self::Shared(shared, local) => {
                 // A connected socket takes precedence over the server's on the same port.
-                let mut options = UdpOptions::default();
+                let mut options = size.options();
                 options.reuse_port = true;
-                options.receive_buffer = shared.receive_buffer().asked;
-                options.send_buffer = shared.send_buffer().asked;
+                if size == SocketSize::Data {
+                    options.receive_buffer = shared.receive_buffer().asked;
+                    options.send_buffer = shared.send_buffer().asked;
+                }
                 let socket = UdpSocket::bind(*local, &options)?;
                 socket.connect(remote)?;
                 *self = Self::Own(socket, remote);
@@ -139,14 +164,15 @@ impl LaneSocket {
         self.own().is_some_and(|socket| socket.receive_buffer().obtained >= ROOMY)
     }
 
-    /// Sleeps until a datagram, here or at the `former` socket, unless `deaf`, or `waker` or `deadline`.
+    /// Sleeps until a datagram, here or at the `former` socket, unless `deaf`, or `waker` or `deadline`;
+    /// whether it was not the deadline.
     pub fn wait(
         &self,
         former: Option<&UdpSocket>,
         waker: &Waker,
         deadline: Instant,
         deaf: bool,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let wake = (waker.as_fd(), Interest::Readable);
         let deadline = Some(deadline);
         match (self.own().filter(|_| !deaf), former) {
@@ -158,7 +184,7 @@ impl LaneSocket {
             }
             (None, _) => wait::wait(&[wake], deadline),
         }
-        .map(drop)
+        .map(|ready| ready != 0)
     }
 }
 

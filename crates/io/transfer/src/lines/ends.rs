@@ -28,8 +28,12 @@ pub(super) fn socket(left: Peer, ends: Ends) -> std::io::Result<Option<UdpSocket
 impl Ends {
     /// A socket for a lane.
     pub fn socket(&self) -> std::io::Result<UdpSocket> {
+        self.socket_with(&UdpOptions::default())
+    }
+
+    pub fn socket_with(&self, options: &UdpOptions) -> std::io::Result<UdpSocket> {
         let here = on_link_of(self.local, self.remote);
-        let socket = UdpSocket::bind(here, &UdpOptions::default())?;
+        let socket = UdpSocket::bind(here, options)?;
         socket.connect(self.remote)?;
         Ok(socket)
     }

@@ -43,12 +43,17 @@ impl LaneLog {
 
     /// The thread that writes here is this one; `remedies` are in force for it.
     pub fn join(&self, remedies: u64) {
-        self.remedies.store(remedies, Ordering::Relaxed);
+        self.note_remedies(remedies);
         // There is one thread for each log: nobody was here before.
         let _ = self.samplers.set(Samplers {
             scheduling: SchedulingSampler::of_this_thread().ok(),
             switches: Mutex::new(SwitchRecorder::of_this_thread().ok()),
         });
+    }
+
+    /// These are in force, or were refused, as well.
+    pub fn note_remedies(&self, remedies: u64) {
+        self.remedies.fetch_or(remedies, Ordering::Relaxed);
     }
 
     /// The lane receives from `socket` from now on; from none of its own if none.

@@ -1,4 +1,4 @@
-//! The thread that looks at the lanes.
+//! What looks at the lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -20,7 +20,8 @@ use super::machine::{self, Totals};
 use super::said::{Said, Word};
 use crate::carrier::Mailbox;
 
-pub(super) struct Sentinel {
+/// Looks at the lanes of a connection whenever it is due, from the thread of the monitor's lane.
+pub(crate) struct Sentinel {
     monitor: Monitor,
     lanes: Vec<Watched>,
     ears: Ears,
@@ -31,15 +32,18 @@ pub(super) struct Sentinel {
     machine: Totals,
     /// Bytes that storage had written.
     written: u64,
-    /// When something last came to a lane.
+    /// When something last came to a lane, and when to look next.
     active: Instant,
+    /// When a lane last had no processor, or was not seen to wake up.
+    troubled: Instant,
+    due: Instant,
     turns_due: Instant,
     host_due: Instant,
     account_due: Instant,
 }
 
 /// Who hears what the sentinel has to say.
-pub(super) struct Ears {
+pub(crate) struct Ears {
     pub mailboxes: Vec<Arc<Mailbox>>,
     pub said: Arc<Said>,
     pub account: Arc<Mutex<HostAccount>>,
@@ -48,7 +52,7 @@ pub(super) struct Ears {
 }
 
 /// What waits for storage, if anything is stored; waits for nobody.
-pub(super) type StoredLook = Box<dyn Fn() -> Option<Stored> + Send>;
+pub(crate) type StoredLook = Box<dyn Fn() -> Option<Stored> + Send>;
 
 /// A lane, as it was last seen.
 struct Watched {
@@ -77,6 +81,8 @@ impl Sentinel {
             machine: machine::totals(now),
             written: 0,
             active: now,
+            troubled: now,
+            due: now,
             turns_due: now,
             host_due: now,
             account_due: now,
@@ -88,17 +94,9 @@ impl Sentinel {
         self.remedies = remedies;
     }
 
-    pub fn run(&mut self, stop: &AtomicBool) {
-        // Without precise timers it looks a little less often.
-        let _ = clock::use_precise_timers();
-        let mut next = clock::now();
-        while !stop.load(Ordering::Relaxed) {
-            let tick = if clock::now() - self.active < REST_AFTER { TICK } else { REST_TICK };
-            next = (next + tick).max(clock::now());
-            clock::sleep_until(next);
-            self.look(clock::now());
-        }
-        self.tell_account(clock::now());
+    /// When to look next.
+    pub fn due(&self) -> Instant {
+        self.due
     }
 
     /// Looks at everything that is due.
@@ -110,6 +108,9 @@ impl Sentinel {
         for lane in &mut self.lanes {
             if lane.look(now, &mut self.monitor) {
                 self.active = now;
+            }
+            if lane.preempted.is_some() || lane.is_away || lane.slept_on.is_some() {
+                self.troubled = now;
             }
             if turns {
                 lane.look_at_turns(now, &mut self.monitor);
@@ -129,6 +130,12 @@ impl Sentinel {
             self.account_due = now + ACCOUNT;
             self.tell_account(now);
         }
+        let tick = match (now - self.active, now - self.troubled) {
+            (active, _) if active >= REST_AFTER => REST_TICK,
+            (_, troubled) if troubled >= REST_AFTER => QUIET_TICK,
+            _ => TICK,
+        };
+        self.due = (self.due + tick).max(now);
     }
 
     fn look_at_storage(&mut self, now: Instant) {
@@ -174,7 +181,7 @@ impl Sentinel {
     }
 
     /// Where somebody reads it at this moment it is told later.
-    fn tell_account(&self, now: Instant) {
+    pub fn tell_account(&self, now: Instant) {
         let account = self.sum_up(&self.monitor.summary(now));
         match self.ears.account.try_lock() {
             Ok(mut told) => *told = account,
@@ -319,6 +326,8 @@ fn stalled_by(causes: &Attribution) -> StallTimes {
 
 /// A stall that is under way is known within two of these.
 pub(super) const TICK: Duration = Duration::from_millis(1);
+/// Where every lane has had a processor for a while: waking up is most of what a look costs.
+const QUIET_TICK: Duration = Duration::from_millis(2);
 /// Where nothing comes nothing is looked for.
 const REST_TICK: Duration = Duration::from_millis(20);
 const REST_AFTER: Duration = Duration::from_millis(500);

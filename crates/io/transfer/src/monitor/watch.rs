@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longhaul_connection::ReadBatch;
 use longhaul_host::Batch;
 use longhaul_sys::clock;
+use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Duration, Instant};
 
 use super::log::LaneLog;
@@ -13,7 +14,8 @@ use super::said::{Said, Word};
 /// What a lane does with every burst of reading, and what it hears.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    pub log: Arc<LaneLog>,
+    /// None on the lane of the monitor itself, which only listens.
+    log: Option<Arc<LaneLog>>,
     said: Arc<Said>,
     heard: u64,
     /// The burst under way, when it began, and the processor time used by then.
@@ -23,14 +25,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub fn new(log: Arc<LaneLog>, said: Arc<Said>) -> Self {
+    pub fn new(log: Option<Arc<LaneLog>>, said: Arc<Said>) -> Self {
         let (batch, began) = (Batch::default(), Instant::ZERO);
         Self { log, said, heard: 0, batch, began, cpu: Duration::ZERO }
     }
 
     /// The lane is at work; what it has to pass on, if that is new.
     pub fn news(&mut self, now: Instant) -> Option<Word> {
-        self.log.beat(now);
+        self.at_work(now);
         if self.said.version() == self.heard {
             return None;
         }
@@ -57,15 +59,53 @@ impl Watch {
     pub fn end_batch(&mut self, full: bool) {
         let batch = std::mem::take(&mut self.batch);
         if batch.packets > 0 {
-            self.log.beat(clock::now());
-            self.log.read(self.began, &Batch { full, ..batch });
+            self.at_work(clock::now());
+            if let Some(log) = &self.log {
+                log.read(self.began, &Batch { full, ..batch });
+            }
         }
     }
 
     /// The lane ends.
     pub fn leave(&self) {
-        self.log.rest();
-        self.log.receive_from(None);
+        self.rest();
+        self.receive_from(None);
+    }
+
+    // What it leaves in the log.
+
+    fn at_work(&self, now: Instant) {
+        self.log.iter().for_each(|log| log.beat(now));
+    }
+
+    /// See [`LaneLog::join`].
+    pub fn join(&self, remedies: u64) {
+        self.log.iter().for_each(|log| log.join(remedies));
+    }
+
+    /// See [`LaneLog::note_remedies`].
+    pub fn note_remedies(&self, remedies: u64) {
+        self.log.iter().for_each(|log| log.note_remedies(remedies));
+    }
+
+    /// See [`LaneLog::receive_from`].
+    pub fn receive_from(&self, socket: Option<&UdpSocket>) {
+        self.log.iter().for_each(|log| log.receive_from(socket));
+    }
+
+    /// See [`LaneLog::rest`].
+    pub fn rest(&self) {
+        self.log.iter().for_each(|log| log.rest());
+    }
+
+    /// See [`LaneLog::woke`].
+    pub fn woke(&self, deadline: Instant) {
+        self.log.iter().for_each(|log| log.woke(deadline));
+    }
+
+    /// See [`LaneLog::set_round_trip`].
+    pub fn set_round_trip(&self, round_trip: Option<Duration>) {
+        self.log.iter().for_each(|log| log.set_round_trip(round_trip));
     }
 }
 

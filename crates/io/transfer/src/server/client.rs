@@ -10,15 +10,15 @@ use longhaul_history::Direction as Asked;
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, LaneId};
-use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, Protect};
+use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, MONITOR_LANE, Protect};
 
 use super::Server;
 use super::share::{Granted, Share};
 use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
-use crate::carrier::UpperLayer;
+use crate::carrier::{Mailbox, UpperLayer};
 use crate::client::{path, tcp_options};
-use crate::connection::{Duty, Hosting, LaneRules, Lanes, UdpLanes, mailboxes};
+use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes, mailboxes};
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
 use crate::ids::random_number;
@@ -31,6 +31,20 @@ use crate::pipe::Seat;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
 use crate::tcp::TcpLanes;
+
+/// Why a client was not served.
+pub(super) struct NotServed {
+    pub code: CloseCode,
+    pub reason: String,
+    /// A transfer had begun.
+    pub begun: bool,
+}
+
+impl From<(CloseCode, String)> for NotServed {
+    fn from((code, reason): (CloseCode, String)) -> Self {
+        Self { code, reason, begun: false }
+    }
+}
 
 /// Who is served.
 struct Peer {
@@ -49,7 +63,7 @@ impl Server<'_> {
         lease: Arc<Lease>,
         from: SocketAddr,
         local: SocketAddr,
-    ) -> Result<Served, (CloseCode, String)> {
+    ) -> Result<Served, NotServed> {
         let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
         let own_id = self.ids.take(random_number).map_err(text)?;
         let id = own_id.get();
@@ -87,12 +101,22 @@ impl Server<'_> {
             TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp)
         } else {
             drop((expected, coming));
-            known.add(&boxes);
+            known.add((0..).map(LaneId).zip(&boxes));
+            let monitor = match part_of(&profile) {
+                Some(part) => {
+                    let mailbox = Mailbox::new().map(Arc::new).map_err(text)?;
+                    known.add([(MONITOR_LANE, &mailbox)]);
+                    let socket = LaneSocket::Shared(self.udp.clone(), local);
+                    let path = path(&profile, INITIAL_RTT);
+                    Some(Monitoring { part, mailbox, socket, remote: None, path })
+                }
+                None => None,
+            };
             let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
             let sockets = (0..session.lanes).map(end).collect();
             let first = path(&profile, INITIAL_RTT);
             let priority = Priority::wished(self.options.host_priority);
-            let hosting = Hosting { part: part_of(&profile), priority };
+            let hosting = Hosting { monitor, priority };
             let feedback = profile.profile.feedback;
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
@@ -127,7 +151,8 @@ impl Server<'_> {
         if let Some(seat) = granted.seat.get() {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
-        outcome
+        let begun = shared.lock().transfer().is_some();
+        outcome.map_err(|(code, reason)| NotServed { code, reason, begun })
     }
 
     /// Until the client closes, or something ends the transfer.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_sys::clock;
 use longhaul_sys::udp::Wait;
+use longhaul_units::LaneId;
 use longhaul_wire::Header;
 
 use super::Server;
@@ -32,13 +33,12 @@ impl Known {
 }
 
 impl KnownLanes<'_> {
-    /// The lanes have these mailboxes, in their order.
-    pub fn add(&self, mailboxes: &[Arc<Mailbox>]) {
-        let mut known = lock(&self.known.0);
-        let numbered = (0..).zip(mailboxes);
-        known.extend(
-            numbered.map(|(lane, mailbox)| ((self.connection.get(), lane), mailbox.clone())),
-        );
+    /// These lanes have these mailboxes.
+    pub fn add<'m>(&self, lanes: impl IntoIterator<Item = (LaneId, &'m Arc<Mailbox>)>) {
+        let connection = self.connection.get();
+        let lanes = lanes.into_iter();
+        lock(&self.known.0)
+            .extend(lanes.map(|(lane, mailbox)| ((connection, lane.0), mailbox.clone())));
     }
 }
 

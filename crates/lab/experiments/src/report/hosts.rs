@@ -89,7 +89,7 @@ pub(super) fn frontier(
         let limit = within.say(most);
         let mut said = match best {
             Some((name, figure, own)) => {
-                let lost = bounded(own).map_or(String::new(), |lost| lost.say(within));
+                let lost = bounded(own).map_or("an unknown part".into(), |lost| lost.say(within));
                 vec![format!(
                     "of {sweep} the best with at most {limit} of {} is {name}: {} at {lost}",
                     within.name(),
@@ -99,7 +99,7 @@ pub(super) fn frontier(
             None => vec![format!("no rate of {sweep} has at most {limit} of {}", within.name())],
         };
         for (name, figure, own) in &others {
-            let lost = bounded(own).map_or(String::new(), |lost| lost.say(within));
+            let lost = bounded(own).map_or("an unknown part".into(), |lost| lost.say(within));
             let part = best.map_or(String::new(), |best| {
                 let part = figure.estimate.median / best.1.estimate.median;
                 format!(", {} of that", number(part))

@@ -3,6 +3,7 @@
 
 use longhaul_connection::MoveAsked;
 use longhaul_engine::Suspension;
+use longhaul_rate_control::HostLimit;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
 
 use super::{HEADERS_MAX, Lines};
@@ -35,8 +36,9 @@ struct WatchedPath {
     failures: u32,
     /// How long it has been wanted and had no lane, while others could spare one.
     away: Duration,
-    /// What the peer last said over it that it takes.
-    capacity: Option<Rate>,
+    /// The limit of its host that the peer said last over it, and whether its last report had one.
+    limit: Option<HostLimit>,
+    is_limited: bool,
 }
 
 impl Watched {
@@ -79,7 +81,7 @@ impl Lines {
         self.check_heeded(local, &places, checks);
         self.check_hold(local, lanes, checks);
         self.check_shares(circuit, since, checks);
-        self.check_capacity(scenario, checks);
+        self.check_limit(local, scenario, checks);
         self.watched.looked = Some(local);
     }
 
@@ -216,7 +218,7 @@ impl Lines {
     /// What the user's limit leaves beside what is booked is given out once, and whole.
     fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
         // Less of it, if the receiving host takes less, see below; never more.
-        let told = self.watched.paths.iter().filter_map(|seen| seen.capacity).min();
+        let told = self.watched.paths.iter().filter_map(|seen| Some(seen.limit?.rate)).min();
         let user = self.chosen.rate;
         let takes_less = told.is_some_and(|told| user.is_some_and(|limit| told < limit));
         let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
@@ -247,15 +249,16 @@ impl Lines {
     }
 
     /// A report came over `path`, in which the peer says that it takes so much, or nothing of that.
-    pub fn note_capacity(&mut self, path: PathId, takes: Option<Rate>) {
+    pub fn note_limit(&mut self, path: PathId, limit: Option<HostLimit>) {
         self.watched.paths.resize(self.lines.len(), WatchedPath::default());
-        let known = &mut self.watched.paths[usize::from(path.0)].capacity;
-        *known = takes.or(*known);
+        let seen = &mut self.watched.paths[usize::from(path.0)];
+        seen.limit = limit.or(seen.limit);
+        seen.is_limited = limit.is_some();
     }
 
     /// Paths that heed what the receiving host says that it takes have no more than that together; each
     /// has two packets a round trip in any case.
-    fn check_capacity(&self, scenario: &Scenario, checks: &mut Checks) {
+    fn check_limit(&self, local: Instant, scenario: &Scenario, checks: &mut Checks) {
         let lines = self.lines.iter().zip(&self.watched.paths).zip(self.set.counts());
         let used = lines.filter(|((line, _), lanes)| {
             *lanes > 0 && !line.is_booked && self.chosen.profile.heeds_receiver
@@ -265,8 +268,9 @@ impl Lines {
         for ((line, seen), _) in used {
             let path = line.path.borrow();
             // One over which nothing was said does not know.
-            let Some(capacity) = seen.capacity else { return };
-            most = most.max(capacity);
+            let holds = |limit: &HostLimit| seen.is_limited && limit.until > local;
+            let Some(limit) = seen.limit.filter(holds) else { return };
+            most = most.max(limit.rate);
             sum = sum + path.allowed().0;
             least = least + Rate::from_bytes_over(2 * packet, path.rtt().smoothed());
         }
