@@ -158,7 +158,12 @@ const SEEDS: &[(u64, &str)] = &[
     (70002318, "all files failed while some were still read: the check of what counts"),
     (795543467418, "`sabul` went below two packets a round trip where 6 % were lost by chance"),
     (920000006699, "so did `sabul` here"),
-    (920000019162, "`lambdastream` took what it had to send for the link"),
+    (920000016446, "`fobs-linear` took what it had to send for the link, and stayed at 5 % of it"),
+    (
+        930000001545,
+        "reports of the source kept a stream of 16 bytes a round trip from what the copy needs",
+    ),
+    (920000019162, "`lambdastream` took what it had to send for the link, likewise"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of
