@@ -17,9 +17,10 @@ pub(super) fn mtu_at(fd: BorrowedFd<'_>, address: IpAddr) -> io::Result<u32> {
     }
     let mut found = Err(io::ErrorKind::NotFound.into());
     let mut next = first;
-    // SAFETY: each entry is valid until the list is freed, and its address, if any, is as long as its family says.
+    // SAFETY: each entry is valid until the list is freed.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
+        // SAFETY: the kernel gave null, or an address that is as long as its family says.
         if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
             // SAFETY: names end with zero.
             found = mtu(fd, unsafe { CStr::from_ptr(entry.ifa_name) });
