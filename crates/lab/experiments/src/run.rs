@@ -205,6 +205,9 @@ fn one(
         }
         testbed.close().map_err(system("carry packets to the end"))?;
     }
+    // Hosts have mounts of their own from their making on, and keep the disk until they end.
+    let disk = setup.disk.as_ref().map(Disk::mount);
+    let disk = disk.transpose().map_err(system("put a slow disk in its folder"))?;
     let log = if setup.losses { LOG } else { 0 };
     let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log })?;
     let crossing = setup.cross.as_ref().map(|cross| Crossing::start(cross, &testbed));
@@ -214,8 +217,6 @@ fn one(
     if let Some((load, running)) = setup.load.as_ref().zip(load.as_ref()) {
         job.spells = load.spells(running.began(), running.began() + setup.patience);
     }
-    let disk = setup.disk.as_ref().map(Disk::mount);
-    let disk = disk.transpose().map_err(system("put a slow disk in its folder"))?;
     if let Some(disk) = &disk {
         job.medium = Medium::Files {
             folder: folders.of(setup.medium).unwrap_or(folders.in_memory()).to_owned(),
@@ -286,12 +287,12 @@ fn one(
         record.recovery.extend(following::of_disk(&record.series, from, disk, setup));
     }
     let trace = conclude(&mut record, outcome, arrived, setup);
+    drop(crossing);
+    testbed.close().map_err(system("carry packets to the end"))?;
     if let Some(disk) = disk {
         let passed = disk.end().map_err(system("take a slow disk away"))?;
         record.details["disk_passed_bytes"] = passed.get().into();
     }
-    drop(crossing);
-    testbed.close().map_err(system("carry packets to the end"))?;
     Ok((record, trace))
 }
 

@@ -169,6 +169,18 @@ fn a_reader_is_watched_and_its_signals_are_kept() {
     assert!(said.contains("loads under which datagrams were dropped"), "{said}");
 }
 
+#[needs(namespaces, fuse)]
+#[test]
+fn copies_go_to_a_slow_disk() {
+    let text = TINY
+        .replace("{ name = \"cubic x1\" }, { name = \"reno x1\" }", "{ name = \"tar\" }")
+        .replace("repeats = 2", "repeats = 1")
+        + "[[axis]]\nsets = \"disk\"\nvalues = [\"rate=100Mbps\"]\n";
+    let records = records_of(&Experiment::parse(&text, &|_| true).unwrap());
+    assert_eq!(records[0].verdict, Verdict::Done, "{:?}", records[0].why);
+    assert!(records[0].details["disk_passed_bytes"].as_u64() >= Some(300_000));
+}
+
 #[needs(namespaces)]
 #[test]
 fn who_has_no_parameters_is_unsuitable_where_some_are_told() {
