@@ -10,7 +10,6 @@
 
 mod address;
 mod control;
-mod device;
 mod hearsay;
 mod options;
 mod receive;
@@ -186,21 +185,7 @@ impl UdpSocket {
 
     /// The MTU in bytes, IP header included, of the device towards the connected peer; an error
     /// when not connected.
-    ///
-    /// What the kernel has heard of the path beyond it does not count: anybody can send that word (ICMP,
-    /// RFC 8201 section 6), and it stands for ten minutes.
     pub fn device_mtu(&self) -> io::Result<u32> {
-        let route = self.route_mtu()?;
-        let local = rustix::net::getsockname(self.as_fd())?;
-        let local = SocketAddr::try_from(local).map_err(|_| io::ErrorKind::InvalidData)?;
-        let device = device::mtu_at(self.as_fd(), local.ip().to_canonical());
-        // To an address of this host packets take no device's way but the loopback's.
-        Ok(device.map_or(route, |device| device.max(route)))
-    }
-
-    /// The MTU in bytes, IP header included, of the route to the connected peer, as far as the kernel has
-    /// heard of it; an error when not connected.
-    pub fn route_mtu(&self) -> io::Result<u32> {
         let mtu = match self.family {
             Family::V4 => sockopt::int(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU),
             Family::V6 => sockopt::int(self.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU),

@@ -67,7 +67,8 @@ fn memory_grows_with_the_path_and_no_further() {
         let most = |base: u64| Bytes::new(base + 2 * product * 9 / 8 * 21 / 20);
         let [source, sink] = report.memory;
         assert!(source <= most(6 << 20) && sink <= most(capacity.get()), "{report:?}");
-        assert!(sink > capacity, "{report:?}");
+        // Groups wait there for what was lost; where nothing is, hardly any.
+        assert!(loss == 0 || sink > capacity, "{report:?}");
     }
 }
 

@@ -162,15 +162,19 @@ fn carry_bookings_out() {
     by_tc().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (service, notices) = start(&folder.path().join("book.db"));
+    // What another left is gone with the driver's first look.
+    let classes = || run("tc class show dev lo").unwrap();
+    let rates = |classes: &str| [rate(classes, "1:10"), rate(classes, "1:11")];
+    while rates(&classes()) != [None, None] {}
     let now = service.view().now();
     // 100 channels for four seconds; beside it for two what is left, and then all for two. So long,
     // for each state to be seen however busy this machine is.
     let first = book(&service, now + 2_000, 400_000, 100);
     let second = book(&service, now + 4_000, 3_800_000, 1000);
-    let mut seen = Vec::new();
+    let mut seen = vec![[None, None]];
     loop {
-        let classes = run("tc class show dev lo").unwrap();
-        let rates = [rate(&classes, "1:10"), rate(&classes, "1:11")];
+        let classes = classes();
+        let rates = rates(&classes);
         if seen.last() != Some(&rates) {
             seen.push(rates.clone());
         }
