@@ -109,7 +109,7 @@ fn a_pipe_that_stands_still_is_given_up() {
         receiver.signal(Signal::STOP);
         writer.write_all(b"two").unwrap();
         server.says("nothing has moved for 2 s");
-        sender.end().assert_failed("bytes: nothing has moved for 2 s");
+        sender.end().assert_failed("the receiver vanished: nothing has moved for 2 s");
         receiver.signal(Signal::CONT);
         receiver.end().assert_failed("nothing has moved for 2 s");
     });

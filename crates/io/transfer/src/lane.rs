@@ -471,6 +471,8 @@ impl LaneThread {
             let planned = self.half.poll_transmit(now, &mut lock(&self.path), BATCH_MAX);
             let Some(transmit) = planned else { break };
             any = true;
+            // Whoever hears that it has arrived finds it counted, however short the copy.
+            lock(&self.shared).count(&self.half);
             let datagrams = self.half.seal(&transmit, &mut self.seal);
             let (socket, route) = self.socket.route(datagrams.to, transmit.traffic_class());
             let slices = [IoSlice::new(datagrams.bytes)];

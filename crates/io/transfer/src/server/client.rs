@@ -297,7 +297,7 @@ mod tests {
         assert!(refused("of another version").contains("no profile of another version"));
         assert!(refused("rbudp").contains("profile rbudp"));
         let strange = Hello { parameters: Some("warp=9".into()), ..hello("auto", None) };
-        assert!(sending(&strange).unwrap_err().to_string().contains("so no warp either"));
+        assert!(sending(&strange).unwrap_err().to_string().contains("auto has no parameter warp"));
         let unnamed = Hello { profile: None, ..hello("", None) };
         assert_eq!(sending(&unnamed).unwrap().profile.name, "auto");
     }
