@@ -26,6 +26,8 @@ pub(super) struct Reader {
     /// The queue that stands: least age of an interval.
     standing: Duration,
     sojourn_cap: Option<Rate>,
+    /// What was read while the queue stood last, until it is gone.
+    served: Rate,
     /// Share of the batches that left something in the socket, in 1/1024.
     full_share: u64,
 }
@@ -93,6 +95,7 @@ impl Reader {
             arrivals: Arrivals::new(now, Rate::ZERO),
             standing: Duration::ZERO,
             sojourn_cap: None,
+            served: Rate::ZERO,
             full_share: 0,
         };
         reader.set_round_trip(round_trip);
@@ -210,8 +213,11 @@ impl Reader {
             let beyond = 1.0 - seconds(config.sojourn) / seconds(self.standing);
             let kept = 1.0 - (DECREASE * beyond).min(MOST_DECREASE);
             self.sojourn_cap = Some(rate(arrived.as_bps() as f64 * kept));
+            self.served = self.served.max(arrived);
         } else if let Some(cap) = self.sojourn_cap {
-            let raised = cap.scale(17, 16);
+            // The queue is gone: what was read while it stood is what the reader takes.
+            let served = core::mem::take(&mut self.served).scale(15, 16);
+            let raised = cap.scale(17, 16).max(served);
             self.sojourn_cap = (raised < arrived.scale(2, 1)).then_some(raised);
         }
     }

@@ -111,6 +111,9 @@ fn a_queue_that_stands_lowers_the_rate_until_it_is_gone() {
     // 1 Gb/s arrive; 20 ms are 18 beyond the target.
     assert!(rates.iter().all(|rate| *rate >= Rate::from_mbps(490)), "{rates:?}");
     assert!(rates.iter().any(|rate| *rate <= Rate::from_mbps(510)), "{rates:?}");
+    // What was read while it stood is what goes on behind it, at once.
+    let creeping = Rate::from_mbps(550)..Rate::from_mbps(930);
+    assert!(!rates.iter().any(|rate| creeping.contains(rate)), "{rates:?}");
     assert!(rates.last().unwrap() > &Rate::from_mbps(1_700), "{rates:?}");
     assert_eq!(monitor.limit.wanted, None, "and then there is none");
 }
