@@ -355,13 +355,13 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "what a receiving host takes is not heeded",
         file: "crates/core/rate_control/src/receiver.rs",
-        what: "[self.capacity.map(share), self.cap]",
-        with: "[None, self.cap]",
+        what: "[limit, cpu].into_iter()",
+        with: "[limit.filter(|_| share == 0), cpu].into_iter()",
     },
     Mutant {
         name: "each path has all that a receiving host takes",
         file: "crates/core/rate_control/src/receiver.rs",
-        what: "[self.capacity.map(share), self.cap]",
-        with: "[self.capacity, self.cap]",
+        what: "limit.rate.scale(share, 1_000_000)",
+        with: "limit.rate.scale(share.max(1_000_000), 1_000_000)",
     },
 ];
