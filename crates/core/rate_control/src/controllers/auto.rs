@@ -13,6 +13,7 @@ mod cruise;
 mod insist;
 mod scalable;
 
+use super::paced::least_rate;
 use super::startup::Startup;
 use compete::Compete;
 use cruise::{Cruise, Verdict};
@@ -354,7 +355,7 @@ impl Auto {
                 (rate, window, Bottleneck::Network)
             }
         };
-        let floor = Rate::from_bytes_over(2 * packet, rtt.smoothed());
+        let floor = least_rate(rtt.smoothed(), packet);
         let rate = Rate::from_bps(rate.as_bps() >> self.silence).max(floor);
         let burst = match &self.state {
             State::Cruise(cruise) => {

@@ -2,8 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use super::paced::least_rate;
 use super::startup::Startup;
-use super::stepped::least_rate;
 use crate::{Context, Feedback, Pacing, RttEstimator, Sent, Start};
 
 /// What is known of a path before the first step.

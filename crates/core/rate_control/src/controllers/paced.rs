@@ -1,8 +1,13 @@
 //! What controllers of the family have in common: from a window, or a rate, to what may be sent.
 
-use longhaul_units::Rate;
+use longhaul_units::{Duration, Rate};
 
 use crate::{Estimates, Known, Pacing, Parameter, Unit};
+
+/// Two packets a round trip always get through a link that somebody can use.
+pub(super) fn least_rate(round_trip: Duration, packet: u64) -> Rate {
+    Rate::from_bytes_over(2 * packet, round_trip)
+}
 
 /// The pacing of a rate and a window, within bounds that hold for every controller: at least two
 /// packets a window, a burst and a round trip, at most [`MOST_WINDOW`].
@@ -50,7 +55,7 @@ pub(super) const FIRST_RATE: Rate = Rate::from_gbps(100);
 mod tests {
     use super::*;
     use crate::{Feedback, RttEstimator};
-    use longhaul_units::{Duration, Instant};
+    use longhaul_units::Instant;
 
     #[test]
     fn a_rate_that_little_data_has_lowered_lets_two_packets_out_in_a_round_trip() {

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Instant, Rate};
 
-use super::paced::{FIRST_WINDOW, first_flight, paced};
+use super::paced::{FIRST_WINDOW, first_flight, least_rate, paced};
 use super::recovery::long_silence;
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
@@ -63,7 +63,7 @@ impl Pcc {
                 (State::First, Rate::ZERO, pacing)
             }
             Some(known) => {
-                let least = Rate::from_bytes_over(2 * packet, known.round_trip);
+                let least = least_rate(known.round_trip, packet);
                 let rate = known.rate.clamp(least.min(MOST_RATE), MOST_RATE);
                 let window = rate.bytes_in(known.round_trip * 2) + WINDOW_SLACK;
                 (
@@ -81,7 +81,7 @@ impl Pcc {
     }
 
     fn least_rate(cx: &Context<'_>) -> Rate {
-        Rate::from_bytes_over(2 * cx.estimates.packet(), cx.rtt.smoothed()).min(MOST_RATE)
+        least_rate(cx.rtt.smoothed(), cx.estimates.packet()).min(MOST_RATE)
     }
 
     fn set_rate(&mut self, cx: &Context<'_>, rate: Rate) {

@@ -6,6 +6,7 @@ use core::fmt::Debug;
 use longhaul_units::{Bottleneck, Duration, Rate};
 
 use super::opening::{BURST_TIME, Found, LEAST, MAX_BURST, MOST, Opening};
+use super::paced::least_rate;
 use crate::{
     Context, Controller, Feedback, Metrics, Pacing, Parameter, Sent, Span, SpanSizes, Start, Unit,
 };
@@ -131,11 +132,6 @@ impl<S: Steps> Controller for Stepped<S> {
         };
         Metrics { state, bound }
     }
-}
-
-/// Two packets a round trip always get through a link that somebody can use.
-pub(super) fn least_rate(round_trip: Duration, packet: u64) -> Rate {
-    Rate::from_bytes_over(2 * packet, round_trip)
 }
 
 /// Whether about so much was sent, in full packets of `packet` bytes. If the sender had less to send,
