@@ -411,7 +411,23 @@ pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> 
         remove_temp(&hidden, &temp)?;
     }
     gone(unlinkat(&hidden, RECORD, AtFlags::empty()))?;
-    gone(unlinkat(root, name, AtFlags::REMOVEDIR))
+    leave_hidden(root, name, hidden)
+}
+
+/// Removes the hidden directory, whose record is gone, unless the next run of the transfer has
+/// begun in it meanwhile: then it is that run's.
+pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+    for _ in 0..RACES_MAX {
+        match unlinkat(&root, name, AtFlags::REMOVEDIR) {
+            // A run that has ended between the two looks has removed both.
+            Err(Errno::NOTEMPTY) => match statat(&hidden, RECORD, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                found => return Ok(found.map(drop)?),
+            },
+            result => return gone(result),
+        }
+    }
+    Err(Errno::NOTEMPTY.into())
 }
 
 /// Removes one of the names in the hidden directory.

@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use longhaul_sys::files::ConfinedDir;
+use rustix::fs::{AtFlags, unlinkat};
 
+use super::super::destination::{RECORD, leave_hidden, remove_hidden};
 use super::super::sync::tests::take_synced;
 use super::*;
 
@@ -332,6 +334,21 @@ fn the_hidden_directory_of_another_transfer_is_neither_read_nor_written() {
     let to = Destination::Below { root: &root, path: b"fine" };
     Copy::with(tree, to, false).unwrap().run();
     assert_eq!(scratch.read("served/plain/file"), "file");
+}
+
+#[test]
+fn a_run_that_ends_leaves_the_next_one_its_hidden_directory() {
+    let scratch = Scratch::new();
+    let (at, root) = (scratch.at(""), ConfinedDir::open_root(scratch.at("")).unwrap());
+    let hide = || Destination::Local(&at).hide(&root, &[7; 16]).unwrap();
+    let ending = hide();
+    unlinkat(&ending.directory, RECORD, AtFlags::empty()).unwrap();
+    let next = hide();
+    leave_hidden(&root, &ending.name, &ending.directory).unwrap();
+    assert!(next.record.metadata().unwrap().nlink() > 0);
+    remove_hidden(&root, &next.name, &next.directory).unwrap();
+    assert!(scratch.names("").is_empty());
+    leave_hidden(&root, &ending.name, &ending.directory).unwrap();
 }
 
 #[test]
