@@ -23,8 +23,9 @@ pub(crate) struct SourceDriver {
     hashes: Vec<(Instant, GroupTask, Arc<Vec<u8>>)>,
     /// Read, not yet offered.
     ready: VecDeque<(GroupTask, Arc<Vec<u8>>)>,
-    /// Offered, not yet delivered: how often each.
+    /// Offered, not yet delivered: how often each, and in all.
     held: BTreeMap<(ObjectId, u32), usize>,
+    held_count: usize,
     latency: Duration,
     /// What a hash takes beyond that.
     hash_delay: Duration,
@@ -44,6 +45,7 @@ impl SourceDriver {
             hashes: Vec::new(),
             ready: VecDeque::new(),
             held: BTreeMap::new(),
+            held_count: 0,
             latency,
             hash_delay,
             allowed: (MEMORY / GROUP_SIZE) as usize,
@@ -160,6 +162,7 @@ impl SourceDriver {
             let Some(lane) = copy.deal(&task, &Lanes::at(local, lanes)) else { continue };
             lanes[lane].handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
+            self.held_count += 1;
         }
         progress
     }
@@ -169,6 +172,7 @@ impl SourceDriver {
         let key = (extent.object, (extent.offset / GROUP_SIZE) as u32);
         let Some(times) = self.held.get_mut(&key) else { return false };
         *times -= 1;
+        self.held_count -= 1;
         if *times == 0 {
             self.held.remove(&key);
         }
@@ -188,7 +192,7 @@ impl SourceDriver {
 
     /// Groups in memory.
     pub fn groups(&self) -> usize {
-        self.reads.len() + self.ready.len() + self.held.values().sum::<usize>()
+        self.reads.len() + self.ready.len() + self.held_count
     }
 
     /// Bytes of groups that are given out for the first time, and read.
