@@ -164,7 +164,8 @@ impl Paths {
         *heard = Some(order);
         self.settled = false;
         let (from, to) = (self.place(lane), self.place(beside));
-        if from != to && self.lives(to) {
+        // Where nothing is known to live here, whoever gets through knows better.
+        if from != to && (self.lives(to) || !self.lives(from)) {
             self.paths[usize::from(from.0)].pulse.fall_silent(now);
         }
     }

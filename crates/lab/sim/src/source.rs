@@ -126,7 +126,7 @@ impl SourceDriver {
     }
 
     fn read(&mut self, task: &GroupTask, copy: &mut OutgoingCopy, files: &Files) -> Vec<u8> {
-        let mut data = vec![0; task.len as usize];
+        let mut data = Vec::with_capacity(task.len as usize);
         for piece in &task.pieces {
             let (item, identity) = self.pushed[piece.id.0 as usize];
             match files.get(item) {
@@ -136,10 +136,12 @@ impl SourceDriver {
                 }
                 Some(version) => {
                     let from = &version.data[piece.file_offset as usize..][..piece.len as usize];
-                    data[piece.group_offset as usize..][..from.len()].copy_from_slice(from);
+                    data.resize(piece.group_offset as usize, 0);
+                    data.extend_from_slice(from);
                 }
             }
         }
+        data.resize(task.len as usize, 0);
         data
     }
 

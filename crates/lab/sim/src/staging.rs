@@ -84,7 +84,8 @@ impl Staged {
         self.from.first.update(|bytes| bytes + self.counts_as_first());
     }
 
-    fn counts_as_first(&self) -> u64 {
+    /// Bytes of its group, if that is no repair.
+    pub fn counts_as_first(&self) -> u64 {
         if self.repairs { 0 } else { self.len as u64 }
     }
 }

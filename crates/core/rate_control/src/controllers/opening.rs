@@ -67,7 +67,8 @@ impl Opening {
         }
         if let Some(unmeasured) = &mut self.unmeasured {
             let delivery = feedback.delivery?;
-            if cx.now < unmeasured.from || delivery.application_limited {
+            // What began to arrive before was sent at half of this.
+            if cx.now < unmeasured.from + delivery.interval || delivery.application_limited {
                 (unmeasured.arrived, unmeasured.took) = (0, Duration::ZERO);
                 return None;
             }
