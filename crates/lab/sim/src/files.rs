@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{FileIdentity, identity};
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Entry, EntryKind, EntryPath, MAX_PATH};
 
 use crate::draw::Draw;
 
@@ -47,7 +47,10 @@ impl Files {
             let path = format!("{parent}{slash}{number:0name_len$}");
             let (kind, size) = match draw.below(16) {
                 0..2 => {
-                    directories.push(path.clone());
+                    // What has the longest path has none below it.
+                    if path.len() + 1 + name_len.max(DIGITS_MAX) <= MAX_PATH {
+                        directories.push(path.clone());
+                    }
                     (EntryKind::Directory, 0)
                 }
                 2 => (EntryKind::Link { target: b"../elsewhere".to_vec() }, 0),
@@ -194,6 +197,9 @@ impl Item {
         self.versions.last().expect("an item has a version")
     }
 }
+
+/// Of the number of an item.
+const DIGITS_MAX: usize = 20;
 
 fn identity_of(inode: u64, size: u64, modified: i64) -> [u8; 16] {
     identity(&FileIdentity { device: 1, inode, size, modified, changed: modified })

@@ -169,6 +169,7 @@ const SEEDS: &[(u64, &str)] = &[
         "the only file failed while the disk wrote a group of it: the check of what is staged at the end",
     ),
     (1100035917, "the same"),
+    (1100077898, "directories of long names within each other, to a path longer than any may be"),
     (
         1100014738,
         "a client asked to move a lane did not, for it had not yet seen that the other path lived again",
