@@ -93,7 +93,7 @@ mod tests {
             };
             let domain = if local.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
             let raw = Socket::new(domain, Type::RAW, Some(Protocol::UDP)).unwrap();
-            (bind(1 << 20), bind(1), raw, HostDrops::new())
+            (bind(1 << 20), bind(16 << 10), raw, HostDrops::new())
         };
         let (sender, receiver, raw, drops) = Namespace::new().unwrap().run(make).unwrap();
         let mut reading = Reading::new(clock::now(), Some(Arc::new(drops)));
