@@ -1,3 +1,4 @@
+use core::cmp::Ordering;
 use core::fmt;
 
 use longhaul_wire::{Entry, EntryKind, MAX_PATH};
@@ -134,10 +135,36 @@ pub fn identity(file: &FileIdentity) -> [u8; 16] {
 }
 
 /// What two entries of one path have in common.
-pub(crate) fn path_key(path: &[u8]) -> [u8; 16] {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(path);
-    first_16(&hasher)
+#[derive(Clone, Copy, Debug, Eq)]
+pub(crate) struct PathKey([u8; 16]);
+
+impl PathKey {
+    pub(crate) fn of(path: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(path);
+        Self(first_16(&hasher))
+    }
+}
+
+/// Every comparison comes here, so that tests can count what a search among paths costs.
+impl Ord for PathKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        tests::count_comparison();
+        self.0.cmp(&other.0)
+    }
+}
+
+impl PartialOrd for PathKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PathKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
 }
 
 pub(crate) fn first_16(hasher: &blake3::Hasher) -> [u8; 16] {
@@ -151,10 +178,28 @@ fn hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    extern crate std;
+
+    use core::cell::Cell;
+
     use super::*;
     use crate::testing::file;
     use alloc::vec;
+
+    std::thread_local! {
+        /// Comparisons of [`PathKey`]s by this test.
+        static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count_comparison() {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+    }
+
+    /// Takes the number of comparisons since the last call.
+    pub(crate) fn take_comparisons() -> u64 {
+        COMPARISONS.take()
+    }
 
     #[test]
     fn kinds_have_what_they_need_and_no_more() {

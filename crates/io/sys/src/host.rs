@@ -2,6 +2,7 @@
 //!
 //! Each sampler keeps its files open and reads them anew for each sample (some 1 to 3 us).
 
+mod checksums;
 mod devices;
 mod interrupts;
 mod machine;
@@ -15,6 +16,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+pub use self::checksums::ChecksumErrorsSampler;
 pub use self::devices::DeviceDropsSampler;
 pub use self::interrupts::network_interrupts;
 pub use self::machine::Machine;

@@ -11,6 +11,7 @@
 mod address;
 mod control;
 mod hearsay;
+mod mtu;
 mod options;
 mod receive;
 mod send;
@@ -183,9 +184,26 @@ impl UdpSocket {
         self.send_buffer
     }
 
-    /// The MTU in bytes, IP header included, of the device towards the connected peer; an error
-    /// when not connected.
-    pub fn device_mtu(&self) -> io::Result<u32> {
+    /// The MTU in bytes, IP header included, of the route and the device towards the connected peer, and
+    /// not what ICMP messages said of the path, which anybody can make up: the path may take less. Where
+    /// the kernel does not say which it is, [`Self::path_mtu`].
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn route_mtu(&self) -> io::Result<u32> {
+        let knows = self.path_mtu()?;
+        let (local, peer) = (self.socket.local_addr()?, self.socket.peer_addr()?);
+        let (Some(local), Some(peer)) = (local.as_socket(), peer.as_socket()) else {
+            return Ok(knows);
+        };
+        let route = mtu::without_hearsay(local.ip(), peer, knows);
+        Ok(route.ok().flatten().unwrap_or(knows))
+    }
+
+    /// What the kernel takes for the MTU of the path to the connected peer, in bytes, IP header included:
+    /// that of route and device, or what an ICMP message said in the last ten minutes; an error when
+    /// not connected.
+    pub fn path_mtu(&self) -> io::Result<u32> {
         let mtu = match self.family {
             Family::V4 => sockopt::int(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU),
             Family::V6 => sockopt::int(self.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU),

@@ -191,7 +191,7 @@ impl LaneThread {
             upper,
             mailbox,
             shared,
-            reading: Reading::new(now),
+            reading: Reading::new(now, drops.clone()),
             former: None,
             commands: VecDeque::new(),
             strays: Strays::default(),
@@ -302,7 +302,8 @@ impl LaneThread {
         match self.socket.go_to(remote, socket) {
             Ok(None) => {}
             Ok(Some(left)) => {
-                let reading = std::mem::replace(&mut self.reading, Reading::new(now));
+                let reading =
+                    std::mem::replace(&mut self.reading, Reading::new(now, self.drops.clone()));
                 self.former = Some(Former { socket: left, reading, until: now + SILENCE });
             }
             // There may be a way later.

@@ -166,7 +166,7 @@ fn run(
     if let Some(to) = to {
         socket.connect(to)?;
         let headers = if to.is_ipv4() { 28 } else { 48 };
-        config.datagram_max = (socket.device_mtu()?.min(65_535) as u16).saturating_sub(headers);
+        config.datagram_max = (socket.route_mtu()?.min(65_535) as u16).saturating_sub(headers);
     }
     let rtt = Duration::from_millis(1);
     let path = client::path(&options.profile, rtt);

@@ -10,7 +10,7 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject};
 use super::entries::{Beginning, Entries, Slot};
 use super::objects::Object;
 use super::{Sink, SinkError};
-use crate::entry::{check, parent, path_key};
+use crate::entry::{PathKey, check, parent};
 use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
 use crate::names::shown_top;
 
@@ -21,7 +21,7 @@ use crate::{EntryId, NamedEntry, TopNames};
 pub(super) struct Manifest {
     names: TopNames,
     /// Every path that was announced, and the number of what is there if it is a directory.
-    paths: BTreeMap<[u8; 16], Option<EntryId>>,
+    paths: BTreeMap<PathKey, Option<EntryId>>,
     /// The root of the copy is a file or link, so that nothing else can be.
     root_is_leaf: bool,
     /// Entries below have no contents or belong to an announced object.
@@ -34,7 +34,7 @@ pub(super) struct Manifest {
 /// What one more message adds.
 struct Addition {
     /// As [`Manifest::paths`].
-    taken: BTreeMap<[u8; 16], Option<EntryId>>,
+    taken: BTreeMap<PathKey, Option<EntryId>>,
     /// The directory that holds each.
     parents: Vec<Option<EntryId>>,
     root_is_leaf: bool,
@@ -253,17 +253,17 @@ impl Manifest {
         if !self.names.admit(entry) {
             return Err(SinkError::NotAskedFor { name: shown_top(entry) });
         }
-        let known = |key: &[u8; 16]| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
+        let known = |key: &PathKey| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();
         let path = parent(entry);
-        let holder = known(&path_key(path.unwrap_or_default())).flatten();
+        let holder = known(&PathKey::of(path.unwrap_or_default())).flatten();
         let holder = holder.filter(|_| !is_root);
         if path.is_some() && holder.is_none() || new.root_is_leaf || is_root && id.0 > 0 {
             return Err(SinkError::Orphan { entry: id });
         }
         let is_directory = entry.kind == EntryKind::Directory;
-        let key = path_key(entry.path.as_bytes());
+        let key = PathKey::of(entry.path.as_bytes());
         if known(&key).is_some() {
             return Err(SinkError::Duplicate { entry: id });
         }
@@ -271,5 +271,46 @@ impl Manifest {
         new.parents.push(holder);
         new.root_is_leaf = is_root && !is_directory;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use longhaul_wire::SourceMessage;
+
+    use super::*;
+    use crate::SinkConfig;
+    use crate::entry::tests::take_comparisons;
+    use crate::testing::file;
+
+    fn manifest(first_entry: u64, entries: Vec<Entry>) -> SourceMessage {
+        SourceMessage::Manifest { first_entry, entries, objects: Vec::new() }
+    }
+
+    /// Comparisons of paths for a message of so many `entries`, the last of which has the path of the
+    /// first, behind so many `earlier` ones.
+    fn cost_of_a_bad_one(earlier: u64, entries: u64) -> u64 {
+        let names = |numbers: core::ops::Range<u64>| numbers.map(|n| file(&format!("f{n}"), 0));
+        let mut sink = Sink::new(SinkConfig::default(), Default::default());
+        sink.handle(manifest(0, names(0..earlier).collect())).unwrap();
+        let bad = names(earlier..earlier + entries).chain(names(earlier..earlier + 1)).collect();
+        take_comparisons();
+        let duplicate = EntryId((earlier + entries) as u32);
+        let error = sink.handle(manifest(earlier, bad)).unwrap_err();
+        assert_eq!(error, SinkError::Duplicate { entry: duplicate });
+        take_comparisons()
+    }
+
+    #[test]
+    fn a_bad_manifest_costs_a_search_for_each_of_its_entries_whatever_was_announced_before() {
+        let few = cost_of_a_bad_one(100, 100);
+        assert!(few >= 100, "{few}: each path is looked for");
+        // The depth of the tree is more than twice as large, and no more than four times.
+        let many = cost_of_a_bad_one(400_000, 100);
+        assert!(many < 4 * few, "{many} comparisons, {few} behind a hundred");
+        let long = cost_of_a_bad_one(100, 10_000);
+        assert!(long < 4 * 100 * few, "{long} comparisons, {few} for a hundredth");
     }
 }

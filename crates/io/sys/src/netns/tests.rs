@@ -56,7 +56,7 @@ fn the_mtu_is_the_limit_of_a_datagram() {
         let receiver = bind(&pair, Side::B);
         let sender = bind(&pair, Side::A);
         sender.connect(receiver.local_addr()).unwrap();
-        assert_eq!(sender.device_mtu().unwrap(), u32::from(mtu));
+        assert_eq!(sender.path_mtu().unwrap(), u32::from(mtu));
         let payload = vec![1; 3 * usize::from(mtu)];
         let fits = mtu - 28;
         let send = |size, segment| {

@@ -70,7 +70,7 @@ const TRIES: usize = 4;
 const MESSAGES_MAX: usize = 64;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::io::{IoSlice, IoSliceMut};
     use std::net::{IpAddr, SocketAddr};
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     /// A socket for ICMP messages.
-    fn raw(at: IpAddr) -> Socket {
+    pub(crate) fn raw(at: IpAddr) -> Socket {
         let (domain, protocol) = match at {
             IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
             IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
@@ -144,12 +144,12 @@ mod tests {
         Socket::new(domain, Type::RAW, Some(protocol)).unwrap()
     }
 
-    fn forge(raw: &Socket, message: &[u8], to: SocketAddr) {
+    pub(crate) fn forge(raw: &Socket, message: &[u8], to: SocketAddr) {
         assert_eq!(raw.send_to(message, &to.into()).unwrap(), message.len());
     }
 
     /// A message of such a kind and code about a datagram between these ends (RFC 792, RFC 4443).
-    fn message((kind, code): (u8, u8), ends: [SocketAddr; 2]) -> Vec<u8> {
+    pub(crate) fn message((kind, code): (u8, u8), ends: [SocketAddr; 2]) -> Vec<u8> {
         let mut message = vec![kind, code, 0, 0, 0, 0, 2, 0];
         match ends[0] {
             SocketAddr::V4(_) => {

@@ -270,11 +270,11 @@ fn buffers_are_asked_for_and_read_back() {
 }
 
 #[test]
-fn device_mtu_is_known_once_connected() {
+fn path_mtu_is_known_once_connected() {
     let (sender, receiver) = pair("127.0.0.1:0".parse().unwrap(), &UdpOptions::default());
-    assert!(sender.device_mtu().is_err());
+    assert!(sender.path_mtu().is_err());
     sender.connect(receiver.local_addr()).unwrap();
-    assert!(sender.device_mtu().unwrap() >= 1280);
+    assert!(sender.path_mtu().unwrap() >= 1280);
 }
 
 #[test]

@@ -151,7 +151,7 @@ impl LaneSocket {
         Ok(None)
     }
 
-    /// Bytes of UDP payload that the device towards the peer takes.
+    /// Bytes of UDP payload that the route and the device towards the peer take; the path may take less.
     pub fn datagram_max(&self) -> u16 {
         match self {
             Self::Own(socket, peer) => datagram_max(socket, Some(*peer)),
@@ -188,10 +188,10 @@ impl LaneSocket {
     }
 }
 
-/// UDP payload that the device towards `remote` takes; that of jumbo frames where it is not known.
+/// UDP payload that the route and the device towards `remote` take; that of jumbo frames where it is not known.
 fn datagram_max(socket: &UdpSocket, remote: Option<SocketAddr>) -> u16 {
     let headers = if remote.is_some_and(|remote| remote.is_ipv6()) { 48 } else { 28 };
-    let mtu = socket.device_mtu().unwrap_or(JUMBO_MTU);
+    let mtu = socket.route_mtu().unwrap_or(JUMBO_MTU);
     u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers)
 }
 

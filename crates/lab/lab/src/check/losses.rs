@@ -117,7 +117,7 @@ pub(super) fn path_mtu(report: &mut Report<'_>) -> Result<(), CheckError> {
             let payload = [0; 1400];
             sender.send(&Route::CONNECTED, &[IoSlice::new(&payload)], None, Wait::UntilReady)?;
             std::thread::sleep(Duration::from_millis(50));
-            sender.device_mtu()
+            sender.path_mtu()
         })();
         let mtu = mtu.map_err(|error| report.system(error))?;
         let family = if ipv6 { "IPv6" } else { "IPv4" };

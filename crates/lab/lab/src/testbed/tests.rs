@@ -136,15 +136,15 @@ fn a_path_mtu_is_learned_unless_answers_are_filtered() {
         for address in addresses_of(&testbed.hosts()[1]) {
             let (sender, receiver) = sockets(&testbed, address);
             sender.connect(receiver.local_addr()).unwrap();
-            assert_eq!(sender.device_mtu().unwrap(), 1500);
+            assert_eq!(sender.path_mtu().unwrap(), 1500);
             let dropped = || testbed.stats(0).unwrap().forward.path.dropped(DropReason::Mtu);
             let before = dropped();
             send_train(&sender, receiver.local_addr(), 0..1, 1400);
             wait_until(|| dropped() > before);
             assert!(receiver.recv(&mut [], Wait::No).unwrap().is_none());
             match learned {
-                true => wait_until(|| sender.device_mtu().unwrap() == 1300),
-                false => assert_eq!(sender.device_mtu().unwrap(), 1500, "{address}"),
+                true => wait_until(|| sender.path_mtu().unwrap() == 1300),
+                false => assert_eq!(sender.path_mtu().unwrap(), 1500, "{address}"),
             }
         }
         let stats = testbed.stats(0).unwrap().forward;
