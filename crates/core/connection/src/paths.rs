@@ -65,6 +65,8 @@ pub struct Paths {
     paths: Vec<Known>,
     /// Where each lane is.
     lanes: Vec<PathId>,
+    /// Whether each is where it belongs, and nothing has changed since.
+    settled: bool,
     /// The highest order of the server for each lane.
     heard: Vec<Option<u64>>,
     /// What a server is to ask, and its last order.
@@ -88,11 +90,12 @@ impl Paths {
         let known = || Known { offer: Offer::Share(1), pulse: Pulse::new(now) };
         let heard = vec![None; lanes.len()];
         let paths = (0..count).map(|_| known()).collect();
-        Self { paths, lanes, heard, asks: VecDeque::new(), order: 0 }
+        Self { paths, lanes, settled: false, heard, asks: VecDeque::new(), order: 0 }
     }
 
     /// One more path.
     pub fn add(&mut self, now: Instant, offer: Offer) -> PathId {
+        self.settled = false;
         self.paths.push(Known { offer, pulse: Pulse::new(now) });
         PathId(u16::try_from(self.paths.len() - 1).unwrap_or(u16::MAX))
     }
@@ -113,6 +116,7 @@ impl Paths {
 
     /// Changes what is wanted of `path`. One that opens is believed to live.
     pub fn offer(&mut self, now: Instant, path: PathId, offer: Offer) {
+        self.settled = false;
         let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
         if known.offer == Offer::Closed && offer != Offer::Closed {
             known.pulse = Pulse::new(now);
@@ -122,6 +126,7 @@ impl Paths {
 
     /// Looks whether `path` lives.
     pub fn look(&mut self, now: Instant, path: PathId, seen: &PathSeen) {
+        self.settled = false;
         let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
         let before = known.pulse.clone();
         known.pulse.look(now, seen);
@@ -143,6 +148,7 @@ impl Paths {
 
     /// A client has taken `lane` to `path`, as its server sees.
     pub fn note_place(&mut self, lane: LaneId, path: PathId) {
+        self.settled = false;
         if let Some(place) = self.lanes.get_mut(usize::from(lane.0)) {
             *place = path;
         }
@@ -156,16 +162,23 @@ impl Paths {
             return;
         }
         *heard = Some(order);
+        self.settled = false;
         let (from, to) = (self.place(lane), self.place(beside));
-        if from != to && self.lives(to) {
+        // Where nothing is known to live here, whoever gets through knows better.
+        if from != to && (self.lives(to) || !self.lives(from)) {
             self.paths[usize::from(from.0)].pulse.fall_silent(now);
         }
     }
 
     /// The next lane that is to move; it counts as moved.
     pub fn poll_move(&mut self) -> Option<Move> {
+        if self.settled {
+            return None;
+        }
         let then = self.belonging();
-        let lane = then.iter().zip(&self.lanes).position(|(then, now)| then != now)?;
+        let lane = then.iter().zip(&self.lanes).position(|(then, now)| then != now);
+        self.settled = lane.is_none();
+        let lane = lane?;
         self.lanes[lane] = then[lane];
         Some(Move { lane: LaneId(u16::try_from(lane).ok()?), path: then[lane] })
     }
@@ -173,6 +186,7 @@ impl Paths {
     /// A client's `lane` could not go to `path`, for this host has no way there now: it stays on `left`,
     /// and the path is left alone as one over which nothing arrives.
     pub fn stay(&mut self, now: Instant, lane: LaneId, left: PathId, path: PathId) {
+        self.settled = false;
         // What came after that order holds.
         if self.place(lane) == path {
             self.note_place(lane, left);

@@ -352,10 +352,11 @@ impl Lane {
             State::Open => {}
         }
         let mut at = self.idle_at();
+        let first = self.first_probe_timeout(path);
         let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
         earlier(path.next_timeout());
-        earlier(self.probe_timeout(path));
-        earlier(self.liveness.ask_again_due(self.first_probe_timeout(path)));
+        earlier(self.liveness.probe_timeout(first));
+        earlier(self.liveness.ask_again_due(first));
         if self.addresses.current().is_some() {
             earlier(self.addresses.next_timeout(CONTROL_MIN_WIRE));
             if self.control_allowed() {
@@ -383,10 +384,10 @@ impl Lane {
             if self.keep_alive_due().is_some_and(|at| at <= now) {
                 self.liveness.want_ping();
             }
-            if self.probe_timeout(path).is_some_and(|at| at <= now) {
+            let first = self.first_probe_timeout(path);
+            if self.liveness.probe_timeout(first).is_some_and(|at| at <= now) {
                 self.on_probe_timeout(now, path);
             }
-            let first = self.first_probe_timeout(path);
             if self.liveness.ask_again_due(first).is_some_and(|at| at <= now) {
                 self.liveness.ask_again(now);
             }
@@ -399,11 +400,6 @@ impl Lane {
         self.repair.on_probe_timeout();
         self.ways.on_probe_timeout();
         path.on_probe_timeout(now);
-    }
-
-    /// When the next probe timeout falls, while something is unsettled.
-    fn probe_timeout(&self, path: &Path) -> Option<Instant> {
-        self.liveness.probe_timeout(self.first_probe_timeout(path))
     }
 
     fn first_probe_timeout(&self, path: &Path) -> Duration {

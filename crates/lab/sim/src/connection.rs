@@ -7,6 +7,7 @@ mod pace;
 mod udp;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use longhaul_connection::{
     End as Ending, Heard, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, RecordHalf,
@@ -55,6 +56,9 @@ pub(crate) struct Connection {
     interface_max: u16,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
+    /// For messages and batches that are read, used again and again.
+    messages: Box<[u8]>,
+    datagrams: Vec<u8>,
 }
 
 /// How a connection ended, as this end sees it.
@@ -76,7 +80,7 @@ pub(crate) struct Outgoing {
     /// The path that a client sends it over.
     pub route: u16,
     pub ecn: Ecn,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
 }
 
 impl Connection {
@@ -140,6 +144,8 @@ impl Connection {
             closed: None,
             orders: 0,
             memory,
+            messages: vec![0; MESSAGES_READ].into(),
+            datagrams: Vec::new(),
             batch: scenario.batch,
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
@@ -206,16 +212,18 @@ impl Connection {
 
     fn drain_sockets(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
         let mut progress = false;
+        let mut bytes = std::mem::take(&mut self.datagrams);
         for number in 0..self.lanes.len() {
             let ahead = self.clock;
-            while let Some((batch, mut bytes)) =
-                self.lanes[number].udp().and_then(|lane| lane.read(ahead))
+            while let Some(batch) =
+                self.lanes[number].udp().and_then(|lane| lane.read(ahead, &mut bytes))
             {
                 progress = true;
                 self.take_batch(now, number, &batch, &mut bytes, env);
                 self.take_news(env, now);
             }
         }
+        self.datagrams = bytes;
         progress
     }
 
@@ -339,13 +347,12 @@ impl Connection {
     }
 
     fn read_stream(&mut self, now: Instant, scenario: &Scenario, env: &mut Env<'_>) -> bool {
-        let mut buffer = [0; 4096];
         let mut progress = false;
         while self.half.wants_messages()
-            && let count @ 1.. = self.lanes[0].messages().read_messages(&mut buffer)
+            && let count @ 1.. = self.lanes[0].messages().read_messages(&mut self.messages)
         {
             progress = true;
-            self.half.handle_bytes(&buffer[..count]);
+            self.half.handle_bytes(&self.messages[..count]);
             loop {
                 let handled = match self.half.poll_heard() {
                     Ok(Some(heard)) => self.handle(now, heard, scenario, env),
@@ -564,7 +571,7 @@ impl Connection {
             let datagrams = state.half.seal(&transmit, &mut state.seal);
             let segment = datagrams.segment.map_or(datagrams.bytes.len(), usize::from);
             let to = datagrams.to;
-            let made = datagrams.bytes.chunks(segment.max(1)).map(<[u8]>::to_vec);
+            let made = datagrams.bytes.chunks(segment.max(1)).map(Arc::from);
             let (lane, ecn) = (state.lane_id, transmit.ecn);
             out.extend(made.map(|bytes| Outgoing { to, lane, route, ecn, bytes }));
             let sent = &out[before..];
@@ -713,6 +720,8 @@ const TRACKED_MAX: usize = 20_000;
 const MEMORY_MAX: Bytes = Bytes::from_mib(256);
 /// How long nothing may move: longer than any accident here lasts, and an idle timeout.
 const PATIENCE: Duration = Duration::from_secs(100);
+/// Bytes of messages that are read at once.
+const MESSAGES_READ: usize = 4096;
 /// Rounds of work at one instant.
 const ROUNDS_MAX: u32 = 100_000;
 /// For how long a limit of the receiving host is good: so that some expire in outages.

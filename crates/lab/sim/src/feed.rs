@@ -158,6 +158,12 @@ impl FeedDriver {
 
 /// Bytes of every pipe, from `from` on: no two pieces of some length are alike.
 pub(crate) fn contents(from: u64, len: u32) -> Vec<u8> {
-    let word = |at: u64| (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    (from..from + u64::from(len)).map(|at| word(at)[at as usize % 8]).collect()
+    let (len, before) = (len as usize, from as usize % 8);
+    let mut bytes = Vec::with_capacity(before + len + 8);
+    for word in from / 8..=(from + len as u64) / 8 {
+        bytes.extend_from_slice(&word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    bytes.drain(..before);
+    bytes.truncate(len);
+    bytes
 }

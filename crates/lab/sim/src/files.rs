@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{FileIdentity, identity};
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Entry, EntryKind, EntryPath, MAX_PATH};
 
 use crate::draw::Draw;
 
@@ -13,6 +13,8 @@ use crate::draw::Draw;
 #[derive(Debug)]
 pub(crate) struct Files {
     items: Vec<Item>,
+    /// Which item has a path: versions keep it.
+    by_path: BTreeMap<Vec<u8>, usize>,
 }
 
 /// One name in the tree.
@@ -34,7 +36,7 @@ impl Files {
     /// A tree of at most `entries` names, each of `name_len` bytes or more, and `bytes` bytes.
     pub fn new(draw: &mut Draw, entries: u64, name_len: usize, bytes: u64) -> Self {
         if entries == 1 {
-            return Self { items: vec![Item::new("", EntryKind::File, contents(draw, bytes), 1)] };
+            return Self::of(vec![Item::new("", EntryKind::File, contents(draw, bytes), 1)]);
         }
         let mut directories = vec![String::new()];
         let mut items = Vec::new();
@@ -45,7 +47,10 @@ impl Files {
             let path = format!("{parent}{slash}{number:0name_len$}");
             let (kind, size) = match draw.below(16) {
                 0..2 => {
-                    directories.push(path.clone());
+                    // What has the longest path has none below it.
+                    if path.len() + 1 + name_len.max(DIGITS_MAX) <= MAX_PATH {
+                        directories.push(path.clone());
+                    }
                     (EntryKind::Directory, 0)
                 }
                 2 => (EntryKind::Link { target: b"../elsewhere".to_vec() }, 0),
@@ -59,7 +64,13 @@ impl Files {
             left -= size;
             items.push(Item::new(&path, kind, contents(draw, size), number + 1));
         }
-        Self { items }
+        Self::of(items)
+    }
+
+    fn of(items: Vec<Item>) -> Self {
+        let path = |item: &Item| item.present().entry.path.as_bytes().to_vec();
+        let by_path = items.iter().enumerate().map(|(number, item)| (path(item), number)).collect();
+        Self { items, by_path }
     }
 
     /// A file of each size, in this order.
@@ -67,7 +78,7 @@ impl Files {
         let item = |(number, size): (u64, &u64)| {
             Item::new(&number.to_string(), EntryKind::File, contents(draw, *size), number)
         };
-        Self { items: (1..).zip(sizes).map(item).collect() }
+        Self::of((1..).zip(sizes).map(item).collect())
     }
 
     pub fn len(&self) -> usize {
@@ -147,18 +158,19 @@ impl Files {
     }
 
     fn version(&self, entry: &Entry) -> Option<&Version> {
-        let mut versions = self.items.iter().flat_map(|item| &item.versions);
-        versions.find(|version| version.entry == *entry)
+        self.versions(entry.path.as_bytes()).iter().find(|version| version.entry == *entry)
+    }
+
+    /// What ever was under `path`.
+    fn versions(&self, path: &[u8]) -> &[Version] {
+        self.by_path.get(path).map_or(&[], |number| &self.items[*number].versions)
     }
 
     /// What is wrong under any file's final name, whoever put it there.
     pub fn fault_of_names(&self, disk: &MemoryStorage) -> Option<String> {
-        let by_path: BTreeMap<&[u8], &Item> =
-            self.items.iter().map(|item| (item.present().entry.path.as_bytes(), item)).collect();
         disk.nodes().find_map(|(path, node)| {
             let Node::File { modified, .. } = node else { return None };
-            let versions = by_path.get(path).map(|item| &item.versions[..]).unwrap_or_default();
-            match versions.iter().find(|version| version.entry.modified == *modified) {
+            match self.versions(path).iter().find(|version| version.entry.modified == *modified) {
                 Some(version) => self.fault_of(disk, &version.entry),
                 None => Some(format!("{path:?} was never at the source")),
             }
@@ -186,6 +198,9 @@ impl Item {
     }
 }
 
+/// Of the number of an item.
+const DIGITS_MAX: usize = 20;
+
 fn identity_of(inode: u64, size: u64, modified: i64) -> [u8; 16] {
     identity(&FileIdentity { device: 1, inode, size, modified, changed: modified })
 }
@@ -194,9 +209,12 @@ fn identity_of(inode: u64, size: u64, modified: i64) -> [u8; 16] {
 fn contents(draw: &mut Draw, size: u64) -> Vec<u8> {
     let mut data = vec![0; size as usize];
     let mut word = draw.word();
-    for chunk in data.chunks_mut(8) {
+    let mut next = || {
         word = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ 0x1234_5678;
-        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
-    }
+        word.to_le_bytes()
+    };
+    let (words, rest) = data.as_chunks_mut::<8>();
+    words.iter_mut().for_each(|place| *place = next());
+    rest.copy_from_slice(&next()[..rest.len()]);
     data
 }

@@ -5,7 +5,6 @@ mod adversary;
 mod route;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 use longhaul_pathsim::{DuplexConfig, Ecn, Fate};
 use longhaul_units::Instant;
@@ -123,7 +122,7 @@ impl Network {
             None => (&mut routes[0], false),
         };
         let source = if from == End::Client { route.client } else { route.server };
-        let packet = Datagram { from: source, bytes: Arc::new(bytes) };
+        let packet = Datagram { from: source, bytes };
         let wire = packet.wire_bytes();
         trace.event(now, Kind::Sent, [packet.number(), wire, u64::from(lane.0)]);
         trace.note(now, || format!("{from:?} sends {} to {to}", packet.brief()));

@@ -10,7 +10,7 @@ use longhaul_wire::{AEAD_TAG_LEN, Frame, Frames, HEADER_LEN, Header, Kind, Objec
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub from: SocketAddr,
-    pub bytes: Arc<Vec<u8>>,
+    pub bytes: Arc<[u8]>,
 }
 
 impl Datagram {
@@ -27,11 +27,11 @@ impl Datagram {
     /// The same with another header, and the tag that it had.
     #[must_use]
     pub fn with_header(&self, header: &Header) -> Self {
-        let mut bytes = self.bytes.as_ref().clone();
-        if let Some(head) = bytes.first_chunk_mut::<HEADER_LEN>() {
+        let mut bytes = Arc::clone(&self.bytes);
+        if let Some(head) = Arc::make_mut(&mut bytes).first_chunk_mut::<HEADER_LEN>() {
             header.emit(head);
         }
-        Self { from: self.from, bytes: Arc::new(bytes) }
+        Self { from: self.from, bytes }
     }
 
     /// IP-layer bytes.

@@ -23,8 +23,9 @@ pub(crate) struct SourceDriver {
     hashes: Vec<(Instant, GroupTask, Arc<Vec<u8>>)>,
     /// Read, not yet offered.
     ready: VecDeque<(GroupTask, Arc<Vec<u8>>)>,
-    /// Offered, not yet delivered: how often each.
+    /// Offered, not yet delivered: how often each, and in all.
     held: BTreeMap<(ObjectId, u32), usize>,
+    held_count: usize,
     latency: Duration,
     /// What a hash takes beyond that.
     hash_delay: Duration,
@@ -44,6 +45,7 @@ impl SourceDriver {
             hashes: Vec::new(),
             ready: VecDeque::new(),
             held: BTreeMap::new(),
+            held_count: 0,
             latency,
             hash_delay,
             allowed: (MEMORY / GROUP_SIZE) as usize,
@@ -124,7 +126,7 @@ impl SourceDriver {
     }
 
     fn read(&mut self, task: &GroupTask, copy: &mut OutgoingCopy, files: &Files) -> Vec<u8> {
-        let mut data = vec![0; task.len as usize];
+        let mut data = Vec::with_capacity(task.len as usize);
         for piece in &task.pieces {
             let (item, identity) = self.pushed[piece.id.0 as usize];
             match files.get(item) {
@@ -134,10 +136,12 @@ impl SourceDriver {
                 }
                 Some(version) => {
                     let from = &version.data[piece.file_offset as usize..][..piece.len as usize];
-                    data[piece.group_offset as usize..][..from.len()].copy_from_slice(from);
+                    data.resize(piece.group_offset as usize, 0);
+                    data.extend_from_slice(from);
                 }
             }
         }
+        data.resize(task.len as usize, 0);
         data
     }
 
@@ -160,6 +164,7 @@ impl SourceDriver {
             let Some(lane) = copy.deal(&task, &Lanes::at(local, lanes)) else { continue };
             lanes[lane].handle_order(local, Order::Offer { extent, bytes });
             *self.held.entry((object, task.group)).or_default() += 1;
+            self.held_count += 1;
         }
         progress
     }
@@ -169,6 +174,7 @@ impl SourceDriver {
         let key = (extent.object, (extent.offset / GROUP_SIZE) as u32);
         let Some(times) = self.held.get_mut(&key) else { return false };
         *times -= 1;
+        self.held_count -= 1;
         if *times == 0 {
             self.held.remove(&key);
         }
@@ -188,7 +194,7 @@ impl SourceDriver {
 
     /// Groups in memory.
     pub fn groups(&self) -> usize {
-        self.reads.len() + self.ready.len() + self.held.values().sum::<usize>()
+        self.reads.len() + self.ready.len() + self.held_count
     }
 
     /// Bytes of groups that are given out for the first time, and read.

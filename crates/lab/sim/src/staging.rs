@@ -1,6 +1,6 @@
 //! Memory for groups on their way in: a bounded number of buffers, counted.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -14,13 +14,17 @@ pub(crate) struct Staging {
     bytes: Cell<u64>,
     first: Cell<u64>,
     given_back: Cell<u64>,
+    /// Memory of those, which is used again as it is: whoever reads what did not come sees it.
+    free: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Staging {
     /// At most so many buffers.
     pub fn new(most: usize) -> Rc<Self> {
         let [bytes, first, given_back] = [const { Cell::new(0) }; 3];
-        Rc::new(Self { most: Cell::new(most), buffers: Cell::new(0), bytes, first, given_back })
+        let (most, buffers) = (Cell::new(most), Cell::new(0));
+        let free = RefCell::default();
+        Rc::new(Self { most, buffers, bytes, first, given_back, free })
     }
 
     /// There may be so many buffers from now on, or more if there were.
@@ -34,7 +38,8 @@ impl Staging {
             return None;
         }
         self.buffers.set(self.buffers.get() + 1);
-        Some(Staged { bytes: Vec::new(), repairs: false, from: self.clone() })
+        let bytes = self.free.borrow_mut().pop().unwrap_or_default();
+        Some(Staged { bytes, len: 0, repairs: false, from: self.clone() })
     }
 
     /// Bytes of groups.
@@ -62,6 +67,8 @@ impl Staging {
 #[derive(Debug)]
 pub(crate) struct Staged {
     bytes: Vec<u8>,
+    /// Bytes of its group.
+    len: usize,
     /// Its group was received before.
     repairs: bool,
     from: Rc<Staging>,
@@ -70,36 +77,39 @@ pub(crate) struct Staged {
 impl Staged {
     /// It is for a group of `len` bytes, which `repairs` one that was received before.
     pub fn hold(&mut self, len: u32, repairs: bool) {
-        self.bytes.resize(len as usize, 0);
+        self.len = len as usize;
+        self.bytes.resize(self.bytes.len().max(self.len), 0);
         self.repairs = repairs;
         self.from.bytes.update(|bytes| bytes + u64::from(len));
         self.from.first.update(|bytes| bytes + self.counts_as_first());
     }
 
-    fn counts_as_first(&self) -> u64 {
-        if self.repairs { 0 } else { self.bytes.len() as u64 }
+    /// Bytes of its group, if that is no repair.
+    pub fn counts_as_first(&self) -> u64 {
+        if self.repairs { 0 } else { self.len as u64 }
     }
 }
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        let Staging { buffers, bytes, first, given_back, .. } = &*self.from;
+        let Staging { buffers, bytes, first, given_back, free, .. } = &*self.from;
         buffers.update(|count| count - 1);
-        bytes.update(|count| count - self.bytes.len() as u64);
+        bytes.update(|count| count - self.len as u64);
         first.update(|count| count - self.counts_as_first());
         given_back.update(|count| count + 1);
+        free.borrow_mut().push(std::mem::take(&mut self.bytes));
     }
 }
 
 impl AsMut<[u8]> for Staged {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        &mut self.bytes[..self.len]
     }
 }
 
 impl Deref for Staged {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.len]
     }
 }

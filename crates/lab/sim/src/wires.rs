@@ -55,9 +55,11 @@ impl Wire {
     pub fn send(&mut self, now: Instant, end: End, parts: [&[u8]; 2]) -> usize {
         let way = self.from(end);
         let room = if way.silent.is_some() { 0 } else { way.window - way.bytes.min(way.window) };
-        let bytes: Vec<u8> = parts.concat().into_iter().take(room).collect();
-        let sent = bytes.len();
+        let first = parts[0].len().min(room);
+        let second = parts[1].len().min(room - first);
+        let sent = first + second;
         if sent > 0 {
+            let bytes = [&parts[0][..first], &parts[1][..second]].concat();
             let last = way.under_way.back().map_or(now + way.delay, |(at, _)| *at);
             let at = last.max(now + way.delay) + way.rate.time_for(sent as u64);
             way.under_way.push_back((at, bytes));

@@ -237,14 +237,7 @@ impl World {
             self.deliver(arrived);
             effect = true;
         }
-        loop {
-            let mut again = self.run_host(End::Client);
-            again |= self.run_host(End::Server);
-            effect |= again;
-            if !again {
-                break;
-            }
-        }
+        effect |= self.run_hosts();
         self.fall_back();
         if let [Host { connection: Some(client), .. }, Host { connection: Some(server), .. }] =
             &mut self.hosts
@@ -300,6 +293,24 @@ impl World {
         if let Some(connection) = connections.find(|one| one.id == header.connection) {
             connection.arrive(now, arrived, scenario);
         }
+    }
+
+    /// Lets both ends do what they can at this instant. One that had nothing to do has nothing more
+    /// until something comes to it, and at one instant only TCP connections bring anything.
+    fn run_hosts(&mut self) -> bool {
+        let mut effect = false;
+        let mut works = [true; 2];
+        while works != [false; 2] {
+            for (at, end) in [End::Client, End::Server].into_iter().enumerate() {
+                works[at] = works[at] && self.run_host(end);
+            }
+            let any = works[0] || works[1];
+            effect |= any;
+            if any && !self.wires.is_empty() {
+                works = [true; 2];
+            }
+        }
+        effect
     }
 
     fn run_host(&mut self, end: End) -> bool {

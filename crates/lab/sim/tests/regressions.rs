@@ -164,6 +164,20 @@ const SEEDS: &[(u64, &str)] = &[
         "reports of the source kept a stream of 16 bytes a round trip from what the copy needs",
     ),
     (920000019162, "`lambdastream` took what it had to send for the link, likewise"),
+    (
+        930000003741,
+        "the only file failed while the disk wrote a group of it: the check of what is staged at the end",
+    ),
+    (1100035917, "the same"),
+    (1100077898, "directories of long names within each other, to a path longer than any may be"),
+    (
+        1100014738,
+        "a client asked to move a lane did not, for it had not yet seen that the other path lived again",
+    ),
+    (
+        1100038372,
+        "`fobs-linear` sent twice as much and judged by what had been sent before that: 510 kb/s of 1.73 Gb/s",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

@@ -168,6 +168,22 @@ fn what_a_server_asks_holds_unless_it_is_old() {
     assert_eq!(settle(&mut paths), [1, 1]);
 }
 
+#[test]
+fn a_lane_is_asked_off_a_path_before_the_other_is_known_to_live() {
+    let mut paths = Paths::new(at(0), vec![IP, CIRCUIT]);
+    let mut now = 0;
+    for seconds in [4, 6] {
+        look(&mut paths, CIRCUIT, now, seconds, 0);
+        now = look(&mut paths, IP, now, seconds, 0);
+    }
+    assert!(!paths.lives(IP) && !paths.lives(CIRCUIT));
+    assert_eq!(settle(&mut paths), [0, 1], "each tries whether its path lives again");
+    let (lane, beside) = (LaneId(1), LaneId(0));
+    paths.handle_move_asked(at(now), MoveAsked { order: 1, lane, beside });
+    look(&mut paths, IP, now, 1, 1);
+    assert_eq!(settle(&mut paths), [0, 0]);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Offer(u16, u8),

@@ -279,7 +279,7 @@ impl Lane {
         }
         self.push_asks(room, &mut plan.frames, &mut sent);
         self.push_stream_control(room, &mut plan.frames, &mut sent);
-        if self.streams_due(now, path).is_some_and(|due| due <= now) {
+        if self.streams_pending() && self.streams_due(now, path).is_some_and(|due| due <= now) {
             self.push_stream_data(room, &mut plan.frames, &mut sent);
         }
         if self.liveness.take_ping() && sent.is_empty() {

@@ -107,7 +107,9 @@ enum Change {
 struct File {
     visible: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes from `durable` to `visible`.
+    /// Bytes that it was made with, all zero, while they are not durable.
+    made: Option<usize>,
+    /// Writes since, from `durable` to `visible`.
     writes: Vec<(usize, Vec<u8>)>,
     /// The last of all writes to it, or what a power cut has made of it since.
     changed: u64,
@@ -131,7 +133,7 @@ impl MemoryStorage {
 
     /// Cuts the power: of what was not synced, a random part is lost.
     pub fn crash(&mut self, rng: &mut impl Rng) {
-        for file in self.files.iter_mut().filter(|file| !file.writes.is_empty()) {
+        for file in self.files.iter_mut().filter(|file| !file.is_synced()) {
             file.crash(rng);
             self.changes += 1;
             file.changed = self.changes;
@@ -212,7 +214,7 @@ impl MemoryStorage {
     pub fn is_durable(&self, path: &[u8]) -> bool {
         let node = self.visible.nodes.get(path);
         let synced = match node {
-            Some(Node::File { inode, .. }) => self.files[*inode].writes.is_empty(),
+            Some(Node::File { inode, .. }) => self.files[*inode].is_synced(),
             Some(_) => true,
             None => false,
         };
@@ -261,10 +263,12 @@ impl MemoryStorage {
     fn create(&mut self, temp: TempName, size: usize) -> Result<usize, MemoryError> {
         self.allocate(size as u64)?;
         let inode = self.files.len();
-        self.files.push(File::default());
+        let mut file = File::default();
         if size > 0 {
-            self.put(inode, 0, &vec![0; size]);
+            self.changes += 1;
+            (file.visible, file.made, file.changed) = (vec![0; size], Some(size), self.changes);
         }
+        self.files.push(file);
         self.change(Change::Temp(temp, inode));
         Ok(inode)
     }
@@ -568,20 +572,30 @@ impl File {
         self.writes.push((offset, data.to_vec()));
     }
 
+    fn is_synced(&self) -> bool {
+        self.made.is_none() && self.writes.is_empty()
+    }
+
     fn sync(&mut self) {
+        if let Some(size) = self.made.take() {
+            self.durable = vec![0; size];
+        }
         for (offset, data) in core::mem::take(&mut self.writes) {
             put(&mut self.durable, offset, &data);
         }
     }
 
     fn crash(&mut self, rng: &mut impl Rng) {
+        let mut kept = |len: usize| match rng.next_u64() % 4 {
+            0 => 0,
+            1 => rng.next_u64() as usize % (len + 1),
+            _ => len,
+        };
+        if let Some(size) = self.made.take() {
+            self.durable = vec![0; kept(size)];
+        }
         for (offset, data) in core::mem::take(&mut self.writes) {
-            let kept = match rng.next_u64() % 4 {
-                0 => 0,
-                1 => rng.next_u64() as usize % (data.len() + 1),
-                _ => data.len(),
-            };
-            put(&mut self.durable, offset, &data[..kept]);
+            put(&mut self.durable, offset, &data[..kept(data.len())]);
         }
         self.visible.clone_from(&self.durable);
     }

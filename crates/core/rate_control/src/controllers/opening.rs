@@ -67,7 +67,8 @@ impl Opening {
         }
         if let Some(unmeasured) = &mut self.unmeasured {
             let delivery = feedback.delivery?;
-            if cx.now < unmeasured.from || delivery.application_limited {
+            // What began to arrive before was sent at half of this.
+            if cx.now < unmeasured.from + delivery.interval || delivery.application_limited {
                 (unmeasured.arrived, unmeasured.took) = (0, Duration::ZERO);
                 return None;
             }
@@ -206,8 +207,14 @@ mod tests {
         for _ in 0..40 {
             assert_eq!(told(1, 0, sample(true)).0, None, "there was no more to send");
         }
-        // What is sent arrives, so twice as much is sent. Half of that arrives: the link is full.
+        // What is sent arrives, so twice as much is sent.
         let first = Rate::from_bytes_over(15_000, round_trip);
+        while told(4, 0, sample(false)).1.rate == first {}
+        (0..3).for_each(|_| assert_eq!(told(4, 0, None).0, None));
+        let (rate, interval) = (first, round_trip * 3);
+        let before = Delivery { rate, interval, sent_over: interval, application_limited: false };
+        assert_eq!(told(4, 0, Some(before)).0, None, "it began when half as much was sent");
+        // Half of that arrives: the link is full.
         let mut rates = alloc::vec::Vec::new();
         let found = loop {
             let (found, pacing) = told(4, 0, sample(false));
@@ -217,7 +224,7 @@ mod tests {
             }
         };
         rates.dedup();
-        assert_eq!(rates, [first, first.scale(2, 1)]);
+        assert_eq!(rates, [first.scale(2, 1)]);
         assert_eq!(found.link, Rate::from_bytes_over(4 * PACKET, Duration::from_micros(100)));
     }
 }

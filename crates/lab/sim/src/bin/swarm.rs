@@ -1,7 +1,8 @@
-//! Runs the worlds of many seeds: `swarm --seeds N --from S [-v]`.
+//! Runs the worlds of many seeds: `swarm --seeds N --from S [--hashes] [-v]`.
 //!
 //! A failing seed prints a line that begins with `FAIL` on standard output; progress goes to
-//! standard error. `-v` tells what happens in each world, one after the other.
+//! standard error. `--hashes` prints the hash over the events of each world that passes, to compare
+//! two programs by; `-v` tells what happens in each world, one after the other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -9,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use longhaul_sim::{Scenario, World};
+use longhaul_sim::{Report, Scenario, World};
 
 struct Options {
     seeds: u64,
     from: u64,
+    hashes: bool,
     verbose: bool,
 }
 
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("swarm: {error}\nusage: swarm [--seeds N] [--from S] [-v]");
+            eprintln!("swarm: {error}\nusage: swarm [--seeds N] [--from S] [--hashes] [-v]");
             return ExitCode::from(2);
         }
     };
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { seeds: 20_000, from: 1, verbose: false };
+    let mut options = Options { seeds: 20_000, from: 1, hashes: false, verbose: false };
     while let Some(word) = words.next() {
         let mut number = || {
             let value = words.next().ok_or(format!("{word} needs a number"))?;
@@ -40,6 +42,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
         match word.as_str() {
             "--seeds" => options.seeds = number()?,
             "--from" => options.from = number()?,
+            "--hashes" => options.hashes = true,
             "-v" => options.verbose = true,
             _ => return Err(format!("unexpected argument `{word}`")),
         }
@@ -62,9 +65,15 @@ fn run(options: &Options) -> u64 {
                         return;
                     }
                     let seed = options.from + number;
-                    if let Err(reason) = one(seed, options.verbose) {
-                        failed.fetch_add(1, Ordering::Relaxed);
-                        println!("FAIL seed {seed}: {reason}");
+                    match one(seed, options.verbose) {
+                        Ok(report) if options.hashes => {
+                            println!("{seed} {:016x} {}", report.trace_hash, report.events);
+                        }
+                        Ok(_) => {}
+                        Err(reason) => {
+                            failed.fetch_add(1, Ordering::Relaxed);
+                            println!("FAIL seed {seed}: {reason}");
+                        }
                     }
                     if number % PROGRESS == PROGRESS - 1 {
                         let seconds = start.elapsed().as_secs();
@@ -77,7 +86,7 @@ fn run(options: &Options) -> u64 {
     failed.into_inner()
 }
 
-fn one(seed: u64, verbose: bool) -> Result<(), String> {
+fn one(seed: u64, verbose: bool) -> Result<Report, String> {
     let scenario = Scenario::drawn(seed);
     if verbose {
         eprintln!("seed {seed}: {scenario:#?}");
@@ -95,7 +104,7 @@ fn one(seed: u64, verbose: bool) -> Result<(), String> {
     if verbose {
         eprintln!("seed {seed}: {report:#?}");
     }
-    Ok(())
+    Ok(report)
 }
 
 /// Seeds from one line of progress to the next.

@@ -63,10 +63,12 @@ impl UdpLane {
     }
 
     /// Reads the socket: a datagram, and those of the same size and sender that came close behind it,
-    /// as a kernel joins them. Time stamps are those of a clock that is `ahead` of the world's.
-    pub fn read(&mut self, ahead: Duration) -> Option<(ReadBatch, Vec<u8>)> {
+    /// as a kernel joins them, into `bytes`. Time stamps are those of a clock that is `ahead` of the
+    /// world's.
+    pub fn read(&mut self, ahead: Duration, bytes: &mut Vec<u8>) -> Option<ReadBatch> {
         let (Arrived { packet, ecn, .. }, at) = self.take()?;
-        let mut bytes = packet.bytes.as_ref().clone();
+        bytes.clear();
+        bytes.extend_from_slice(&packet.bytes);
         let segment = bytes.len();
         let mut joined = 1;
         while joined < JOINED_MAX
@@ -82,8 +84,7 @@ impl UdpLane {
             joined += 1;
         }
         let overflowed = std::mem::take(&mut self.overflowed);
-        let batch = ReadBatch { from: packet.from, at: at + ahead, segment, ecn, overflowed };
-        Some((batch, bytes))
+        Some(ReadBatch { from: packet.from, at: at + ahead, segment, ecn, overflowed })
     }
 
     fn take(&mut self) -> Option<(Arrived, Instant)> {

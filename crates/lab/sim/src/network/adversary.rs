@@ -91,7 +91,7 @@ impl Adversary {
         }
         let mut bytes = vec![0; HEADER_LEN + self.draw.below(1200) as usize];
         bytes.fill_with(|| self.draw.word() as u8);
-        let garbage = Datagram { bytes: Arc::new(bytes), ..packet.clone() };
+        let garbage = Datagram { bytes: Arc::from(bytes), ..packet.clone() };
         garbage.with_header(&Header { kind: Kind::Control, ..header })
     }
 
