@@ -79,6 +79,11 @@ pub trait ControllerConfig: Debug {
         &[]
     }
 
+    /// Whether its rate is a reservation, which belongs to one path.
+    fn is_reserved(&self) -> bool {
+        false
+    }
+
     /// A controller in its first state; behind another one ([`Start::known`]) in one that goes on at
     /// that one's rate.
     fn build(&self, start: &Start) -> Box<dyn Controller>;

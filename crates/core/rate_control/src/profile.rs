@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
-use longhaul_units::{Bottleneck, Dscp, Duration, Instant, Rate, shown};
+use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 
 use crate::parameters::nearest;
 use crate::{
@@ -214,8 +214,7 @@ impl ChosenProfile {
 
     /// Whether its rate is a reservation, which belongs to one path: a limit is divided among several.
     pub fn is_reserved(&self) -> bool {
-        let controller = self.controller(Instant::ZERO, 1500, None);
-        controller.metrics().bound == Bottleneck::Reservation
+        self.profile.controller.is_reserved()
     }
 }
 
@@ -508,7 +507,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use longhaul_units::Instant;
+    use longhaul_units::{Bottleneck, Instant};
 
     #[test]
     fn names_are_unique_and_found() {
@@ -526,6 +525,17 @@ mod tests {
         let chosen = rbudp(Some(Rate::from_gbps(2))).unwrap();
         let controller = chosen.controller(Instant::ZERO, 1500, None);
         assert_eq!(controller.pacing().rate, Rate::from_gbps(2));
+    }
+
+    #[test]
+    fn whose_rate_is_a_reservation_says_so_as_its_controller_does() {
+        let rate = Some(Rate::from_mbps(3));
+        for profile in Profile::all() {
+            let chosen = Profile::wished(Some(profile.name), rate, []).unwrap();
+            let bound = chosen.controller(Instant::ZERO, 1500, None).metrics().bound;
+            assert_eq!(chosen.is_reserved(), bound == Bottleneck::Reservation, "{}", profile.name);
+        }
+        assert!(Profile::wished(Some("trc"), rate, []).unwrap().is_reserved());
     }
 
     #[test]

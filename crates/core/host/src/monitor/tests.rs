@@ -22,7 +22,7 @@ fn monitor() -> Monitor {
 }
 
 fn socket(queued: u64, limit: u64) -> Socket {
-    Socket { queued, limit, drops: 0 }
+    Socket { queued, limit }
 }
 
 /// A reader that has its processor for 4 ms and is away for `away_ms`, for so many rounds; then what
@@ -339,11 +339,7 @@ fn sample() -> impl Strategy<Value = Sample> {
                 cpu,
                 full
             })),
-        (size(), size(), size()).prop_map(|(queued, limit, drops)| Sample::Socket(Socket {
-            queued,
-            limit,
-            drops
-        })),
+        (size(), size()).prop_map(|(queued, limit)| Sample::Socket(Socket { queued, limit })),
         (0u64..100_000).prop_map(Sample::Absence),
         Just(Sample::Return),
         (size(), size(), size()).prop_map(|(backlog, memory, written)| Sample::Disk(Disk {

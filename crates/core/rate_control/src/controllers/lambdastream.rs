@@ -7,7 +7,7 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::fobs::HOSTS;
 use super::opening::{Found, LEAST, share};
-use super::stepped::{INTERVAL, Stepped, Steps, is_used};
+use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used};
 use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
 
 /// What was chosen of [`PARAMETERS`].
@@ -199,10 +199,7 @@ impl Steps for LambdaStream {
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         let packet = cx.estimates.packet();
-        let nominal = match self.figures.interval {
-            Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
-            fixed => fixed,
-        };
+        let nominal = interval_of(self.figures.interval, LEAST_INTERVAL, cx);
         let nominal = nominal.max(self.rate.time_for(LEAST_PACKETS * packet)).min(MOST_INTERVAL);
         let since = *self.since.get_or_insert(cx.now);
         self.seen.add(feedback);

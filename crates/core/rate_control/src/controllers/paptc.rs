@@ -6,7 +6,7 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, MOST};
 use super::power::{EXPONENT_BITS, power_of};
-use super::stepped::{INTERVAL, Stepped, Steps};
+use super::stepped::{INTERVAL, Stepped, Steps, interval_of};
 use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
 
 /// What was chosen of [`PARAMETERS`].
@@ -119,10 +119,7 @@ impl Steps for Paptc {
         self.span.add(feedback);
         self.bytes = self.bytes.saturating_add(feedback.acked_bytes);
         let took = cx.now - self.since;
-        let interval = match self.figures.interval {
-            Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
-            fixed => fixed.max(LEAST_INTERVAL),
-        };
+        let interval = interval_of(self.figures.interval, LEAST_INTERVAL, cx).max(LEAST_INTERVAL);
         if took < interval || self.span.acked_packets + self.span.lost.total() == 0 {
             return;
         }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, share};
-use super::stepped::{INTERVAL, Stepped, Steps, is_used, power_of_ten};
+use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used, power_of_ten};
 use crate::{
     Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
 };
@@ -88,10 +88,7 @@ impl Steps for Sabul {
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.span.add(feedback);
         let took = cx.now - self.since;
-        let interval = match self.figures.interval {
-            Duration::ZERO => cx.rtt.smoothed().max(LEAST_INTERVAL),
-            fixed => fixed,
-        };
+        let interval = interval_of(self.figures.interval, LEAST_INTERVAL, cx);
         if took < interval {
             return;
         }

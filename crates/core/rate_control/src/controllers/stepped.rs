@@ -164,6 +164,11 @@ pub(super) fn power_of_ten(value: u64) -> u64 {
     power
 }
 
+/// Time between two decisions, of which [`INTERVAL`] was `chosen`: a round trip is `least` long.
+pub(super) fn interval_of(chosen: Duration, least: Duration, cx: &Context<'_>) -> Duration {
+    if chosen == Duration::ZERO { cx.rtt.smoothed().max(least) } else { chosen }
+}
+
 /// Of those that decide by the clock.
 pub(super) const INTERVAL: Parameter = Parameter {
     name: "interval",

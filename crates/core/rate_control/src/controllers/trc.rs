@@ -99,6 +99,10 @@ impl Default for TrcConfig {
 }
 
 impl ControllerConfig for TrcConfig {
+    fn is_reserved(&self) -> bool {
+        true
+    }
+
     fn build(&self, start: &Start) -> Box<dyn Controller> {
         let rate = start.rate.unwrap_or(self.rate);
         let forever = TimeRange { start: Instant::ZERO, end: Instant::FAR_FUTURE, rate };

@@ -79,13 +79,7 @@ impl Link<'_> {
                 TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
             return Ok(Lanes::Tcp(lanes?));
         }
-        let sockets = sockets(ends, session.lanes).map_err(|error| {
-            let Ends { local, remote } = ends;
-            Failure::Local(format!("cannot send from {local} to {}: {error}", remote.ip()))
-        })?;
-        if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
-            notices.extend(socket_notices(socket));
-        }
+        let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
         let feedback = profile.profile.feedback;
         let any = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
@@ -138,11 +132,8 @@ impl Idle<'_> {
         let Self { dialed, profile, idle_timeout } = *self;
         let Dialed { session, server, local, rtt, .. } = dialed;
         let ends = Ends { local: *local, remote: udp_address(*server, session) };
-        let sockets = sockets(ends, session.lanes)?;
         let mut notices = Vec::new();
-        if let Some((_, LaneSocket::Own(socket, _), _)) = sockets.first() {
-            notices.extend(socket_notices(socket));
-        }
+        let sockets = sockets(ends, session.lanes, &mut notices)?;
         let Profile { feedback, .. } = *profile.profile;
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let hosting = Hosting { monitor: None, priority: Priority::Usual };
@@ -172,11 +163,19 @@ pub(crate) fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
     }
 }
 
-fn sockets(ends: Ends, count: u16) -> std::io::Result<Vec<LaneEnd>> {
-    let to = ends.remote;
-    (0..count)
-        .map(|lane| Ok((LaneId(lane), LaneSocket::Own(ends.socket()?, to), Some(to))))
-        .collect()
+/// Where lanes begin; what the user should know of the first socket goes to `notices`.
+fn sockets(ends: Ends, count: u16, notices: &mut Vec<String>) -> Result<Vec<LaneEnd>, Failure> {
+    let Ends { local, remote } = ends;
+    let bind = |lane| {
+        let socket = ends.socket().map_err(|error| {
+            Failure::Local(format!("cannot send from {local} to {}: {error}", remote.ip()))
+        })?;
+        if lane == 0 {
+            notices.extend(socket_notices(&socket));
+        }
+        Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
+    };
+    (0..count).map(bind).collect()
 }
 
 /// How this program uses the TCP carrier.

@@ -22,7 +22,6 @@ struct Entity {
     since: Instant,
     /// Ticks left.
     slice: u32,
-    awake: bool,
 }
 
 impl Ule {
@@ -60,7 +59,7 @@ impl Scheduler for Ule {
 
     fn add(&mut self, now: Instant) {
         let history = RunAndSleep::default();
-        self.tasks.push(Entity { history, since: now, slice: INTERACTIVE_SLICE, awake: false });
+        self.tasks.push(Entity { history, since: now, slice: INTERACTIVE_SLICE });
     }
 
     fn charge(&mut self, task: Task, ran: Duration) {
@@ -70,7 +69,6 @@ impl Scheduler for Ule {
     fn wake(&mut self, now: Instant, task: Task, running: Option<Task>) -> bool {
         let entity = &mut self.tasks[task];
         entity.history.slept(now - entity.since);
-        entity.awake = true;
         entity.slice = if entity.history.score() < RunAndSleep::INTERACTIVE {
             INTERACTIVE_SLICE
         } else {
@@ -84,7 +82,6 @@ impl Scheduler for Ule {
 
     fn sleep(&mut self, now: Instant, task: Task) {
         self.remove(task);
-        self.tasks[task].awake = false;
         self.tasks[task].since = now;
     }
 
