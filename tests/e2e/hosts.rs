@@ -49,7 +49,7 @@ fn a_server_that_serves_once_is_not_ended_by_a_probe() {
         probe(&probe_options(&server), &Stop::default()).unwrap();
         let report = run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
         let receiver = report.link.hosts.receiver.expect("it tells");
-        assert_ne!(receiver.remedies & HostAccount::WRITERS_BEHIND, 0, "{receiver:?}");
+        assert_ne!(receiver.remedies & HostAccount::WRITERS_SHORT_TURNS, 0, "{receiver:?}");
         server.join();
     });
 }

@@ -67,7 +67,7 @@ pub(crate) fn remedies(bits: u64) -> Vec<&'static str> {
         (HostAccount::SHORT_TURNS, "short turns"),
         (HostAccount::RUNS_FIRST, "real-time priority"),
         (HostAccount::PRIORITY_REFUSED, "real-time priority refused"),
-        (HostAccount::WRITERS_BEHIND, "writers behind"),
+        (HostAccount::WRITERS_SHORT_TURNS, "short turns of writers"),
         (HostAccount::OFF_INTERRUPTS, "off the network's processor"),
         (HostAccount::FEW_PROCESSORS, "choice of processors refused: fewer than three"),
         (HostAccount::INTERRUPTS_SPREAD, "choice of processors refused: all serve the network"),
@@ -188,14 +188,14 @@ mod tests {
 
     #[test]
     fn remedies_are_named_with_what_was_refused_and_why() {
-        let remedies = HostAccount::WRITERS_BEHIND
+        let remedies = HostAccount::WRITERS_SHORT_TURNS
             | HostAccount::RUNS_FIRST
             | HostAccount::FEW_PROCESSORS
             | HostAccount::BUSY_POLLING_REFUSED;
         let host = HostAccount { remedies, ..stalled() };
         let named = json!([
             "real-time priority",
-            "writers behind",
+            "short turns of writers",
             "choice of processors refused: fewer than three",
             "busy polling refused: no right to it",
         ]);

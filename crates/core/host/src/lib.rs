@@ -28,10 +28,10 @@
 //!
 //! // The reader lost its processor, and its socket fills.
 //! monitor.handle_absence(at(12), thread, at(2));
-//! monitor.handle_socket(at(12), thread, Socket { queued: 150_000, limit: 212_992 });
+//! monitor.handle_socket(at(12), thread, Socket { queued: 150_000, limit: 212_992, drops: 0 });
 //! assert!(matches!(monitor.poll_announcement(at(12)), Some(Announcement::Suspend { .. })));
 //! monitor.handle_return(at(14), thread);
-//! monitor.handle_socket(at(14), thread, Socket { queued: 30_000, limit: 212_992 });
+//! monitor.handle_socket(at(14), thread, Socket { queued: 30_000, limit: 212_992, drops: 0 });
 //! assert_eq!(monitor.poll_announcement(at(14)), Some(Announcement::Resume));
 //! assert_eq!(monitor.summary(at(14)).stalls.longest, Duration::from_millis(12));
 //! ```

@@ -5,15 +5,20 @@ use crate::{Batch, Prediction, Predictor, PredictorConfig, Turn};
 /// What one reader processes: bytes for each second of processor, times the share of a processor that
 /// it has.
 ///
-/// mu = B phi, where B is measured while batches are full (else the reader pays for waking up, not for
-/// bytes) and phi = run / (run + wait): what it got of what it asked for. phi falls with the first
+/// mu = B phi, where B is the most of late of what is measured while batches are full (else the reader pays
+/// for waking up, not for bytes) and phi = run / (run + wait): what it got of what it asked for. phi falls with the first
 /// turn that somebody else takes, before anything queues. For one round of a scheduler it is T_ts / t_TOT of PAPTC
 /// eq. 6.
 #[derive(Clone, Debug)]
 pub struct Service {
     config: ServiceConfig,
-    /// B, in bytes per second of processor.
+    /// The most that B was of late, in bytes per second of processor.
     speed: Option<f64>,
+    /// Bytes and processor time since B was measured last.
+    bytes: u64,
+    cpu: Duration,
+    /// It was measured over [`SPEED_BYTES`].
+    is_measured: bool,
     /// Sums of this interval.
     began: Instant,
     run: Duration,
@@ -44,6 +49,9 @@ impl Service {
         Self {
             config,
             speed: None,
+            bytes: 0,
+            cpu: Duration::ZERO,
+            is_measured: false,
             began: now,
             run: Duration::ZERO,
             wait: Duration::ZERO,
@@ -64,11 +72,19 @@ impl Service {
         if !batch.full || batch.bytes == 0 || cpu.is_zero() {
             return;
         }
-        // The mean of 1 / B by bytes is that of processor time, which adds up.
-        let speed = batch.bytes as f64 / seconds(cpu);
-        let old = self.speed.get_or_insert(speed);
-        let weight = (batch.bytes as f64 / SPEED_BYTES).min(0.5);
-        *old = 1.0 / ((1.0 - weight) / *old + weight / speed);
+        self.bytes = self.bytes.saturating_add(batch.bytes);
+        self.cpu = self.cpu.saturating_add(cpu);
+        let now = self.bytes as f64 / seconds(self.cpu);
+        if self.bytes >= SPEED_BYTES {
+            // Half as much is read with half the processor by who wakes up for less each time: the most is
+            // what it does when it has to.
+            self.speed =
+                Some(self.speed.filter(|_| self.is_measured).map_or(now, |most| most.max(now)));
+            self.is_measured = true;
+            (self.bytes, self.cpu) = (0, Duration::ZERO);
+        } else if !self.is_measured {
+            self.speed = Some(now);
+        }
     }
 
     /// What the scheduler gave since the last such sample; true where that completed a sample of mu.
@@ -82,6 +98,9 @@ impl Service {
         // Who asks for nothing learns nothing.
         if asked * LEAST_ASKED >= now - self.began {
             self.share = Some(seconds(self.run) / seconds(asked));
+        }
+        if self.is_measured {
+            self.speed = self.speed.map(|most| most * SPEED_KEPT);
         }
         self.began = now;
         (self.run, self.wait) = (Duration::ZERO, Duration::ZERO);
@@ -130,8 +149,10 @@ pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e9
 }
 
-/// B is a mean of so many bytes of late: some 20 ms at 10 Gb/s.
-const SPEED_BYTES: f64 = 32e6;
+/// B is a mean of so many bytes: some 20 ms at 10 Gb/s.
+const SPEED_BYTES: u64 = 32_000_000;
+/// The most of B is forgotten by half in 35 s, with an interval of 50 ms.
+const SPEED_KEPT: f64 = 0.999;
 /// A share is one only where a fiftieth of the interval was asked for.
 const LEAST_ASKED: u32 = 50;
 
@@ -170,6 +191,24 @@ mod tests {
         assert!(near(service.rate(), 2));
         let prediction = service.predict().unwrap();
         assert!((prediction.value - 2e9).abs() < 1.0, "{prediction:?}");
+    }
+
+    #[test]
+    fn a_reader_that_wakes_up_for_little_is_no_slower_for_it() {
+        let mut service = Service::new(at(0), ServiceConfig::default());
+        let batch = |us| Batch { cpu: Some(Duration::from_micros(us)), ..batch(true) };
+        (0..320).for_each(|_| service.handle_batch(&batch(100)));
+        let fast = service.speed().unwrap();
+        for n in 1..=20 {
+            (0..320).for_each(|_| service.handle_batch(&batch(400)));
+            service.handle_turn(at(50 * n), &turn(12_500, 37_500));
+        }
+        assert!(service.speed().unwrap() > fast.scale(19, 20), "{:?}", service.speed());
+        for n in 21..=2_000 {
+            (0..320).for_each(|_| service.handle_batch(&batch(400)));
+            service.handle_turn(at(50 * n), &turn(12_500, 37_500));
+        }
+        assert!(service.speed().unwrap() < fast.scale(1, 3), "what it was is forgotten");
     }
 
     #[test]

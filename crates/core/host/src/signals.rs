@@ -39,6 +39,8 @@ pub struct Socket {
     pub queued: u64,
     /// Size of that buffer (`SK_MEMINFO_RCVBUF`).
     pub limit: u64,
+    /// Drops since the last look, in whatever the kernel counts.
+    pub drops: u64,
 }
 
 /// A look at what waits for storage, of the whole connection.

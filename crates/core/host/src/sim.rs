@@ -234,6 +234,7 @@ struct ReaderState {
     run_said: Duration,
     wait_said: Duration,
     turns_said: u64,
+    drops_said: u64,
     absence_said: bool,
 }
 
@@ -567,7 +568,11 @@ impl Host {
             self.samples.push_back((self.now, Sample::Absence(since)));
             self.reader.absence_said = true;
         }
-        let socket = Socket { queued: self.socket.charged(), limit: self.socket.limit() };
+        let drops = self.counts.socket_drops;
+        let queued = self.socket.charged();
+        let socket =
+            Socket { queued, limit: self.socket.limit(), drops: drops - self.reader.drops_said };
+        self.reader.drops_said = drops;
         self.samples.push_back((self.now, Sample::Socket(socket)));
         let account = self.scheduler.account(READER);
         self.samples.extend(account.map(|account| (self.now, Sample::Account(account))));

@@ -23,9 +23,7 @@ pub use self::machine::Machine;
 pub use self::pressure::PressureSampler;
 pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};
-pub use self::threads::{
-    allowed_cpus, name_thread, pin_thread, run_first, stand_back, take_short_turns,
-};
+pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first, take_short_turns};
 
 /// How the scheduler treated a thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

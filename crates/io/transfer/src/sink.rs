@@ -11,7 +11,7 @@ use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
 use crate::files::Target;
-use crate::monitor::stand_back;
+use crate::monitor::writers_in_short_turns;
 use crate::shared::{Half, Shared};
 use crate::source::WORKERS;
 
@@ -42,7 +42,7 @@ impl SinkDriver {
         (0..WORKERS).try_for_each(|_| {
             let sink = self.clone();
             shared.spawn("write", move |shared| {
-                shared.note_remedies(stand_back());
+                shared.note_remedies(writers_in_short_turns());
                 sink.work(shared)
             })
         })

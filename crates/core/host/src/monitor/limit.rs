@@ -51,7 +51,11 @@ impl LimitState {
 
     pub(super) fn poll(&mut self, now: Instant, round_trip: Duration) -> Option<Announcement> {
         self.book(now);
-        let (rate, cause) = self.wanted?;
+        let Some((rate, cause)) = self.wanted else {
+            // What holds no longer is lifted: what it was measured from is what it has left over.
+            let Said { rate, cause, .. } = self.said.take()?;
+            return Some(Announcement::Limit { rate, cause, lasts: Duration::ZERO });
+        };
         let lasts = LASTS.max(round_trip.saturating_mul(4));
         if let Some(said) = self.said {
             let differs = rate.as_bps().abs_diff(said.rate.as_bps()) > said.rate.as_bps() / 16;

@@ -30,12 +30,22 @@ pub(super) struct Reader {
     served: Rate,
     /// Share of the batches that left something in the socket, in 1/1024.
     full_share: u64,
+    /// What came of late and was not dropped, and a little more.
+    proven: Rate,
+    /// What came when too much was dropped last; none once as much was not.
+    failed: Rate,
+    /// Bytes that may be dropped yet, where some were: negative where more were than may.
+    budget: f64,
+    /// Since when the socket has not been empty.
+    queued_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at: Instant,
     socket: Socket,
+    /// How fast more is queued, since the look before.
+    growth: Rate,
 }
 
 /// A time in which something waited and was not read.
@@ -68,12 +78,14 @@ struct Arrivals {
     /// Batches, and those that left something in the socket.
     batches: u32,
     full: u32,
+    /// Drops of the socket.
+    drops: u64,
     rate: Rate,
 }
 
 impl Arrivals {
     fn new(now: Instant, rate: Rate) -> Self {
-        Self { began: now, bytes: 0, least_age: None, batches: 0, full: 0, rate }
+        Self { began: now, bytes: 0, least_age: None, batches: 0, full: 0, drops: 0, rate }
     }
 }
 
@@ -97,6 +109,10 @@ impl Reader {
             sojourn_cap: None,
             served: Rate::ZERO,
             full_share: 0,
+            proven: Rate::ZERO,
+            failed: Rate::ZERO,
+            budget: 0.0,
+            queued_since: None,
         };
         reader.set_round_trip(round_trip);
         reader
@@ -136,6 +152,7 @@ impl Reader {
         self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
         self.arrivals.batches += 1;
         self.arrivals.full += u32::from(batch.full);
+        self.queued_since = batch.full.then(|| *self.queued_since.get_or_insert(now));
         let last_read = self.last_read.replace(now).unwrap_or(Instant::ZERO);
         let age = batch.age?;
         self.has_ages = true;
@@ -149,7 +166,12 @@ impl Reader {
         if let Some(rapid) = &mut self.rapid {
             rapid.handle_socket(socket);
         }
-        self.socket = Some(Seen { at: now, socket: *socket });
+        self.arrivals.drops = self.arrivals.drops.saturating_add(socket.drops);
+        let growth = self.socket.map_or(Rate::ZERO, |before| {
+            let grown = socket.queued.saturating_sub(before.socket.queued);
+            Rate::from_bytes_over(grown, (now - before.at).max(LEAST_INTERVAL))
+        });
+        self.socket = Some(Seen { at: now, socket: *socket, growth });
     }
 
     pub(super) fn on_absence(&mut self, since: Instant) {
@@ -205,6 +227,7 @@ impl Reader {
         }
         let Arrivals { bytes, least_age, batches, full, .. } = self.arrivals;
         let arrived = Rate::from_bytes_over(bytes, passed);
+        self.prove(now, arrived, config);
         self.arrivals = Arrivals::new(now, arrived);
         self.full_share = u64::from(full) * 1_024 / u64::from(batches.max(1));
         self.standing = least_age.unwrap_or_default();
@@ -219,6 +242,32 @@ impl Reader {
             let served = core::mem::take(&mut self.served).scale(15, 16);
             let raised = cap.scale(17, 16).max(served);
             self.sojourn_cap = (raised < arrived.scale(2, 1)).then_some(raised);
+        }
+    }
+
+    /// Not every stall overflows the buffer that is too small for its length: what waits in front of the
+    /// socket (in a device, in the kernel's backlog) has an age, too. The socket counts what it drops: what
+    /// comes and is not dropped is taken, whatever the lengths say, and a little more is tried.
+    fn prove(&mut self, now: Instant, arrived: Rate, config: &MonitorConfig) {
+        let Arrivals { bytes, batches, drops, .. } = self.arrivals;
+        let packet = (bytes / u64::from(batches.max(1))).min(SUPER_PACKET);
+        let lost = drops.saturating_mul(packet) as f64;
+        let second = config.overflow * arrived.bytes_in(Duration::from_secs(1)) as f64;
+        let allowed = config.overflow * (bytes as f64 + lost);
+        self.budget = (self.budget + allowed - lost).clamp(-second, second);
+        if drops > 0 && self.budget < 0.0 {
+            (self.proven, self.failed) = (self.proven.min(arrived).scale(3, 4), arrived);
+        } else if drops == 0
+            && self.budget >= 0.0
+            && self.headroom(now, config).is_some_and(|headroom| headroom < arrived.scale(5, 4))
+        {
+            let proven = self.proven.max(arrived);
+            if proven > self.failed {
+                self.failed = Rate::ZERO;
+            }
+            // What failed last is gone up to with care.
+            let near = self.failed > Rate::ZERO && proven > self.failed.scale(7, 8);
+            self.proven = if near { proven.scale(129, 128) } else { proven.scale(17, 16) };
         }
     }
 
@@ -242,7 +291,8 @@ impl Reader {
         bounds.into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
 
-    /// lambda <= H / S_q: no faster than its buffer bridges the stalls that it is known to have.
+    /// lambda <= H / S_q: no faster than its buffer bridges the stalls that it is known to have, or than it
+    /// has proven to take.
     fn headroom(&self, now: Instant, config: &MonitorConfig) -> Option<Rate> {
         let limit = self.socket?.socket.limit;
         let bridge = self.stalls.to_bridge(now, config.overflow)?.min(MOST_BRIDGE);
@@ -251,12 +301,16 @@ impl Reader {
         let usable = data_in(limit - held, config);
         let standing = self.arrivals(now).bytes_in(self.standing);
         let headroom = usable.saturating_sub(standing).max(usable / 8);
-        Some(Rate::from_bytes_over(headroom, bridge))
+        Some(Rate::from_bytes_over(headroom, bridge).max(self.proven))
     }
 
     /// 0.9 of what it will process at least. A reader that has its processor to itself shows by a
-    /// queue that it is too slow; a tenth of its rate would be thrown away for nothing.
+    /// queue that it is too slow; a tenth of its rate would be thrown away for nothing. One that empties its
+    /// socket in its turns could do more in them: its share is what it asks for.
     fn capacity(&self) -> Option<Rate> {
+        if self.full_share < OCCUPIED {
+            return None;
+        }
         self.service.share().filter(|share| *share < ALONE)?;
         let prediction = self.service.predict()?;
         Some(rate(0.9 * prediction.lower.max(prediction.value / 2.0)))
@@ -281,7 +335,9 @@ impl Reader {
         config: &MonitorConfig,
         round_trip: Duration,
     ) -> Option<Duration> {
-        let since = self.absent_since?;
+        let Some(since) = self.absent_since else {
+            return self.is_overrun(now, config, round_trip);
+        };
         let Seen { socket, .. } = self.socket.filter(|seen| seen.at >= since)?;
         let arrivals = self.arrivals(now);
         if socket.limit == 0 || arrivals == Rate::ZERO {
@@ -293,6 +349,24 @@ impl Reader {
         let room = data_in(socket.limit.saturating_sub(socket.queued), config);
         let overflows = away >= LEAST_AWAY && arrivals.bytes_in(left) > room;
         ((long || overflows) && left > round_trip).then_some(left)
+    }
+
+    /// It reads, but what comes is more: for how long silence helps, where its buffer would overflow before
+    /// any limit has an effect.
+    fn is_overrun(
+        &self,
+        now: Instant,
+        config: &MonitorConfig,
+        round_trip: Duration,
+    ) -> Option<Duration> {
+        let since = self.queued_since.filter(|since| now - *since >= LEAST_AWAY)?;
+        let Seen { socket, growth, .. } = self.socket.filter(|seen| seen.at >= since)?;
+        let arrivals = self.arrivals(now);
+        let soon = arrivals.max(growth).bytes_in(round_trip + REACTION);
+        let room = data_in(socket.limit.saturating_sub(socket.queued), config);
+        let surplus = data_in(socket.queued.saturating_sub(socket.limit / 2), config);
+        let left = arrivals.time_for(surplus);
+        (surplus > 0 && arrivals > Rate::ZERO && soon > room && left > round_trip).then_some(left)
     }
 
     /// Whether silence that it asked for should go on: it is away, or its buffer is half full still.
@@ -323,8 +397,14 @@ const MOST_BRIDGE: Duration = Duration::from_millis(100);
 const MOST_BUFFER: u64 = 1 << 40;
 /// A reader that got more than this of what it asked for has no competitor.
 const ALONE: f64 = 0.97;
+/// Share of the batches that leave something in the socket of a reader that has no turn to spare, in 1/1024.
+const OCCUPIED: u64 = 960;
 /// Swift's beta and largest decrease.
 const DECREASE: f64 = 0.8;
 const MOST_DECREASE: f64 = 0.5;
+/// A drop is one of a super-packet, as most.
+const SUPER_PACKET: u64 = 65_536;
+/// Two looks of a sentinel, and a turn of the sender's scheduler.
+const REACTION: Duration = Duration::from_millis(4);
 /// An absence is one when a wake-up would long be over (p99 of a busy host: half a millisecond).
 const LEAST_AWAY: Duration = Duration::from_millis(2);

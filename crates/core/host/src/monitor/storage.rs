@@ -7,6 +7,10 @@ use crate::signals::Disk;
 #[derive(Clone, Debug)]
 pub(super) struct Storage {
     disk: Option<Disk>,
+    /// The least backlog since `looked`, and in the time of [`STANDS`] before.
+    least: u64,
+    standing: u64,
+    looked: Instant,
     /// Sums of this interval.
     began: Instant,
     written: u64,
@@ -17,7 +21,16 @@ pub(super) struct Storage {
 
 impl Storage {
     pub(super) fn new(now: Instant) -> Self {
-        Self { disk: None, began: now, written: 0, bytes: 0.0, seconds: 0.0 }
+        Self {
+            disk: None,
+            least: u64::MAX,
+            standing: 0,
+            looked: now,
+            began: now,
+            written: 0,
+            bytes: 0.0,
+            seconds: 0.0,
+        }
     }
 
     pub(super) fn on_disk(&mut self, now: Instant, disk: &Disk) {
@@ -29,6 +42,11 @@ impl Storage {
             self.written = self.written.saturating_add(disk.written);
         }
         self.disk = Some(*disk);
+        self.least = self.least.min(disk.backlog);
+        if now - self.looked >= STANDS {
+            self.looked = now;
+            self.standing = core::mem::replace(&mut self.least, u64::MAX);
+        }
         if now - self.began >= INTERVAL {
             self.bytes = self.bytes * KEPT + self.written as f64;
             self.seconds = self.seconds * KEPT + seconds(now - self.began);
@@ -39,7 +57,8 @@ impl Storage {
     /// What the disk takes, where enough waits for it to say so: as much as it writes, and a little more
     /// or less, so that half of the memory is in use and neither disk nor sender has to wait.
     pub(super) fn limit(&self) -> Option<(Rate, Bottleneck)> {
-        let Disk { backlog, memory, .. } = self.disk?;
+        let Disk { memory, .. } = self.disk?;
+        let backlog = self.standing.min(self.least);
         if memory == 0 || backlog < memory / 4 {
             return None;
         }
@@ -52,6 +71,9 @@ impl Storage {
 
 /// Files are written in pieces of a megabyte, several at once: less time sees none or many.
 const INTERVAL: Duration = Duration::from_millis(125);
+/// What a writer leaves lying while others have its processor is no backlog: it stands where it was never
+/// less for so long, some turns of the scheduler.
+const STANDS: Duration = Duration::from_millis(25);
 /// Weights halve in 0.3 s: a new rate counts nine tenths within a second, and a pause of a sync, which is
 /// as long, does not pass for the end of a disk.
 const KEPT: f64 = 0.75;

@@ -74,8 +74,8 @@ impl HostAccount {
     pub const RUNS_FIRST: u64 = 4;
     /// They were to do so, and the system did not permit it.
     pub const PRIORITY_REFUSED: u64 = 8;
-    /// Threads that write what has come stand back behind those that receive.
-    pub const WRITERS_BEHIND: u64 = 16;
+    /// Threads that write what has come take short turns.
+    pub const WRITERS_SHORT_TURNS: u64 = 16;
     /// Threads of lanes keep off the processor that serves the network's interrupts.
     pub const OFF_INTERRUPTS: u64 = 32;
     /// They were to, and there are fewer than three processors.

@@ -80,17 +80,6 @@ pub fn take_short_turns() -> io::Result<()> {
     }
 }
 
-/// Stands back behind the threads of this program that are as they were: `nice` 3 gives half of their
-/// weight. Where the kernel groups by session (`sched_autogroup`), other sessions notice nothing.
-///
-/// # Errors
-/// What the system says: never what a running Linux should.
-pub fn stand_back() -> io::Result<()> {
-    // On Linux that is of the calling thread.
-    rustix::process::nice(3)?;
-    Ok(())
-}
-
 /// The shortest that the kernel gives.
 const SHORT_TURN_NANOS: u64 = 100_000;
 
@@ -155,21 +144,6 @@ mod tests {
         })
         .join()
         .unwrap();
-    }
-
-    #[test]
-    fn who_stands_back_does_so_alone() {
-        let nice = || {
-            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-            crate::processes::stat_field(&stat, 19).unwrap().parse::<i32>().unwrap()
-        };
-        let before = nice();
-        let after = std::thread::spawn(move || {
-            stand_back().unwrap();
-            nice()
-        });
-        assert_eq!(after.join().unwrap(), (before + 3).min(19));
-        assert_eq!(nice(), before);
     }
 
     #[test]

@@ -41,9 +41,9 @@ impl Priority {
     }
 }
 
-/// The calling thread does what can wait: those that receive come first.
-pub(crate) fn stand_back() -> u64 {
-    host::stand_back().map_or(0, |()| HostAccount::WRITERS_BEHIND)
+/// The calling thread writes: those that receive wait for its turns.
+pub(crate) fn writers_in_short_turns() -> u64 {
+    host::take_short_turns().map_or(0, |()| HostAccount::WRITERS_SHORT_TURNS)
 }
 
 /// Whoever reads from `socket` asks its device for packets where there are none.

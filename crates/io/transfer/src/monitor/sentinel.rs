@@ -59,6 +59,7 @@ struct Watched {
     id: ThreadId,
     log: Arc<LaneLog>,
     scheduling: Option<Scheduling>,
+    drops: Option<u32>,
     /// Since when it has had no processor although it has something to do, by its own switches.
     preempted: Option<Instant>,
     /// It was told that the lane is away.
@@ -219,7 +220,15 @@ impl Sentinel {
 
 impl Watched {
     fn new(id: ThreadId, log: Arc<LaneLog>) -> Self {
-        Self { id, log, scheduling: None, preempted: None, is_away: false, slept_on: None }
+        Self {
+            id,
+            log,
+            scheduling: None,
+            drops: None,
+            preempted: None,
+            is_away: false,
+            slept_on: None,
+        }
     }
 
     /// Whether something came to it.
@@ -232,8 +241,12 @@ impl Watched {
         let memory = self.log.memory(|memory| memory.sample().ok()).flatten();
         let queued = memory.is_some_and(|memory| memory.receive_used > 0);
         if let Some(memory) = memory {
-            let socket =
-                Socket { queued: memory.receive_used.into(), limit: memory.receive_limit.into() };
+            let before = self.drops.replace(memory.drops).unwrap_or(memory.drops);
+            let socket = Socket {
+                queued: memory.receive_used.into(),
+                limit: memory.receive_limit.into(),
+                drops: memory.drops.wrapping_sub(before).into(),
+            };
             if any || queued {
                 monitor.handle_socket(now, self.id, socket);
             }

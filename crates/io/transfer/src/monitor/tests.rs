@@ -58,14 +58,21 @@ impl Watching {
         Self { sentinel, log, said, account, stored, now: clock::now() }
     }
 
-    /// Reads what 1 Gb/s bring, each millisecond; each fiftieth read comes 30 ms late.
+    /// Reads what 1 Gb/s bring, each millisecond; each fiftieth read comes 30 ms late, and a small socket,
+    /// which nobody empties, drops what comes meanwhile.
     fn read_with_stalls(&mut self, time: Duration) {
+        let socket = small_socket();
+        self.log.receive_from(Some(&socket));
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let end = self.now + time;
         let mut reads = 0;
         while self.now < end {
             reads += 1;
             let late = if reads % 50 == 0 { Duration::from_millis(30) } else { Duration::ZERO };
             self.now = self.now + TICK + late;
+            if !late.is_zero() {
+                (0..200).for_each(|_| drop(peer.send_to(&[0; 1_400], socket.local_addr())));
+            }
             let missed = (TICK + late).as_millis() as u64;
             let batch = Batch {
                 bytes: 125_000 * missed,
@@ -95,7 +102,6 @@ fn small_socket() -> UdpSocket {
 #[test]
 fn stalls_that_the_buffer_cannot_outlast_limit_the_peer() {
     let mut watching = Watching::new(true);
-    watching.log.receive_from(Some(&small_socket()));
     watching.read_with_stalls(Duration::from_secs(3));
     let limit = watching.word().limit.expect("a limit");
     assert_eq!(limit.cause, Bottleneck::ReceiverBuffer);
@@ -140,7 +146,6 @@ fn what_waits_for_storage_limits_the_peer_to_what_is_written() {
 #[test]
 fn who_sends_keeps_what_it_sees_for_the_report() {
     let mut watching = Watching::new(false);
-    watching.log.receive_from(Some(&small_socket()));
     watching.read_with_stalls(Duration::from_secs(3));
     assert_eq!(watching.word(), said::Word::default());
     assert!(lock(&watching.account).stalls >= 20);
