@@ -335,8 +335,8 @@ pub struct ServeArgs {
 /// is a client that asks for nothing: `serve --once` goes on.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
-    /// The server: lh://HOST[:PORT]
-    #[arg(value_name = "SERVER")]
+    /// The server.
+    #[arg(value_name = "SERVER", help = "The server: lh://HOST[:PORT]")]
     pub server: OsString,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]

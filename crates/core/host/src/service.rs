@@ -76,8 +76,7 @@ impl Service {
         self.cpu = self.cpu.saturating_add(cpu);
         let now = self.bytes as f64 / seconds(self.cpu);
         if self.bytes >= SPEED_BYTES {
-            // Half as much is read with half the processor by who wakes up for less each time: the most is
-            // what it does when it has to.
+            // A reader that wakes up for little pays for each time: the most is what it does when it has to.
             self.speed =
                 Some(self.speed.filter(|_| self.is_measured).map_or(now, |most| most.max(now)));
             self.is_measured = true;

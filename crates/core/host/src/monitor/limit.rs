@@ -52,7 +52,7 @@ impl LimitState {
     pub(super) fn poll(&mut self, now: Instant, round_trip: Duration) -> Option<Announcement> {
         self.book(now);
         let Some((rate, cause)) = self.wanted else {
-            // What holds no longer is lifted: what it was measured from is what it has left over.
+            // A limit that outlives its reason holds down what the next one is measured from.
             let Said { rate, cause, .. } = self.said.take()?;
             return Some(Announcement::Limit { rate, cause, lasts: Duration::ZERO });
         };

@@ -402,7 +402,7 @@ const OCCUPIED: u64 = 960;
 /// Swift's beta and largest decrease.
 const DECREASE: f64 = 0.8;
 const MOST_DECREASE: f64 = 0.5;
-/// A drop is one of a super-packet, as most.
+/// The kernel counts a super-packet as one drop, and none is larger.
 const SUPER_PACKET: u64 = 65_536;
 /// Two looks of a sentinel, and a turn of the sender's scheduler.
 const REACTION: Duration = Duration::from_millis(4);
