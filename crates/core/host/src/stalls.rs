@@ -3,7 +3,7 @@ use longhaul_units::{Duration, Instant};
 /// For how long a reader left its socket alone while something waited there, and how often: a
 /// histogram that forgets.
 ///
-/// The weight of a stall halves every [`HALF_LIFE`]; so does the time that was watched. Classes are a
+/// The weight of a stall halves every 40 s; so does the time that was watched. Classes are a
 /// sixteenth of a power of two wide, so a length is known to 6 %, and never told too short.
 #[derive(Clone, Debug)]
 pub struct Stalls {
