@@ -12,13 +12,11 @@ use crate::{Batch, Prediction, Predictor, PredictorConfig, Turn};
 #[derive(Clone, Debug)]
 pub struct Service {
     config: ServiceConfig,
-    /// The most that B was of late, in bytes per second of processor.
-    speed: Option<f64>,
+    /// The most that B was of late over [`SPEED_BYTES`], in bytes per second of processor.
+    most: Option<f64>,
     /// Bytes and processor time since B was measured last.
     bytes: u64,
     cpu: Duration,
-    /// It was measured over [`SPEED_BYTES`].
-    is_measured: bool,
     /// Sums of this interval.
     began: Instant,
     run: Duration,
@@ -48,10 +46,9 @@ impl Service {
     pub fn new(now: Instant, config: ServiceConfig) -> Self {
         Self {
             config,
-            speed: None,
+            most: None,
             bytes: 0,
             cpu: Duration::ZERO,
-            is_measured: false,
             began: now,
             run: Duration::ZERO,
             wait: Duration::ZERO,
@@ -74,15 +71,11 @@ impl Service {
         }
         self.bytes = self.bytes.saturating_add(batch.bytes);
         self.cpu = self.cpu.saturating_add(cpu);
-        let now = self.bytes as f64 / seconds(self.cpu);
         if self.bytes >= SPEED_BYTES {
             // A reader that wakes up for little pays for each time: the most is what it does when it has to.
-            self.speed =
-                Some(self.speed.filter(|_| self.is_measured).map_or(now, |most| most.max(now)));
-            self.is_measured = true;
+            let now = self.bytes as f64 / seconds(self.cpu);
+            self.most = Some(self.most.map_or(now, |most| most.max(now)));
             (self.bytes, self.cpu) = (0, Duration::ZERO);
-        } else if !self.is_measured {
-            self.speed = Some(now);
         }
     }
 
@@ -98,9 +91,7 @@ impl Service {
         if asked * LEAST_ASKED >= now - self.began {
             self.share = Some(seconds(self.run) / seconds(asked));
         }
-        if self.is_measured {
-            self.speed = self.speed.map(|most| most * SPEED_KEPT);
-        }
+        self.most = self.most.map(|most| most * SPEED_KEPT);
         self.began = now;
         (self.run, self.wait) = (Duration::ZERO, Duration::ZERO);
         let Some(rate) = self.rate_now() else { return false };
@@ -115,7 +106,7 @@ impl Service {
 
     /// Bytes that it processes in a second of processor, as a rate.
     pub fn speed(&self) -> Option<Rate> {
-        self.speed.map(|speed| rate(speed * 8.0))
+        self.speed_now().map(|speed| rate(speed * 8.0))
     }
 
     /// mu of late.
@@ -127,7 +118,7 @@ impl Service {
     pub fn predict(&self) -> Option<Prediction> {
         let Prediction { value, lower, upper } = self.predictor.predict()?;
         // No host is faster than alone.
-        let most = self.speed? * 8.0;
+        let most = self.speed_now()? * 8.0;
         Some(Prediction {
             value: value.clamp(0.0, most),
             lower: lower.clamp(0.0, most),
@@ -136,7 +127,13 @@ impl Service {
     }
 
     fn rate_now(&self) -> Option<f64> {
-        Some(self.speed? * 8.0 * self.share?)
+        Some(self.speed_now()? * 8.0 * self.share?)
+    }
+
+    /// B; before there is one, the mean so far.
+    fn speed_now(&self) -> Option<f64> {
+        let so_far = || (self.bytes > 0).then(|| self.bytes as f64 / seconds(self.cpu));
+        self.most.or_else(so_far)
     }
 }
 
