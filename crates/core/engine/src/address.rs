@@ -25,6 +25,9 @@ const AMPLIFICATION: u64 = 3;
 /// First interval between two CHALLENGEs without RESPONSE; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(4);
+/// CHALLENGEs to an address that data does not go to yet, in 20 s: then it is given up, until an
+/// authentic packet comes from there again (RFC 9000, 8.2.4).
+const TRIES_MAX: u32 = 8;
 /// Addresses of a server that a client remembers.
 const PROVEN_MAX: usize = 8;
 
@@ -48,6 +51,7 @@ struct Peer {
     challenge: [u8; 8],
     next_challenge: Option<Instant>,
     retry: Duration,
+    tries: u32,
 }
 
 impl Peer {
@@ -60,7 +64,12 @@ impl Peer {
             challenge,
             next_challenge: Some(now),
             retry: RETRY_FIRST,
+            tries: 0,
         }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next_challenge.is_some_and(|at| at <= now)
     }
 
     fn allowance(&self, role: Role) -> u64 {
@@ -168,11 +177,13 @@ impl Addresses {
     /// The CHALLENGE to send now and where to.
     pub fn poll_challenge(&mut self, now: Instant, bytes: u64) -> Option<(SocketAddr, [u8; 8])> {
         let role = self.role;
+        self.candidate.take_if(|peer| peer.is_due(now) && peer.tries == TRIES_MAX);
         let peers = [self.candidate.as_mut(), self.current.as_mut()];
         for peer in peers.into_iter().flatten() {
-            if peer.next_challenge.is_some_and(|at| at <= now) && peer.allowance(role) >= bytes {
+            if peer.is_due(now) && peer.allowance(role) >= bytes {
                 peer.next_challenge = Some(now + peer.retry);
                 peer.retry = (peer.retry * 2).min(RETRY_MAX);
+                peer.tries += 1;
                 return Some((peer.address, peer.challenge));
             }
         }
@@ -233,6 +244,25 @@ mod tests {
         assert!(a.on_response(address(2), [2; 8]));
         assert_eq!(a.current(), Some(address(2)));
         assert!(a.is_validated());
+    }
+
+    #[test]
+    fn an_address_that_never_answers_is_given_up() {
+        let mut a = Addresses::new(Role::Server, None, [0; 8], Instant::ZERO);
+        a.on_received(Instant::ZERO, address(1), 100, true, || [1; 8]);
+        a.on_response(address(1), [1; 8]);
+        a.on_received(Instant::ZERO, address(2), 9000, true, || [2; 8]);
+        let mut asked = Vec::new();
+        while let Some(due) = a.next_timeout(60) {
+            asked.extend(a.poll_challenge(due, 60).map(|(to, _)| (to, due)));
+        }
+        assert_eq!(asked.len(), TRIES_MAX as usize);
+        assert!(asked.iter().all(|(to, _)| *to == address(2)));
+        assert!(asked.last().is_some_and(|(_, at)| *at < Instant::ZERO + RETRY_MAX * 5));
+        assert_eq!(a.current(), Some(address(1)));
+        // It may come again, and answer then.
+        a.on_received(Instant::ZERO + RETRY_MAX * 9, address(2), 100, true, || [3; 8]);
+        assert!(a.on_response(address(2), [3; 8]));
     }
 
     #[test]

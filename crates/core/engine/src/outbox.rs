@@ -30,6 +30,9 @@ pub(crate) struct Outbox {
     /// Taken as lost and not yet sent again.
     resend: BTreeMap<ObjectId, RangeSet>,
     resend_bytes: u64,
+    /// Where the next resend is looked for. They go round, so that what is lost time and again, as that is
+    /// for which the peer has no memory, does not keep back what it waits for.
+    resend_from: (ObjectId, u64),
     /// Bytes that were acknowledged for the first time since they were offered.
     delivered_bytes: u64,
 }
@@ -135,18 +138,29 @@ impl Outbox {
     }
 
     fn take_resend(&mut self, limit: u64, payload: u64) -> Option<Run> {
-        let (&object, ranges) = self.resend.iter_mut().next()?;
-        let first = ranges.first()?;
-        let start = Extent { object, offset: first.start, len: 1 };
+        let Extent { object, offset, len } = self.next_resend()?;
+        let start = Extent { object, offset, len: 1 };
         let extent_end = self.find(&start).map_or(u64::MAX, |offered| offered.extent.end());
-        let ranges = self.resend.get_mut(&object)?;
-        let range = ranges.take_first(limit.min(extent_end - first.start))?;
-        if ranges.is_empty() {
-            self.resend.remove(&object);
-        }
-        self.resend_bytes -= range.end - range.start;
-        let extent = Extent { object, offset: range.start, len: range.end - range.start };
+        let extent = Extent { object, offset, len: len.min(limit).min(extent_end - offset) };
+        self.forget_resends(extent);
+        self.resend_from = (object, extent.end());
         Some(run(extent, payload, true))
+    }
+
+    fn next_resend(&self) -> Option<Extent> {
+        let (object, offset) = self.resend_from;
+        let behind = |(&id, ranges): (&ObjectId, &RangeSet)| {
+            let from = if id == object { offset } else { 0 };
+            let range = ranges.iter_from(from).next()?;
+            let offset = range.start.max(from);
+            Some(Extent { object: id, offset, len: range.end - offset })
+        };
+        let first = || {
+            let (&object, ranges) = self.resend.iter().next()?;
+            let first = ranges.first()?;
+            Some(Extent { object, offset: first.start, len: first.end - first.start })
+        };
+        self.resend.range(object..).find_map(behind).or_else(first)
     }
 
     /// Nothing of `object` is wanted any more. `gone` sees what is done with; of the other extents some
@@ -281,6 +295,26 @@ mod tests {
         assert!(!outbox.is_amid_extent());
         assert_eq!(take(&mut outbox, FreshFirst), (4000, false));
         assert_eq!(take(&mut outbox, FreshFirst), (1000, true), "nothing else is left");
+    }
+
+    #[test]
+    fn what_is_lost_again_and_again_does_not_keep_back_the_rest() {
+        let mut outbox = Outbox::default();
+        for (object, offset) in [(1, 0), (1, 3000), (2, 0)] {
+            outbox.offer(Extent { object: ObjectId(object), offset, len: 3000 });
+            let sent = outbox.take(1000, 64, FreshFirst).unwrap();
+            outbox.on_lost(sent.extent);
+        }
+        // Each is lost again at once.
+        let mut sent = Vec::new();
+        for _ in 0..7 {
+            let run = outbox.take(1000, 2, Resends).unwrap();
+            sent.push((run.extent.object.0, run.extent.offset, run.extent.len));
+            outbox.on_lost(run.extent);
+        }
+        let round = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 2000), (1, 5000, 1000)];
+        let last = [(2, 0, 2000), (2, 2000, 1000), (1, 0, 2000)];
+        assert_eq!(sent, [&round[..], &last].concat());
     }
 
     #[test]

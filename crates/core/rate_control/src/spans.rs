@@ -22,12 +22,16 @@ impl Span {
         self.lost = self.lost.plus(&feedback.lost);
     }
 
+    /// Packets whose fate it tells.
+    pub fn packets(&self) -> u64 {
+        self.acked_packets + self.lost.total()
+    }
+
     /// Packets lost in the network, parts per million of all. What hosts lost themselves counts
     /// only where `with_hosts` says so: the papers knew one kind of loss.
     pub fn loss_ppm(&self, with_hosts: bool) -> u32 {
         let lost = if with_hosts { self.lost.total() } else { self.lost.network() };
-        let all = self.acked_packets + self.lost.total();
-        (lost * 1_000_000).checked_div(all).map_or(0, |ppm| ppm as u32)
+        (lost * 1_000_000).checked_div(self.packets()).map_or(0, |ppm| ppm as u32)
     }
 }
 
@@ -61,7 +65,7 @@ impl SpanMeter {
     pub fn on_feedback(&mut self, now: Instant, feedback: &Feedback) -> Option<Span> {
         let span = &mut self.span;
         span.add(feedback);
-        if span.acked_packets + span.lost.total() < self.size {
+        if span.packets() < self.size {
             return None;
         }
         span.took = now - self.begun;

@@ -16,6 +16,7 @@ mod connection;
 pub mod control;
 mod copy;
 mod crew;
+mod damaged;
 mod door;
 pub mod files;
 mod ids;

@@ -178,6 +178,19 @@ const SEEDS: &[(u64, &str)] = &[
         1100038372,
         "`fobs-linear` sent twice as much and judged by what had been sent before that: 510 kb/s of 1.73 Gb/s",
     ),
+    (
+        1400023067,
+        "what found no memory was sent again before the rest of the groups that had taken it, for ever",
+    ),
+    (
+        1400000303,
+        "`lambdastream` took the scatter of chance among 16 packets for congestion: 178 kb/s",
+    ),
+    (1400057304, "an address that never answers was asked for ever whether it is there"),
+    (
+        1400069028,
+        "a pipe that each burst of losses ends, and that begins anew: the count of its runs",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

@@ -145,7 +145,7 @@ impl LambdaStream {
             resumed = true;
         }
         self.chance -= self.chance / FORGET;
-        let lossy = lost > u64::from(figures.threshold) + self.chance;
+        let lossy = lost > u64::from(figures.threshold) + self.chance_of(seen.span.packets());
         // Behind a slow link a packet or two more or less are a delay by themselves.
         let borne = interval * figures.tolerance / WHOLE as u32 + self.rate.time_for(2 * packet);
         if lossy || (grown > borne && !resumed) {
@@ -164,6 +164,13 @@ impl LambdaStream {
             // The last rise was borne.
             self.hold = (self.hold / 2).max(1);
         }
+    }
+
+    /// What chance may cost `packets` in parts per million: of few it takes now more and now less.
+    fn chance_of(&self, packets: u64) -> u64 {
+        let expected = self.chance.saturating_mul(packets);
+        let spread = expected.saturating_mul(WHOLE).isqrt();
+        (expected + 2 * spread).checked_div(packets).unwrap_or(0)
     }
 
     /// The sending interval becomes the receiving one, and longer for as long as what has gathered
@@ -187,7 +194,7 @@ fn lost_ppm(span: &Span, with_hosts: bool) -> u64 {
     let lost = &span.lost;
     let hosts = if with_hosts { lost.socket + lost.host } else { 0 };
     let counted = lost.network() - lost.random + hosts;
-    (counted * WHOLE).checked_div(span.acked_packets + lost.total()).unwrap_or(0)
+    (counted * WHOLE).checked_div(span.packets()).unwrap_or(0)
 }
 
 impl Steps for LambdaStream {

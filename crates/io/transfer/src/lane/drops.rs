@@ -1,14 +1,14 @@
-//! Packets that this host lost before they came to a socket, and those that it dropped because the
-//! network had damaged them.
+//! Packets that this host lost before they came to a socket.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::clock;
-use longhaul_sys::host::{BacklogSampler, ChecksumErrorsSampler, DeviceDropsSampler};
+use longhaul_sys::host::{BacklogSampler, DeviceDropsSampler};
 use longhaul_units::{Duration, Instant};
 
 use crate::buffer::lock;
+use crate::damaged::Damaged;
 
 /// Explains gaps in the packet numbers of lanes by what the kernel counted as dropped at the same
 /// time. The counts are of the whole host, so a gap may be somebody else's drop beside a loss on
@@ -20,7 +20,6 @@ pub(crate) struct HostDrops {
     account: Mutex<Account>,
     /// Packets explained, by place.
     explained: ByPlace<AtomicU64>,
-    checksums: ChecksumErrorsSampler,
     damaged: Mutex<Damaged>,
 }
 
@@ -46,18 +45,6 @@ struct Dropped {
     stale: u64,
 }
 
-/// Datagrams that were dropped for a wrong checksum.
-#[derive(Debug, Default)]
-struct Damaged {
-    looked: Instant,
-    /// Count at the last look.
-    count: u64,
-    /// Those that no socket has told as its own drops yet, and until when it may: it finds out with
-    /// the next datagram that comes to it.
-    untold: u64,
-    until: Instant,
-}
-
 impl HostDrops {
     /// Drops from now on.
     pub fn new() -> Self {
@@ -67,24 +54,13 @@ impl HostDrops {
         let places = ByPlace { backlog: of(before.backlog), card: of(before.card) };
         let account = Mutex::new(Account { sampled: clock::now(), places });
         let explained = ByPlace::default();
-        let checksums = ChecksumErrorsSampler::new();
-        let count = checksums.sample().unwrap_or(0);
-        let damaged = Mutex::new(Damaged { count, ..Damaged::default() });
-        Self { backlog, devices, account, explained, checksums, damaged }
+        let damaged = Mutex::new(Damaged::new());
+        Self { backlog, devices, account, explained, damaged }
     }
 
-    /// How many of the `dropped` datagrams that a socket has counted since its last one had a wrong
-    /// checksum: the network lost them, not the socket. The counts are of the whole namespace, so some
-    /// may have been for another socket; but no more are told than were dropped for that.
+    /// See [`Damaged::among`].
     pub fn damaged(&self, now: Instant, dropped: u64) -> u64 {
-        let mut damaged = lock(&self.damaged);
-        if damaged.untold < dropped
-            && now >= damaged.looked + LOOK_INTERVAL
-            && let Ok(count) = self.checksums.sample()
-        {
-            damaged.look(now, count);
-        }
-        damaged.take(dropped)
+        lock(&self.damaged).among(now, dropped)
     }
 
     /// Packets that it has explained so far, in the kernel's queues and at network cards.
@@ -136,22 +112,6 @@ impl Dropped {
     }
 }
 
-impl Damaged {
-    fn look(&mut self, now: Instant, count: u64) {
-        let old = if now < self.until { self.untold } else { 0 };
-        self.untold = old + count.saturating_sub(self.count);
-        self.count = count;
-        self.looked = now;
-        self.until = now + SAMPLE_INTERVAL;
-    }
-
-    fn take(&mut self, dropped: u64) -> u64 {
-        let told = dropped.min(self.untold);
-        self.untold -= told;
-        told
-    }
-}
-
 /// Packets that may have been lost in this host so far.
 fn dropped(backlog: Option<&BacklogSampler>, devices: &DeviceDropsSampler) -> ByPlace<u64> {
     let sample = backlog.and_then(|sampler| sampler.sample().ok());
@@ -163,8 +123,6 @@ fn dropped(backlog: Option<&BacklogSampler>, devices: &DeviceDropsSampler) -> By
 const SUPER_PACKET: u64 = 64;
 /// Short beside the time between two unlucky coincidences, long beside what sampling costs.
 pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
-/// A socket that overflows tells of drops with every batch, and a look takes some 50 us.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
 mod tests {
@@ -190,19 +148,6 @@ mod tests {
         account.sample(Instant::ZERO, ByPlace { backlog: 64, card: 10 });
         let ByPlace { backlog, card } = account.take(70);
         assert_eq!((backlog, card), (64, 6));
-    }
-
-    #[test]
-    fn no_more_is_damaged_than_the_host_counted_lately() {
-        let mut damaged = Damaged::default();
-        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        damaged.look(at(0), 3);
-        assert_eq!((damaged.take(2), damaged.take(2)), (2, 1));
-        damaged.look(at(10), 5);
-        damaged.look(at(40), 6);
-        assert_eq!(damaged.take(2), 2, "of two sockets, the second a little later");
-        damaged.look(at(90), 6);
-        assert_eq!(damaged.take(1), 0, "it was for a socket that is not ours");
     }
 
     #[test]

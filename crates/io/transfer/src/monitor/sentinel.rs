@@ -19,6 +19,7 @@ use super::log::LaneLog;
 use super::machine::{self, Totals};
 use super::said::{Said, Word};
 use crate::carrier::Mailbox;
+use crate::damaged::Damaged;
 
 /// Looks at the lanes of a connection whenever it is due, from the thread of the monitor's lane.
 pub(crate) struct Sentinel {
@@ -30,6 +31,8 @@ pub(crate) struct Sentinel {
     remedies: u64,
     /// What concerns all threads of this host, as it was last.
     machine: Totals,
+    /// What sockets count as dropped that the network had damaged.
+    damaged: Damaged,
     /// Bytes that storage had written.
     written: u64,
     /// When something last came to a lane, and when to look next.
@@ -79,6 +82,7 @@ impl Sentinel {
             word: Word::default(),
             remedies: 0,
             machine: machine::totals(now),
+            damaged: Damaged::new(),
             written: 0,
             active: now,
             troubled: now,
@@ -106,7 +110,7 @@ impl Sentinel {
             self.turns_due = now + TURNS;
         }
         for lane in &mut self.lanes {
-            if lane.look(now, &mut self.monitor) {
+            if lane.look(now, &mut self.monitor, &mut self.damaged) {
                 self.active = now;
             }
             if lane.preempted.is_some() || lane.is_away || lane.slept_on.is_some() {
@@ -232,7 +236,7 @@ impl Watched {
     }
 
     /// Whether something came to it.
-    fn look(&mut self, now: Instant, monitor: &mut Monitor) -> bool {
+    fn look(&mut self, now: Instant, monitor: &mut Monitor, damaged: &mut Damaged) -> bool {
         let mut any = false;
         while let Some((at, batch)) = self.log.poll_batch() {
             any = true;
@@ -240,16 +244,17 @@ impl Watched {
         }
         let memory = self.log.memory(|memory| memory.sample().ok()).flatten();
         let queued = memory.is_some_and(|memory| memory.receive_used > 0);
-        if let Some(memory) = memory {
+        if let Some(memory) = memory
+            && (any || queued)
+        {
             let before = self.drops.replace(memory.drops).unwrap_or(memory.drops);
+            let dropped = memory.drops.wrapping_sub(before).into();
             let socket = Socket {
                 queued: memory.receive_used.into(),
                 limit: memory.receive_limit.into(),
-                drops: memory.drops.wrapping_sub(before).into(),
+                drops: dropped - if dropped > 0 { damaged.among(now, dropped) } else { 0 },
             };
-            if any || queued {
-                monitor.handle_socket(now, self.id, socket);
-            }
+            monitor.handle_socket(now, self.id, socket);
         }
         self.look_for_absence(now, queued, monitor);
         any

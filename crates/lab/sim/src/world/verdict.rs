@@ -99,6 +99,10 @@ impl World {
             CloseCode::STORAGE if self.may_be_damaged() => {
                 self.report.gave_up = Some(reason.into());
             }
+            // It begins anew each time: where every run ends in a burst it never gets through.
+            CloseCode::TIMEOUT if self.scenario.pipe && bursts == BURSTS_MAX => {
+                self.report.gave_up = Some(reason.into());
+            }
             CloseCode::REFUSED | CloseCode::UNAUTHORIZED => {
                 self.report.gave_up = Some(reason.into());
             }
