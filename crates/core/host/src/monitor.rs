@@ -10,6 +10,7 @@ use crate::stalls::{StallSummary, Stalls};
 use crate::{Paptc, Rapid, RapidConfig};
 
 mod limit;
+mod proven;
 mod reader;
 mod storage;
 mod suspend;

@@ -125,7 +125,8 @@ impl Governor {
     /// burst for that.
     pub fn allow(&self, controller: Pacing) -> (Pacing, Bottleneck) {
         let mut least = (controller.rate, self.controller);
-        let mut burst = controller.burst;
+        let fits = self.receiver.as_ref().and_then(ReceiverBound::burst).unwrap_or(u64::MAX);
+        let mut burst = controller.burst.min(fits.max(controller.rate.bytes_in(WAKE_UP)));
         for (bound, rate) in self.rates() {
             if rate != controller.rate {
                 burst = burst.min(useful_burst(rate, PACKET));
@@ -136,7 +137,8 @@ impl Governor {
         }
         let (rate, mut bound) = least;
         let mut window = controller.window;
-        if let Some((limit, is_full)) = self.receiver_window()
+        let starts = self.controller == Bottleneck::StartUp;
+        if let Some((limit, is_full)) = self.receiver.as_ref().and_then(|host| host.window(starts))
             && window.is_none_or(|window| limit < window)
         {
             window = Some(limit);
@@ -156,13 +158,6 @@ impl Governor {
         let sender = self.sender.limit().map(|rate| (Bottleneck::SenderBuffer, rate));
         let receiver = self.receiver.iter().flat_map(|receiver| receiver.rates(self.share));
         limits.chain(sender).chain(receiver)
-    }
-
-    /// While the controller starts up, its own window is small, and what is delivered says little yet
-    /// of what the path itself holds.
-    fn receiver_window(&self) -> Option<(u64, bool)> {
-        let receiver = self.receiver.as_ref()?;
-        (self.controller != Bottleneck::StartUp).then(|| receiver.window()).flatten()
     }
 
     /// Books the time since the last call to the bound that was active, and makes `bound` the
@@ -193,6 +188,8 @@ impl Governor {
 const WHOLE: u32 = 1_000_000;
 /// A share of a limit still lets packets go.
 const LEAST: Rate = Rate::from_bps(1);
+/// Costs a thread as much: what leaves at once is to be worth it.
+const WAKE_UP: Duration = Duration::from_micros(20);
 /// The usual size of packets.
 const PACKET: u64 = 1_500;
 

@@ -1,4 +1,4 @@
-use longhaul_units::{Bottleneck, Bytes, Instant, Rate};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
 use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
 
@@ -7,7 +7,11 @@ use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
 /// What is in flight beyond two round trips of what arrives has to fit a share of the socket buffer
 /// that the receiver told. Losses in the host take a quarter off that share, and cap the rate at what
 /// arrived; both recover slowly. The limit that it announces before it loses anything caps the rate until
-/// that expires or is lifted.
+/// that expires or is lifted. No more leaves back to back than half of the buffer holds.
+///
+/// A sender that is *near* overruns a buffer before the host can say a word. So there less has to be
+/// in flight beside what arrives, and from the start: a queue of milliseconds keeps any reader busy, and
+/// one that is longer costs it the scheduler's favour.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiverBound {
     buffer: Option<u64>,
@@ -24,6 +28,8 @@ pub(crate) struct ReceiverBound {
     /// Least rate and window: nobody has to stop.
     least: (Rate, u64),
     window: Option<u64>,
+    /// The same while the controller starts, where the sender is near.
+    start_window: Option<u64>,
 }
 
 impl ReceiverBound {
@@ -39,6 +45,7 @@ impl ReceiverBound {
             limit: None,
             least: (Rate::ZERO, 0),
             window: None,
+            start_window: None,
         }
     }
 
@@ -80,11 +87,19 @@ impl ReceiverBound {
         }
         let packet = estimates.packet();
         self.least = (Rate::from_bytes_over(2 * packet, rtt.smoothed()), 4 * packet);
-        // Before anything was delivered nobody knows what the path itself holds.
-        let known = self.buffer.filter(|_| recent > Rate::ZERO);
-        self.window = known.map(|buffer| {
-            recent.bytes_in(rtt.smoothed()) * 2 + buffer.min(MOST_BUFFER) / 1024 * self.share
+        let is_near = rtt.min() < NEAR;
+        let room = self.buffer.map(|buffer| {
+            let room = buffer.min(MOST_BUFFER) / 1024 * self.share;
+            let busy = recent.bytes_in(BUSY_TIME).max(BUSY_BYTES);
+            if is_near { room.min(busy) } else { room }
         });
+        self.start_window = self.buffer.zip(room).filter(|_| is_near).map(|(buffer, room)| {
+            // What the first trains show of a rate is often too much.
+            recent.bytes_in(rtt.min()).min(buffer / 4) + room
+        });
+        // Before anything was delivered nobody knows what the path itself holds.
+        let known = room.filter(|_| recent > Rate::ZERO);
+        self.window = known.map(|room| recent.bytes_in(rtt.smoothed()) * 2 + room);
     }
 
     /// It has announced a limit, apart from feedback of this path.
@@ -118,9 +133,15 @@ impl ReceiverBound {
         [limit, cpu].into_iter().flatten().map(move |(bound, rate)| (bound, rate.max(least)))
     }
 
-    /// Most bytes in flight, where that is limited, and whether as many are.
-    pub fn window(&self) -> Option<(u64, bool)> {
-        let window = self.window?.max(self.least.1);
+    /// Most bytes that may come back to back: half of its buffer, for something may be there already.
+    pub fn burst(&self) -> Option<u64> {
+        self.buffer.map(|buffer| (buffer / 2).max(self.least.1 / 2))
+    }
+
+    /// Most bytes in flight, where that is limited, and whether as many are. A controller that `starts`
+    /// has a small window of its own, and what is delivered says little yet of what a long path holds.
+    pub fn window(&self, starts: bool) -> Option<(u64, bool)> {
+        let window = if starts { self.start_window } else { self.window }?.max(self.least.1);
         Some((window, self.flight.max(self.last_flight) >= window / 4 * 3))
     }
 }
@@ -129,6 +150,11 @@ impl ReceiverBound {
 /// quarters.
 const MOST_SHARE: u64 = 384;
 const LEAST_SHARE: u64 = 32;
+/// A shorter round trip is over before the receiver's sentinel has seen anything and spoken.
+const NEAR: Duration = Duration::from_millis(4);
+/// What waits for a reader that is to stay busy: some turns of a scheduler and wake-ups.
+const BUSY_TIME: Duration = Duration::from_millis(2);
+const BUSY_BYTES: u64 = 768 << 10;
 const TELLING_PACKETS: u64 = 32;
 /// More than any kernel grants, so that products stay in range whatever a peer claims.
 const MOST_BUFFER: u64 = 1 << 40;

@@ -1,5 +1,6 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::proven::{Came, Proven};
 use super::{MonitorConfig, Part};
 use crate::Rapid;
 use crate::service::{Service, rate, seconds};
@@ -31,11 +32,7 @@ pub(super) struct Reader {
     /// Share of the batches that left something in the socket, in 1/1024.
     full_share: u64,
     /// What came of late and was not dropped, and a little more.
-    proven: Rate,
-    /// What came when too much was dropped last; none once as much was not.
-    failed: Rate,
-    /// Bytes that may be dropped yet, where some were: negative where more were than may.
-    budget: f64,
+    proven: Proven,
     /// Since when the socket has not been empty.
     queued_since: Option<Instant>,
 }
@@ -109,9 +106,7 @@ impl Reader {
             sojourn_cap: None,
             served: Rate::ZERO,
             full_share: 0,
-            proven: Rate::ZERO,
-            failed: Rate::ZERO,
-            budget: 0.0,
+            proven: Proven::default(),
             queued_since: None,
         };
         reader.set_round_trip(round_trip);
@@ -148,6 +143,9 @@ impl Reader {
         self.service.handle_batch(batch);
         if let Some(rapid) = &mut self.rapid {
             rapid.handle_read();
+        }
+        if self.last_read.is_none() {
+            self.arrivals.began = now;
         }
         self.arrivals.bytes = self.arrivals.bytes.saturating_add(batch.bytes);
         self.arrivals.batches += 1;
@@ -225,9 +223,17 @@ impl Reader {
         if passed < INTERVAL.max(round_trip) {
             return;
         }
-        let Arrivals { bytes, least_age, batches, full, .. } = self.arrivals;
+        let Arrivals { bytes, least_age, batches, full, drops, .. } = self.arrivals;
         let arrived = Rate::from_bytes_over(bytes, passed);
-        self.prove(now, arrived, config);
+        let packet = (bytes / u64::from(batches.max(1))).min(SUPER_PACKET);
+        let came = Came {
+            bytes,
+            dropped: drops.saturating_mul(packet),
+            passed,
+            before: self.arrivals.rate,
+        };
+        let bridged = self.bridged(now, config);
+        self.proven.end_interval(now, &came, bridged, config.overflow);
         self.arrivals = Arrivals::new(now, arrived);
         self.full_share = u64::from(full) * 1_024 / u64::from(batches.max(1));
         self.standing = least_age.unwrap_or_default();
@@ -242,32 +248,6 @@ impl Reader {
             let served = core::mem::take(&mut self.served).scale(15, 16);
             let raised = cap.scale(17, 16).max(served);
             self.sojourn_cap = (raised < arrived.scale(2, 1)).then_some(raised);
-        }
-    }
-
-    /// Not every stall overflows the buffer that is too small for its length: what waits in front of the
-    /// socket (in a device, in the kernel's backlog) has an age, too. The socket counts what it drops: what
-    /// comes and is not dropped is taken, whatever the lengths say, and a little more is tried.
-    fn prove(&mut self, now: Instant, arrived: Rate, config: &MonitorConfig) {
-        let Arrivals { bytes, batches, drops, .. } = self.arrivals;
-        let packet = (bytes / u64::from(batches.max(1))).min(SUPER_PACKET);
-        let lost = drops.saturating_mul(packet) as f64;
-        let second = config.overflow * arrived.bytes_in(Duration::from_secs(1)) as f64;
-        let allowed = config.overflow * (bytes as f64 + lost);
-        self.budget = (self.budget + allowed - lost).clamp(-second, second);
-        if drops > 0 && self.budget < 0.0 {
-            (self.proven, self.failed) = (self.proven.min(arrived).scale(3, 4), arrived);
-        } else if drops == 0
-            && self.budget >= 0.0
-            && self.headroom(now, config).is_some_and(|headroom| headroom < arrived.scale(5, 4))
-        {
-            let proven = self.proven.max(arrived);
-            if proven > self.failed {
-                self.failed = Rate::ZERO;
-            }
-            // What failed last is gone up to with care.
-            let near = self.failed > Rate::ZERO && proven > self.failed.scale(7, 8);
-            self.proven = if near { proven.scale(129, 128) } else { proven.scale(17, 16) };
         }
     }
 
@@ -291,9 +271,14 @@ impl Reader {
         bounds.into_iter().flatten().min_by_key(|(rate, _)| *rate)
     }
 
-    /// lambda <= H / S_q: no faster than its buffer bridges the stalls that it is known to have, or than it
-    /// has proven to take.
+    /// No faster than its buffer bridges the stalls that it is known to have, or than it has proven to
+    /// take; behind drops than that only: they come of what no length of a stall tells.
     fn headroom(&self, now: Instant, config: &MonitorConfig) -> Option<Rate> {
+        self.proven.bound(self.bridged(now, config))
+    }
+
+    /// lambda <= H / S_q.
+    fn bridged(&self, now: Instant, config: &MonitorConfig) -> Option<Rate> {
         let limit = self.socket?.socket.limit;
         let bridge = self.stalls.to_bridge(now, config.overflow)?.min(MOST_BRIDGE);
         // What was read is given back in quarters of the buffer, but at once where nothing is left there.
@@ -301,7 +286,7 @@ impl Reader {
         let usable = data_in(limit - held, config);
         let standing = self.arrivals(now).bytes_in(self.standing);
         let headroom = usable.saturating_sub(standing).max(usable / 8);
-        Some(Rate::from_bytes_over(headroom, bridge).max(self.proven))
+        Some(Rate::from_bytes_over(headroom, bridge))
     }
 
     /// 0.9 of what it will process at least. A reader that has its processor to itself shows by a
