@@ -21,8 +21,8 @@ pub(super) struct Found {
 pub(super) struct Opening {
     startup: Startup,
     packet: u64,
-    /// Something was measured while there was enough to send.
-    measured: bool,
+    /// The most that was measured while there was enough to send; none yet.
+    best: Rate,
     /// Start-up is over, and nothing was: what is sent until it is.
     unmeasured: Option<Unmeasured>,
 }
@@ -41,7 +41,7 @@ impl Opening {
     /// The start-up of `auto`.
     pub(super) fn new(start: &Start) -> Self {
         let startup = Startup::until_full(start.now, start.packet);
-        Self { startup, packet: start.packet, measured: false, unmeasured: None }
+        Self { startup, packet: start.packet, best: Rate::ZERO, unmeasured: None }
     }
 
     pub(super) fn on_sent(&mut self, now: Instant, rtt: &RttEstimator, sent: &Sent) {
@@ -59,7 +59,9 @@ impl Opening {
         self.packet = cx.estimates.packet();
         // What is slower was a silence.
         let least = least_rate(cx.rtt.smoothed(), self.packet);
-        self.measured |= slice.is_some_and(|slice| !slice.limited && slice.rate >= least);
+        if let Some(slice) = slice.filter(|slice| !slice.limited && slice.rate >= least) {
+            self.best = self.best.max(slice.rate);
+        }
         if self.unmeasured.is_none()
             && !self.startup.on_feedback(cx.now, cx.rtt, cx.estimates, feedback, slice)
         {
@@ -86,7 +88,7 @@ impl Opening {
             // What arrives as it was sent shows no link, but what we send.
             self.send_unmeasured(cx, pacing.window.unwrap_or(0).saturating_mul(2));
             return None;
-        } else if !self.measured {
+        } else if self.best == Rate::ZERO {
             // On a short path a train may be lost before anything of it could be measured, or there was
             // too little to send; then nothing is known of the link. What hosts send unasked in a round
             // trip (RFC 6928) comes first, and twice as much whenever that arrives.
@@ -94,8 +96,10 @@ impl Opening {
             return None;
         }
         cx.estimates.lengthen_slices();
-        // What arrived in a lump is no rate: more than was sent cannot have come through.
-        Some(Found::at(cx.estimates.recent().min(self.startup.rate), first))
+        // What arrived in a lump is no rate: more than was sent cannot have come through. Nor is what
+        // arrived around a silence: as much as half of the most that was measured has come through.
+        let link = cx.estimates.recent().max(self.best.scale(1, 2)).min(self.startup.rate);
+        Some(Found::at(link, first))
     }
 
     fn send_unmeasured(&mut self, cx: &Context<'_>, window: u64) {
