@@ -287,7 +287,7 @@ impl Path {
         self.suspended = self.suspended_until(now).is_some();
         if self.suspended {
             bound = Bottleneck::ReceiverCpu;
-        } else if self.lateness.is_bound() {
+        } else if self.is_sender_bound() {
             bound = Bottleneck::SenderCpu;
         }
         self.governor.account(now, bound);
@@ -337,6 +337,11 @@ impl Path {
         let resumed = self.suspension.map_or(Instant::ZERO, |suspension| suspension.until);
         let late = now - self.pacer.full_since().max(self.opened).max(resumed);
         if self.held || late <= LATE { Duration::ZERO } else { late }
+    }
+
+    /// Whether this host's processor sets the rate: then what arrives says little of the path.
+    pub(crate) fn is_sender_bound(&self) -> bool {
+        self.lateness.is_bound()
     }
 
     /// When `bytes` may be sent, `None` for now.

@@ -3,9 +3,10 @@ use longhaul_units::{Duration, Instant, Rate};
 /// What this host's own stack takes: it refuses packets where its buffers are full.
 ///
 /// The path was offered none of them, so that is the governor's business and no controller's: the
-/// rate falls when packets are refused, and after each round trip that saw more refused; after any
-/// other it rises, in steps that double. The steps were measured, against a kernel whose socket
-/// refuses (docs/rate-control.md, hosts).
+/// rate falls when packets are refused, and after each round trip that saw more refused, by more each
+/// time: a start-up may be far above what a queue in front of the device takes. After any other it
+/// rises, in steps that double. The steps were measured, against a kernel whose socket refuses
+/// (docs/rate-control.md, hosts).
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct SenderBound {
     limit: Option<Rate>,
@@ -15,6 +16,8 @@ pub(crate) struct SenderBound {
     refusing: bool,
     /// Eighths that the next step adds.
     rise: u32,
+    /// Times that it fell without a rise between them.
+    falls: usize,
 }
 
 impl SenderBound {
@@ -34,7 +37,7 @@ impl SenderBound {
         if self.refusing {
             return self.fall(now, round_trip, limit);
         }
-        self.since = now;
+        (self.since, self.falls) = (now, 0);
         let raised = limit.scale(8 + self.rise, 8);
         self.limit = Some(raised).filter(|rate| *rate < wanted.min(MOST));
         self.rise = (self.rise * 2).min(MOST_RISE);
@@ -42,8 +45,10 @@ impl SenderBound {
 
     fn fall(&mut self, now: Instant, round_trip: Duration, rate: Rate) {
         let least = Rate::from_bytes_over(LEAST_BYTES, round_trip);
-        let limit = Some(rate.min(MOST).scale(3, 4).max(least));
-        *self = Self { limit, since: now, refusing: false, rise: FIRST_RISE };
+        let left = LEFT[self.falls.min(LEFT.len() - 1)];
+        let limit = Some(rate.min(MOST).scale(left, 8).max(least));
+        *self =
+            Self { limit, since: now, refusing: false, rise: FIRST_RISE, falls: self.falls + 1 };
     }
 
     /// The rate, while there is such a limit.
@@ -52,6 +57,8 @@ impl SenderBound {
     }
 }
 
+/// Eighths that are left after the first fall, the second, and all others in a row.
+const LEFT: [u32; 3] = [6, 4, 2];
 /// Eighths. The first step, and what doubling ends at: twice the rate.
 const FIRST_RISE: u32 = 1;
 const MOST_RISE: u32 = 8;
@@ -71,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_less_each_round_of_refusals_and_back_in_steps_that_double() {
+    fn less_each_round_of_refusals_and_back_in_steps_that_double() {
         let rate = Rate::from_mbps(800);
         let mut bound = SenderBound::default();
         bound.on_feedback(at(1), ROUND, rate);
@@ -80,12 +87,15 @@ mod tests {
         bound.on_refused(at(1) + ROUND / 4, ROUND, rate.scale(3, 4));
         assert_eq!(bound.limit(), Some(Rate::from_mbps(600)), "of one round");
         bound.on_refused(at(2), ROUND, Rate::from_mbps(600));
-        assert_eq!(bound.limit(), Some(Rate::from_mbps(450)));
-        bound.on_feedback(at(2) + ROUND / 2, ROUND, rate);
-        assert_eq!(bound.limit(), Some(Rate::from_mbps(450)), "too soon");
-        for (round, limit) in [(3, Some(506_250_000)), (4, Some(632_812_500)), (5, None)] {
+        assert_eq!(bound.limit(), Some(Rate::from_mbps(300)));
+        bound.on_refused(at(3), ROUND, Rate::from_mbps(300));
+        assert_eq!(bound.limit(), Some(Rate::from_mbps(75)));
+        bound.on_feedback(at(3) + ROUND / 2, ROUND, rate);
+        assert_eq!(bound.limit(), Some(Rate::from_mbps(75)), "too soon");
+        let back = [84_375_000, 105_468_750, 158_203_125, 316_406_250, 632_812_500].map(Some);
+        for (round, limit) in (4..).zip(back.into_iter().chain([None])) {
             bound.on_feedback(at(round), ROUND, rate);
-            assert_eq!(bound.limit().map(Rate::as_bps), limit, "an eighth, a quarter, a half");
+            assert_eq!(bound.limit().map(Rate::as_bps), limit, "an eighth, a quarter, a half, all");
         }
     }
 
@@ -97,9 +107,9 @@ mod tests {
         bound.on_refused(at(1), ROUND, rate);
         bound.on_refused(at(1) + ROUND * 3 / 4, ROUND, rate);
         bound.on_feedback(at(2), ROUND, rate);
-        assert_eq!(bound.limit(), Some(Rate::from_mbps(450)));
+        assert_eq!(bound.limit(), Some(Rate::from_mbps(300)));
         bound.on_feedback(at(3), ROUND, rate);
-        assert_eq!(bound.limit(), Some(Rate::from_bps(506_250_000)));
+        assert_eq!(bound.limit(), Some(Rate::from_bps(337_500_000)));
     }
 
     #[test]

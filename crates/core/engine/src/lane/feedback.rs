@@ -67,7 +67,7 @@ impl Lane {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
             sent: feedback.largest_sent,
-            application_limited: self.supply.limits(largest),
+            application_limited: self.supply.limits(largest) || path.is_sender_bound(),
             late,
         };
         let delivery = (news && !mixed)

@@ -361,7 +361,7 @@ impl Auto {
             State::Cruise(cruise) => {
                 model.burst_alone(now, rate).min(MAX_BURST) / cruise.burst_divisor()
             }
-            _ => rate.bytes_in(model.burst_time()).min(MAX_BURST),
+            _ => model.burst(rate).min(MAX_BURST),
         };
         let burst = burst.max(2 * packet);
         let burst = match &self.state {

@@ -13,7 +13,7 @@ pub(super) fn least_rate(round_trip: Duration, packet: u64) -> Rate {
 /// packets a window, a burst and a round trip, at most [`MOST_WINDOW`].
 pub(super) fn paced(rate: Rate, window: u64, model: &Estimates) -> Pacing {
     let least = 2 * model.packet();
-    let burst = rate.bytes_in(model.burst_time()).min(MAX_BURST).max(least);
+    let burst = model.burst(rate).min(MAX_BURST).max(least);
     // A rate that fell because there was little to send has to let the next full packet out.
     let window_rate =
         model.min_rtt().map_or(LEAST_RATE, |round_trip| Rate::from_bytes_over(least, round_trip));

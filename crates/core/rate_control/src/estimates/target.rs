@@ -35,9 +35,17 @@ impl Estimates {
         target.max(packet)
     }
 
-    /// Time's worth of packets that may leave back to back without filling the queue.
-    pub(crate) fn burst_time(&self) -> Duration {
-        self.queue_full.map_or(TIMER_TIME, |full| TIMER_TIME.min(full / 2))
+    /// Bytes that may leave back to back of a flow of `rate` without filling the queue.
+    pub(crate) fn burst(&self, rate: Rate) -> u64 {
+        let half = self.queue_full.map(|full| self.held_in(full / 2, rate));
+        half.unwrap_or(u64::MAX).min(rate.bytes_in(TIMER_TIME))
+    }
+
+    /// Bytes that are in the queue when it delays a flow of `rate` by `delay`: what the link takes in that
+    /// time, however slow this flow is. A sender that was slow for once would else send ever less at once,
+    /// and a busy one that is slow to wake up be the slower for it.
+    fn held_in(&self, delay: Duration, rate: Rate) -> u64 {
+        self.capacity().clamp(rate, rate.scale(4, 1)).bytes_in(delay)
     }
 
     /// Bytes that may leave back to back of a flow of `rate` that has the path to itself: what was not
@@ -46,12 +54,12 @@ impl Estimates {
     pub(crate) fn burst_alone(&self, now: Instant, rate: Rate) -> u64 {
         let since = self.filled.map_or(Duration::MAX, |filled| now - filled);
         if since < self.last_round.elapsed * CALM_ROUNDS {
-            return rate.bytes_in(self.burst_time());
+            return self.burst(rate);
         }
         let time = (self.min_rtt / 8).clamp(TIMER_TIME, TURN_TIME);
         let burst = rate.bytes_in(time).max(useful_burst(rate, self.packet));
-        let most = self.queue_full.map(|full| (full / 4).max(self.burst_time()));
-        most.map_or(burst, |most| burst.min(rate.bytes_in(most)))
+        let most = self.queue_full.map(|full| self.held_in(full / 4, rate).max(self.burst(rate)));
+        burst.min(most.unwrap_or(u64::MAX))
     }
 }
 
