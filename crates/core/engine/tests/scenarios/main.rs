@@ -490,6 +490,27 @@ fn a_sender_without_a_turn_now_and_then_keeps_the_path_filled() {
     }
 }
 
+/// Loops on its processor leave it a third of the time. Behind a short queue it cannot make up for its
+/// pauses, but what it sends in between is no measure of the path.
+#[test]
+fn a_sender_that_shares_its_processor_is_not_slower_than_its_share_behind_a_short_queue() {
+    for (gbps, queue_us) in [(1, 200), (1, 500), (2, 200)] {
+        let (rate, rtt) = (Rate::from_gbps(gbps), MS * 10);
+        let queue = rate.bytes_in(Duration::from_micros(queue_us));
+        for (every_us, length_us) in [(300, 200), (12_000, 8_000)] {
+            let mut world = World::new(&path(rate, rtt, queue, 0), rate, 7);
+            let mut flow = auto(rtt, Offer::Endless, 3);
+            let stutters = [every_us, length_us].map(Duration::from_micros);
+            flow.stutters = Some((stutters[0], stutters[1]));
+            world.add(Duration::ZERO, flow);
+            world.run(8 * SECOND);
+            let used = world.utilisation(6 * SECOND);
+            let name = format!("{gbps} Gb/s, queue of {queue_us} us, {length_us} us of {every_us}");
+            assert!(used >= 300, "{name}: {used} permille");
+        }
+    }
+}
+
 /// A newcomer whose first train finds a deep queue full, and whose least round trip has that queue
 /// in it.
 #[test]
