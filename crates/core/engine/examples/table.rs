@@ -6,7 +6,7 @@ mod world;
 use longhaul_pathsim::{PathConfig, RateSchedule};
 use longhaul_rate_control::Profile;
 use longhaul_units::{Bytes, Duration, Instant, Rate};
-use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
+use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played, played_with};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +27,9 @@ fn main() {
     }
     if matches!(what, "all" | "profiles") {
         profiles();
+    }
+    if matches!(what, "all" | "interval") {
+        interval();
     }
     if what == "trace" {
         trace(&args[1..]);
@@ -227,6 +230,63 @@ fn profiles() {
         let rates = world.measure(Duration::from_secs(40));
         let all = rates[0].as_bps() + rates[1].as_bps();
         println!("  {:4.0}", rates[0].as_bps() as f64 * 100.0 / all as f64);
+    }
+}
+
+/// `auto` that decides each round trip, and at other times (FOBS section 2.2).
+fn interval() {
+    println!(
+        "auto by the time between two decisions: percent of what the link allows for 1 GB, start-up \
+         included (percent lost), where quiet, with 1 % chance, a queue of 5 %, half of the rate from \
+         3 s on; share of two beside one CUBIC in 40 s"
+    );
+    for (mbps, rtt_ms) in [(1_000, 10), (1_000, 100), (200, 50)] {
+        let (rate, rtt) = (Rate::from_mbps(mbps), Duration::from_millis(rtt_ms));
+        let product = rate.bytes_in(rtt);
+        let wire = rate.time_for(1_000_000_000 / 1_424 * PACKET).as_secs_f64();
+        let after = Duration::from_secs(3);
+        let halved = RateSchedule::constant(rate).then(after, rate.scale(1, 2));
+        let halved = PathConfig::default().delay(rtt / 2).rate(halved, Bytes::new(product));
+        let paths = [
+            (path(rate, rtt, product, 0), wire),
+            (path(rate, rtt, product, 10_000), wire / 0.99),
+            (path(rate, rtt, product / 20, 0), wire),
+            (halved, 3.0 + (wire - 3.0) * 2.0),
+        ];
+        let segment = rate.time_for(10_000 * 1_470);
+        let intervals = [
+            ("round trip", Duration::ZERO),
+            ("quarter", rtt / 4),
+            ("half", rtt / 2),
+            ("two", rtt * 2),
+            ("four", rtt * 4),
+            ("10 ms", Duration::from_millis(10)),
+            ("100 ms", Duration::from_millis(100)),
+            ("segment", segment),
+            ("chunk", rate.time_for(100_000_000)),
+        ];
+        for (name, interval) in intervals {
+            let chosen = format!("interval={}us", interval.as_micros());
+            let played = || played_with("auto", &[&chosen]);
+            print!("{rate:>9} {rtt_ms:3} ms {name:10}");
+            for (config, ideal) in &paths {
+                let mut world = World::new(config, rate, 7);
+                let start = world.now;
+                let offer = Offer::Bytes(1_000_000_000);
+                world.add(Duration::ZERO, Longhaul::new(played(), rtt, offer, 3));
+                world.run_until(start + Duration::from_secs(300), |world| world.flow(0).done());
+                let took = (world.now - start).as_secs_f64();
+                let (sent, lost) = world.flow(0).sent_and_lost();
+                print!(" {:3.0} ({:4.1})", ideal * 100.0 / took, lost as f64 * 100.0 / sent as f64);
+            }
+            let mut world = World::new(&path(rate, rtt, product, 0), rate, 7);
+            world.add(Duration::ZERO, Longhaul::new(played(), rtt, Offer::Endless, 3));
+            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt, 100));
+            world.run(Duration::from_secs(40));
+            let rates = world.measure(Duration::from_secs(40));
+            let all = rates[0].as_bps() + rates[1].as_bps();
+            println!("  {:4.0}", rates[0].as_bps() as f64 * 100.0 / all as f64);
+        }
     }
 }
 

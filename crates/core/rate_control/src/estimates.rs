@@ -47,6 +47,8 @@ pub struct Estimates {
     /// When it last did.
     filled: Option<Instant>,
     packet: u64,
+    /// Length of a round, if it is to be another than a round trip.
+    pub(crate) interval: Option<Duration>,
     /// What the last feedback completed.
     pub(crate) completed: Completed,
 }
@@ -92,6 +94,7 @@ impl Estimates {
             causes: Causes::new(),
             account: LossAccount::default(),
             queue_full: None,
+            interval: None,
             filled: None,
             packet,
             completed: Completed::default(),
@@ -174,7 +177,7 @@ impl Estimates {
     /// to matter.
     pub(crate) fn round_time(&self, rtt: &RttEstimator) -> Duration {
         let packets = self.recent().time_for(ROUND_PACKETS * self.packet).min(MAX_PACKET_TIME);
-        rtt.smoothed().max(MIN_ROUND).max(packets)
+        self.interval.unwrap_or(rtt.smoothed()).max(MIN_ROUND).max(packets)
     }
 
     /// The queue is what both the one-way delay and the round trip have above their least. The way

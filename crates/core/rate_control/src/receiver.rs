@@ -158,3 +158,54 @@ const BUSY_BYTES: u64 = 768 << 10;
 const TELLING_PACKETS: u64 = 32;
 /// More than any kernel grants, so that products stay in range whatever a peer claims.
 const MOST_BUFFER: u64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Delivery;
+
+    const BUFFER: u64 = 212_992;
+
+    /// What it allows a sender `round_trip` away, once it has told its buffer, and `rate` is delivered.
+    fn told(round_trip: Duration, rate: Rate) -> ReceiverBound {
+        let start = Instant::from_nanos(1);
+        let (mut rtt, mut estimates) =
+            (RttEstimator::new(round_trip), Estimates::new(start, 1_500));
+        let mut bound = ReceiverBound::new(start);
+        let interval = Duration::from_millis(5);
+        let delivery = Delivery { rate, interval, sent_over: interval, application_limited: false };
+        for tick in 1..=8 {
+            let now = start + interval * tick;
+            rtt.update(now, round_trip);
+            let delivery = (rate > Rate::ZERO).then_some(delivery);
+            let feedback = Feedback { rtt: Some(round_trip), delivery, ..Feedback::default() };
+            let feedback = estimates.on_feedback(now, &rtt, &feedback);
+            let state =
+                ReceiverState { socket_buffer: Some(Bytes::new(BUFFER)), ..Default::default() };
+            bound.on_feedback(now, &rtt, &estimates, &feedback, &state);
+        }
+        bound
+    }
+
+    #[test]
+    fn a_sender_nearby_keeps_to_the_buffer_from_the_start() {
+        let window = |bound: ReceiverBound, starts| bound.window(starts).map(|(most, _)| most);
+        let near = Duration::from_micros(200);
+        let room = BUFFER / 1_024 * MOST_SHARE;
+        let nothing_came = told(near, Rate::ZERO);
+        assert_eq!((window(nothing_came, true), window(nothing_came, false)), (Some(room), None));
+        // A first train often shows too much: a quarter of the buffer at most.
+        assert_eq!(window(told(near, Rate::from_gbps(1)), true), Some(room + 25_000));
+        assert_eq!(window(told(near, Rate::from_gbps(40)), true), Some(room + BUFFER / 4));
+        assert_eq!(window(told(near, Rate::from_gbps(1)), false), Some(room + 50_000));
+        let far = told(Duration::from_millis(20), Rate::from_gbps(1));
+        assert_eq!((window(far, true), window(far, false)), (None, Some(room + 5_000_000)));
+    }
+
+    #[test]
+    fn no_more_comes_back_to_back_than_half_of_the_buffer() {
+        let bound = told(Duration::from_millis(20), Rate::ZERO);
+        assert_eq!(bound.burst(), Some(BUFFER / 2));
+        assert_eq!(ReceiverBound::new(Instant::ZERO).burst(), None, "nothing was told");
+    }
+}

@@ -15,6 +15,7 @@ mod scalable;
 
 use super::paced::least_rate;
 use super::startup::Startup;
+use super::stepped::INTERVAL;
 use compete::Compete;
 use cruise::{Cruise, Verdict};
 use insist::{Insist, Outcome};
@@ -40,6 +41,8 @@ pub struct Auto {
     cruised: Instant,
     /// Nobody else is to be made room for.
     dedicated: bool,
+    /// Time between two decisions, if it is to be another than a round trip.
+    interval: Option<Duration>,
     /// The share of packets that a queue marks which marks early, where there may be one.
     scalable: Option<Scalable>,
     /// What became of what earlier transfers had learnt.
@@ -144,6 +147,7 @@ impl Controller for Auto {
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.heard = cx.now;
+        cx.estimates.interval = self.interval;
         let Completed { slice, round } = cx.estimates.completed;
         let round_trip = cx.rtt.smoothed();
         let model = &mut *cx.estimates;
@@ -325,6 +329,7 @@ impl Auto {
             elsewhere: start.now,
             cruised: Instant::ZERO,
             dedicated: start.parameters.get(PATH.name) == 1,
+            interval: Some(start.parameters.time(INTERVAL.name)).filter(|time| !time.is_zero()),
             scalable: (start.parameters.get(MARKS.name) == 1).then(Scalable::default),
             memory_use: None,
         }
@@ -379,7 +384,7 @@ pub struct AutoConfig {}
 
 impl ControllerConfig for AutoConfig {
     fn parameters(&self) -> &'static [Parameter] {
-        &[PATH, MARKS]
+        &[PATH, MARKS, INTERVAL]
     }
 
     fn build(&self, start: &Start) -> Box<dyn Controller> {
