@@ -50,7 +50,6 @@ struct Peer {
     received: u64,
     challenge: [u8; 8],
     next_challenge: Option<Instant>,
-    retry: Duration,
     tries: u32,
 }
 
@@ -63,9 +62,12 @@ impl Peer {
             received: 0,
             challenge,
             next_challenge: Some(now),
-            retry: RETRY_FIRST,
             tries: 0,
         }
+    }
+
+    fn retry(&self) -> Duration {
+        RETRY_FIRST.saturating_mul(1 << self.tries.min(TRIES_MAX)).min(RETRY_MAX)
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -181,9 +183,8 @@ impl Addresses {
         let peers = [self.candidate.as_mut(), self.current.as_mut()];
         for peer in peers.into_iter().flatten() {
             if peer.is_due(now) && peer.allowance(role) >= bytes {
-                peer.next_challenge = Some(now + peer.retry);
-                peer.retry = (peer.retry * 2).min(RETRY_MAX);
-                peer.tries += 1;
+                peer.next_challenge = Some(now + peer.retry());
+                peer.tries = peer.tries.saturating_add(1);
                 return Some((peer.address, peer.challenge));
             }
         }

@@ -138,29 +138,26 @@ impl Outbox {
     }
 
     fn take_resend(&mut self, limit: u64, payload: u64) -> Option<Run> {
-        let Extent { object, offset, len } = self.next_resend()?;
-        let start = Extent { object, offset, len: 1 };
-        let extent_end = self.find(&start).map_or(u64::MAX, |offered| offered.extent.end());
-        let extent = Extent { object, offset, len: len.min(limit).min(extent_end - offset) };
+        let next = self.next_resend()?;
+        let extent_end = self.find(&next).map_or(u64::MAX, |offered| offered.extent.end());
+        let len = next.len.min(limit).min(extent_end - next.offset);
+        let extent = Extent { len, ..next };
         self.forget_resends(extent);
-        self.resend_from = (object, extent.end());
+        self.resend_from = (extent.object, extent.end());
         Some(run(extent, payload, true))
     }
 
     fn next_resend(&self) -> Option<Extent> {
+        let first_from = |object, offset| {
+            self.resend.range(object..).find_map(|(&id, ranges)| {
+                let from = if id == object { offset } else { 0 };
+                let range = ranges.iter_from(from).next()?;
+                let offset = range.start.max(from);
+                Some(Extent { object: id, offset, len: range.end - offset })
+            })
+        };
         let (object, offset) = self.resend_from;
-        let behind = |(&id, ranges): (&ObjectId, &RangeSet)| {
-            let from = if id == object { offset } else { 0 };
-            let range = ranges.iter_from(from).next()?;
-            let offset = range.start.max(from);
-            Some(Extent { object: id, offset, len: range.end - offset })
-        };
-        let first = || {
-            let (&object, ranges) = self.resend.iter().next()?;
-            let first = ranges.first()?;
-            Some(Extent { object, offset: first.start, len: first.end - first.start })
-        };
-        self.resend.range(object..).find_map(behind).or_else(first)
+        first_from(object, offset).or_else(|| first_from(ObjectId(0), 0))
     }
 
     /// Nothing of `object` is wanted any more. `gone` sees what is done with; of the other extents some
