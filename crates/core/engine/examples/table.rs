@@ -4,7 +4,7 @@
 mod world;
 
 use longhaul_pathsim::{PathConfig, RateSchedule};
-use longhaul_rate_control::Profile;
+use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played, played_with};
 
@@ -170,6 +170,33 @@ fn shallow() {
     }
 }
 
+/// What a flow makes of a path, in percent of the `ideal` seconds, and the percentage of its packets that
+/// was lost.
+fn print_completion(config: &PathConfig, rate: Rate, flow: Longhaul, ideal: f64) {
+    let mut world = World::new(config, rate, 7);
+    let start = world.now;
+    world.add(Duration::ZERO, flow);
+    world.run_until(start + Duration::from_secs(300), |world| world.flow(0).done());
+    let took = (world.now - start).as_secs_f64();
+    let (sent, lost) = world.flow(0).sent_and_lost();
+    let lost = lost as f64 * 100.0 / sent as f64;
+    match world.flow(0).done() {
+        true => print!(" {:4.0} ({lost:4.1})", ideal * 100.0 / took),
+        false => print!("    - ({lost:4.1})"),
+    }
+}
+
+/// Percent of what it and one CUBIC flow get that it gets.
+fn beside_cubic(rate: Rate, rtt: Duration, chosen: ChosenProfile) -> f64 {
+    let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
+    world.add(Duration::ZERO, Longhaul::new(chosen, rtt, Offer::Endless, 3));
+    world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt, 100));
+    world.run(Duration::from_secs(40));
+    let rates = world.measure(Duration::from_secs(40));
+    let all = rates[0].as_bps() + rates[1].as_bps();
+    rates[0].as_bps() as f64 * 100.0 / all as f64
+}
+
 /// Every profile on the same paths.
 fn profiles() {
     let (rate, rtt) = (Rate::from_mbps(500), Duration::from_millis(50));
@@ -196,8 +223,6 @@ fn profiles() {
         let told = profile.needs_rate.then(|| rate.scale(19, 20));
         print!("{:12}", profile.name);
         for (index, (config, stalls, allowed)) in paths.iter().enumerate() {
-            let mut world = World::new(config, rate, 7);
-            let start = world.now;
             let offer = Offer::Bytes(1_000_000_000);
             let mut flow = Longhaul::new(played(profile.name, told), rtt, offer, 3);
             if *stalls {
@@ -209,27 +234,12 @@ fn profiles() {
                     gro: false,
                 });
             }
-            world.add(Duration::ZERO, flow);
-            world.run_until(start + Duration::from_secs(300), |world| world.flow(0).done());
-            let took = (world.now - start).as_secs_f64();
             let full = wire as f64 * 8.0 / rate.as_bps() as f64;
             // Half of the rate behind the first five seconds.
             let ideal = if index == 3 { 5.0 + (full - 5.0) * 2.0 } else { full / allowed };
-            let (sent, lost) = world.flow(0).sent_and_lost();
-            let lost = lost as f64 * 100.0 / sent as f64;
-            match world.flow(0).done() {
-                true => print!(" {:4.0} ({lost:4.1})", ideal * 100.0 / took),
-                false => print!("    - ({lost:4.1})"),
-            }
+            print_completion(config, rate, flow, ideal);
         }
-        let mut world = World::new(&path(rate, rtt, product, 0), rate, 7);
-        world
-            .add(Duration::ZERO, Longhaul::new(played(profile.name, told), rtt, Offer::Endless, 3));
-        world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt, 100));
-        world.run(Duration::from_secs(40));
-        let rates = world.measure(Duration::from_secs(40));
-        let all = rates[0].as_bps() + rates[1].as_bps();
-        println!("  {:4.0}", rates[0].as_bps() as f64 * 100.0 / all as f64);
+        println!("  {:4.0}", beside_cubic(rate, rtt, played(profile.name, told)));
     }
 }
 
@@ -270,22 +280,10 @@ fn interval() {
             let played = || played_with("auto", &[&chosen]);
             print!("{rate:>9} {rtt_ms:3} ms {name:10}");
             for (config, ideal) in &paths {
-                let mut world = World::new(config, rate, 7);
-                let start = world.now;
-                let offer = Offer::Bytes(1_000_000_000);
-                world.add(Duration::ZERO, Longhaul::new(played(), rtt, offer, 3));
-                world.run_until(start + Duration::from_secs(300), |world| world.flow(0).done());
-                let took = (world.now - start).as_secs_f64();
-                let (sent, lost) = world.flow(0).sent_and_lost();
-                print!(" {:3.0} ({:4.1})", ideal * 100.0 / took, lost as f64 * 100.0 / sent as f64);
+                let flow = Longhaul::new(played(), rtt, Offer::Bytes(1_000_000_000), 3);
+                print_completion(config, rate, flow, *ideal);
             }
-            let mut world = World::new(&path(rate, rtt, product, 0), rate, 7);
-            world.add(Duration::ZERO, Longhaul::new(played(), rtt, Offer::Endless, 3));
-            world.add(Duration::from_secs(5), Tcp::new(TcpKind::Cubic, rtt, 100));
-            world.run(Duration::from_secs(40));
-            let rates = world.measure(Duration::from_secs(40));
-            let all = rates[0].as_bps() + rates[1].as_bps();
-            println!("  {:4.0}", rates[0].as_bps() as f64 * 100.0 / all as f64);
+            println!("  {:4.0}", beside_cubic(rate, rtt, played()));
         }
     }
 }
