@@ -252,7 +252,7 @@ impl Watched {
             let socket = Socket {
                 queued: memory.receive_used.into(),
                 limit: memory.receive_limit.into(),
-                drops: dropped - if dropped > 0 { damaged.among(now, dropped) } else { 0 },
+                drops: dropped - damaged.among(now, dropped),
             };
             monitor.handle_socket(now, self.id, socket);
         }
