@@ -46,6 +46,8 @@ pub struct Path {
     delivered: u64,
     /// What each lane delivered last.
     deliveries: Vec<LaneDelivery>,
+    /// Size of a full packet of each lane that has feedback, headers included.
+    packets: Vec<(LaneId, u64)>,
 }
 
 /// How much of its allowance the sender lost lately because it was not there to use it.
@@ -145,6 +147,7 @@ impl Path {
             dscp: Dscp::BestEffort,
             delivered: 0,
             deliveries: Vec::new(),
+            packets: Vec::new(),
         }
     }
 
@@ -265,9 +268,15 @@ impl Path {
         Some(Observation { rate, by_path, round_trip, packet, chance_ppm })
     }
 
-    /// Size of a full packet of its lanes, headers included.
-    pub(crate) fn set_packet(&mut self, bytes: u64) {
-        self.estimates.set_packet(bytes);
+    /// Size of a full packet of `lane`, headers included. The largest of all lanes counts: each finds
+    /// its path MTU by itself, and what a burst has room for must not change with who reports.
+    pub(crate) fn set_packet(&mut self, lane: LaneId, bytes: u64) {
+        match self.packets.iter_mut().find(|(other, _)| *other == lane) {
+            Some((_, packet)) => *packet = bytes,
+            None => self.packets.push((lane, bytes)),
+        }
+        let largest = self.packets.iter().map(|(_, packet)| *packet).max();
+        self.estimates.set_packet(largest.unwrap_or(bytes));
     }
 
     /// How long each bound was active.
@@ -365,19 +374,22 @@ impl Path {
         application_limited: bool,
         late_by: Duration,
     ) {
-        self.in_flight += bytes;
         self.lateness.add(late_by, self.allowed.rate.time_for(bytes));
-        self.pacer.on_sent(now, bytes);
-        self.governor.on_sent(self.in_flight);
-        let sent = Sent { bytes, in_flight: self.in_flight, application_limited };
-        let (controller, mut cx) = self.controlled(now);
-        controller.on_sent(&mut cx, &sent);
+        self.count_sent(now, Sent { bytes, application_limited, ..Sent::default() });
     }
 
-    /// Control bytes left. The controller is not told: what it starts by is data.
+    /// Control bytes left.
     pub(crate) fn on_control_sent(&mut self, now: Instant, bytes: u64) {
-        self.in_flight += bytes;
-        self.pacer.on_sent(now, bytes);
+        self.count_sent(now, Sent { bytes, control: true, ..Sent::default() });
+    }
+
+    fn count_sent(&mut self, now: Instant, sent: Sent) {
+        self.in_flight += sent.bytes;
+        self.pacer.on_sent(now, sent.bytes);
+        self.governor.on_sent(self.in_flight);
+        let sent = Sent { in_flight: self.in_flight, ..sent };
+        let (controller, mut cx) = self.controlled(now);
+        controller.on_sent(&mut cx, &sent);
     }
 
     /// Bytes that are neither on their way nor acknowledged any more.
@@ -390,6 +402,7 @@ impl Path {
     pub(crate) fn on_left(&mut self, lane: LaneId, bytes: u64) {
         self.on_settled(bytes);
         self.deliveries.retain(|other| other.lane != lane);
+        self.packets.retain(|(other, _)| *other != lane);
     }
 
     /// The local stack did not take these packets: that says nothing of the path, so no controller
@@ -537,6 +550,22 @@ mod tests {
         assert_eq!(renewed.rate, Rate::from_mbps(130));
         // Lane 1 has fallen silent.
         assert_eq!(path.joined(at(30), LaneId(0), sample(90)), sample(90));
+    }
+
+    #[test]
+    fn the_largest_packet_of_all_lanes_counts() {
+        let at = Instant::ZERO;
+        let chosen = Profile::wished(Some("auto"), None, []).unwrap();
+        let controller = chosen.controller(at, 1500, None);
+        let mut path = Path::new(at, controller, Governor::new(at, false), Duration::ZERO, 1);
+        let mut told = |lane, bytes| {
+            path.set_packet(LaneId(lane), bytes);
+            path.estimates.packet()
+        };
+        assert_eq!([told(0, 1500), told(1, 9000), told(0, 4000)], [1500, 9000, 9000]);
+        path.on_left(LaneId(1), 0);
+        path.set_packet(LaneId(0), 4000);
+        assert_eq!(path.estimates.packet(), 4000);
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn nanoseconds(profile: &'static Profile) -> f64 {
             let in_flight = RATE.bytes_in(ROUND_TRIP);
             pacer.on_sent(now, bytes);
             governor.on_sent(in_flight);
-            let sent = Sent { bytes, in_flight, application_limited: false };
+            let sent = Sent { bytes, in_flight, ..Sent::default() };
             let estimates = &mut estimates;
             controller.on_sent(&mut Context { now, rtt: &rtt, estimates, rng: &mut rng }, &sent);
         }

@@ -135,6 +135,8 @@ pub struct Sent {
     pub in_flight: u64,
     /// The sender could have sent more but had nothing to send, or no credit.
     pub application_limited: bool,
+    /// It is one packet of control messages, and no object data.
+    pub control: bool,
 }
 
 /// What one feedback frame said that was not known before.

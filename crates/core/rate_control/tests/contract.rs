@@ -103,9 +103,11 @@ fn memory() -> impl Strategy<Value = PathMemory> {
 fn step() -> impl Strategy<Value = Step> {
     let rtt = prop::option::of((0u64..5_000_000).prop_map(Duration::from_micros));
     prop_oneof![
-        3 => (count(), count(), any::<bool>()).prop_map(|(bytes, in_flight, limited)| {
-            Step::Sent(Sent { bytes, in_flight, application_limited: limited })
-        }),
+        3 => (count(), count(), any::<bool>(), any::<bool>()).prop_map(
+            |(bytes, in_flight, application_limited, control)| {
+                Step::Sent(Sent { bytes, in_flight, application_limited, control })
+            }
+        ),
         10 => (feedback(), receiver(), rtt)
             .prop_map(|(feedback, receiver, rtt)| Step::Feedback(feedback.into(), receiver, rtt)),
         1 => count().prop_map(Step::Silence),
@@ -293,7 +295,7 @@ impl Flow {
         let mut cx = Context { now: *now, rtt, estimates, rng };
         let bytes = (feedback.acked_bytes + feedback.lost_bytes).max(PACKET);
         let in_flight = feedback.in_flight;
-        controller.on_sent(&mut cx, &Sent { bytes, in_flight, application_limited: false });
+        controller.on_sent(&mut cx, &Sent { bytes, in_flight, ..Sent::default() });
         if controller.next_timeout().is_some_and(|at| at <= *now) {
             controller.on_timeout(&mut cx);
         }
@@ -465,7 +467,7 @@ fn a_memory_is_never_trusted_above_what_the_receiver_says() {
     let Flow { now, controller, governor, rtt, estimates, rng, .. } = &mut flow;
     rtt.update(*now, MS * 100);
     let mut cx = Context { now: *now, rtt, estimates, rng };
-    let train = Sent { bytes: 64 * PACKET, in_flight: 64 * PACKET, application_limited: false };
+    let train = Sent { bytes: 64 * PACKET, in_flight: 64 * PACKET, ..Sent::default() };
     controller.on_sent(&mut cx, &train);
     controller.on_timeout(&mut cx);
     assert_eq!(controller.pacing().rate, known.scale(1, 2), "half of it follows the train");

@@ -191,6 +191,15 @@ const SEEDS: &[(u64, &str)] = &[
         1400069028,
         "a pipe that each burst of losses ends, and that begins anew: the count of its runs",
     ),
+    (1600007992, "`pcc` did not hear of control messages that left: 134 kb/s for a long manifest"),
+    (
+        1600034978,
+        "lanes of one path that had found different path MTUs: bursts went up and down by report",
+    ),
+    (
+        1600044633,
+        "`fobs-linear` took a sender that lost reports had held for a full link: 357 kb/s",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

@@ -91,7 +91,7 @@ impl Lane {
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
         self.ways.forget(self.floor().get());
-        path.set_packet(self.full_wire());
+        path.set_packet(self.config.lane, self.full_wire());
         path.on_feedback(now, &sample, &self.peer.receiver());
         Ok(())
     }

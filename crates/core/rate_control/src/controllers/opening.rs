@@ -4,7 +4,7 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::paced::least_rate;
 use super::startup::Startup;
-use crate::{Context, Feedback, Pacing, RttEstimator, Sent, Start};
+use crate::{Context, Delivery, Feedback, Pacing, RttEstimator, Sent, Start};
 
 /// What is known of a path before the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +31,19 @@ pub(super) struct Opening {
 #[derive(Clone, Copy, Debug)]
 struct Unmeasured {
     pacing: Pacing,
-    /// From when on that is what arrives, how much has, and in what time.
+    /// From when on that is what arrives.
     from: Instant,
+    seen: Seen,
+}
+
+/// What was seen of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
     arrived: u64,
     took: Duration,
+    lost: u64,
+    /// The time in which it was sent.
+    sent_over: Duration,
 }
 
 impl Opening {
@@ -68,25 +77,34 @@ impl Opening {
             return None;
         }
         if let Some(unmeasured) = &mut self.unmeasured {
+            if unmeasured.seen.arrived > 0 {
+                // Before, what was lost may have been sent before.
+                unmeasured.seen.lost += feedback.lost_bytes;
+            }
             let delivery = feedback.delivery?;
             // What began to arrive before was sent at half of this.
             if cx.now < unmeasured.from + delivery.interval || delivery.application_limited {
-                (unmeasured.arrived, unmeasured.took) = (0, Duration::ZERO);
+                unmeasured.seen = Seen::default();
                 return None;
             }
-            unmeasured.arrived += delivery.rate.bytes_in(delivery.interval);
-            unmeasured.took += delivery.interval;
-            let Unmeasured { pacing, arrived, took, .. } = *unmeasured;
-            if took < cx.rtt.smoothed() * 2 {
+            unmeasured.seen.add(&delivery);
+            let Unmeasured { pacing, seen, .. } = *unmeasured;
+            let round_trip = cx.rtt.smoothed();
+            if seen.took < round_trip * 2 {
                 return None;
             }
-            let rate = Rate::from_bytes_over(arrived, took);
-            if rate < pacing.rate.scale(ARRIVES, 8) {
+            let rate = Rate::from_bytes_over(seen.arrived, seen.took);
+            let window = pacing.window.unwrap_or(0);
+            if rate >= pacing.rate.scale(ARRIVES, 8) {
+                // What arrives as it was sent shows no link, but what we send.
+                self.send_unmeasured(cx, window.saturating_mul(2));
+            } else if seen.sent() < Rate::from_bytes_over(window, round_trip).scale(ARRIVES, 8) {
+                // Something else held the sender: reports that were lost, or what was left to send again.
+                unmeasured.seen = Seen::default();
+            } else {
                 cx.estimates.lengthen_slices();
                 return Some(Found::at(rate, first));
             }
-            // What arrives as it was sent shows no link, but what we send.
-            self.send_unmeasured(cx, pacing.window.unwrap_or(0).saturating_mul(2));
             return None;
         } else if self.best == Rate::ZERO {
             // On a short path a train may be lost before anything of it could be measured, or there was
@@ -106,7 +124,7 @@ impl Opening {
         let rate = Rate::from_bytes_over(window, cx.rtt.smoothed()).clamp(LEAST, MOST);
         let pacing = Pacing { rate, burst: window.min(MAX_BURST), window: Some(window) };
         let from = cx.now + cx.rtt.smoothed();
-        self.unmeasured = Some(Unmeasured { pacing, from, arrived: 0, took: Duration::ZERO });
+        self.unmeasured = Some(Unmeasured { pacing, from, seen: Seen::default() });
     }
 
     pub(super) fn pacing(&self) -> Pacing {
@@ -117,6 +135,19 @@ impl Opening {
         let usual = rate.bytes_in(BURST_TIME).min(MAX_BURST);
         let burst = self.startup.burst().unwrap_or(usual).clamp(2 * self.packet, MAX_BURST);
         Pacing { rate, burst, window: Some(window.max(4 * self.packet)) }
+    }
+}
+
+impl Seen {
+    fn add(&mut self, delivery: &Delivery) {
+        self.arrived += delivery.rate.bytes_in(delivery.interval);
+        self.took += delivery.interval;
+        self.sent_over += delivery.sent_over;
+    }
+
+    /// The rate at which it was sent.
+    fn sent(&self) -> Rate {
+        Rate::from_bytes_over(self.arrived.saturating_add(self.lost), self.sent_over)
     }
 }
 
@@ -161,7 +192,7 @@ pub(super) const MAX_BURST: u64 = 512 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Delivery, Estimates, Parameters};
+    use crate::{Estimates, Parameters};
     use longhaul_units::Losses;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
@@ -218,10 +249,17 @@ mod tests {
         let (rate, interval) = (first, round_trip * 3);
         let before = Delivery { rate, interval, sent_over: interval, application_limited: false };
         assert_eq!(told(4, 0, Some(before)).0, None, "it began when half as much was sent");
+        // Half of that is sent, for another reason: it shows no link.
+        for _ in 0..40 {
+            let (found, pacing) = told(4, 0, sample(false));
+            assert_eq!((found, pacing.rate), (None, first.scale(2, 1)));
+        }
         // Half of that arrives: the link is full.
+        let full =
+            sample(false).map(|sample| Delivery { sent_over: sample.interval / 2, ..sample });
         let mut rates = alloc::vec::Vec::new();
         let found = loop {
-            let (found, pacing) = told(4, 0, sample(false));
+            let (found, pacing) = told(4, 0, full);
             rates.push(pacing.rate);
             if let Some(found) = found {
                 break found;

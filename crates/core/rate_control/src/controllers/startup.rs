@@ -119,9 +119,9 @@ impl Startup {
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
-    /// cuts short is none: its end would be taken for a slow path.
+    /// cuts short is none: its end would be taken for a slow path. Control messages are no part of it.
     pub(super) fn on_sent(&mut self, now: Instant, rtt: &RttEstimator, sent: &Sent) {
-        if self.started {
+        if self.started || sent.control {
             return;
         }
         self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };

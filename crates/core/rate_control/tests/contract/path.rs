@@ -149,7 +149,7 @@ impl Path {
             bytes += packet;
         }
         if bytes > 0 {
-            let sent = Sent { bytes, in_flight: self.in_flight, application_limited: false };
+            let sent = Sent { bytes, in_flight: self.in_flight, ..Sent::default() };
             self.tell(|controller, cx| controller.on_sent(cx, &sent));
         }
     }

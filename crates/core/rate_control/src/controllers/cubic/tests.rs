@@ -56,7 +56,7 @@ impl Told {
         let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
         let Self { now, rtt, estimates, rng, cubic } = self;
         let mut cx = Context { now: *now, rtt, estimates, rng };
-        let sent = Sent { bytes: window, in_flight: window, application_limited: false };
+        let sent = Sent { bytes: window, in_flight: window, ..Sent::default() };
         cubic.on_sent(&mut cx, &sent);
         cubic.on_feedback(&mut cx, &told);
     }

@@ -51,7 +51,7 @@ impl Told {
             let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
             let Self { now, rtt, estimates, rng, scavenger } = self;
             let mut cx = Context { now: *now, rtt, estimates, rng };
-            let sent = Sent { bytes: window, in_flight: window, application_limited: false };
+            let sent = Sent { bytes: window, in_flight: window, ..Sent::default() };
             scavenger.on_sent(&mut cx, &sent);
             scavenger.on_feedback(&mut cx, &told);
         }

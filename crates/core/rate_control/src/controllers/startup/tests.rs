@@ -55,7 +55,7 @@ fn hint(apart: Duration) -> Rate {
             link_free = link_free.max(now) + LINK.time_for(SUPER_PACKET);
             on_the_way.push_back((link_free + RTT / 2, now));
             next_piece = now + apart;
-            let sent = Sent { bytes: SUPER_PACKET, in_flight, application_limited: false };
+            let sent = Sent { bytes: SUPER_PACKET, in_flight, ..Sent::default() };
             startup.on_sent(now, &rtt, &sent);
         }
         if now >= next_report && on_the_way.front().is_some_and(|(arrival, _)| *arrival <= now) {
@@ -93,7 +93,7 @@ fn some_packets_follow_the_train() {
     let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
     assert_eq!(startup.next_timeout(), None);
     let bytes = 64 * PACKET;
-    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
+    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, ..Sent::default() });
     let due = startup.next_timeout().expect("the train has left");
     assert_eq!(due, begin + RTT * 3 / 16);
     startup.on_timeout(due, &rtt);
@@ -107,7 +107,7 @@ fn a_train_that_a_host_dropped_is_sent_again() {
     let begin = Instant::ZERO + Duration::from_secs(1);
     let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
     let bytes = 64 * PACKET;
-    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
+    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, ..Sent::default() });
     startup.on_timeout(begin + RTT * 3 / 16, &rtt);
     let lost = longhaul_units::Losses { socket: 60, ..Default::default() };
     let feedback =

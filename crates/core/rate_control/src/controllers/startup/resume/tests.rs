@@ -23,7 +23,7 @@ fn behind_train(memory: &PathMemory, rtt: &RttEstimator) -> Startup {
     let mut startup = Startup::new(BEGIN, PACKET);
     startup.recall(memory);
     let bytes = 64 * PACKET;
-    startup.on_sent(BEGIN, rtt, &Sent { bytes, in_flight: bytes, application_limited: false });
+    startup.on_sent(BEGIN, rtt, &Sent { bytes, in_flight: bytes, ..Sent::default() });
     if startup.next_timeout() == Some(BEGIN) {
         startup.on_timeout(BEGIN, rtt);
     }
