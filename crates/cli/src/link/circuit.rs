@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, State};
 use longhaul_circuits::client::{Client, ClientError};
 use longhaul_history::{History, unix_time};
-use longhaul_rate_control::{TimeRange, Vector};
+use longhaul_rate_control::{TimeRange, Vector, VectorError};
 use longhaul_transfer::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, ServiceError,
 };
 use longhaul_units::{Duration, Rate};
 
@@ -158,8 +158,8 @@ struct Booker {
 impl Booker {
     /// The ends, and the rate of the fastest link that leads away from the first, as far as this
     /// project may book it: the service grants no more.
-    fn ends(&self) -> Result<(String, String, Rate), String> {
-        let topology = self.client.topology().map_err(told)?;
+    fn ends(&self) -> Result<(String, String, Rate), BookingError> {
+        let topology = self.client.topology()?;
         let fastest = |from: &str| {
             let links = topology.links.iter().filter(|link| link.from == from);
             let fastest = links.map(|link| link.capacity_bps).max().unwrap_or(0);
@@ -168,16 +168,15 @@ impl Booker {
         match (&self.ends, &topology.links[..]) {
             (Some((from, to)), _) => Ok((from.clone(), to.clone(), fastest(from))),
             (None, [link]) => Ok((link.from.clone(), link.to.clone(), fastest(&link.from))),
-            (None, _) => Err(format!(
-                "the service knows several ends ({}): name two, like --circuit {}/FROM/TO",
-                topology.nodes.join(", "),
-                self.client.url()
-            )),
+            (None, _) => Err(BookingError::SeveralEnds {
+                ends: topology.nodes.join(", "),
+                url: self.client.url().to_owned(),
+            }),
         }
     }
 
-    fn vector(&self, booking: &Booking) -> Result<Vector, String> {
-        let network = self.client.topology().map_err(told)?;
+    fn vector(&self, booking: &Booking) -> Result<Vector, BookingError> {
+        let network = self.client.topology()?;
         let tick = Duration::from_nanos(network.tick_nanos);
         let idle = tick.saturating_mul(u32::try_from(network.guard_ticks).unwrap_or(u32::MAX));
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +188,7 @@ impl Booker {
         });
         // What begins and ends before the origin of this clock is over.
         let ranges = ranges.filter(|range| range.end > range.start).collect();
-        let vector = Vector::new(ranges).map_err(|error| error.to_string())?;
+        let vector = Vector::new(ranges)?;
         Ok(vector.idle_first(idle).guarded(clock.error()))
     }
 
@@ -198,7 +197,7 @@ impl Booker {
         &self,
         wish: &CircuitWish,
         fill: impl FnOnce(&mut BookRequest, Rate),
-    ) -> Result<CircuitBooking, String> {
+    ) -> Result<CircuitBooking, BookingError> {
         let (from, to, fastest) = self.ends()?;
         let mut request = BookRequest {
             from: Some(from),
@@ -208,9 +207,13 @@ impl Booker {
             ..BookRequest::default()
         };
         fill(&mut request, fastest);
-        let key = token::generate().map_err(|failure| failure.message)?.key().id().to_string();
-        let made = ask::again(|| self.client.book(&request, Some(&key))).map_err(told)?;
-        let booking = made.bookings.into_iter().next().ok_or("the service booked nothing")?;
+        let key = token::generate()
+            .map_err(|failure| BookingError::NoKey(failure.message))?
+            .key()
+            .id()
+            .to_string();
+        let made = ask::again(|| self.client.book(&request, Some(&key)))?;
+        let booking = made.bookings.into_iter().next().ok_or(BookingError::Nothing)?;
         self.here(&booking).inspect_err(|_| {
             // The reason that counts is that of the vector.
             let _ = self.client.release(booking.id);
@@ -218,28 +221,26 @@ impl Booker {
     }
 
     /// A booking that was made before, if it can be followed.
-    fn find(&self, id: u64) -> Result<CircuitBooking, String> {
-        let booking = self.client.show(id).map_err(told)?;
+    fn find(&self, id: u64) -> Result<CircuitBooking, BookingError> {
+        let booking = self.client.show(id)?;
         match booking.state {
             State::Scheduled | State::Active => {}
             State::Held => {
-                return Err(format!("booking {id} is only held: longhaul circuits commit {id}"));
+                return Err(BookingError::Held(id));
             }
             State::Finished | State::Released | State::Cancelled | State::Lapsed => {
-                return Err(format!("nothing is left of booking {id}"));
+                return Err(BookingError::Over(id));
             }
         }
         let peak = booking.ranges.iter().map(|range| range.rate_bps).max().map(Rate::from_bps);
         match peak.zip(self.rate) {
-            Some((peak, most)) if peak > most => {
-                Err(format!("booking {id} has up to {peak}, which is more than --rate {most}"))
-            }
+            Some((peak, most)) if peak > most => Err(BookingError::TooFast { id, peak, most }),
             _ => self.here(&booking),
         }
     }
 
     /// The booking in this host's clock.
-    fn here(&self, booking: &Booking) -> Result<CircuitBooking, String> {
+    fn here(&self, booking: &Booking) -> Result<CircuitBooking, BookingError> {
         let vector = self.vector(booking)?;
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
@@ -248,8 +249,8 @@ impl Booker {
 }
 
 impl Circuits for Booker {
-    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String> {
-        match wish.want {
+    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, ServiceError> {
+        let booking = match wish.want {
             CircuitWant::Bytes(bytes) => self.make(wish, |request, fastest| {
                 let known = self.known_rate.map(|rate| rate.min(fastest));
                 let rate = self.rate.or(known).unwrap_or(fastest);
@@ -272,27 +273,52 @@ impl Circuits for Booker {
                 });
             }),
             CircuitWant::Made(id) => self.find(id),
-        }
+        };
+        Ok(booking?)
     }
 
-    fn renew(&self, booking: u64) -> Result<Vector, String> {
-        self.vector(&self.client.show(booking).map_err(told)?)
+    fn renew(&self, booking: u64) -> Result<Vector, ServiceError> {
+        let booking = self.client.show(booking).map_err(BookingError::from)?;
+        Ok(self.vector(&booking)?)
     }
 
-    fn release(&self, booking: u64) -> Result<(), String> {
-        ask::again(|| self.client.release(booking)).map(drop).map_err(told)
+    fn release(&self, booking: u64) -> Result<(), ServiceError> {
+        let released = ask::again(|| self.client.release(booking));
+        Ok(released.map(drop).map_err(BookingError::from)?)
     }
 }
 
 /// A client's error in words, with what would be accepted.
-fn told(error: ClientError) -> String {
+fn told(error: &ClientError) -> String {
     match error {
-        ClientError::Problem(problem) => match problem.explanation {
+        ClientError::Problem(problem) => match &problem.explanation {
             Some(explanation) => format!("{}: {}", problem.detail, explanation.summary),
-            None => problem.detail,
+            None => problem.detail.clone(),
         },
         other => other.to_string(),
     }
+}
+
+/// Why nothing could be booked, or a booking cannot be followed.
+#[derive(Debug, thiserror::Error)]
+enum BookingError {
+    /// The service says no; what it would accept.
+    #[error("{}", told(.0))]
+    Service(#[from] ClientError),
+    #[error("the service knows several ends ({ends}): name two, like --circuit {url}/FROM/TO")]
+    SeveralEnds { ends: String, url: String },
+    #[error(transparent)]
+    Vector(#[from] VectorError),
+    #[error("{0}")]
+    NoKey(String),
+    #[error("the service booked nothing")]
+    Nothing,
+    #[error("booking {0} is only held: longhaul circuits commit {0}")]
+    Held(u64),
+    #[error("nothing is left of booking {0}")]
+    Over(u64),
+    #[error("booking {id} has up to {peak}, which is more than --rate {most}")]
+    TooFast { id: u64, peak: Rate, most: Rate },
 }
 
 #[cfg(test)]

@@ -81,6 +81,8 @@ pub struct Lane {
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
     liveness: Liveness,
+    /// The local stack refused control messages: none are offered before.
+    refused_until: Instant,
     telling: Telling,
     supply: Supply,
     /// There was something to send, and the peer had suspended it.
@@ -161,6 +163,7 @@ impl Lane {
             ways: Ways::new(config.path, config.reordering),
             reported_largest: None,
             liveness: Liveness::new(now),
+            refused_until: now,
             telling: Telling::default(),
             supply: Supply::new(),
             held: false,
@@ -358,18 +361,27 @@ impl Lane {
         earlier(self.liveness.probe_timeout(first));
         earlier(self.liveness.ask_again_due(first));
         if self.addresses.current().is_some() {
-            earlier(self.addresses.next_timeout(CONTROL_MIN_WIRE));
             if self.control_allowed() {
-                earlier(self.reception.report_due());
-                earlier(self.telling.due());
-                earlier(self.transmit_due(now, path));
+                earlier(self.objects_due(now, path));
             }
-            if self.probe_allowed() {
-                earlier(self.mtu.due(self.mtu_retry(path)));
-            }
+            earlier(self.unpaced_due(now, path).map(|at| at.max(self.refused_until)));
         }
         earlier(self.keep_alive_due());
         Some(at)
+    }
+
+    /// When there is something of what goes as soon as it is there.
+    fn unpaced_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+        let mut due = [self.addresses.next_timeout(CONTROL_MIN_WIRE), None, None, None, None];
+        if self.control_allowed() {
+            due[1] = self.reception.report_due();
+            due[2] = self.telling.due();
+            due[3] = self.messages_due(now, path);
+        }
+        if self.probe_allowed() {
+            due[4] = self.mtu.due(self.mtu_retry(path));
+        }
+        due.into_iter().flatten().min()
     }
 
     /// Lets timers run that are due.

@@ -51,6 +51,15 @@ impl Entry {
         mask(0, u64::from(self.count))
     }
 
+    fn is_settled(&self) -> bool {
+        self.acked | self.lost == self.all()
+    }
+
+    /// Nothing that is still to come can matter: all arrived, or it was lost before `horizon`.
+    fn is_over(&self, horizon: Instant) -> bool {
+        self.is_settled() && (self.acked == self.all() || self.sent_at < horizon)
+    }
+
     /// Leaves the first `packets`, fewer than there are.
     fn cut_to(&mut self, packets: u64) {
         self.count = packets as u8;
@@ -123,6 +132,8 @@ pub(crate) struct Report<R> {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     entries: VecDeque<Entry>,
+    /// Entries that were left when settled ones were last taken out of the middle.
+    left: usize,
 }
 
 impl Ledger {
@@ -204,18 +215,22 @@ impl Ledger {
         }
     }
 
-    /// Forgets settled entries at the front: all packets acked, or lost and sent before `horizon`,
-    /// so that a late arrival can still be recognised for a while, if there are not too many.
+    /// Forgets settled entries at the front, and elsewhere where there are many: all packets acked, or
+    /// lost and sent before `horizon`, so that a late arrival can still be recognised for a while, if
+    /// there are not too many.
     pub fn forget(&mut self, horizon: Instant) {
         while let Some(entry) = self.entries.front() {
-            let settled = entry.acked | entry.lost == entry.all();
-            let waiting = entry.acked != entry.all()
-                && entry.sent_at >= horizon
-                && self.entries.len() <= LOST_KEPT_MAX;
-            if !settled || waiting {
+            let is_over =
+                entry.is_over(horizon) || self.entries.len() > LOST_KEPT_MAX && entry.is_settled();
+            if !is_over {
                 break;
             }
             self.entries.pop_front();
+        }
+        // Where losses are judged at the end of a round, the first of them holds all behind it.
+        if self.entries.len() > 2 * self.left.max(LOST_KEPT_MAX) {
+            self.entries.retain(|entry| !entry.is_over(horizon));
+            self.left = self.entries.len();
         }
     }
 
@@ -307,6 +322,26 @@ mod tests {
         assert_eq!(acked, 72 * 1100 + 2 * 600);
         assert!(lost.is_empty());
         ledger.forget(Instant::ZERO);
+        assert_eq!(ledger.len(), 0);
+    }
+
+    /// `rbudp` knows the fate of a packet at the end of its round: with one that was lost first, all of
+    /// a round was remembered, however long.
+    #[test]
+    fn one_unsettled_packet_does_not_hold_all_behind_it() {
+        let mut ledger = Ledger::default();
+        for first in 0..100_000 {
+            ledger.push(object_entry(first, 1, first));
+            if first > 0 {
+                apply(&mut ledger, first..first + 1, vec![first..first + 1], 0);
+            }
+            ledger.forget(Instant::ZERO);
+            assert!(ledger.len() <= 2 * LOST_KEPT_MAX);
+        }
+        assert_eq!((ledger.floor(), ledger.unsettled_bytes(0)), (Some(0), 600));
+        let (_, _, lost) = apply(&mut ledger, 0..100_000, vec![1..100_000], u64::MAX / 1_000_000);
+        assert_eq!(lost.len(), 1);
+        ledger.forget(Instant::FAR_FUTURE);
         assert_eq!(ledger.len(), 0);
     }
 

@@ -36,7 +36,14 @@ struct Free {
     most: usize,
     /// How often one was given back.
     given_back: u64,
-    closed: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Open,
+    /// Nobody waits any more.
+    Closed,
 }
 
 impl Pool {
@@ -47,7 +54,7 @@ impl Pool {
             left: buffers,
             most: buffers,
             given_back: 0,
-            closed: false,
+            state: State::Open,
         };
         let inner = Inner { free: Mutex::new(free), returned: Condvar::new() };
         Self { inner: Arc::new(inner) }
@@ -71,7 +78,7 @@ impl Pool {
     pub fn take(&self) -> Option<Buffer> {
         let mut free = lock(&self.inner.free);
         loop {
-            if free.closed {
+            if free.state == State::Closed {
                 return None;
             }
             if let Some(buffer) = self.take_from(&mut free) {
@@ -114,7 +121,7 @@ impl Pool {
 
     /// Ends all waiting.
     pub fn close(&self) {
-        lock(&self.inner.free).closed = true;
+        lock(&self.inner.free).state = State::Closed;
         self.inner.returned.notify_all();
     }
 

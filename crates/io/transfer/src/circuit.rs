@@ -6,10 +6,11 @@
 
 mod follow;
 
-use std::fmt;
-use std::net::IpAddr;
+use std::error::Error;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::{fmt, io};
 
 use longhaul_rate_control::Vector;
 use longhaul_units::{Duration, Instant, PathId, Rate};
@@ -25,20 +26,48 @@ pub trait Circuits: fmt::Debug + Send + Sync {
     /// Books for `wish`, or finds what was booked.
     ///
     /// # Errors
-    /// In words for people: why not, and what would be accepted.
-    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, String>;
+    /// Why not, and what would be accepted.
+    fn book(&self, wish: &CircuitWish) -> Result<CircuitBooking, ServiceError>;
 
     /// The vector of a booking as it stands now: the plan may have changed, and clocks drift.
     ///
     /// # Errors
-    /// In words for people.
-    fn renew(&self, booking: u64) -> Result<Vector, String>;
+    /// The service does not say, or nothing is left of it.
+    fn renew(&self, booking: u64) -> Result<Vector, ServiceError>;
 
     /// Gives back what is left of a booking.
     ///
     /// # Errors
-    /// In words for people.
-    fn release(&self, booking: u64) -> Result<(), String>;
+    /// The service does not take it.
+    fn release(&self, booking: u64) -> Result<(), ServiceError>;
+}
+
+/// What a booking service, or what leads there, answered instead; its text is for people.
+pub type ServiceError = Box<dyn Error + Send + Sync>;
+
+/// Why there is no circuit.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCircuit {
+    /// All lanes there are carry messages.
+    #[error("the server grants no lane beside the one over IP")]
+    NoLane,
+    /// This host has no way there.
+    #[error("cannot send from {local} to {remote}: {error}")]
+    NoWay {
+        /// Address of the circuit at this end.
+        local: IpAddr,
+        /// And at the other.
+        remote: SocketAddr,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// The service says no.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// A vector without ranges.
+    #[error("what was booked is shorter than the clocks can be told apart")]
+    TooShort,
 }
 
 /// What is wanted of a circuit.

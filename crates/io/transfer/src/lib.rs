@@ -48,7 +48,8 @@ pub use api::{
 };
 pub use budget::MEMORY_LEAST;
 pub use circuit::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits,
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
+    ServiceError,
 };
 pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};

@@ -2,6 +2,8 @@
 //! threads that wait for it.
 
 mod life;
+
+pub use life::ThreadError;
 mod upper;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -10,7 +10,7 @@ use longhaul_sys::clock;
 use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
-use crate::files::Target;
+use crate::files::{StorageError, Target};
 use crate::monitor::writers_in_short_turns;
 use crate::shared::{Half, Shared};
 use crate::source::WORKERS;
@@ -43,7 +43,7 @@ impl SinkDriver {
             let sink = self.clone();
             shared.spawn("write", move |shared| {
                 shared.note_remedies(writers_in_short_turns());
-                sink.work(shared)
+                Ok(sink.work(shared)?)
             })
         })
     }
@@ -51,8 +51,8 @@ impl SinkDriver {
     /// Verifies, writes and acts until the transfer is stopped. Any number of threads.
     ///
     /// # Errors
-    /// The destination failed as a whole, in words.
-    pub fn work(&self, shared: &Shared) -> Result<(), String> {
+    /// The destination failed as a whole.
+    pub fn work(&self, shared: &Shared) -> Result<(), StorageError> {
         // Turn and turn about: there may be much of either.
         let mut action_first = false;
         while let Some(step) = next_step(shared, action_first) {
@@ -60,7 +60,7 @@ impl SinkDriver {
             match step {
                 Step::Group(group) => self.take_group(shared, group),
                 Step::Action(action) => {
-                    let answer = self.tree.perform(action).map_err(|error| error.to_string())?;
+                    let answer = self.tree.perform(action)?;
                     change(shared, |copy| copy.handle_answer(answer));
                     shared.hint();
                 }

@@ -28,7 +28,7 @@ use crate::network::{Arrived, server};
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::records::Records;
-use crate::scenario::{End, Scenario};
+use crate::scenario::{End, RefusedBecause, Scenario};
 use crate::sink::Env;
 use crate::source::MEMORY;
 use crate::trace::Kind;
@@ -194,7 +194,7 @@ impl Connection {
                 progress |= self.pump(now, env);
                 progress |= self.write_stream(now, env);
             }
-            progress |= self.transmit(now, env, out);
+            progress |= self.transmit(now, scenario, env, out);
             progress |= self.write_wires(now, wires);
             progress |= self.take_news(env, now);
             anything |= progress;
@@ -558,8 +558,15 @@ impl Connection {
         self.lanes.iter().all(|state| state.is_closed())
     }
 
-    fn transmit(&mut self, now: Instant, env: &mut Env<'_>, out: &mut Vec<Outgoing>) -> bool {
+    fn transmit(
+        &mut self,
+        now: Instant,
+        scenario: &Scenario,
+        env: &mut Env<'_>,
+        out: &mut Vec<Outgoing>,
+    ) -> bool {
         let local = now + self.clock;
+        let since = now - self.lines.start();
         let mut progress = false;
         for lane in &mut self.lanes {
             let (path, route) = (self.lines.of(lane), self.lines.route(lane));
@@ -585,6 +592,14 @@ impl Connection {
                 let path = &mut path.borrow_mut();
                 state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
+            } else if let Some(why) = scenario.refuses(self.end, route, since) {
+                let taken = match why {
+                    RefusedBecause::LinkDown(_) => 0,
+                    RefusedBecause::BuffersFull => env.draw.below(transmit.packets.into()) as usize,
+                };
+                out.truncate(before + taken);
+                let taken = if taken > 0 { Ok(taken * segment) } else { Err(NotSent::Refused) };
+                state.half.not_sent(local, &mut path.borrow_mut(), &transmit, taken);
             }
             // Reports and probes are few and not held back.
             if matches!(transmit.what, What::Objects { .. }) {

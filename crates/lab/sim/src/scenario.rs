@@ -3,6 +3,7 @@ mod drawn;
 mod meddling;
 mod paths;
 mod profiles;
+mod refusals;
 mod taking;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
@@ -10,6 +11,7 @@ use longhaul_pathsim::{DuplexConfig, PathConfig};
 pub use circuits::Circuit;
 pub use meddling::{Meddles, Meddling};
 pub use paths::{Silence, Ways};
+pub use refusals::{Refusal, RefusedBecause};
 pub use taking::Taking;
 
 use longhaul_rate_control::{ChosenProfile, Profile};
@@ -68,6 +70,8 @@ pub struct Scenario {
     pub takings: Vec<Taking>,
     /// When a path swallows what is sent over it.
     pub silences: Vec<Silence>,
+    /// When a host's own stack refuses packets.
+    pub refusals: Vec<Refusal>,
     /// What becomes of ECN-capable packets.
     pub meddling: Meddling,
     /// Addresses are those of IPv6.
@@ -192,6 +196,7 @@ impl Scenario {
             circuit: None,
             takings: Vec::new(),
             silences: Vec::new(),
+            refusals: Vec::new(),
             meddling: Meddling::NONE,
             ipv6: false,
             pipe_delay: Duration::from_millis(10),

@@ -200,6 +200,8 @@ const SEEDS: &[(u64, &str)] = &[
         1600044633,
         "`fobs-linear` took a sender that lost reports had held for a full link: 357 kb/s",
     ),
+    (1800001247, "messages that the host's stack refused were offered again at once, for ever"),
+    (1801001233, "what had arrived of a long round of `rbudp` was remembered to its end"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

@@ -1,7 +1,7 @@
 //! How the service's clock and this host's stand to each other.
 
 use jiff::Timestamp;
-use longhaul_circuits::client::Client;
+use longhaul_circuits::client::{Client, ClientError};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 
@@ -21,11 +21,11 @@ impl ServiceClock {
     ///
     /// # Errors
     /// The service does not answer.
-    pub fn measure(&mut self, client: &Client, tick: u64) -> Result<(), String> {
+    pub fn measure(&mut self, client: &Client, tick: u64) -> Result<(), ClientError> {
         let mut bounds = None;
         for _ in 0..QUESTIONS {
             let asked = clock::now();
-            let told = client.health().map_err(super::told)?.now;
+            let told = client.health()?.now;
             let answered = clock::now();
             let new = Self::between(told, tick, asked, answered);
             bounds = Some(match bounds {

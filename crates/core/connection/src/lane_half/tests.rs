@@ -2,7 +2,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use core::cell::RefCell;
 
-use longhaul_engine::Role;
+use longhaul_engine::{Role, What};
 use longhaul_rate_control::{Governor, Profile};
 use longhaul_units::{Bottleneck, Duration, Ecn, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, ObjectHeader};
@@ -391,6 +391,24 @@ fn what_the_local_stack_refuses_comes_again_and_is_no_loss_of_the_path() {
         (4, 5),
         "those that nobody took on are lost: {lost:?}"
     );
+}
+
+/// They are paced by nothing: a lane whose link is down would spin.
+#[test]
+fn control_messages_that_the_local_stack_refuses_wait_a_moment() {
+    let mut pair = Pair::new();
+    pair.run(50, || false);
+    let (half, path) = (&mut pair.ends[0].half, &pair.ends[0].path);
+    let now = pair.now;
+    half.push_messages(b"something to say");
+    let transmit = half.poll_transmit(now, &mut path.lock(), 1).unwrap();
+    assert_eq!(transmit.what, What::Control);
+    half.seal(&transmit, &mut Marked);
+    half.not_sent(now, &mut path.lock(), &transmit, Err(NotSent::Refused));
+    assert!(half.poll_transmit(now, &mut path.lock(), 1).is_none());
+    let due = half.next_timeout(now, &path.lock()).unwrap();
+    assert!(due > now && due <= now + Duration::from_millis(1), "{:?}", due - now);
+    assert!(half.poll_transmit(due, &mut path.lock(), 1).is_some());
 }
 
 #[test]

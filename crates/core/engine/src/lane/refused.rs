@@ -1,9 +1,9 @@
 //! Packets that the local stack refused: known at once, and no loss of the path.
 
-use longhaul_units::Instant;
+use longhaul_units::{Duration, Instant};
 
 use super::feedback::on_control;
-use super::{Lane, Transmit};
+use super::{Lane, Transmit, What};
 use crate::Path;
 use crate::ledger::Content;
 
@@ -47,6 +47,9 @@ impl Lane {
         self.stats.lost += refused;
         self.ways.on_lost(transmit.first.get(), refused);
         path.on_refused(refused, bytes);
+        if transmit.what == What::Control && !too_large {
+            self.refused_until = now + PAUSE;
+        }
         if too_large {
             self.mtu.on_too_big(size);
         } else if refused > 0 {
@@ -55,3 +58,7 @@ impl Lane {
         }
     }
 }
+
+/// Nothing paces control messages: without a pause they would be offered again at once, for as long as
+/// a link is down.
+const PAUSE: Duration = Duration::from_millis(1);

@@ -91,6 +91,18 @@ impl Lane {
             State::Closing { .. } => return self.plan_close(now, path, plan),
             State::Closed => return None,
         }
+        if let Some(transmit) = self.plan_unpaced(now, path, plan) {
+            return Some(transmit);
+        }
+        let to = self.addresses.current()?;
+        self.plan_objects(now, path, to, u64::from(packets_max), plan)
+    }
+
+    /// What goes as soon as it is there: it waits only while the local stack refuses packets.
+    fn plan_unpaced(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
+        if now < self.refused_until {
+            return None;
+        }
         if let Some(transmit) = self.plan_address(now, path, plan) {
             return Some(transmit);
         }
@@ -98,10 +110,7 @@ impl Lane {
         if let Some(size) = self.probe_size(now, path) {
             return Some(self.plan_probe(now, path, to, size, plan));
         }
-        if let Some(transmit) = self.plan_control(now, path, to, plan) {
-            return Some(transmit);
-        }
-        self.plan_objects(now, path, to, u64::from(packets_max), plan)
+        self.plan_control(now, path, to, plan)
     }
 
     /// Bytes of frames that fit a CONTROL packet now.
@@ -464,19 +473,18 @@ impl Lane {
         u64::from(self.mtu.datagram()) + self.ip_overhead()
     }
 
-    /// When [`Self::batch_now`] or streams will allow something, as far as pacing decides it.
-    pub(super) fn transmit_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+    /// When [`Self::plan_control`] has something to say, reports apart.
+    pub(super) fn messages_due(&self, now: Instant, path: &Path) -> Option<Instant> {
         let asks = self.liveness.wants_ping() || self.asks_due();
         if asks || !self.responses.is_empty() {
             return Some(now);
         }
         let streams = self.streams_pending().then(|| self.streams_due(now, path)).flatten();
-        let due = [streams, self.promises.order_due(), self.objects_due(now, path)];
-        due.into_iter().flatten().min()
+        streams.into_iter().chain(self.promises.order_due()).min()
     }
 
     /// When the next batch of object bytes may go, `None` when there is none or the window is full.
-    fn objects_due(&self, now: Instant, path: &Path) -> Option<Instant> {
+    pub(super) fn objects_due(&self, now: Instant, path: &Path) -> Option<Instant> {
         if !self.addresses.is_validated() {
             return None;
         }

@@ -12,7 +12,8 @@ use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
 use super::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, Shared,
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, NoCircuit,
+    Shared,
 };
 use crate::buffer::lock;
 use crate::lane::LaneSocket;
@@ -141,9 +142,9 @@ impl Follower {
     }
 
     /// The addresses of the circuit, and the booking.
-    fn prepare(&self, want: CircuitWant) -> Result<(Ends, CircuitBooking), String> {
+    fn prepare(&self, want: CircuitWant) -> Result<(Ends, CircuitBooking), NoCircuit> {
         if self.session.lanes < 2 {
-            return Err("the server grants no lane beside the one over IP".into());
+            return Err(NoCircuit::NoLane);
         }
         let mut remote = self.ip.remote;
         self.options.remote.inspect(|ip| remote.set_ip(*ip));
@@ -154,8 +155,7 @@ impl Follower {
         });
         let ends = Ends { local, remote };
         let socket = ends.socket();
-        let socket =
-            socket.map_err(|error| format!("cannot send from {local} to {remote}: {error}"))?;
+        let socket = socket.map_err(|error| NoCircuit::NoWay { local, remote, error })?;
         let datagram = LaneSocket::Own(socket, remote).datagram_max();
         let want = match want {
             CircuitWant::Bytes(bytes) => {
@@ -169,7 +169,7 @@ impl Follower {
         let booking = self.options.circuits.book(&wish)?;
         if booking.vector.ranges().is_empty() {
             let _ = self.options.circuits.release(booking.id);
-            return Err("what was booked is shorter than the clocks can be told apart".into());
+            return Err(NoCircuit::TooShort);
         }
         Ok((ends, booking))
     }

@@ -114,7 +114,7 @@ fn send(client: &Part, entries: Vec<Entry>) -> Result<(), String> {
             std::thread::yield_now();
         }
         shared.stop();
-        working.join().unwrap()
+        working.join().unwrap().map_err(|error| error.to_string())
     })
 }
 

@@ -13,7 +13,7 @@ use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
-use crate::shared::{Half, Shared};
+use crate::shared::{Half, Shared, ThreadError};
 
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -28,21 +28,21 @@ pub(super) struct Output {
 /// receives ([`Shared::downstream`]).
 ///
 /// # Errors
-/// The output takes no more, or pieces are damaged too often, in words.
-pub(super) fn drain(shared: &Shared, output: Option<&Output>) -> Result<(), String> {
-    while let Some(step) = next_step(shared).map_err(|error| error.to_string())? {
+/// The output takes no more, or pieces are damaged too often.
+pub(super) fn drain(shared: &Shared, output: Option<&Output>) -> Result<(), ThreadError> {
+    while let Some(step) = next_step(shared)? {
         match step {
             PipeStep::Hash(piece, buffer) => {
                 let value = hash::group_chaining_value(&buffer[..piece.len as usize], 0, true);
                 let hashed = shared.change(|half| {
                     half.incoming_pipe().map(|pipe| pipe.handle_hashed(piece, value, buffer))
                 });
-                drop(hashed.transpose().map_err(|error| error.to_string())?);
+                drop(hashed.transpose()?);
             }
             PipeStep::Pass(piece, value, buffer) => match (output, shared.downstream()) {
-                (Some(output), _) => output
-                    .write_all(&buffer[..piece.len as usize])
-                    .map_err(|error| format!("cannot write to standard output: {error}"))?,
+                (Some(output), _) => {
+                    output.write_all(&buffer[..piece.len as usize]).map_err(ThreadError::Output)?
+                }
                 (None, Some(to)) => {
                     let bytes = Arc::new(buffer);
                     to.change(|half| {

@@ -5,14 +5,14 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use longhaul_connection::OutgoingPipe;
+use longhaul_connection::{OutgoingPipe, PipeFull};
 use longhaul_objects::hash;
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
-use crate::shared::Shared;
+use crate::shared::{Shared, ThreadError};
 
 /// A piece that is not full goes when nothing more has come for so long.
 const LINGER: Duration = Duration::from_millis(1);
@@ -24,11 +24,10 @@ const STOP_LATENCY: Duration = Duration::from_millis(100);
 /// Reads, hashes and deals pieces until `input` or the pipe ends.
 ///
 /// # Errors
-/// The file cannot be read, or there are no numbers left for another piece, in words.
-pub(super) fn feed(shared: &Shared, input: &File) -> Result<(), String> {
+/// The file cannot be read, or there are no numbers left for another piece.
+pub(super) fn feed(shared: &Shared, input: &File) -> Result<(), ThreadError> {
     while let Some(mut buffer) = next_buffer(shared)? {
-        let (len, ended) = fill(shared, input, &mut buffer)
-            .map_err(|error| format!("cannot read standard input: {error}"))?;
+        let (len, ended) = fill(shared, input, &mut buffer).map_err(ThreadError::Input)?;
         if shared.is_stopped() {
             break;
         }
@@ -49,7 +48,7 @@ pub(super) fn feed(shared: &Shared, input: &File) -> Result<(), String> {
 }
 
 /// Memory for the next piece, as soon as one may be sent; `None` when the pipe is stopped.
-fn next_buffer(shared: &Shared) -> Result<Option<Buffer>, String> {
+fn next_buffer(shared: &Shared) -> Result<Option<Buffer>, PipeFull> {
     let mut half = shared.lock();
     while !shared.is_stopped() {
         let next = shared.update(&mut half, |half| {
@@ -58,7 +57,7 @@ fn next_buffer(shared: &Shared) -> Result<Option<Buffer>, String> {
             Some(pipe.next_buffer(clock::now(), &shared.mailboxes, memory))
         });
         let Some(next) = next else { break };
-        if let Some(buffer) = next.map_err(|error| error.to_string())? {
+        if let Some(buffer) = next? {
             return Ok(Some(buffer));
         }
         half = shared.rest(half, PATIENCE);

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use longhaul_connection::PipeFull;
 use longhaul_engine::Closed;
+use longhaul_objects::PipeError;
 use longhaul_sys::clock;
 use longhaul_units::Duration;
 use longhaul_wire::CloseCode;
@@ -14,6 +16,27 @@ use super::{Half, Shared};
 use crate::buffer::lock;
 use crate::carrier::join_all;
 use crate::control::ControlEnd;
+use crate::files::StorageError;
+
+/// Why a thread of a transfer cannot go on, and so this host cannot.
+#[derive(Debug, thiserror::Error)]
+pub enum ThreadError {
+    /// A pipe's input.
+    #[error("cannot read standard input: {0}")]
+    Input(#[source] io::Error),
+    /// A pipe's output.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[source] io::Error),
+    /// Pieces of a pipe are damaged too often.
+    #[error(transparent)]
+    Pipe(#[from] PipeError),
+    /// A pipe has no numbers left for another piece.
+    #[error(transparent)]
+    PipeFull(#[from] PipeFull),
+    /// The destination as a whole failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
 
 impl Shared {
     /// Runs `work` on a thread of the transfer. If it cannot go on, this host cannot.
@@ -23,13 +46,13 @@ impl Shared {
     pub fn spawn(
         self: &Arc<Self>,
         name: &str,
-        work: impl FnOnce(&Arc<Self>) -> Result<(), String> + Send + 'static,
+        work: impl FnOnce(&Arc<Self>) -> Result<(), ThreadError> + Send + 'static,
     ) -> io::Result<()> {
         let shared = self.clone();
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let _joined = shared.crew.join();
-            if let Err(reason) = work(&shared) {
-                shared.fail(reason);
+            if let Err(error) = work(&shared) {
+                shared.fail(error.to_string());
             }
         })?;
         lock(&self.threads).push(thread);

@@ -7,7 +7,9 @@ mod following;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-use longhaul_connection::{Carrying, ConnectionLimits, MoveAsked, Offer, Order, PathSeen, Paths};
+use longhaul_connection::{
+    Carrying, ConnectionLimits, Move, MoveAsked, Offer, Order, PathSeen, Paths,
+};
 use longhaul_engine::{Onward, Path};
 use longhaul_rate_control::{ChosenProfile, Controller, Governor, Profile, TimeRange, Trc, Vector};
 use longhaul_units::{Bottleneck, Duration, Instant, PathId};
@@ -153,8 +155,12 @@ impl Lines {
         });
     }
 
-    /// The least burst that a path keeps to because of what the receiving host says that it takes.
+    /// The least burst that a path keeps to because of what a host takes: the receiving one says so, the
+    /// sending one's stack refuses packets.
     fn least_burst_told(&self, scenario: &Scenario) -> u64 {
+        if !scenario.refusals.is_empty() {
+            return pace::LEAST_BURST;
+        }
         let heeded = scenario.takings.iter().filter(|_| self.chosen.profile.heeds_receiver);
         let bursts =
             heeded.filter_map(|taking| taking.rate).map(|rate| match scenario.paths.len() {
@@ -237,11 +243,17 @@ impl Lines {
                 self.set.look(local, path, &seen);
             }
         }
-        while self.end == End::Client
-            && let Some(one) = self.set.poll_move()
-        {
-            let remote = server(scenario, self.lines[usize::from(one.path.0)].route);
-            self.go(local, &mut lanes[usize::from(one.lane.0)], one.path, Some(remote), scenario);
+        // A path that cannot be gone to moves lanes no more than once in all.
+        for _ in 0..lanes.len() + self.lines.len() {
+            let Some(one) = self.poll_move() else { break };
+            let lane = &mut lanes[usize::from(one.lane.0)];
+            let route = self.lines[usize::from(one.path.0)].route;
+            if !scenario.has_link(route, now - self.start) {
+                let left = PathId(self.index(lane) as u16);
+                self.set.stay(local, one.lane, left, one.path);
+                continue;
+            }
+            self.go(local, lane, one.path, Some(server(scenario, route)), scenario);
             moved = true;
         }
         while self.end == End::Server
@@ -259,6 +271,11 @@ impl Lines {
             self.watch(scenario, [now, local], lanes, checks);
         }
         moved
+    }
+
+    /// A server asks for its moves.
+    fn poll_move(&mut self) -> Option<Move> {
+        if self.end == End::Client { self.set.poll_move() } else { None }
     }
 
     fn go(

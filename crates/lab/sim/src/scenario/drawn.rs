@@ -4,7 +4,9 @@ use longhaul_pathsim::{DuplexConfig, EcnMarking, GilbertElliott, Jitter, PathCon
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
-use super::{Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles, taking};
+use super::{
+    Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles, refusals, taking,
+};
 use crate::draw::Draw;
 
 pub(super) fn scenario(seed: u64) -> Scenario {
@@ -84,6 +86,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     let horizon = horizon(&scenario, &lines);
     circuits::draw(&mut scenario, horizon);
     paths::draw(&mut scenario, horizon);
+    refusals::draw(&mut scenario, horizon);
     profiles::draw(&mut scenario);
     if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
         taking::draw(&mut scenario, slowest, horizon);

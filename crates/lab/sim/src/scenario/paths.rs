@@ -51,6 +51,7 @@ impl Scenario {
     /// When no path falls silent or changes any more.
     pub(crate) fn paths_settled(&self) -> Duration {
         let silences = self.silences.iter().map(|silence| silence.until);
+        let silences = silences.chain(self.refusals.iter().map(|refusal| refusal.until));
         let booked = self.circuit.iter().flat_map(|circuit| &circuit.booked);
         silences.chain(booked.map(|(_, until, _)| *until)).max().unwrap_or_default()
     }

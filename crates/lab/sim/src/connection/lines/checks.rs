@@ -75,9 +75,9 @@ impl Lines {
         let circuit = scenario.circuit.as_ref().filter(|_| self.end == End::Client);
         self.check_places(&places, checks);
         if let Some(circuit) = circuit {
-            self.check_circuit(circuit, since, &places, checks);
+            self.check_circuit((circuit, scenario), since, &places, checks);
         }
-        self.check_pulses((circuit, since), local, &places, lanes, checks);
+        self.check_pulses((circuit, scenario, since), local, &places, lanes, checks);
         self.check_heeded(local, &places, checks);
         self.check_hold(local, lanes, checks);
         self.check_shares(circuit, since, checks);
@@ -95,10 +95,11 @@ impl Lines {
         }
     }
 
-    /// No lane is on a closed circuit; while it is open and lives, one at most is on IP beside.
+    /// No lane is on a closed circuit from which there is a way; while it is open and lives, one at most
+    /// is on IP beside.
     fn check_circuit(
         &self,
-        circuit: &Circuit,
+        (circuit, scenario): (&Circuit, &Scenario),
         since: Duration,
         places: &[PathId],
         checks: &mut Checks,
@@ -106,7 +107,12 @@ impl Lines {
         let path = PathId(self.lines.len() as u16 - 1);
         let there = places.iter().filter(|place| **place == path).count();
         let booked = circuit.is_booked(since);
-        checks.require(booked || there == 0, || format!("{there} lanes on a closed circuit"));
+        let has_way = (0..).map(PathId).zip(&self.lines).any(|(id, line)| {
+            !line.is_booked && self.set.lives(id) && scenario.has_link(line.route, since)
+        });
+        checks.require(booked || there == 0 || !has_way, || {
+            format!("{there} lanes on a closed circuit")
+        });
         if booked && !circuit.beside_ip && self.set.lives(path) {
             let elsewhere = places.len() - there;
             let most = usize::from(places.len() > 1);
@@ -120,7 +126,7 @@ impl Lines {
     /// (docs/connection.md, Paths).
     fn check_pulses(
         &mut self,
-        (circuit, since): (Option<&Circuit>, Duration),
+        (circuit, scenario, since): (Option<&Circuit>, &Scenario, Duration),
         local: Instant,
         places: &[PathId],
         lanes: &mut [LaneState],
@@ -177,7 +183,8 @@ impl Lines {
             }
             let seen = &mut self.watched.paths[path];
             let spare = others.iter().any(|lanes| *lanes > 1) && self.end == End::Client;
-            let misses = is_wanted && spare && !lives && on(path) == 0;
+            let has_link = scenario.has_link(self.lines[path].route, since);
+            let misses = is_wanted && spare && !lives && has_link && on(path) == 0;
             seen.away = if misses { seen.away + elapsed } else { Duration::ZERO };
             let rest = if seen.failures > 1 { REST_MAX } else { REST_FIRST };
             checks.require(seen.away <= rest + SLACK, || {

@@ -1,0 +1,79 @@
+//! What a host's own stack does not take: its buffers are full, or a link of it is down.
+
+use longhaul_units::Duration;
+
+use super::{Choice, End, Scenario};
+use crate::draw::Draw;
+
+/// A time in which the stack of a host refuses packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Refusal {
+    /// The host.
+    pub end: End,
+    /// From when, since the start of the world.
+    pub from: Duration,
+    /// Until when.
+    pub until: Duration,
+    /// What is wrong with it.
+    pub why: RefusedBecause,
+}
+
+/// Why a stack refuses packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedBecause {
+    /// Of each batch it takes the first packets only, or none.
+    BuffersFull,
+    /// The client's link to this path is down: nothing is taken there, and no lane can go there.
+    LinkDown(u16),
+}
+
+impl Scenario {
+    /// Why the stack of `end` takes no whole batch over `path`, if it does not.
+    pub(crate) fn refuses(&self, end: End, path: u16, since: Duration) -> Option<RefusedBecause> {
+        let now = self.refusals.iter().filter(|refusal| refusal.holds(end, since));
+        now.map(|refusal| refusal.why).find(|why| match why {
+            RefusedBecause::BuffersFull => true,
+            RefusedBecause::LinkDown(down) => *down == path,
+        })
+    }
+
+    /// Whether the client has a way to `path`.
+    pub(crate) fn has_link(&self, path: u16, since: Duration) -> bool {
+        let down = RefusedBecause::LinkDown(path);
+        !self.refusals.iter().any(|one| one.why == down && one.holds(End::Client, since))
+    }
+}
+
+impl Refusal {
+    fn holds(&self, end: End, since: Duration) -> bool {
+        self.end == end && (self.from..self.until).contains(&since)
+    }
+}
+
+/// In an eighth of the worlds carried by UDP.
+pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
+    let draw = &mut Draw::new(scenario.seed, STREAM);
+    if !draw.one_in(8) || scenario.carrier != Choice::Udp {
+        return;
+    }
+    let paths = u64::from(scenario.ip_paths()) + u64::from(scenario.circuit.is_some());
+    for _ in 0..draw.between(1, 4) {
+        let from = Duration::from_micros(draw.below(horizon));
+        let refusal = if paths > 1 && draw.one_in(2) {
+            let why = RefusedBecause::LinkDown(draw.below(paths) as u16);
+            let until = from + draw.micros(1_000, LONGEST_DOWN_US);
+            Refusal { end: End::Client, from, until, why }
+        } else {
+            let end = *draw.pick(&[End::Client, End::Server]);
+            let until = from + draw.micros(100, LONGEST_FULL_US);
+            Refusal { end, from, until, why: RefusedBecause::BuffersFull }
+        };
+        scenario.refusals.push(refusal);
+    }
+}
+
+/// Less than an idle timeout.
+const LONGEST_DOWN_US: u64 = 20_000_000;
+const LONGEST_FULL_US: u64 = 3_000_000;
+/// Number of the stream of choices: apart, so that all else of a seed stays as it was.
+const STREAM: u64 = 81;
