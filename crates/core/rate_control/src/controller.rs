@@ -206,7 +206,8 @@ pub struct ReceiverState {
 pub struct HostLimit {
     /// At the IP layer.
     pub rate: Rate,
-    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk` or `Output`.
+    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk`, `ReceiverMemory` or
+    /// `Output`.
     pub cause: Bottleneck,
     /// From then on it limits nothing.
     pub until: Instant,
