@@ -372,16 +372,13 @@ impl Lane {
 
     /// When there is something of what goes as soon as it is there.
     fn unpaced_due(&self, now: Instant, path: &Path) -> Option<Instant> {
-        let mut due = [self.addresses.next_timeout(CONTROL_MIN_WIRE), None, None, None, None];
-        if self.control_allowed() {
-            due[1] = self.reception.report_due();
-            due[2] = self.telling.due();
-            due[3] = self.messages_due(now, path);
-        }
-        if self.probe_allowed() {
-            due[4] = self.mtu.due(self.mtu_retry(path));
-        }
-        due.into_iter().flatten().min()
+        let address = self.addresses.next_timeout(CONTROL_MIN_WIRE);
+        let messages = self.control_allowed().then(|| {
+            [self.reception.report_due(), self.telling.due(), self.messages_due(now, path)]
+        });
+        let probe = self.probe_allowed().then(|| self.mtu.due(self.mtu_retry(path)));
+        let messages = messages.into_iter().flatten();
+        messages.chain(probe).chain([address]).flatten().min()
     }
 
     /// Lets timers run that are due.

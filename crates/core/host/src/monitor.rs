@@ -10,7 +10,6 @@ use crate::stalls::{StallSummary, Stalls};
 use crate::{Paptc, Rapid, RapidConfig};
 
 mod limit;
-mod memory;
 mod proven;
 mod reader;
 mod storage;
@@ -20,7 +19,6 @@ pub use limit::Limits;
 pub use suspend::Suspends;
 
 use limit::LimitState;
-use memory::Memory;
 use reader::{Over, Reader};
 use storage::Storage;
 use suspend::SuspendState;
@@ -32,7 +30,6 @@ pub struct Monitor {
     round_trip: Duration,
     readers: BTreeMap<ThreadId, Reader>,
     storage: Storage,
-    memory: Memory,
     /// The scheduler says whom it let wait.
     has_turns: bool,
     attribution: Attribution,
@@ -143,7 +140,6 @@ impl Monitor {
             round_trip: Duration::ZERO,
             readers: BTreeMap::new(),
             storage: Storage::new(now),
-            memory: Memory::new(now),
             has_turns: false,
             attribution: Attribution::default(),
             stalls: Stalls::new(now),
@@ -226,12 +222,6 @@ impl Monitor {
         if !self.has_turns {
             self.attribution.tell(now, StallCause::Preempted, time);
         }
-    }
-
-    /// Somebody on this host waited for memory (PSI `some`).
-    pub fn handle_memory_pressure(&mut self, now: Instant, time: Duration) {
-        let arrives = self.arrivals(now);
-        self.memory.on_pressure(now, time, arrives);
     }
 
     /// A look at what waits for storage.
@@ -353,8 +343,7 @@ impl Monitor {
         });
         // What nobody comes near is not worth a word. Storage has a limit only where much waits for it.
         let readers = readers.filter(|(rate, _)| *rate <= total.scale(FAR, 1));
-        let behind = self.storage.limit().into_iter().chain(self.memory.limit());
-        self.limit.set(readers.chain(behind).min_by_key(|(rate, _)| *rate));
+        self.limit.set(readers.chain(self.storage.limit()).min_by_key(|(rate, _)| *rate));
     }
 
     fn arrivals(&self, now: Instant) -> Rate {

@@ -206,8 +206,7 @@ pub struct ReceiverState {
 pub struct HostLimit {
     /// At the IP layer.
     pub rate: Rate,
-    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk`, `ReceiverMemory` or
-    /// `Output`.
+    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk` or `Output`.
     pub cause: Bottleneck,
     /// From then on it limits nothing.
     pub until: Instant,

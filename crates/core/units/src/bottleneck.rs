@@ -17,7 +17,6 @@ registry! {
     10 SenderBuffer "sender buffer"
     11 Input "input"
     12 Output "output"
-    13 ReceiverMemory "receiver memory"
 }
 
 impl Bottleneck {

@@ -91,9 +91,9 @@ impl Peer {
 
 /// The receiving host's own causes are believed, others are its CPU (protocol.md 5.4.3).
 fn host_limit(now: Instant, limit: ReceiverLimit) -> HostLimit {
-    use Bottleneck::{Output, ReceiverBuffer, ReceiverCpu, ReceiverDisk, ReceiverMemory};
+    use Bottleneck::{Output, ReceiverBuffer, ReceiverCpu, ReceiverDisk};
     let ReceiverLimit { rate, cause, lasts } = limit;
-    let is_own = matches!(cause, ReceiverBuffer | ReceiverDisk | ReceiverMemory | Output);
+    let is_own = matches!(cause, ReceiverBuffer | ReceiverDisk | Output);
     HostLimit { rate, cause: if is_own { cause } else { ReceiverCpu }, until: now + lasts }
 }
 

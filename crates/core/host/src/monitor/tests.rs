@@ -217,37 +217,6 @@ fn a_disk_that_lags_limits_the_rate_to_what_it_writes() {
     assert!((290..=310).contains(&(rate.as_bps() / 1_000_000)), "{rate}");
 }
 
-/// What a host that waits for memory for `share` percent of the first second says, and of the next six.
-fn short_of_memory(share: u64) -> [Option<(u64, Bottleneck)>; 7] {
-    let mut monitor = monitor();
-    core::array::from_fn(|second| {
-        for ms in 0..1_000 {
-            let now = at((second as u64 * 1_000 + ms) * 1_000);
-            // 400 Mb/s.
-            let batch = Batch { bytes: 50_000, packets: 35, ..Batch::default() };
-            monitor.handle_batch(now, READER, batch);
-            if ms % 50 == 0 {
-                let waited = if second == 0 { 500 * share } else { 0 };
-                monitor.handle_memory_pressure(now, us(waited));
-            }
-            while monitor.poll_announcement(now).is_some() {}
-        }
-        monitor.limit.wanted.map(|(rate, cause)| (rate.as_bps() / 1_000_000, cause))
-    })
-}
-
-#[test]
-fn who_waits_for_memory_takes_less_until_nobody_waits() {
-    assert_eq!(short_of_memory(0), [None; 7]);
-    assert_eq!(short_of_memory(40), [None; 7], "page cache at its limit");
-    let said = short_of_memory(60);
-    let rates = said.map(|said| said.map_or(u64::MAX, |(rate, _)| rate));
-    assert!(said[0].is_some_and(|(_, cause)| cause == Bottleneck::ReceiverMemory));
-    assert!((195..=205).contains(&rates[0]), "half, whoever else needs the memory: {said:?}");
-    assert!(rates.is_sorted() && rates[3] > rates[0] * 3 / 2, "{said:?}");
-    assert_eq!(said[5], None, "nobody has waited for three seconds");
-}
-
 /// What a source sends that obeys limits 50 ms late, and stops where the memory is full, as credit has it:
 /// Mb/s in each tenth of a second, beside a disk that takes 2 Gb/s, for three seconds 400 Mb/s, and 2 Gb/s
 /// again; and the least that was free of the memory.

@@ -22,19 +22,7 @@ impl PressureSampler {
     /// # Errors
     /// Kernels without `CONFIG_PSI`, or with it switched off, and where `/proc` is not to be seen.
     pub fn of_cpu() -> io::Result<Self> {
-        Self::of("cpu")
-    }
-
-    /// Of the memory of this host.
-    ///
-    /// # Errors
-    /// As [`PressureSampler::of_cpu`].
-    pub fn of_memory() -> io::Result<Self> {
-        Self::of("memory")
-    }
-
-    fn of(what: &str) -> io::Result<Self> {
-        let sampler = Self { file: File::open(format!("/proc/pressure/{what}"))? };
+        let sampler = Self { file: File::open("/proc/pressure/cpu")? };
         sampler.sample().map(|_| sampler)
     }
 
@@ -71,9 +59,8 @@ mod tests {
     #[needs(pressure)]
     #[test]
     fn pressure_only_grows() {
-        for sampler in [PressureSampler::of_cpu().unwrap(), PressureSampler::of_memory().unwrap()] {
-            let before = sampler.sample().unwrap();
-            assert!(sampler.sample().unwrap() >= before);
-        }
+        let sampler = PressureSampler::of_cpu().unwrap();
+        let before = sampler.sample().unwrap();
+        assert!(sampler.sample().unwrap() >= before);
     }
 }

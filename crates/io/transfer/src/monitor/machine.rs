@@ -12,8 +12,6 @@ use longhaul_units::{Duration, Instant};
 pub(super) struct Totals {
     /// Somebody on this host waited for a processor.
     pub waited: Duration,
-    /// Or for memory.
-    pub short_of_memory: Duration,
     /// The control group of this process was held back for its quota.
     pub throttled: Duration,
     /// The hypervisor ran something else.
@@ -24,7 +22,6 @@ impl Totals {
     pub fn since(&self, before: &Self) -> Self {
         Self {
             waited: self.waited.saturating_sub(before.waited),
-            short_of_memory: self.short_of_memory.saturating_sub(before.short_of_memory),
             throttled: self.throttled.saturating_sub(before.throttled),
             stolen: self.stolen.saturating_sub(before.stolen),
         }
@@ -47,7 +44,7 @@ struct Machine<S> {
     sampler: Mutex<S>,
     /// In nanoseconds: when to look again, and what was found.
     due: AtomicU64,
-    found: [AtomicU64; 4],
+    found: [AtomicU64; 3],
 }
 
 impl<S: Sample> Machine<S> {
@@ -60,46 +57,37 @@ impl<S: Sample> Machine<S> {
         if now.as_nanos() >= self.due.load(Ordering::Relaxed)
             && let Ok(sampler) = self.sampler.try_lock()
         {
-            let Totals { waited, short_of_memory, throttled, stolen } = sampler.sample();
-            let times = [waited, short_of_memory, throttled, stolen];
-            for (to, time) in self.found.iter().zip(times) {
+            let Totals { waited, throttled, stolen } = sampler.sample();
+            for (to, time) in self.found.iter().zip([waited, throttled, stolen]) {
                 to.store(time.as_nanos() as u64, Ordering::Relaxed);
             }
             self.due.store((now + INTERVAL).as_nanos(), Ordering::Relaxed);
         }
-        let [waited, short_of_memory, throttled, stolen] =
+        let [waited, throttled, stolen] =
             self.found.each_ref().map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
-        Totals { waited, short_of_memory, throttled, stolen }
+        Totals { waited, throttled, stolen }
     }
 }
 
 /// What cannot be read says nothing.
 struct Samplers {
-    cpu: Option<PressureSampler>,
-    memory: Option<PressureSampler>,
+    pressure: Option<PressureSampler>,
     throttling: Option<ThrottlingSampler>,
 }
 
 impl Samplers {
     fn open() -> Self {
-        Self {
-            cpu: PressureSampler::of_cpu().ok(),
-            memory: PressureSampler::of_memory().ok(),
-            throttling: ThrottlingSampler::new(),
-        }
+        Self { pressure: PressureSampler::of_cpu().ok(), throttling: ThrottlingSampler::new() }
     }
 }
 
 impl Sample for Samplers {
     fn sample(&self) -> Totals {
-        let pressure = |sampler: &Option<PressureSampler>| {
-            sampler.as_ref().and_then(|sampler| sampler.sample().ok()).unwrap_or_default()
-        };
+        let pressure = self.pressure.as_ref().and_then(|sampler| sampler.sample().ok());
         let throttling = self.throttling.as_ref().and_then(|sampler| sampler.sample().ok());
         let ticks = ProcessorTicks::now().map_or(0, |ticks| ticks.stolen);
         Totals {
-            waited: pressure(&self.cpu),
-            short_of_memory: pressure(&self.memory),
+            waited: pressure.unwrap_or_default(),
             throttled: throttling.unwrap_or_default().time,
             stolen: STEAL_TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)),
         }

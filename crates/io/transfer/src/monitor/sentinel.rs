@@ -152,10 +152,9 @@ impl Sentinel {
 
     fn look_at_machine(&mut self, now: Instant) {
         let totals = machine::totals(now);
-        let Totals { waited, short_of_memory, throttled, stolen } =
+        let Totals { waited, throttled, stolen } =
             totals.since(&std::mem::replace(&mut self.machine, totals));
         self.monitor.handle_pressure(now, waited);
-        self.monitor.handle_memory_pressure(now, short_of_memory);
         self.monitor.handle_throttled(now, throttled);
         self.monitor.handle_steal(now, stolen);
     }
