@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 
 use longhaul_connection::Part;
 use longhaul_engine::LaneStats;
+use longhaul_objects::limits::REPAIRS_MAX;
 use longhaul_objects::testing::MemoryStorage;
+use longhaul_pathsim::{PathConfig, Probability};
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
@@ -218,14 +220,26 @@ impl World {
     }
 
     /// What `bytes` take at two packets a round trip, where losses and marks are taken for congestion and
-    /// a path that has them by chance leaves no more; as much again for what is lost.
+    /// a path that has them by chance leaves no more; as much again for what is lost. What comes damaged
+    /// under `clear` is sent again so many times.
     fn crawling(&self, bytes: u64) -> Duration {
-        if !matches!(self.scenario.profile, "cubic" | "pcc" | "sabul" | "scavenger") {
+        let heeds = match self.scenario.profile {
+            "cubic" | "pcc" | "sabul" | "scavenger" => true,
+            "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
+            _ => false,
+        };
+        if !heeds {
             return Duration::ZERO;
         }
+        let bytes = bytes * if self.damages() { 1 + u64::from(REPAIRS_MAX) } else { 1 };
         let delays = self.scenario.all_paths().map(|path| path.forward.delay + path.backward.delay);
         let round_trips = u32::try_from(bytes / (2 * LEAST_PACKET) + 1).unwrap_or(u32::MAX);
         (delays.max().unwrap_or_default() + QUEUED_MAX) * round_trips * 2
+    }
+
+    /// Whether some path is so, one way or the other.
+    fn any_way(&self, is: impl Fn(&PathConfig) -> bool) -> bool {
+        self.scenario.all_paths().any(|path| is(&path.forward) || is(&path.backward))
     }
 
     fn step(&mut self) {
@@ -609,6 +623,8 @@ impl World {
 
 /// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
 const BOUND: Duration = Duration::from_secs(150);
+/// What `bbr` takes for congestion (draft-ietf-ccwg-bbr-06: BBRLossThresh).
+const BBR_LOSS_MAX: Probability = Probability::from_ppm(20_000);
 /// Object bytes in a small packet.
 const LEAST_PACKET: u64 = 1_000;
 /// Longer than packets wait in a queue while two are under way.

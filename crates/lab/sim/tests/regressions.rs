@@ -202,6 +202,13 @@ const SEEDS: &[(u64, &str)] = &[
     ),
     (1800001247, "messages that the host's stack refused were offered again at once, for ever"),
     (1801001233, "what had arrived of a long round of `rbudp` was remembered to its end"),
+    (1900078248, "no lane can go to a path whose link is down: the check of how often one tries"),
+    (1900088478, "a booked path under the limit of a host that refuses: the check of its bursts"),
+    (
+        1900135984,
+        "`tsunami` below the user's rate, which limits its bursts then: the check of those",
+    ),
+    (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

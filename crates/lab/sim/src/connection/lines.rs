@@ -128,8 +128,10 @@ impl Lines {
         let path =
             Path::new(local, controller, governor, self.round_trip, seed).playing(profile_there);
         let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
+        let told = self.least_burst_told(scenario);
         let booked_meter = scenario.circuit.as_ref().filter(|_| is_booked);
-        let booked_meter = booked_meter.map(|circuit| Meter::booked(now, circuit, self.start));
+        let booked_meter =
+            booked_meter.map(|circuit| Meter::booked(now, circuit, self.start, told));
         let meter = scenario.rate.map(|rate| {
             let burst = match scenario.profile {
                 "trc" => pace::of_circuit(rate),
@@ -137,7 +139,9 @@ impl Lines {
                 "tsunami" | "paptc" => pace::of_fixed(rate).max(2 * packet),
                 _ => pace::of_fixed(rate),
             };
-            Meter::new(now, rate, burst, burst.min(self.least_burst_told(scenario)))
+            // Below its rate that is a limit, with a limit's burst.
+            let within = if is_reserved { u64::MAX } else { pace::under_limit(rate) };
+            Meter::new(now, rate, burst, burst.min(told).min(within))
         });
         let meter = booked_meter.or(meter);
         self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });

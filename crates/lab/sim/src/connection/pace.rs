@@ -67,13 +67,14 @@ impl Meter {
         Self { carrier, burst, least, level: 0, at: now, batches: 0 }
     }
 
-    /// Of what is booked since the `start` of the world: rates may follow each other at once.
-    pub fn booked(now: Instant, circuit: &Circuit, start: Instant) -> Self {
+    /// Of what is booked since the `start` of the world: rates may follow each other at once. Hosts may keep
+    /// the burst to no more than `told`.
+    pub fn booked(now: Instant, circuit: &Circuit, start: Instant, told: u64) -> Self {
         let bursts = circuit.booked.iter().map(|(_, _, rate)| of_circuit(*rate));
         let ranges =
             circuit.booked.iter().map(|(from, until, rate)| (start + *from, start + *until, *rate));
         let carrier = Carrier::Booked(ranges.collect());
-        let (burst, least) = (bursts.max().unwrap_or(0), 4 * PACKET);
+        let (burst, least) = (bursts.max().unwrap_or(0), told.min(4 * PACKET));
         Self { carrier, burst, least, level: 0, at: now, batches: 0 }
     }
 

@@ -3,7 +3,7 @@
 use longhaul_connection::Transfer;
 use longhaul_engine::LaneStats;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_pathsim::{DuplexConfig, Probability};
+use longhaul_pathsim::Probability;
 use longhaul_units::Bytes;
 use longhaul_wire::{CloseCode, Protect};
 
@@ -141,17 +141,18 @@ impl World {
 
     /// Whether pieces of a pipe may come with other bytes than were sent.
     fn may_be_damaged(&self) -> bool {
-        let corrupts = |path: &DuplexConfig| {
-            [&path.forward, &path.backward].iter().any(|path| path.corruption != Probability::ZERO)
-        };
-        let is_clear = self.scenario.protect == Protect::Clear;
-        self.scenario.pipe && is_clear && self.scenario.all_paths().any(corrupts)
+        self.scenario.pipe && self.damages()
+    }
+
+    /// Whether a path changes bytes where nobody looks at each packet.
+    pub(super) fn damages(&self) -> bool {
+        self.scenario.protect == Protect::Clear
+            && self.any_way(|way| way.corruption != Probability::ZERO)
     }
 
     /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
     fn bursts(&self) -> bool {
-        let bursts = |path: &DuplexConfig| path.forward.burst_loss.or(path.backward.burst_loss);
-        self.scenario.all_paths().any(|path| bursts(path).is_some())
+        self.any_way(|way| way.burst_loss.is_some())
     }
 
     /// Whether an entry may fail.

@@ -161,8 +161,9 @@ impl Lines {
             let seen = &mut self.watched.paths[path];
             let has_news = std::mem::replace(&mut seen.arrived, arrived) < arrived;
             let died = std::mem::replace(&mut seen.lived, lives) && !lives;
-            // One that is looked at and still silent has failed again.
-            let failed = died || !lives && on(path) > 0;
+            // One that is looked at and still silent has failed again; so has one that no lane can go to.
+            let has_link = scenario.has_link(self.lines[path].route, since);
+            let failed = died || !lives && (on(path) > 0 || !has_link);
             seen.failures = if is_open { seen.failures + u32::from(failed) } else { 0 };
             // A server's lanes are where its client wants them: it can but ask.
             let stays = self.end == End::Client || lives;
@@ -183,7 +184,6 @@ impl Lines {
             }
             let seen = &mut self.watched.paths[path];
             let spare = others.iter().any(|lanes| *lanes > 1) && self.end == End::Client;
-            let has_link = scenario.has_link(self.lines[path].route, since);
             let misses = is_wanted && spare && !lives && has_link && on(path) == 0;
             seen.away = if misses { seen.away + elapsed } else { Duration::ZERO };
             let rest = if seen.failures > 1 { REST_MAX } else { REST_FIRST };
