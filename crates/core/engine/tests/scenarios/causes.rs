@@ -144,7 +144,7 @@ fn plans() -> Vec<Plan> {
         plans.push(Plan {
             beside: 3,
             loss_ppm: 1_000,
-            least: if mostly_full { 70 } else { 95 },
+            least: if mostly_full { 85 } else { 95 },
             ..base(90)
         });
         plans.push(Plan { host: Some(stalling(MS * 60)), ..base(90) });
@@ -152,8 +152,8 @@ fn plans() -> Vec<Plan> {
             host: Some(stalling(MS * 60)),
             loss_ppm: 2_000,
             beside: 2,
-            least: if profile == "auto" { 65 } else { 90 },
-            // 87 to 92 by seeds.
+            least: 90,
+            // 90 to 95 by seeds.
             seeds: if profile == "bbr" { 1..=40 } else { BASE.seeds },
             ..base(90)
         });

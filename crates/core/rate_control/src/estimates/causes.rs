@@ -14,7 +14,8 @@ use crate::filter::MaxFilter;
 /// A queue drops while it is full, chance at any time. Whatever was sent just before and just behind a
 /// lost packet, and arrived, tells how full the queue was. Whether it was full for what waited in it
 /// nobody knows; but where losses depend on the queue, more are lost in front of the longest queues than of
-/// others.
+/// others. What arrived and what was lost is counted by the length of the queue, since how long the longest
+/// will be shows later: a queue that grows is at its longest all the time.
 #[derive(Clone, Debug)]
 pub(super) struct Causes {
     /// What packets found, by the time they were sent at; a ring, the oldest at `next`.
@@ -22,9 +23,8 @@ pub(super) struct Causes {
     next: usize,
     /// Longest queue of late.
     longest: MaxFilter,
-    /// In front of the longest queues, and of others.
-    full: Tally,
-    other: Tally,
+    /// What became of packets, by the queue they found: see [`level`].
+    levels: [Tally; LEVELS],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,7 @@ impl Causes {
             found: [Found { sent: Instant::ZERO, queue: Duration::ZERO }; FOUND],
             next: 0,
             longest: MaxFilter::new(),
-            full: Tally::new(),
-            other: Tally::new(),
+            levels: [Tally::new(); LEVELS],
         }
     }
 
@@ -62,13 +61,31 @@ impl Causes {
         before.into_iter().chain(behind).map(|found| found.queue).max()
     }
 
+    /// The longer of the two that were found last: what arrived in between found that, by the rule
+    /// for what was lost in between.
+    fn last(&self) -> Option<Duration> {
+        let newest = (self.next + FOUND - 1) % FOUND;
+        let before = (self.next + FOUND - 2) % FOUND;
+        let found = [self.found[newest], self.found[before]].into_iter();
+        found.filter(|found| found.sent > Instant::ZERO).map(|found| found.queue).max()
+    }
+
     fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest.get().unwrap_or(0))
     }
 
-    fn is_long(&self, queue: Duration) -> bool {
-        queue * 4 >= self.longest() * 3
+    fn count(&mut self, queue: Duration, acked: u64, lost: u64) {
+        self.levels[level(queue)].add(acked, lost, MANY);
     }
+}
+
+/// Queues are told apart by four levels for each doubling, from [`SHORTEST`] on.
+fn level(queue: Duration) -> usize {
+    let units = queue.as_nanos() as u64 / (SHORTEST.as_nanos() as u64 / 4);
+    // Four units are the first level's least, with two bits below the highest.
+    let Some(octave) = units.checked_ilog2().and_then(|log| log.checked_sub(2)) else { return 0 };
+    let quarter = (units >> octave) as usize - 4;
+    (octave as usize * 4 + quarter).min(LEVELS - 1)
 }
 
 impl Estimates {
@@ -101,32 +118,30 @@ impl Estimates {
 
     fn judge(&mut self, queue: Option<Duration>, packets: u64) -> Cause {
         let Some(queue) = queue else { return Cause::Unknown };
-        let shows = self.causes.longest() >= self.least_visible();
-        let other = &mut self.causes.other;
-        if !shows {
+        self.causes.count(queue, 0, packets);
+        let causes = &self.causes;
+        let measured = self.chance.known_ppm();
+        let longest = causes.longest();
+        let up_to = |queue: Duration| Tally::sum(&causes.levels[..=level(queue)]);
+        let excess = if longest < self.least_visible() {
             // Too short a queue to be seen: what chance does not explain was one.
-            other.add(0, packets, MANY);
-            let measured = self.chance.known_ppm();
-            let excess = measured.is_some_and(|ppm| other.lost > explained(other.all(), ppm));
-            return if excess { Cause::Congestion } else { Cause::Random };
-        }
-        let chance = self.chance.known_ppm().unwrap_or(0).max(other.most_ppm()).min(MOST_CHANCE);
-        if !self.causes.is_long(queue) {
-            self.causes.other.add(0, packets, MANY);
-            return Cause::Random;
-        }
-        let full = &mut self.causes.full;
-        full.add(0, packets, MANY);
-        let excess = full.lost > explained(full.all(), chance);
+            let all = up_to(longest);
+            measured.is_some_and(|ppm| all.lost > explained(all.all(), ppm))
+        } else {
+            let long = longest * 3 / 4;
+            let most = up_to(long).most_ppm();
+            let chance = measured.unwrap_or(0).max(most).min(MOST_CHANCE);
+            let found = causes.levels[level(queue)];
+            queue >= long && found.lost > explained(found.all(), chance)
+        };
         if excess { Cause::Congestion } else { Cause::Random }
     }
 
-    /// Packets arrived while the queue was as it is now.
+    /// Packets arrived that were sent between the last two of which a time is known. Their queue is
+    /// told as that of lost packets is, or noise would make losses meet long queues more often.
     pub(super) fn count_arrived(&mut self, packets: u64) {
-        let long = self.causes.longest() >= self.least_visible() && self.causes.is_long(self.queue);
-        let Causes { full, other, .. } = &mut self.causes;
-        let tally = if long { full } else { other };
-        tally.add(packets, 0, MANY);
+        let queue = self.causes.last().unwrap_or(self.queue);
+        self.causes.count(queue, packets, 0);
     }
 
     /// Delays below this are those of batches and of hosts.
@@ -138,11 +153,18 @@ impl Estimates {
 /// Packets that are remembered with what they found: reports come some eight to thirty times a round
 /// trip, and a loss is found within two.
 const FOUND: usize = 64;
-/// Packets that are counted before older ones count half.
-const MANY: u64 = 1 << 15;
+/// The first level ends a quarter above this; shorter queues are of it.
+const SHORTEST: Duration = Duration::from_micros(32);
+/// Half a second and more are of the last level.
+const LEVELS: usize = 4 * 14;
+/// Packets that are counted at a level before older ones count half.
+const MANY: u64 = 1 << 12;
 /// Packets that are sent at once, at most.
 const BATCH: u64 = 16;
 const LEAST_VISIBLE: Duration = Duration::from_micros(200);
 const MOST_VISIBLE: Duration = Duration::from_millis(1);
 /// Parts per million: more is no chance.
 const MOST_CHANCE: u32 = 100_000;
+
+#[cfg(test)]
+mod tests;

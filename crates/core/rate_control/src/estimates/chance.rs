@@ -36,6 +36,11 @@ impl Tally {
         }
     }
 
+    pub fn sum(tallies: &[Self]) -> Self {
+        let acked = tallies.iter().map(|tally| tally.acked).sum();
+        Self { acked, lost: tallies.iter().map(|tally| tally.lost).sum() }
+    }
+
     pub fn all(&self) -> u64 {
         self.acked + self.lost
     }

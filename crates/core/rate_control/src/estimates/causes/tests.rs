@@ -1,0 +1,109 @@
+use alloc::vec::Vec;
+
+use longhaul_units::{Duration, Instant, Losses, Rate};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+use super::level;
+use crate::{Delivery, Estimates, Feedback, RttEstimator};
+
+const RTT: Duration = Duration::from_millis(40);
+const PACKET: u64 = 1_500;
+/// 100 Mb/s: a packet each 120 us, a report each 2.4 ms.
+const GAP: Duration = Duration::from_micros(120);
+const REPORTED: u32 = 20;
+
+/// Tells estimates of packets that find `queue` and are lost where `lost` says so, for ten seconds; counts
+/// the causes that they give from the second half on.
+fn run(
+    queue: impl Fn(&mut Xoshiro256PlusPlus) -> Duration,
+    lost: impl Fn(Duration, &mut Xoshiro256PlusPlus) -> bool,
+) -> Losses {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let (mut estimates, mut rtt) = (Estimates::new(begin, PACKET), RttEstimator::new(RTT));
+    let (mut told, mut sent) = (Losses::default(), begin);
+    // What is missing is taken for lost a report later.
+    let mut missing = Vec::new();
+    for report in 0..4_000 {
+        let found = queue(&mut rng);
+        let mut gone = Vec::new();
+        for _ in 0..REPORTED - 1 {
+            sent += GAP;
+            if lost(found, &mut rng) {
+                gone.push(sent);
+            }
+        }
+        sent += GAP;
+        let now = sent + RTT + found;
+        rtt.update(now, RTT + found);
+        let delta = Some(found.as_micros() as i64);
+        estimates.on_arrived(now, sent, Some(RTT + found), delta);
+        let mut losses = Losses::default();
+        for packet in core::mem::replace(&mut missing, gone) {
+            *losses.count_mut(estimates.cause(packet, 1)) += 1;
+        }
+        let arrived = u64::from(REPORTED) - missing.len() as u64;
+        let feedback = Feedback {
+            acked_packets: arrived,
+            acked_bytes: arrived * PACKET,
+            lost: losses,
+            rtt: Some(RTT + found),
+            one_way_delta: delta,
+            delivery: Some(Delivery {
+                rate: Rate::from_mbps(100),
+                interval: GAP * REPORTED,
+                sent_over: GAP * REPORTED,
+                application_limited: false,
+            }),
+            ..Feedback::default()
+        };
+        estimates.on_feedback(now, &rtt, &feedback);
+        if report > 2_000 {
+            told = told.plus(&losses);
+        }
+    }
+    told
+}
+
+fn milliseconds(from: u64, to: u64, rng: &mut Xoshiro256PlusPlus) -> Duration {
+    Duration::from_micros(from * 1_000 + rng.next_u64() % ((to - from) * 1_000))
+}
+
+fn chance(ppm: u64, rng: &mut Xoshiro256PlusPlus) -> bool {
+    rng.next_u64() % 1_000_000 < ppm
+}
+
+/// Percent of the losses of the path that are told as chance.
+fn random(told: Losses) -> u64 {
+    assert!(told.network() >= 400, "{told:?}");
+    told.random * 100 / told.network()
+}
+
+#[test]
+fn chance_is_told_where_hosts_make_the_queue_look_now_long_now_short() {
+    for most in [1, 2, 6, 20] {
+        let told = run(|rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
+        assert!(random(told) >= 95, "{most} ms: {told:?}");
+    }
+}
+
+#[test]
+fn what_only_the_longest_queues_lose_is_congestion() {
+    let told = run(
+        |rng| milliseconds(0, 20, rng),
+        |queue, rng| queue > Duration::from_millis(18) && chance(200_000, rng),
+    );
+    assert!(random(told) <= 5, "{told:?}");
+}
+
+#[test]
+fn levels_are_at_most_a_quarter_wide() {
+    let mut last = 0;
+    for us in [0, 31, 32, 39, 40, 48, 56, 64, 80, 1_000, 100_000, 400_000, 10_000_000] {
+        let at = level(Duration::from_micros(us));
+        assert!(at >= last, "{us} us: {at} behind {last}");
+        assert!(us < 32 || us > 400_000 || at < level(Duration::from_micros(us + us / 4 + 1)));
+        last = at;
+    }
+}
