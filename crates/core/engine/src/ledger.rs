@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use longhaul_units::{Extent, Instant, ObjectId};
+use longhaul_units::{Cause, Extent, Instant, Losses, ObjectId};
 
 use crate::control::SentFrame;
 
@@ -29,7 +29,51 @@ pub(crate) struct Entry {
     pub late: bool,
     /// They left with ECT(0).
     pub ect: bool,
+    /// Why packets of it that are missing were lost, where they will be taken as lost later.
+    pub why: Option<Why>,
     pub content: Content,
+}
+
+/// What was said of lost packets when they were found missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Why {
+    /// So many, by the receiver's word.
+    socket: u8,
+    host: u8,
+    /// Of the others.
+    path: Cause,
+}
+
+impl Why {
+    pub fn new(causes: &Losses) -> Self {
+        let few = |packets: u64| packets.min(ENTRY_PACKETS) as u8;
+        let Losses { congestion, random, socket, host, .. } = *causes;
+        let path = match (congestion, random) {
+            (0, 0) => Cause::Unknown,
+            (0, _) => Cause::Random,
+            _ => Cause::Congestion,
+        };
+        Self { socket: few(socket), host: few(host), path }
+    }
+
+    /// The causes of `packets` of these.
+    pub fn of(self, packets: u64) -> Losses {
+        let socket = packets.min(self.socket.into());
+        let host = (packets - socket).min(self.host.into());
+        let mut causes = Losses { socket, host, ..Losses::default() };
+        *causes.count_mut(self.path) += packets - socket - host;
+        causes
+    }
+}
+
+/// What is thought of packets that a report says are missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// They may still come.
+    Open,
+    /// They will not come, and count as lost later.
+    Missing,
+    Lost,
 }
 
 #[derive(Debug)]
@@ -113,13 +157,15 @@ fn mask(start: u64, end: u64) -> u64 {
 
 /// What a report told about the packets of one entry.
 pub(crate) struct Outcome<'a> {
-    pub entry: &'a Entry,
+    pub entry: &'a mut Entry,
     /// Newly reported received, and not taken as lost before.
     pub acked: u64,
     /// Newly reported received although they had been taken as lost.
     pub spurious: u64,
     /// Newly taken as lost.
     pub lost: u64,
+    /// Found missing for the first time, to be taken as lost later.
+    pub missing: u64,
 }
 
 /// A FEEDBACK frame's statement about packet numbers.
@@ -160,12 +206,12 @@ impl Ledger {
         self.entries.get(after.checked_sub(1)?).map(|entry| entry.sent_at)
     }
 
-    /// Applies `report`: packets received are acked, and packets missing are lost where
-    /// `is_lost` says so of their entry. `outcome` sees every entry that changed.
+    /// Applies `report`: packets received are acked, and packets missing are what `verdict`
+    /// says of their entry. `outcome` sees every entry that changed.
     pub fn apply(
         &mut self,
         report: Report<impl Iterator<Item = Range<u64>>>,
-        is_lost: impl Fn(&Entry) -> bool,
+        verdict: impl Fn(&Entry) -> Verdict,
         mut outcome: impl FnMut(Outcome<'_>),
     ) {
         let Report { covered, received } = report;
@@ -189,13 +235,17 @@ impl Ledger {
             let new = arrived & !entry.acked;
             let spurious = new & entry.lost;
             entry.acked |= new;
-            let mut lost = 0;
-            if entry.acked | entry.lost != entry.all() && is_lost(entry) {
-                lost = entry.bits(&covered) & !entry.acked & !entry.lost;
-                entry.lost |= lost;
+            let (mut lost, mut missing) = (0, 0);
+            if entry.acked | entry.lost != entry.all() {
+                let open = entry.bits(&covered) & !entry.acked & !entry.lost;
+                match verdict(entry) {
+                    Verdict::Lost => (lost, entry.lost) = (open, entry.lost | open),
+                    Verdict::Missing if entry.why.is_none() => missing = open,
+                    Verdict::Missing | Verdict::Open => {}
+                }
             }
-            if new | lost != 0 {
-                outcome(Outcome { entry, acked: new & !spurious, spurious, lost });
+            if new | lost | missing != 0 {
+                outcome(Outcome { entry, acked: new & !spurious, spurious, lost, missing });
             }
         }
     }
@@ -284,6 +334,7 @@ mod tests {
             last_wire_bytes: 600,
             late: false,
             ect: false,
+            why: None,
             content: Content::Object {
                 object: ObjectId(7),
                 offset,
@@ -303,7 +354,7 @@ mod tests {
         let horizon = Instant::ZERO + Duration::from_millis(lost_before_ms);
         ledger.apply(
             Report { covered, received: received.into_iter() },
-            |entry| entry.sent_at < horizon,
+            |entry| if entry.sent_at < horizon { Verdict::Lost } else { Verdict::Open },
             |o| {
                 acked += o.entry.bytes_of(o.acked);
                 spurious += u64::from(o.spurious.count_ones());
@@ -311,6 +362,39 @@ mod tests {
             },
         );
         (acked, spurious, lost)
+    }
+
+    #[test]
+    fn what_counts_as_lost_later_is_found_missing_once() {
+        let mut ledger = Ledger::default();
+        ledger.push(object_entry(0, 4, 0));
+        let mut look = |verdict| {
+            let (mut missing, mut lost) = (0, 0);
+            let report = Report { covered: 0..4, received: [0..1].into_iter() };
+            ledger.apply(
+                report,
+                |_| verdict,
+                |o| {
+                    (missing, lost) = (o.missing, o.lost);
+                    if o.missing != 0 {
+                        o.entry.why = Some(Why::new(&Losses { random: 3, ..Losses::default() }));
+                    }
+                },
+            );
+            (missing, lost)
+        };
+        assert_eq!(look(Verdict::Open), (0, 0));
+        assert_eq!(look(Verdict::Missing), (0b1110, 0));
+        assert_eq!(look(Verdict::Missing), (0, 0));
+        assert_eq!(look(Verdict::Lost), (0, 0b1110));
+    }
+
+    #[test]
+    fn few_of_several_causes_are_the_receivers_first() {
+        let why = Why::new(&Losses { socket: 2, host: 1, random: 3, ..Losses::default() });
+        assert_eq!(why.of(2), Losses { socket: 2, ..Losses::default() });
+        let all = Losses { socket: 2, host: 1, random: 4, ..Losses::default() };
+        assert_eq!(why.of(7), all);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(crate) struct Reception {
     received: RangeSet,
     /// Nothing below is accepted or reported.
     floor: u64,
+    /// The floor was raised to there for want of room, not by the peer.
+    forgotten: u64,
     pub largest: Option<Largest>,
     pub packets: u64,
     pub bytes: u64,
@@ -87,6 +89,7 @@ impl Reception {
             schedule,
             received: RangeSet::new(),
             floor: 0,
+            forgotten: 0,
             largest: None,
             packets: 0,
             bytes: 0,
@@ -147,8 +150,14 @@ impl Reception {
         if self.received.range_count() > GAPS_MAX
             && let Some(first) = self.received.first()
         {
+            self.forgotten = first.end;
             self.settle_below(first.end);
         }
+    }
+
+    /// Nothing is known of numbers below any more, although the peer wants to know it.
+    pub fn forgotten(&self) -> Option<u64> {
+        (self.forgotten > 0 && self.forgotten == self.floor).then_some(self.forgotten)
     }
 
     /// The peer's STATE: nothing below `floor` matters any more.
@@ -367,6 +376,11 @@ mod tests {
             reception.on_arrival(&arrival(i * 2..i * 2 + 1), true);
         }
         assert!(reception.range_count() <= GAPS_MAX);
+        let forgotten = reception.forgotten().expect("more gaps than are remembered");
+        let mut buffer = [0; 64];
+        assert_eq!(reception.report(&mut buffer).from(), forgotten, "it begins with what is known");
+        reception.on_state(forgotten + 1, None);
+        assert_eq!(reception.forgotten(), None, "the peer knows better");
         assert!(!reception.accepts(1));
     }
 }

@@ -10,7 +10,7 @@ use super::receive::Fault;
 use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
 use crate::control::SentFrame;
-use crate::ledger::{Content, Outcome, Report};
+use crate::ledger::{Content, Entry, Outcome, Report, Verdict, Why};
 use crate::ways::Arrived;
 use crate::{Event, LaneStats};
 use alloc::collections::BTreeMap;
@@ -25,7 +25,8 @@ impl Lane {
         feedback: &Feedback<'_>,
     ) -> Result<(), Fault> {
         let largest = feedback.largest.get();
-        if largest >= self.next_number || feedback.ranges.to() > self.next_number {
+        let told = feedback.forgotten.map_or(0, PacketNumber::get).max(feedback.ranges.to());
+        if largest >= self.next_number || told > self.next_number {
             return Err(Fault::UnsentReported);
         }
         if self.is_beyond_sent(feedback) {
@@ -149,11 +150,22 @@ impl Lane {
             self;
         ways.on_arrived(ledger, largest, ranges.iter());
         let since = ways.since();
+        // Where it begins with what the receiver remembers, all before that is missing.
+        let forgotten = feedback.forgotten.is_some_and(|below| ranges.from() <= below.get());
+        let from = if forgotten { 0 } else { ranges.from() };
         ledger.apply(
-            Report { covered: ranges.from()..ranges.to(), received: ranges.iter() },
-            |entry| match entry.content {
-                Content::Object { .. } if let Some(end) = lost_below => entry.end() <= end,
-                _ => ways.is_lost(entry, smoothed),
+            Report { covered: from..ranges.to(), received: ranges.iter() },
+            |entry| {
+                let later = match entry.content {
+                    Content::Object { .. } => lost_below,
+                    _ => None,
+                };
+                match later {
+                    Some(end) if entry.end() <= end => Verdict::Lost,
+                    Some(_) if ways.is_lost(entry, smoothed) => Verdict::Missing,
+                    None if ways.is_lost(entry, smoothed) => Verdict::Lost,
+                    _ => Verdict::Open,
+                }
             },
             |outcome| {
                 let settled = outcome.entry.bytes_of(outcome.acked);
@@ -163,6 +175,11 @@ impl Lane {
                         on_probe(mtu, &outcome);
                     }
                     return;
+                }
+                if outcome.missing != 0 && outcome.entry.first >= since {
+                    // While its neighbours are remembered.
+                    let causes = judge(path, peer, outcome.entry, outcome.missing);
+                    outcome.entry.why = Some(Why::new(&causes));
                 }
                 if outcome.entry.first >= since {
                     path.on_settled(settled + lost);
@@ -174,7 +191,10 @@ impl Lane {
                     sample.acked_packets += u64::from(outcome.acked.count_ones());
                     sample.lost_bytes += lost;
                     if outcome.lost != 0 {
-                        let causes = judge(path, peer, &outcome);
+                        let causes = match outcome.entry.why {
+                            Some(why) => why.of(outcome.lost.count_ones().into()),
+                            None => judge(path, peer, outcome.entry, outcome.lost),
+                        };
                         sample.lost = sample.lost.plus(&causes);
                         stats.lost += causes.total();
                         if tells {
@@ -184,7 +204,7 @@ impl Lane {
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
                 } else {
                     // Nothing estimates a path that was left.
-                    let causes = attribute(peer, &outcome);
+                    let causes = attribute(peer, outcome.entry, outcome.lost);
                     stats.lost += causes.total();
                     path.book(&causes);
                     earlier.push(Elsewhere {
@@ -252,18 +272,17 @@ struct Elsewhere {
     lost: u64,
 }
 
-/// What the receiver says of the packets that `outcome` tells were lost.
-fn attribute(peer: &mut Peer, outcome: &Outcome<'_>) -> Losses {
-    let numbers = outcome.entry.first..outcome.entry.end();
-    peer.attribute(&numbers, u64::from(outcome.lost.count_ones()))
+/// What the receiver says of the packets of `entry` that were `lost`.
+fn attribute(peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
+    peer.attribute(&(entry.first..entry.end()), u64::from(lost.count_ones()))
 }
 
 /// Why they were lost: the receiver says so, or the path shows it.
-fn judge(path: &mut Path, peer: &mut Peer, outcome: &Outcome<'_>) -> Losses {
-    let mut causes = attribute(peer, outcome);
+fn judge(path: &mut Path, peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
+    let mut causes = attribute(peer, entry, lost);
     let open = core::mem::take(&mut causes.unknown);
     if open > 0 {
-        *causes.count_mut(path.cause(outcome.entry.sent_at, open)) += open;
+        *causes.count_mut(path.cause(entry.sent_at, open)) += open;
     }
     causes
 }

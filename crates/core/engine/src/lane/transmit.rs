@@ -165,6 +165,7 @@ impl Lane {
                 last_wire_bytes: wire as u32,
                 late: false,
                 ect: ecn.is_markable(),
+                why: None,
                 content,
             });
         }
@@ -322,6 +323,7 @@ impl Lane {
             socket_buffer: self.config.socket_buffer,
             bounds: self.promises.bounds(),
             limit: self.promises.limit(now),
+            forgotten: self.reception.forgotten().map(PacketNumber::new),
         };
         push(&mut plan.frames, &Frame::Feedback(feedback));
         self.stats.feedback_sent += 1;
@@ -534,6 +536,7 @@ impl Lane {
                 last_wire_bytes: (last + overhead) as u32,
                 late,
                 ect: ecn.is_markable(),
+                why: None,
                 content: Content::Object {
                     object: run.extent.object,
                     offset: run.extent.offset,
@@ -592,7 +595,7 @@ pub(super) fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
 }
 
 /// Most bytes of a FEEDBACK frame without its ranges, its type and length included.
-const FEEDBACK_FIXED_MAX: usize = 152;
+const FEEDBACK_FIXED_MAX: usize = 162;
 /// Most bytes of ranges in one report: some hundred gaps.
 const RANGES_MAX: usize = 1024;
 /// Most bytes of STREAM without its data, twice for a wrapped buffer.

@@ -23,6 +23,7 @@ fn packet(number: u64, sent: u64) -> Entry {
         last_wire_bytes: 1000,
         late: false,
         ect: false,
+        why: None,
         content: Content::Object {
             object: ObjectId(0),
             offset: number,

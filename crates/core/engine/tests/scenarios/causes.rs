@@ -68,7 +68,10 @@ impl Plan {
         let mut world = World::new(&path(rate, rtt, queue, self.loss_ppm), rate, seed);
         let log = Rc::new(RefCell::new(LossLog::default()));
         let chosen = played(self.profile, self.rate.map(Rate::from_mbps));
-        let mut flow = Longhaul::new(chosen, rtt, Offer::Endless, seed);
+        // A round has an end: three seconds of the path.
+        let rounds = self.profile == "rbudp";
+        let offer = if rounds { Offer::Bytes(rate.bytes_in(3 * SECOND)) } else { Offer::Endless };
+        let mut flow = Longhaul::new(chosen, rtt, offer, seed);
         flow.losses = Some(log.clone());
         if let Some(host) = self.host {
             flow = flow.host(host);
@@ -78,6 +81,7 @@ impl Plan {
             world.add(2 * SECOND, Tcp::new(TcpKind::Cubic, rtt, 100));
         }
         world.run(20 * SECOND);
+        assert!(!rounds || world.flow(0).done(), "{}: its rounds do not end", self.name());
         log.take()
     }
 }
@@ -129,8 +133,8 @@ fn each_loss_is_told_with_its_cause() {
 /// What the evidence is too thin for has less to reach (docs/rate-control.md says why).
 fn plans() -> Vec<Plan> {
     let mut plans = Vec::new();
-    for profile in ["auto", "cubic", "bbr", "fixed", "udt", "fobs-state"] {
-        let user = ["fixed", "fobs-state"].contains(&profile);
+    for profile in ["auto", "cubic", "bbr", "fixed", "udt", "fobs-state", "rbudp"] {
+        let user = ["fixed", "fobs-state", "rbudp"].contains(&profile);
         let base = |over: u64| Plan { profile, rate: user.then_some(500 * over / 100), ..BASE };
         plans.push(Plan { loss_ppm: 10_000, ..base(90) });
         plans.push(Plan { least: if profile == "fixed" { 93 } else { 95 }, ..base(105) });

@@ -286,6 +286,9 @@ impl Longhaul {
             self.offered += len;
             left -= len;
         }
+        if most < u64::MAX && left == 0 {
+            lane.flush();
+        }
         changes
     }
 

@@ -120,17 +120,18 @@ impl Estimates {
         let Some(queue) = queue else { return Cause::Unknown };
         self.causes.count(queue, 0, packets);
         let causes = &self.causes;
-        let measured = self.chance.known_ppm();
         let longest = causes.longest();
         let up_to = |queue: Duration| Tally::sum(&causes.levels[..=level(queue)]);
         let excess = if longest < self.least_visible() {
-            // Too short a queue to be seen: what chance does not explain was one.
+            // Too short a queue to be seen: what chance does not explain was one, where it was measured
+            // on purpose. Elsewhere nothing tells them apart.
             let all = up_to(longest);
+            let measured = self.chance.on_purpose_ppm();
             measured.is_some_and(|ppm| all.lost > explained(all.all(), ppm))
         } else {
             let long = longest * 3 / 4;
             let most = up_to(long).most_ppm();
-            let chance = measured.unwrap_or(0).max(most).min(MOST_CHANCE);
+            let chance = self.chance.known_ppm().unwrap_or(0).max(most).min(MOST_CHANCE);
             let found = causes.levels[level(queue)];
             queue >= long && found.lost > explained(found.all(), chance)
         };

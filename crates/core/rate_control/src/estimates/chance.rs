@@ -86,13 +86,16 @@ impl Chance {
         lost * 1_000_000 / self.late.all().max(1)
     }
 
+    /// What was measured on purpose, parts per million.
+    pub fn on_purpose_ppm(&self) -> Option<u32> {
+        (self.measured.all() > 0).then(|| self.measured_ppm())
+    }
+
     /// What is known of it by any evidence, parts per million.
     pub fn known_ppm(&self) -> Option<u32> {
-        if self.measured.all() > 0 {
-            return Some(self.measured_ppm());
-        }
-        let enough = self.quiet.all() >= PRIOR_PACKETS;
-        enough.then(|| self.quiet.ppm().min(MAX_RANDOM_LOSS) as u32)
+        let quiet = self.quiet.all() >= PRIOR_PACKETS;
+        let quiet = quiet.then(|| self.quiet.ppm().min(MAX_RANDOM_LOSS) as u32);
+        self.on_purpose_ppm().or(quiet)
     }
 }
 

@@ -141,6 +141,7 @@ fn feedback(page: &mut Page) {
         socket_buffer: None,
         bounds: ReceiverBounds::NONE,
         limit: None,
+        forgotten: None,
     };
     let extended = Feedback {
         receive_capacity: Some(Rate::from_gbps(10)),
@@ -154,6 +155,7 @@ fn feedback(page: &mut Page) {
             cause: Bottleneck::ReceiverBuffer,
             lasts: Duration::from_millis(200),
         }),
+        forgotten: Some(PacketNumber::new(1000)),
         ..full
     };
     for (name, span, received, feedback) in [

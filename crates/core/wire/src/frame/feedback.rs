@@ -38,6 +38,9 @@ pub struct Feedback<'a> {
     pub bounds: ReceiverBounds,
     /// The rate beyond which the receiving host expects to lose.
     pub limit: Option<ReceiverLimit>,
+    /// The receiver had no room to remember what is missing below this number: it tells nothing of
+    /// packets below, and takes none.
+    pub forgotten: Option<PacketNumber>,
 }
 
 /// What the receiving host takes of all lanes together (docs/protocol.md section 5.4.3).
@@ -85,6 +88,7 @@ impl<'a> Feedback<'a> {
             socket_buffer: None,
             bounds: ReceiverBounds::NONE,
             limit: None,
+            forgotten: None,
         }
     }
 
@@ -105,6 +109,7 @@ impl<'a> Feedback<'a> {
             socket_buffer: None,
             bounds: ReceiverBounds::NONE,
             limit: None,
+            forgotten: None,
         };
         let from = reader.varint()?;
         let to = reader.varint()?;
@@ -120,6 +125,7 @@ impl<'a> Feedback<'a> {
                 INTAKE => feedback.bounds.intake = bottleneck(value.varint()?),
                 STORAGE => feedback.bounds.storage = bottleneck(value.varint()?),
                 LIMIT => feedback.limit = Some(ReceiverLimit::decode(&mut value)?),
+                FORGOTTEN => feedback.forgotten = Some(PacketNumber::new(value.varint()?)),
                 _ if kind.is_multiple_of(2) => continue,
                 _ => return Err(DecodeError::Unsupported { what: "FEEDBACK extension" }),
             }
@@ -179,7 +185,7 @@ impl<'a> Feedback<'a> {
         ]
     }
 
-    fn extensions(&self) -> [Option<(u64, u64)>; 4] {
+    fn extensions(&self) -> [Option<(u64, u64)>; 5] {
         let ReceiverBounds { intake, storage } = self.bounds;
         let told = |bound: Bottleneck| (bound != Bottleneck::Unknown).then_some(bound as u64);
         [
@@ -187,6 +193,7 @@ impl<'a> Feedback<'a> {
             self.socket_buffer.map(|size| (SOCKET_BUFFER, size.get())),
             told(intake).map(|code| (INTAKE, code)),
             told(storage).map(|code| (STORAGE, code)),
+            self.forgotten.map(|number| (FORGOTTEN, number.get())),
         ]
     }
 }
@@ -222,3 +229,4 @@ const SOCKET_BUFFER: u64 = 4;
 const INTAKE: u64 = 6;
 const STORAGE: u64 = 8;
 const LIMIT: u64 = 10;
+const FORGOTTEN: u64 = 12;

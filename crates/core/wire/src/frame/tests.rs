@@ -53,13 +53,14 @@ fn literal_bytes() {
 #[test]
 fn literal_feedback() {
     let bytes = [
-        5, 53, // FEEDBACK of 53 bytes
+        5, 56, // FEEDBACK of 56 bytes
         20, 0, 0, 0, 1, 0, 0, 0, 2, // largest, its send time and arrival
         50, 11, 0x44, 0xb0, 7, 0, 1, 2, 3, 63, // delay to credit
         8, 21, 5, 0, 2, 1, 8, 2, // 8..21: 8..10 and 11..19 received
         2, 4, 0xbb, 0x9a, 0xca, 0, // 1 Gb/s
         4, 1, 9, // a socket buffer of 9 bytes
         6, 1, 3, 8, 1, 5, // held up by its CPU, and by its disk
+        12, 1, 6, // nothing is known of packets below 6
         10, 9, 0x9d, 0xcd, 0x65, 0, 8, 0x80, 3, 0x0d,
         0x40, // 0.5 Gb/s by its socket buffer, for 0.2 s
     ];
@@ -88,6 +89,7 @@ fn literal_feedback() {
             cause: Bottleneck::ReceiverBuffer,
             lasts: Duration::from_millis(200),
         }),
+        forgotten: Some(PacketNumber::new(6)),
     };
     check(&bytes, Frame::Feedback(feedback));
     check(
@@ -189,8 +191,9 @@ enum Owned {
     Feedback(Counts, Vec<(u64, u64)>, Extensions),
 }
 
-/// Capacity, socket buffer, what holds up intake and storage, and a limit: rate, cause, time.
-type Extensions = (Option<u64>, Option<u64>, u8, u8, Option<(u64, u8, u64)>);
+/// Capacity, socket buffer, what holds up intake and storage, a limit (rate, cause, time), and below which
+/// number all is forgotten.
+type Extensions = (Option<u64>, Option<u64>, u8, u8, Option<(u64, u8, u64)>, Option<u64>);
 
 /// Largest, both times, delay, packets, from, credit.
 type Counts = (u64, u64, u64, u64, u64, u64);
@@ -204,7 +207,7 @@ impl Owned {
             }
             Self::Close(code, reason) => f(Frame::Close { code: CloseCode(*code), reason }),
             Self::Feedback((largest, times, delay, count, from, credit), pairs, extensions) => {
-                let (rate, size, intake, storage, limit) = extensions;
+                let (rate, size, intake, storage, limit, forgotten) = extensions;
                 let mut buffer = [0xa5; 300];
                 let mut at = *from;
                 let received = pairs.iter().map(|(missing, count)| {
@@ -236,6 +239,7 @@ impl Owned {
                         cause: Bottleneck::from_code(cause),
                         lasts: Duration::from_micros(lasts),
                     }),
+                    forgotten: forgotten.map(PacketNumber::new),
                 }))
             }
         }
@@ -284,6 +288,7 @@ fn any_frame() -> impl Strategy<Value = Owned> {
                 0u8..12,
                 0u8..12,
                 prop::option::of((any_varint(), 0u8..12, 0..=10_000_000u64)),
+                small(),
             ),
         )
             .prop_map(|(fields, pairs, extensions)| Owned::Feedback(fields, pairs, extensions)),
