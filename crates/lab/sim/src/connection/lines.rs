@@ -14,7 +14,7 @@ use longhaul_engine::{Onward, Path};
 use longhaul_rate_control::{ChosenProfile, Controller, Governor, Profile, TimeRange, Trc, Vector};
 use longhaul_units::{Bottleneck, Duration, Instant, PathId};
 
-use checks::{Watched, arrived_over};
+use checks::{Watched, under_way_or_arrived};
 
 use super::lane::LaneState;
 use super::pace::{self, Meter};
@@ -264,7 +264,7 @@ impl Lines {
             && let Some(asked) = self.set.poll_ask()
         {
             let beside = &mut lanes[usize::from(asked.beside.0)];
-            self.watched.asks(local, asked, arrived_over(beside));
+            self.watched.asks(local, asked, under_way_or_arrived(beside));
             beside.handle_order(local, Order::AskToMove(asked));
             moved = true;
         }

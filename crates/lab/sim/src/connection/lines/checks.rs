@@ -2,7 +2,7 @@
 //! was booked, and from what the other end did.
 
 use longhaul_connection::MoveAsked;
-use longhaul_engine::Suspension;
+use longhaul_engine::{Carried, Suspension};
 use longhaul_rate_control::HostLimit;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
 
@@ -21,7 +21,8 @@ pub(super) struct Watched {
     /// The highest order of each lane that a client has heard; what came since the last look.
     heard: Vec<Option<u64>>,
     to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
-    /// What a server has asked, and how many packets had arrived over the lane that said so.
+    /// What a server has asked, and how many packets can have arrived of those that the lane had sent
+    /// that said so.
     asked: Vec<(Instant, MoveAsked, u64)>,
 }
 
@@ -298,17 +299,26 @@ impl Lines {
             heard.get(usize::from(asked.lane.0)).is_none_or(|heard| *heard < Some(asked.order))
         });
         let late = self.watched.asked.iter().find(|(at, asked, arrived)| {
-            let since = arrived_over(&mut lanes[usize::from(asked.beside.0)]) - arrived;
-            local - *at > ASK_TIME && since > ASK_PACKETS
+            let now = arrived_over(&mut lanes[usize::from(asked.beside.0)]);
+            local - *at > ASK_TIME && now > arrived + ASK_PACKETS
         });
         late.map(|(_, asked, _)| *asked)
     }
 }
 
 /// Packets of a lane that have arrived.
-pub(super) fn arrived_over(lane: &mut LaneState) -> u64 {
+fn arrived_over(lane: &mut LaneState) -> u64 {
+    carried(lane, |carried| carried.packets_arrived)
+}
+
+/// Packets of a lane that have arrived, or may arrive.
+pub(super) fn under_way_or_arrived(lane: &mut LaneState) -> u64 {
+    carried(lane, |carried| carried.packets_sent.saturating_sub(carried.lost))
+}
+
+fn carried(lane: &mut LaneState, count: impl Fn(&Carried) -> u64) -> u64 {
     let carried = lane.udp().map(|lane| lane.half.engine().all_carried());
-    carried.into_iter().flatten().map(|(_, carried)| carried.packets_arrived).sum()
+    carried.into_iter().flatten().map(|(_, carried)| count(&carried)).sum()
 }
 
 /// Of docs/connection.md: how long nothing arrives over a path that is given up, and how long it rests
