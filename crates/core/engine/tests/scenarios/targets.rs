@@ -484,6 +484,11 @@ fn follows_the_path() {
 }
 
 #[test]
+fn takes_its_share_beside_one_and_many_cubic_flows() {
+    are_met("share", &["1 CUBIC", "9 CUBIC", "9 CUBIC, 30 Mb/s"]);
+}
+
+#[test]
 fn a_receiver_that_stalls_costs_the_time_of_its_stalls() {
     are_met("host", &[]);
 }

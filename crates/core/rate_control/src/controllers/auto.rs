@@ -94,12 +94,14 @@ impl Rivals {
     }
 
     /// Whether cuts follow each other so soon, and for so long, that nobody else can have made
-    /// room.
-    fn ignore_losses(&self, now: Instant, round_trip: Duration) -> bool {
+    /// room, with a window of so many packets.
+    fn ignore_losses(&self, now: Instant, round_trip: Duration, packets: u64) -> bool {
         let elapsed = now - self.cutting_since;
+        // Of many flows with small windows somebody overflows the queue again soon.
+        let spacing = (packets / SMALL_WINDOW).clamp(1, u64::from(CUTS_SPACING)) as u32;
         self.cuts >= MANY_CUTS
             && elapsed > LONG.max(round_trip * LONG_ROUNDS)
-            && elapsed < round_trip * CUTS_SPACING * self.cuts
+            && elapsed < round_trip * spacing * self.cuts
     }
 
     fn leave(&mut self, now: Instant, window: u64) {
@@ -239,7 +241,11 @@ impl Controller for Auto {
                     self.rivals.leave(cx.now, compete.window());
                     self.state = State::Cruise(Cruise::new(cx.now));
                 } else if Self::is_pushed_out(model, INSIST_BELOW)
-                    && self.rivals.ignore_losses(cx.now, round_trip)
+                    && self.rivals.ignore_losses(
+                        cx.now,
+                        round_trip,
+                        compete.window() / model.packet(),
+                    )
                 {
                     self.rivals.cuts = 0;
                     self.state = State::Insist(Insist::new(cx.now));
@@ -426,6 +432,9 @@ const MOST_CHANCE: u32 = 5_000;
 const CUTS_APART: u32 = 16;
 /// Round trips between cuts on average: CUBIC and Reno need more to come back.
 const CUTS_SPACING: u32 = 12;
+/// CUBIC needs 0.3 / 0.53 round trips for each packet of a small window (RFC 9438, section 4.3); half of
+/// that, and somewhat more.
+const SMALL_WINDOW: u64 = 3;
 const MANY_CUTS: u32 = 6;
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);

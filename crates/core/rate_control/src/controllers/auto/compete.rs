@@ -6,7 +6,9 @@ use super::super::cubic::CubicWindow;
 use crate::Estimates;
 use crate::estimates::Round;
 
-/// A window that grows and shrinks as TCP CUBIC's, so that it takes what CUBIC would take.
+/// A window that grows and shrinks as TCP CUBIC's, so that it takes what CUBIC would take. Where
+/// others keep the queue from emptying, who has much of the path gives up more of it: it was there first, its
+/// packets are spread and lost less often than bursts, and CUBIC takes minutes to come to equal shares.
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
     packet: u64,
@@ -58,6 +60,11 @@ impl Compete {
         self.before_cut = model.recent();
         self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
         self.cubic.on_congestion(now, marked);
+        // A queue that stood since the last cut is the others'.
+        let target = model.queue_target(model.recent());
+        if self.least_queue != Duration::MAX && self.least_queue > target {
+            self.cubic.give_way(now, given_up(model.recent(), model.capacity()));
+        }
         self.last_cut = now;
         self.least_queue = Duration::MAX;
     }
@@ -152,5 +159,13 @@ impl Compete {
     }
 }
 
+/// Of the window, per cent: the square of the share of the path that it has.
+fn given_up(rate: Rate, capacity: Rate) -> u64 {
+    let share = rate.as_bps().saturating_mul(100) / capacity.as_bps().max(1);
+    (share.min(100).pow(2) / 100).min(MOST_GIVEN_UP)
+}
+
+/// The rest is what CUBIC leaves of a window, less than half: enough for the queue to empty.
+const MOST_GIVEN_UP: u64 = 40;
 const DIP_EVERY: Duration = Duration::from_secs(8);
 const LEAST_PACKETS: u64 = 4;

@@ -61,6 +61,14 @@ impl CubicWindow {
         self.begin(now);
     }
 
+    /// So much of the window, and of where it is to come back to, is left to others.
+    pub(in crate::controllers) fn give_way(&mut self, now: Instant, percent: u64) {
+        let left = 100 - percent.min(100);
+        self.max = self.max * left / 100;
+        self.set(self.bytes * left / 100);
+        self.begin(now);
+    }
+
     /// `acked` bytes arrived: sections 4.3 to 4.5.
     pub(in crate::controllers) fn on_acked(
         &mut self,
@@ -172,6 +180,18 @@ mod tests {
         assert_eq!(window.bytes(), 595 * PACKET);
         // Fast convergence: 700 x 0.85 packets, which is where it is.
         assert_eq!(window.k(), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_gives_way_does_not_come_back_to_where_it_was() {
+        let now = Instant::from_nanos(1);
+        let mut window = CubicWindow::new(now, PACKET, 1_000 * PACKET, 2);
+        window.on_congestion(now, false);
+        let k = window.k();
+        window.give_way(now, 40);
+        assert_eq!(window.bytes(), 420 * PACKET);
+        // cbrt((600 - 420) / 0.4) s
+        assert!(window.k() < k && window.k() == Duration::from_millis(7_663));
     }
 
     #[test]
