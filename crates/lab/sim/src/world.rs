@@ -8,7 +8,7 @@ use longhaul_engine::LaneStats;
 use longhaul_objects::limits::REPAIRS_MAX;
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_pathsim::{PathConfig, Probability};
-use longhaul_units::{Bytes, Duration, Instant};
+use longhaul_units::{Bytes, Duration, Instant, Rate};
 use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
 use crate::connection::{Connection, Left, Outgoing};
@@ -226,6 +226,11 @@ impl World {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" => true,
             "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
+            // Equation 12 as printed stays where it is below the bottleneck: at a hundredth of the link.
+            "paptc" if self.scenario.parameters.iter().any(|set| set == "measured=1") => {
+                let rate = self.scenario.rate.unwrap_or(Rate::MAX).scale(1, 100);
+                return rate.time_for(bytes) * 2;
+            }
             _ => false,
         };
         if !heeds {

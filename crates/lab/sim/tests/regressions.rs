@@ -208,6 +208,7 @@ const SEEDS: &[(u64, &str)] = &[
         1900135984,
         "`tsunami` below the user's rate, which limits its bursts then: the check of those",
     ),
+    (1900475048, "`paptc` by equation 12 as printed: the bound of its time"),
     (1900349630, "one report told of all that arrived in 13 s: the check of what is said again"),
     (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
 ];
