@@ -111,7 +111,8 @@ fn advice(report: &ProbeReport) -> Vec<String> {
         advice.push(larger);
     }
     if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
-        advice.push(hosts::larger_buffer("at the server: the socket buffer", there, asked));
+        let larger = hosts::larger_buffer("at the server: the socket buffer", there, asked);
+        advice.push(format!("{larger}, unless `serve --socket-buffer` asks for less"));
     }
     let refused = HostAccount::PRIORITY_REFUSED | HostAccount::BUSY_POLLING_REFUSED;
     if report.with_priority & refused != 0 {

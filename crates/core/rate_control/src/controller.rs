@@ -79,6 +79,11 @@ pub trait ControllerConfig: Debug {
         &[]
     }
 
+    /// Names of two parameters each, the first of which is no greater than the second.
+    fn ordered(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
     /// Whether its rate is a reservation, which belongs to one path.
     fn is_reserved(&self) -> bool {
         false

@@ -144,13 +144,13 @@ impl Parameters {
         Self { known, figures: known.iter().map(|parameter| parameter.default).collect() }
     }
 
-    /// Sets one, written `name=value` as people write it.
+    /// Sets one, written `name=value` as people write it; gives its name.
     ///
     /// # Errors
     ///
     /// [`Unplayable::Parameter`]: `profile` has none of that name (the nearest is offered), or the
     /// value is not of its unit or beyond its bounds.
-    pub fn set(&mut self, profile: &'static str, text: &str) -> Result<(), Unplayable> {
+    pub fn set(&mut self, profile: &'static str, text: &str) -> Result<&'static str, Unplayable> {
         let wrong = |why| Unplayable::Parameter { profile, why };
         let (name, value) = text
             .split_once('=')
@@ -158,11 +158,21 @@ impl Parameters {
             .ok_or_else(|| wrong(format!("a parameter is written NAME=VALUE, not {text}")))?;
         let (name, value) = (name.trim(), value.trim());
         let index = self.index(name).ok_or_else(|| wrong(self.unknown(profile, name)))?;
-        let Parameter { unit, least, most, .. } = self.known[index];
+        let Parameter { name, unit, least, most, .. } = self.known[index];
         let figure = unit.read(value).filter(|figure| (least..=most).contains(figure));
         self.figures[index] = figure
             .ok_or_else(|| wrong(format!("{name} is {}, not {value}", unit.range(least, most))))?;
-        Ok(())
+        Ok(name)
+    }
+
+    /// What is wrong where the first of two names has a greater figure than the second.
+    pub(crate) fn at_odds(&self, ordered: &[(&str, &str)]) -> Option<String> {
+        let (low, high) = ordered.iter().find(|(low, high)| self.get(low) > self.get(high))?;
+        let shown = |name: &str| {
+            let at = self.index(name)?;
+            Some(self.known[at].unit.show_bound(self.figures[at]))
+        };
+        Some(format!("{low} ({}) is above {high} ({})", shown(low)?, shown(high)?))
     }
 
     fn unknown(&self, profile: &str, name: &str) -> String {
@@ -272,7 +282,9 @@ mod tests {
         assert_eq!(chosen.get("marks"), 1);
         let mut peer = Parameters::of(&KNOWN);
         let told = chosen.for_peer().unwrap();
-        told.split(' ').for_each(|text| peer.set("p", text).unwrap());
+        for text in told.split(' ') {
+            peer.set("p", text).unwrap();
+        }
         assert_eq!(peer, chosen);
         chosen.set("p", "threshold=0.01").unwrap();
         assert_eq!(chosen.get("threshold"), 10_000);

@@ -1,5 +1,7 @@
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
@@ -146,7 +148,7 @@ impl Profile {
     /// # Errors
     ///
     /// [`Unplayable`]: there is none of that name, `rate` lacks or is below [`Self::RATE_LEAST`], or a
-    /// parameter is not its own or out of bounds.
+    /// parameter is not its own, out of bounds, given twice or at odds with another.
     pub fn wished<'a>(
         name: Option<&str>,
         rate: Option<Rate>,
@@ -164,10 +166,17 @@ impl Profile {
         }
         let rate = rate.map(|rate| rate.min(Self::RATE_MOST));
         let mut chosen = ChosenProfile { profile, rate, ..ChosenProfile::of(profile) };
+        let wrong = |why| Unplayable::Parameter { profile: profile.name, why };
+        let mut given = Vec::new();
         for text in parameters {
-            chosen.parameters.set(profile.name, text)?;
+            let name = chosen.parameters.set(profile.name, text)?;
+            if given.contains(&name) {
+                return Err(wrong(format!("{name} is given twice, at last as {text}")));
+            }
+            given.push(name);
         }
-        Ok(chosen)
+        let at_odds = chosen.parameters.at_odds(profile.controller.ordered());
+        at_odds.map_or(Ok(chosen), |why| Err(wrong(why)))
     }
 }
 
@@ -506,7 +515,6 @@ static PROFILES: &[Profile] = &[
 mod tests {
     use super::*;
     use alloc::string::ToString;
-    use alloc::vec::Vec;
     use longhaul_units::{Bottleneck, Instant};
 
     #[test]
@@ -559,6 +567,19 @@ mod tests {
         assert!(near.contains("nearest: rbudp;"), "{near}");
         let none = Profile::wished(Some("fixed"), rate, ["step=3"]).unwrap_err();
         assert_eq!(none.to_string(), "profile fixed has no parameters, so no step either");
+    }
+
+    #[test]
+    fn parameters_that_contradict_each_other_are_refused() {
+        let wish = |name, parameters: &[&'static str]| {
+            let parameters = parameters.iter().copied();
+            Profile::wished(Some(name), None, parameters).map_err(|wrong| wrong.to_string()).err()
+        };
+        let twice = wish("auto", &["path=shared", "path=dedicated"]).unwrap();
+        assert!(twice.ends_with("path is given twice, at last as path=dedicated"), "{twice}");
+        let odds = wish("fobs-state", &["green-floor=90%", "green-ceiling=80%"]).unwrap();
+        assert!(odds.ends_with("green-floor (90%) is above green-ceiling (80%)"), "{odds}");
+        assert_eq!(wish("fobs-state", &["green-floor=80%", "green-ceiling=80%"]), None);
     }
 
     #[test]

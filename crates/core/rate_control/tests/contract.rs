@@ -132,10 +132,19 @@ fn chosen(profile: &Profile, rate: Rate, figures: &[(usize, u64)]) -> ChosenProf
         };
         format!("{name}={}", unit.exact(figure))
     });
-    let words: Vec<String> = words.collect();
     let rate = (profile.needs_rate || rate.as_bps().is_multiple_of(2)).then_some(rate);
-    Profile::wished(Some(profile.name), rate, words.iter().map(String::as_str))
-        .expect("drawn within bounds")
+    let wished = |words: &[String]| {
+        Profile::wished(Some(profile.name), rate, words.iter().map(String::as_str))
+    };
+    // One that is drawn twice, or does not go with another, is left out.
+    let fits = |mut given: Vec<String>, word| {
+        given.push(word);
+        if wished(&given).is_err() {
+            given.pop();
+        }
+        given
+    };
+    wished(&words.fold(Vec::new(), fits)).expect("each was looked at")
 }
 
 /// What a user may say, up to what is clamped.

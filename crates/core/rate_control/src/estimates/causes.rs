@@ -123,11 +123,12 @@ impl Estimates {
         let longest = causes.longest();
         let up_to = |queue: Duration| Tally::sum(&causes.levels[..=level(queue)]);
         let excess = if longest < self.least_visible() {
-            // Too short a queue to be seen: what chance does not explain was one, where it was measured
-            // on purpose. Elsewhere nothing tells them apart.
-            let all = up_to(longest);
-            let measured = self.chance.on_purpose_ppm();
-            measured.is_some_and(|ppm| all.lost > explained(all.all(), ppm))
+            // Too short a queue to be seen: what chance does not explain was one. Where nobody measured it
+            // on purpose it may well be some percent: who repairs late has heard of no loss yet.
+            let all = up_to(longest.max(queue));
+            let unmeasured = || Some(self.chance.known_ppm()?.max(UNMEASURED_CHANCE));
+            let chance = self.chance.on_purpose_ppm().or_else(unmeasured);
+            chance.is_some_and(|ppm| all.lost > explained(all.all(), ppm))
         } else {
             let long = longest * 3 / 4;
             let most = up_to(long).most_ppm();
@@ -164,6 +165,8 @@ const MANY: u64 = 1 << 12;
 const BATCH: u64 = 16;
 const LEAST_VISIBLE: Duration = Duration::from_micros(200);
 const MOST_VISIBLE: Duration = Duration::from_millis(1);
+/// Parts per million, of which twice are borne.
+const UNMEASURED_CHANCE: u32 = 20_000;
 /// Parts per million: more is no chance.
 const MOST_CHANCE: u32 = 100_000;
 

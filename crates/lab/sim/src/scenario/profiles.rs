@@ -1,6 +1,6 @@
 //! Which of the family of controllers sets the rate, and with which parameters.
 
-use longhaul_rate_control::{Parameter, Profile, Unit};
+use longhaul_rate_control::{Parameter, Profile, Unit, Unplayable};
 
 use super::Scenario;
 use crate::draw::Draw;
@@ -26,6 +26,12 @@ pub(super) fn draw(scenario: &mut Scenario) {
         let parameter = draw.pick(known);
         let figure = parameter.unit.exact(figure(draw, parameter));
         scenario.parameters.push(format!("{}={figure}", parameter.name));
+        // The same again, or one that does not go with another, is refused.
+        let parameters = scenario.parameters.iter().map(String::as_str);
+        let wished = Profile::wished(Some(scenario.profile), scenario.rate, parameters);
+        if matches!(wished, Err(Unplayable::Parameter { .. })) {
+            scenario.parameters.pop();
+        }
     }
 }
 

@@ -173,6 +173,16 @@ impl ControllerConfig for FobsStateConfig {
         &PARAMETERS
     }
 
+    fn ordered(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("negligible", "moderate"),
+            ("moderate", "massive"),
+            ("green-floor", "green-ceiling"),
+            ("yellow-floor", "yellow-ceiling"),
+            ("red-floor", "red-ceiling"),
+        ]
+    }
+
     fn build(&self, start: &Start) -> Box<dyn Controller> {
         let figures = Figures::of(&start.parameters);
         Box::new(Stepped::new(start, figures.first, ByState::new(figures)))
