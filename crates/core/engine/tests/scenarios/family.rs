@@ -92,19 +92,21 @@ fn scavenger_fills_a_path_before_and_behind_an_outage() {
     assert!(lost <= 2_000, "{lost} ppm lost");
     // Half of its window, and a third of a packet more each round trip.
     let used = behind_an_outage("scavenger");
-    assert!(used >= 650, "{used} permille behind an outage");
+    assert!(used >= 600, "{used} permille behind an outage");
 }
 
-/// On a queue that holds more than the target. One that does not hides from it who else is there.
+/// On a queue that holds more than the target, and on those that do not.
 #[test]
 fn scavenger_leaves_the_path_to_cubic() {
-    for (first, second) in [(0, 10), (10, 0)] {
-        let mut world = World::new(&path(RATE, RTT, RATE.bytes_in(RTT * 3), 0), RATE, 11);
+    for (first, second, queue) in
+        [(0, 10, RTT * 3), (10, 0, RTT * 3), (0, 10, RTT), (10, 0, RTT / 4)]
+    {
+        let mut world = World::new(&path(RATE, RTT, RATE.bytes_in(queue), 0), RATE, 11);
         world.add(SECOND * first, flow("scavenger", 3));
         world.add(SECOND * second, Tcp::new(TcpKind::Cubic, RTT, 100));
         world.run(40 * SECOND);
         let rates = world.measure(60 * SECOND);
         let share = rates[1].as_bps() * 100 / (rates[0].as_bps() + rates[1].as_bps());
-        assert!(share >= 90, "{share} % for CUBIC, {first} {second}");
+        assert!(share >= 97, "{share} % for CUBIC, {first} {second} {queue:?}");
     }
 }

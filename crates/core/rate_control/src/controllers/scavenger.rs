@@ -28,7 +28,12 @@ pub struct Scavenger {
     threshold: u64,
     phase: Phase,
     delay: Delay,
+    /// The user's.
     target: Duration,
+    /// Delay of a queue that overflows, where one was seen to.
+    full: Option<Duration>,
+    /// Until then the delay may be that of before the last cut.
+    unsettled: Instant,
     rounds: Rounds,
     flight: Flight,
     recovery: Recovery,
@@ -70,6 +75,8 @@ impl Scavenger {
             phase,
             delay: Delay::new(),
             target: parameters.time(TARGET.name),
+            full: None,
+            unsettled: now,
             rounds: Rounds::default(),
             flight: Flight::default(),
             recovery: Recovery::new(now),
@@ -82,6 +89,19 @@ impl Scavenger {
         let base = self.delay.base(cx.rtt.smoothed()).as_nanos().max(1);
         let ratio = (2 * self.target.as_nanos()).div_ceil(base);
         u64::try_from(ratio).unwrap_or(MOST_GAIN_DIVISOR).clamp(1, MOST_GAIN_DIVISOR)
+    }
+
+    /// A third of a queue that would overflow before it is as long as the user's: else it would fill the queue and
+    /// lose packets as others do, and none of them would show.
+    fn target(&self) -> Duration {
+        let third = self.full.map(|full| (full / 3).max(LEAST_TARGET));
+        third.map_or(self.target, |third| third.min(self.target))
+    }
+
+    /// A longer queue is believed at once, a shorter one little by little.
+    fn on_overflow(&mut self) {
+        let (queue, before) = (self.delay.queue(), self.full.unwrap_or_default());
+        self.full = Some(queue.max(before - before.saturating_sub(queue) / 4));
     }
 
     fn least(cx: &Context<'_>) -> u64 {
@@ -104,8 +124,9 @@ impl Scavenger {
     /// Additive increase, and a decrease that grows with the delay.
     fn avoid(&mut self, cx: &Context<'_>, acked: u64) {
         let window = i128::from(self.window.max(1));
-        let (queue, target) = (self.delay.queue().as_nanos(), self.target.as_nanos().max(1));
-        let over = i128::try_from(queue.saturating_sub(target)).unwrap_or(0);
+        let (queue, target) = (self.delay.queue().as_nanos(), self.target().as_nanos().max(1));
+        let over = if cx.now < self.unsettled { 0 } else { queue.saturating_sub(target) };
+        let over = i128::try_from(over).unwrap_or(0);
         // Millionths of bytes a round trip.
         let gain = i128::from(cx.estimates.packet() * 1_000_000 / self.gain_divisor(cx));
         let decrease = window * 1_000_000 * over / target as i128;
@@ -127,7 +148,7 @@ impl Scavenger {
             self.set(cx, self.window.saturating_add(growth).min(self.threshold));
         }
         match self.phase {
-            Phase::Starting if self.delay.queue() > self.target * 3 / 4 => self.end_start(cx),
+            Phase::Starting if self.delay.queue() > self.target() * 3 / 4 => self.end_start(cx),
             Phase::Returning(begun) if self.window >= self.threshold => self.returned(cx, begun),
             _ => {}
         }
@@ -145,6 +166,7 @@ impl Scavenger {
 
     /// Half, once a round trip.
     fn cut(&mut self, cx: &Context<'_>) {
+        self.unsettled = cx.now + cx.rtt.smoothed() * 2;
         match self.phase {
             Phase::Slowdown(..) => {
                 self.threshold = (self.threshold / 2).max(Self::least(cx));
@@ -184,6 +206,9 @@ impl Controller for Scavenger {
         self.delay.on_feedback(cx.now, feedback);
         let round_is_over = self.rounds.on_feedback(feedback);
         let lost = feedback.lost.network() + feedback.marked_packets > 0;
+        if feedback.lost.congestion > 0 {
+            self.on_overflow();
+        }
         if lost && self.recovery.heeds(cx.now) {
             self.cut(cx);
             self.recovery.begin(cx);
@@ -249,13 +274,14 @@ impl ControllerConfig for ScavengerConfig {
 
 const TARGET: Parameter = Parameter {
     name: "target",
-    about: "queueing delay above which it makes room; shorter than the queue of the path",
+    about: "queueing delay above which it makes room; a third of a queue that overflows before that",
     unit: Unit::Time,
     default: 60_000_000,
     least: 1_000_000,
     most: 1_000_000_000,
 };
 
+const LEAST_TARGET: Duration = Duration::from_millis(1);
 const LEAST_PACKETS: u64 = 2;
 const MOST_GAIN_DIVISOR: u64 = 16;
 /// Between two slowdowns passes nine times what one takes.

@@ -101,3 +101,24 @@ fn it_slows_down_for_two_round_trips_and_comes_back_to_where_it_was() {
     assert!(last >= 150, "it was at 160: {last}");
     assert!(matches!(told.scavenger.phase, Phase::Avoidance(_)));
 }
+
+/// What overflows at 30 ms is kept below 10.
+#[test]
+fn a_queue_that_overflows_before_the_target_lowers_it() {
+    let mut told = Told::new();
+    let ms = Duration::from_millis;
+    assert_eq!(told.scavenger.target(), ms(60));
+    told.scavenger.full = Some(ms(30));
+    assert_eq!(told.scavenger.target(), ms(10));
+    assert!(told.round(ms(0), 0) >= 100 && told.round(ms(8), 0) >= 100);
+    told.round(ms(15), 0);
+    let before = told.scavenger.window;
+    assert!(told.round(ms(15), 0) * PACKET < before, "half too much");
+    // A shorter one is not believed at once, a longer one is.
+    told.scavenger.on_overflow();
+    let shorter = told.scavenger.full.unwrap();
+    assert_eq!(shorter, ms(30) - ms(15) / 4);
+    (0..2).for_each(|_| drop(told.round(ms(90), 0)));
+    told.scavenger.on_overflow();
+    assert_eq!((told.scavenger.full, told.scavenger.target()), (Some(ms(90)), ms(30)));
+}
