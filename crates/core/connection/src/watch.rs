@@ -176,6 +176,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_rate_control::Repair;
 
     const MEMORY: Bytes = Bytes::from_mib(64);
     const MOST: Bytes = Bytes::from_mib(256);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     fn watch(patience: Duration) -> Watch {
-        Watch::new(at(0), MemoryBudget::new(at(0), MEMORY, MOST), patience)
+        Watch::new(at(0), MemoryBudget::new(at(0), MEMORY, MOST, Repair::Continuous), patience)
     }
 
     #[test]

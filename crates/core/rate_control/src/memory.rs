@@ -1,5 +1,7 @@
 use longhaul_units::{Bytes, Duration, Instant};
 
+use crate::Repair;
+
 /// How much memory one end of a transfer may use for what is under way.
 ///
 /// What one round trip carries has to be kept until it is known to have arrived, or to have room
@@ -7,31 +9,39 @@ use longhaul_units::{Bytes, Duration, Instant};
 /// products of rate and round trip beside a base, and grows as the path shows its product, as a TCP
 /// receiver tunes its buffer (Fisk and Feng, "Dynamic right-sizing in TCP", 2001). It never
 /// shrinks: what was promised to the peer stays promised.
+///
+/// A round of blasts ([`Repair::Rounds`]) ends where the receiver has no room for more, and RBUDP's are of the
+/// whole file: there all that has passed may have to be kept until the next round, so the budget grows by that.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryBudget {
     base: u64,
     most: u64,
     /// The largest product so far.
     product: u64,
+    /// All that passed, where that may have to be kept.
+    kept: Option<u64>,
     /// When the present measurement began, and what had passed by then.
     since: Instant,
     before: u64,
 }
 
 impl MemoryBudget {
-    /// A budget of `base`, which may grow to `most`.
-    pub fn new(now: Instant, base: Bytes, most: Bytes) -> Self {
-        Self { base: base.get(), most: most.get(), product: 0, since: now, before: 0 }
+    /// A budget of `base`, which may grow to `most`, for what is repaired so.
+    pub fn new(now: Instant, base: Bytes, most: Bytes, repair: Repair) -> Self {
+        let kept = (repair == Repair::Rounds).then_some(0);
+        Self { base: base.get(), most: most.get(), product: 0, kept, since: now, before: 0 }
     }
 
     /// The budget now.
     pub fn get(&self) -> Bytes {
-        Bytes::new(self.base.saturating_add(self.product.saturating_mul(2)).min(self.most))
+        let worth = self.product.saturating_mul(2).max(self.kept.unwrap_or(0));
+        Bytes::new(self.base.saturating_add(worth).min(self.most))
     }
 
     /// `passed` bytes in all have come through by `now`, over a path whose round trip, without
     /// queues, is `round_trip`. Gives the budget.
     pub fn update(&mut self, now: Instant, passed: u64, round_trip: Duration) -> Bytes {
+        self.kept = self.kept.map(|kept| kept.max(passed));
         let took = now - self.since;
         if took >= round_trip.max(INTERVAL) {
             let bytes = u128::from(passed.saturating_sub(self.before));
@@ -53,11 +63,15 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn budget(base: Bytes, most: Bytes, repair: Repair) -> MemoryBudget {
+        MemoryBudget::new(Instant::ZERO, base, most, repair)
+    }
+
     #[test]
     fn two_products_beside_the_base() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let round_trip = Duration::from_millis(300);
-        let mut budget = MemoryBudget::new(at(0), Bytes::from_mib(10), Bytes::from_mib(100));
+        let mut budget = budget(Bytes::from_mib(10), Bytes::from_mib(100), Repair::Continuous);
         assert_eq!(budget.update(at(100), 90 * MIB, round_trip), Bytes::from_mib(10), "too soon");
         assert_eq!(budget.update(at(300), 10 * MIB, round_trip), Bytes::from_mib(30));
         assert_eq!(budget.update(at(900), 40 * MIB, round_trip), Bytes::from_mib(40));
@@ -66,8 +80,18 @@ mod tests {
     }
 
     #[test]
+    fn rounds_keep_all_that_has_passed() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let round_trip = Duration::from_millis(1);
+        let mut budget = budget(Bytes::from_mib(10), Bytes::from_mib(100), Repair::Rounds);
+        assert_eq!(budget.update(at(1), 3 * MIB, round_trip), Bytes::from_mib(13));
+        assert_eq!(budget.update(at(300), 70 * MIB, round_trip), Bytes::from_mib(80));
+        assert_eq!(budget.update(at(310), 300 * MIB, round_trip), Bytes::from_mib(100), "most");
+    }
+
+    #[test]
     fn impossible_figures_do_no_harm() {
-        let mut budget = MemoryBudget::new(Instant::ZERO, Bytes::from_mib(1), Bytes::from_mib(2));
+        let mut budget = budget(Bytes::from_mib(1), Bytes::from_mib(2), Repair::Rounds);
         let late = Instant::ZERO + Duration::from_secs(100);
         assert_eq!(budget.update(late, u64::MAX, Duration::from_secs(60)), Bytes::from_mib(2));
         assert_eq!(budget.update(late, 0, Duration::ZERO), Bytes::from_mib(2));

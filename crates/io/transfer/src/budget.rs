@@ -1,10 +1,11 @@
 //! How much memory a transfer takes at either end: at most 256 MiB and two products of rate and
-//! round trip of its path, whatever its size, or what the user allows (docs/operating.md).
+//! round trip of its path, whatever its size, or what the user allows (docs/operating.md);
+//! under blast rounds as much as has come, since a round is of the whole file where there is room.
 //!
 //! What follows is for contents of files. The rest, some 30 MiB, is the program itself, its
 //! sockets' and ciphers' buffers, and the names of entries that are not settled.
 
-use longhaul_rate_control::MemoryBudget;
+use longhaul_rate_control::{MemoryBudget, Repair};
 use longhaul_units::{Bytes, Instant};
 
 /// Memory for contents at one end of a transfer.
@@ -12,18 +13,25 @@ use longhaul_units::{Bytes, Instant};
 pub(crate) struct Budget {
     first: Bytes,
     most: Bytes,
+    repair: Repair,
 }
 
 impl Budget {
     /// As much as the path is worth, and no more than `cap`.
     pub fn new(cap: Option<Bytes>) -> Self {
         let most = cap.map_or(MOST, |cap| cap.clamp(MEMORY_LEAST, MOST));
-        Self { first: most, most }
+        Self { first: most, most, repair: Repair::Continuous }
     }
 
     /// `first`, which is leased, and more as far as more can be leased, within `total`.
     pub fn leased(first: Bytes, total: Bytes) -> Self {
-        Self { first: first.max(MEMORY_LEAST), most: total.clamp(MEMORY_LEAST, MOST) }
+        let most = total.clamp(MEMORY_LEAST, MOST);
+        Self { first: first.max(MEMORY_LEAST), most, repair: Repair::Continuous }
+    }
+
+    /// The same for what is repaired so: a round of blasts is kept whole.
+    pub fn repaired_by(self, repair: Repair) -> Self {
+        Self { repair, ..self }
     }
 
     /// A source keeps what is not acknowledged.
@@ -38,12 +46,12 @@ impl Budget {
 
     /// That of a source as its path shows what it is worth.
     pub fn growing_of_source(self, now: Instant) -> MemoryBudget {
-        MemoryBudget::new(now, self.of_source(), self.most)
+        MemoryBudget::new(now, self.of_source(), self.most, self.repair)
     }
 
     /// That of a sink.
     pub fn growing_of_sink(self, now: Instant) -> MemoryBudget {
-        MemoryBudget::new(now, self.of_sink(), self.most - SINK_SPARE)
+        MemoryBudget::new(now, self.of_sink(), self.most - SINK_SPARE, self.repair)
     }
 }
 

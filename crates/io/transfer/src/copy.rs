@@ -183,15 +183,17 @@ pub fn copy(
         return Err(CopyError::Usage(UNCHECKED.into()));
     }
     let failed = |failure| CopyError::of(failure, &progress.snapshot());
+    let profile = profile(&options.profile, options.rate, &options.parameters).map_err(failed)?;
+    let memory = Budget::new(options.memory).repaired_by(profile.repair());
     let client = Client {
         host: &job.host,
         port: job.port,
         token: &options.token,
-        profile: profile(&options.profile, options.rate, &options.parameters).map_err(failed)?,
+        profile,
         protect: options.protect,
         carrier: options.carrier,
         lanes: options.lanes,
-        memory: Budget::new(options.memory),
+        memory,
         idle_timeout: options.idle_timeout,
         links: &options.links,
         circuit: options.circuit.as_ref(),
@@ -201,7 +203,7 @@ pub fn copy(
         wish: Wish::Copy(job.request(options)),
         started,
     };
-    let make = |server, shared: &Arc<Shared>| Part::new(options, &job, server, shared);
+    let make = |server, shared: &Arc<Shared>| Part::new(options, &job, server, (shared, memory));
     Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
@@ -350,10 +352,10 @@ impl Part {
         options: &CopyOptions,
         job: &Job,
         server: SocketAddr,
-        shared: &Arc<Shared>,
+        (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
         let shared = shared.clone();
-        let (budget, patience) = (Budget::new(options.memory), options.stall_timeout);
+        let patience = options.stall_timeout;
         if job.direction == Direction::Push {
             let tree = SourceTree::local(&job.local, options.copy_contents).direct(options.direct);
             send(&shared, budget, patience);

@@ -56,6 +56,7 @@ pub(crate) struct Connection {
     interface_max: u16,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
+    repair: Repair,
     /// For messages and batches that are read, used again and again.
     messages: Box<[u8]>,
     datagrams: Vec<u8>,
@@ -96,6 +97,7 @@ impl Connection {
         let clock = scenario.clocks[usize::from(end == End::Server)];
         let local = now + clock;
         let profile = chosen.profile;
+        let repair = repair(profile, scenario.seed);
         let role = if end == End::Client { Role::Client } else { Role::Server };
         let rate = scenario.rate.or(scenario.limit);
         let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
@@ -112,7 +114,7 @@ impl Connection {
                 let home = scenario.homes[usize::from(number)];
                 (config.path, config.remote) = (PathId(home), Some(server(scenario, home)));
             }
-            config.repair = repair(profile, scenario.seed);
+            config.repair = repair;
             config.feedback = profile.feedback;
             let seal = Protection::new(session.send_keys(lane), session.protect);
             let open = Protection::new(session.receive_keys(lane), session.protect);
@@ -144,6 +146,7 @@ impl Connection {
             closed: None,
             orders: 0,
             memory,
+            repair,
             messages: vec![0; MESSAGES_READ].into(),
             datagrams: Vec::new(),
             batch: scenario.batch,
@@ -401,7 +404,7 @@ impl Connection {
     pub fn begin(&mut self, now: Instant, part: Part, scenario: &Scenario, env: &mut Env<'_>) {
         let local = now + self.clock;
         let (driver, transfer) = Driver::new(scenario, part, [now, local], self.lanes.len(), env);
-        let memory = MemoryBudget::new(local, self.memory, MEMORY_MAX);
+        let memory = MemoryBudget::new(local, self.memory, MEMORY_MAX, self.repair);
         self.driver = driver;
         self.half.begin(transfer, Watch::new(local, memory, PATIENCE));
     }

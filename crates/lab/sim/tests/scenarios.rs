@@ -52,6 +52,19 @@ fn every_profile_finishes_over_loss_and_reordering() {
     }
 }
 
+/// As in RBUDP: all of the file goes once, then what was missing. The sink has promised a sixth of it at first.
+#[test]
+fn a_round_of_blasts_is_of_the_whole_file_where_there_is_room() {
+    let rate = Some(Rate::from_mbps(80));
+    let (capacity, path) = (Bytes::from_mib(4), line().loss(Probability::from_percent(1)));
+    let scenario = Scenario { capacity, profile: "rbudp", rate, ..one_file(5, 24) };
+    let report = run(scenario.over(&DuplexConfig::symmetric(path)));
+    // Of 19,000 packets 190 are lost, of those 2, of those mostly none.
+    let rounds = report.lanes[0].rounds;
+    assert!((2..=5).contains(&rounds), "{rounds} rounds");
+    assert!(report.memory[1] > Bytes::from_mib(16), "groups wait for the second round: {report:?}");
+}
+
 #[test]
 fn memory_grows_with_the_path_and_no_further() {
     // 3.6 MiB are under way on it: as much as the sink promises at first.

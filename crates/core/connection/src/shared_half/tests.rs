@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{ResumeState, SinkConfig};
-use longhaul_rate_control::MemoryBudget;
+use longhaul_rate_control::{MemoryBudget, Repair};
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Direction, PipeRequest, PipeRole, Request, SinkMessage, SourceMessage};
 
@@ -28,7 +28,8 @@ fn wish(direction: Direction) -> Wish {
 }
 
 fn watch(patience: Duration) -> Watch {
-    let memory = MemoryBudget::new(NOW, Bytes::from_mib(8), Bytes::from_mib(64));
+    let memory =
+        MemoryBudget::new(NOW, Bytes::from_mib(8), Bytes::from_mib(64), Repair::Continuous);
     Watch::new(NOW, memory, patience)
 }
 

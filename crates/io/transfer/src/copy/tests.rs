@@ -76,7 +76,8 @@ fn client(options: &CopyOptions) -> Result<Part, Failure> {
     let job = Job::new(options).unwrap();
     let mailboxes = Mailboxes::new(Vec::new());
     let shared = Shared::client(&Wish::Copy(job.request(options)), mailboxes);
-    Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), &shared)
+    let part = (&shared, Budget::new(options.memory));
+    Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), part)
 }
 
 fn sink(client: &Part) -> &SinkDriver {

@@ -77,7 +77,8 @@ impl Server<'_> {
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let boxes = mailboxes(session.lanes).map_err(text)?;
         let granted = Arc::new(Granted::default());
-        let share = Share { memory: lease.budget(), owner, ..self.share.clone() };
+        let memory = lease.budget().repaired_by(profile.repair());
+        let share = Share { memory, owner, ..self.share.clone() };
         let (pipes, place) = (self.pipes.clone(), granted.clone());
         let (protect, profile_name) = (session.protect, profile.profile.name);
         let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
