@@ -111,6 +111,13 @@ impl FeedbackSchedule {
         most: Duration::from_millis(40),
     };
 
+    /// The same, with this time between two reports whatever the round trip; itself where that is zero.
+    fn each(self, interval: Duration) -> Self {
+        let interval =
+            if interval.is_zero() { return self } else { interval.max(Self::USUAL.least) };
+        Self { least: interval, most: interval, ..self }
+    }
+
     /// Time between two reports on a path of this round trip.
     pub fn interval(&self, round_trip: Duration) -> Duration {
         (round_trip / self.per_round_trip).clamp(self.least, self.most)
@@ -205,6 +212,14 @@ impl ChosenProfile {
                 overlap: self.parameters.get("overlap"),
             }),
             other => other,
+        }
+    }
+
+    /// When a receiver reports, with the time that was chosen.
+    pub fn feedback(&self) -> FeedbackSchedule {
+        match self.profile.receiver_part {
+            ReceiverPart::Paptc => self.profile.feedback.each(self.parameters.time("acknowledge")),
+            _ => self.profile.feedback,
         }
     }
 
@@ -588,5 +603,14 @@ mod tests {
         assert_eq!(interval(1), Duration::from_micros(250));
         assert_eq!(interval(40), Duration::from_millis(5));
         assert_eq!(interval(300), Duration::from_millis(10));
+        let chosen = |parameters: &[&'static str]| {
+            let rate = Some(Rate::from_gbps(1));
+            Profile::wished(Some("paptc"), rate, parameters.iter().copied()).unwrap().feedback()
+        };
+        assert_eq!(chosen(&[]), FeedbackSchedule::PAPTC);
+        let each = chosen(&["acknowledge=200ms"]);
+        for ms in [1, 1_000] {
+            assert_eq!(each.interval(Duration::from_millis(ms)), Duration::from_millis(200));
+        }
     }
 }

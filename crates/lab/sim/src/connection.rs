@@ -97,7 +97,7 @@ impl Connection {
         let clock = scenario.clocks[usize::from(end == End::Server)];
         let local = now + clock;
         let profile = chosen.profile;
-        let repair = repair(profile, scenario.seed);
+        let (repair, feedback) = (repair(profile, scenario.seed), chosen.feedback());
         let role = if end == End::Client { Role::Client } else { Role::Server };
         let rate = scenario.rate.or(scenario.limit);
         let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
@@ -115,7 +115,7 @@ impl Connection {
                 (config.path, config.remote) = (PathId(home), Some(server(scenario, home)));
             }
             config.repair = repair;
-            config.feedback = profile.feedback;
+            config.feedback = feedback;
             let seal = Protection::new(session.send_keys(lane), session.protect);
             let open = Protection::new(session.receive_keys(lane), session.protect);
             config.object_tag = Sealer::object_tag(&seal);

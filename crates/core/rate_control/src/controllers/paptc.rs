@@ -7,12 +7,15 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::opening::{Found, LEAST, MOST};
 use super::power::{EXPONENT_BITS, power_of};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of};
-use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
+use crate::{
+    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
+};
 
 /// What was chosen of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     interval: Duration,
+    acknowledge: Duration,
     first: u32,
     beta: u64,
     b: u64,
@@ -25,6 +28,7 @@ impl Figures {
     fn of(chosen: &Parameters) -> Self {
         Self {
             interval: chosen.time("interval"),
+            acknowledge: chosen.time("acknowledge"),
             first: chosen.share("first"),
             beta: chosen.get("beta"),
             b: chosen.get("b"),
@@ -133,6 +137,10 @@ impl Steps for Paptc {
         self.rate
     }
 
+    fn reports_wait(&self) -> Duration {
+        self.figures.acknowledge
+    }
+
     fn state(&self) -> &'static str {
         match self.capacity {
             Some(_) => "predicted",
@@ -167,8 +175,16 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(4);
 const MOST_STEPS: u64 = 1 << 16;
 
 /// Why each is what it is: docs/rate-control.md.
-static PARAMETERS: [Parameter; 7] = [
+static PARAMETERS: [Parameter; 8] = [
     Parameter { about: "time between two steps, at least 4 ms; 0s: a round trip", ..INTERVAL },
+    Parameter {
+        name: "acknowledge",
+        about: "time between two acknowledgements; 0s: a quarter of a round trip, 1 to 40 ms",
+        unit: Unit::Time,
+        default: 0,
+        least: 0,
+        most: 1_000_000_000,
+    },
     Parameter::ppm("first", "first rate, of the link", (10_000, 500_000, WHOLE)),
     Parameter::ppm("beta", "weight of what the sender sees in equation 11", (0, 500_000, WHOLE)),
     Parameter::ppm("b", "step of the first period", (1_000, 1_000_000, WHOLE)),

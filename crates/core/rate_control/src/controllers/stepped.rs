@@ -36,6 +36,11 @@ pub(super) trait Steps: Debug + Send {
         u64::MAX
     }
 
+    /// How long reports wait beyond the usual.
+    fn reports_wait(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn state(&self) -> &'static str;
 }
 
@@ -73,7 +78,7 @@ impl<S: Steps> Stepped<S> {
                 let (round_trip, packet) = (cx.rtt.smoothed(), cx.estimates.packet());
                 // A link that was found too small, because of what it lost, must not hold for ever.
                 let rate = self.steps.rate().max(least_rate(round_trip, packet));
-                paced(rate, self.steps.window(), round_trip, packet)
+                paced(rate, self.steps.window(), round_trip + self.steps.reports_wait(), packet)
             }
         };
     }
@@ -142,7 +147,7 @@ pub(super) fn is_used(rate: Rate, span: &Span, packet: u64) -> bool {
 }
 
 /// What may leave: in bursts for late timers, and no more than two round trips of it without news, nor
-/// than `most` bytes, so that nobody sends into silence.
+/// than `most` bytes, so that nobody sends into silence. What reports wait beyond the usual is part of `round_trip`.
 pub(super) fn paced(rate: Rate, most: u64, round_trip: Duration, packet: u64) -> Pacing {
     let rate = rate.clamp(LEAST, MOST);
     let window = rate.bytes_in(round_trip * 2 + FEEDBACK_DELAY) + WINDOW_SLACK;

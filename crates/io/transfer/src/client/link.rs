@@ -81,7 +81,7 @@ impl Link<'_> {
         }
         let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
-        let feedback = profile.profile.feedback;
+        let feedback = profile.feedback();
         let any = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let Profile { repair, feedback, .. } = *Profile::CIRCUIT;
         let rules = |lane: LaneId| match (booked, lane.0) {

@@ -118,7 +118,7 @@ impl Server<'_> {
             let first = path(&profile, INITIAL_RTT);
             let priority = Priority::wished(self.options.host_priority);
             let hosting = Hosting { monitor, priority };
-            let feedback = profile.profile.feedback;
+            let feedback = profile.feedback();
             let repair = profile.repair();
             let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
             // A rate that is booked is that of one controller.

@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -56,6 +56,10 @@ impl Builtin {
             text: include_str!("../../experiments/four-solutions.toml"),
         },
         Self { name: "paptc-tables", text: include_str!("../../experiments/paptc-tables.toml") },
+        Self {
+            name: "paptc-figure-4",
+            text: include_str!("../../experiments/paptc-figure-4.toml"),
+        },
         Self { name: "slow-disk", text: include_str!("../../experiments/slow-disk.toml") },
         Self { name: "busy-sender", text: include_str!("../../experiments/busy-sender.toml") },
         Self {
