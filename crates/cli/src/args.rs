@@ -312,7 +312,7 @@ pub struct ServeArgs {
     /// Most memory of all clients together, for data that is under way and the socket buffers of
     /// their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
     /// others; one that finds less than 64 MiB is told that the server is busy. The program itself
-    /// takes some 30 MiB more [default: half of this host's memory]
+    /// takes some 30 MiB more [default: half of the memory of this host, or of its control group]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]

@@ -9,6 +9,7 @@ use longhaul_units::{Bytes, Duration, Instant};
 use crate::connection::Lanes;
 use crate::control::Control;
 use crate::lease::Lease;
+use crate::monitor::host_totals;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared};
 
@@ -26,6 +27,22 @@ pub(crate) struct Attendant<'a> {
     /// What the lanes had received, to tell that the peer lives.
     received: u64,
     has_concluded: bool,
+    squeeze: Squeeze,
+}
+
+/// Whether this host is short of memory: to promise more then would make it worse.
+struct Squeeze {
+    looked: Instant,
+    freeing: Duration,
+}
+
+impl Squeeze {
+    /// As it was since the last look.
+    fn look(&mut self, now: Instant, freeing: Duration) -> bool {
+        let passed = now - std::mem::replace(&mut self.looked, now);
+        let freed = freeing.saturating_sub(std::mem::replace(&mut self.freeing, freeing));
+        freed >= passed / SQUEEZED && !freed.is_zero()
+    }
 }
 
 impl<'a> Attendant<'a> {
@@ -38,6 +55,8 @@ impl<'a> Attendant<'a> {
         shared.follow_host(lanes.host());
         let known = Milestones::default();
         let recollection = None;
+        let looked = clock::now();
+        let squeeze = Squeeze { looked, freeing: host_totals(looked).freeing };
         Self {
             shared,
             lanes,
@@ -47,6 +66,7 @@ impl<'a> Attendant<'a> {
             known,
             received: 0,
             has_concluded: false,
+            squeeze,
         }
     }
 
@@ -107,13 +127,14 @@ impl<'a> Attendant<'a> {
         self.shared.report(counts);
     }
 
-    fn look(&self, now: Instant) {
+    fn look(&mut self, now: Instant) {
+        let is_short = self.squeeze.look(now, host_totals(now).freeing);
         let (seen, work) = (self.lanes.seen(), self.shared.work_done());
         let mailboxes = &self.shared.mailboxes;
         let look = self
             .shared
             .update(&mut self.shared.lock(), |half| half.look(now, &seen, work, mailboxes));
-        if let (Some(wanted), Some(spare)) = (look, self.shared.spare()) {
+        if let (Some(wanted), Some(spare), false) = (look, self.shared.spare(), is_short) {
             self.shared.grow_memory(self.leased(wanted, spare));
         }
     }
@@ -124,6 +145,9 @@ impl<'a> Attendant<'a> {
     }
 }
 
+/// One part in so many of the time in which somebody waits for memory is too much. Programs that write files wait for a
+/// hundredth of it at most while there is memory.
+const SQUEEZED: u32 = 10;
 /// How often is looked when nothing happens.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 

@@ -1,11 +1,12 @@
 //! How much memory a transfer takes at either end: at most 256 MiB and two products of rate and
-//! round trip of its path, whatever its size, or what the user allows (docs/operating.md);
+//! round trip of its path, whatever its size, or what the user or this process' control group allow (docs/operating.md);
 //! under blast rounds as much as has come, since a round is of the whole file where there is room.
 //!
 //! What follows is for contents of files. The rest, some 30 MiB, is the program itself, its
 //! sockets' and ciphers' buffers, and the names of entries that are not settled.
 
 use longhaul_rate_control::{MemoryBudget, Repair};
+use longhaul_sys::host::memory_limit;
 use longhaul_units::{Bytes, Instant};
 
 /// Memory for contents at one end of a transfer.
@@ -17,9 +18,13 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// As much as the path is worth, and no more than `cap`.
+    /// As much as the path is worth, and no more than `cap`, or half of what this process may take.
     pub fn new(cap: Option<Bytes>) -> Self {
-        let most = cap.map_or(MOST, |cap| cap.clamp(MEMORY_LEAST, MOST));
+        Self::within(cap.unwrap_or_else(|| Bytes::new(memory_limit().get() / 2)))
+    }
+
+    fn within(cap: Bytes) -> Self {
+        let most = cap.clamp(MEMORY_LEAST, MOST);
         Self { first: most, most, repair: Repair::Continuous }
     }
 
@@ -84,16 +89,16 @@ mod tests {
 
     #[test]
     fn memory_grows_with_the_path_up_to_the_cap() {
-        let [source, sink, source_grown, sink_grown] = of(Budget::new(None));
+        let [source, sink, source_grown, sink_grown] = of(Budget::within(MOST + MOST));
         assert_eq!((source, sink), (Bytes::from_mib(192), Bytes::from_mib(192)));
         assert_eq!((source_grown, sink_grown), (MOST, MOST));
         let cap = Bytes::from_mib(500);
-        let [source, sink, source_grown, sink_grown] = of(Budget::new(Some(cap)));
+        let [source, sink, source_grown, sink_grown] = of(Budget::within(cap));
         assert_eq!((source, sink), (Bytes::from_mib(192), Bytes::from_mib(192)));
         assert_eq!((source_grown, sink_grown), (cap, cap));
         for cap in [Bytes::from_mib(100), MEMORY_LEAST] {
-            assert_eq!(of(Budget::new(Some(cap))), [cap; 4]);
+            assert_eq!(of(Budget::within(cap)), [cap; 4]);
         }
-        assert_eq!(of(Budget::new(Some(Bytes::new(1)))), [MEMORY_LEAST; 4]);
+        assert_eq!(of(Budget::within(Bytes::new(1))), [MEMORY_LEAST; 4]);
     }
 }

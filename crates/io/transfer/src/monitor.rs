@@ -30,6 +30,7 @@ use said::Said;
 use sentinel::{Ears, StoredLook};
 
 pub(crate) use bystander::Bystander;
+pub(crate) use machine::totals as host_totals;
 pub(crate) use remedies::{Priority, poll_device, with_priority, writers_in_short_turns};
 pub(crate) use sentinel::Sentinel;
 pub(crate) use watch::Watch;

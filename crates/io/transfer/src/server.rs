@@ -13,7 +13,7 @@ use std::sync::Arc;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
-use longhaul_sys::host::Machine;
+use longhaul_sys::host::memory_limit;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
@@ -300,9 +300,9 @@ impl Server<'_> {
     }
 }
 
-/// For all clients together, unless the user says: half of this host's memory.
+/// For all clients together, unless the user says: half of the memory that this process may take.
 fn default_memory() -> Bytes {
-    Bytes::new(Machine::describe().memory.get() / 2)
+    Bytes::new(memory_limit().get() / 2)
 }
 
 /// What a client hears that finds no memory left.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{PAGE, read_text};
 
-/// Samples for how long something on this host had to wait for a processor although it was ready
-/// ("some" of pressure stall information, Documentation/accounting/psi.rst). It is brought up to date
-/// at each look, but does not say who waited: perhaps nobody of ours.
+/// Samples for how long something on this host had to wait for a processor although it was ready, or for memory that
+/// was to be freed first ("some" of pressure stall information, Documentation/accounting/psi.rst). It is brought up to
+/// date at each look, but does not say who waited: perhaps nobody of ours.
 ///
 /// Not to be looked at more often than every few jiffies (4 ms and more each): the kernel weighs what
 /// came since the last look by whole jiffies, so a look a millisecond finds nothing, and what it found
@@ -23,6 +23,20 @@ impl PressureSampler {
     /// Kernels without `CONFIG_PSI`, or with it switched off, and where `/proc` is not to be seen.
     pub fn of_cpu() -> io::Result<Self> {
         let sampler = Self { file: File::open("/proc/pressure/cpu")? };
+        sampler.sample().map(|_| sampler)
+    }
+
+    /// Of the memory of this process' control group, where that tells (version 2), or of this host.
+    ///
+    /// # Errors
+    /// As [`PressureSampler::of_cpu`].
+    pub fn of_memory() -> io::Result<Self> {
+        let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let group = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        let own = group.map(|path| format!("/sys/fs/cgroup{path}/memory.pressure"));
+        let own = own.and_then(|path| File::open(path).ok());
+        let file = own.map_or_else(|| File::open("/proc/pressure/memory"), Ok)?;
+        let sampler = Self { file };
         sampler.sample().map(|_| sampler)
     }
 
@@ -59,8 +73,10 @@ mod tests {
     #[needs(pressure)]
     #[test]
     fn pressure_only_grows() {
-        let sampler = PressureSampler::of_cpu().unwrap();
-        let before = sampler.sample().unwrap();
-        assert!(sampler.sample().unwrap() >= before);
+        for sampler in [PressureSampler::of_cpu(), PressureSampler::of_memory()] {
+            let sampler = sampler.unwrap();
+            let before = sampler.sample().unwrap();
+            assert!(sampler.sample().unwrap() >= before);
+        }
     }
 }

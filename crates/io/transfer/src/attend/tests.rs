@@ -155,3 +155,15 @@ fn a_disk_that_gets_nothing_done_ends_the_copy_and_is_named() {
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn who_waits_for_memory_for_a_tenth_of_the_time_is_short_of_it() {
+    let ms = Duration::from_millis;
+    let at = |count| longhaul_units::Instant::ZERO + ms(count);
+    let mut squeeze = super::Squeeze { looked: at(0), freeing: ms(70) };
+    assert!(!squeeze.look(at(100), ms(70)));
+    assert!(!squeeze.look(at(200), ms(79)));
+    assert!(squeeze.look(at(300), ms(90)));
+    assert!(!squeeze.look(at(300), ms(90)), "no time has passed");
+    assert!(!squeeze.look(at(400), ms(80)), "totals of another group");
+}

@@ -9,13 +9,15 @@ use longhaul_units::{Duration, Instant};
 
 /// Time so far, since whenever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
+pub(crate) struct Totals {
     /// Somebody on this host waited for a processor.
     pub waited: Duration,
     /// The control group of this process was held back for its quota.
     pub throttled: Duration,
     /// The hypervisor ran something else.
     pub stolen: Duration,
+    /// Somebody in the control group of this process, or on this host, waited for memory to be freed.
+    pub freeing: Duration,
 }
 
 impl Totals {
@@ -24,12 +26,13 @@ impl Totals {
             waited: self.waited.saturating_sub(before.waited),
             throttled: self.throttled.saturating_sub(before.throttled),
             stolen: self.stolen.saturating_sub(before.stolen),
+            freeing: self.freeing.saturating_sub(before.freeing),
         }
     }
 }
 
 /// Those of this host, which are at most 50 ms old. Waits for nobody.
-pub(super) fn totals(now: Instant) -> Totals {
+pub(crate) fn totals(now: Instant) -> Totals {
     static MACHINE: LazyLock<Machine<Samplers>> = LazyLock::new(|| Machine::of(Samplers::open()));
     MACHINE.totals(now)
 }
@@ -44,7 +47,7 @@ struct Machine<S> {
     sampler: Mutex<S>,
     /// In nanoseconds: when to look again, and what was found.
     due: AtomicU64,
-    found: [AtomicU64; 3],
+    found: [AtomicU64; 4],
 }
 
 impl<S: Sample> Machine<S> {
@@ -57,39 +60,47 @@ impl<S: Sample> Machine<S> {
         if now.as_nanos() >= self.due.load(Ordering::Relaxed)
             && let Ok(sampler) = self.sampler.try_lock()
         {
-            let Totals { waited, throttled, stolen } = sampler.sample();
-            for (to, time) in self.found.iter().zip([waited, throttled, stolen]) {
+            let Totals { waited, throttled, stolen, freeing } = sampler.sample();
+            for (to, time) in self.found.iter().zip([waited, throttled, stolen, freeing]) {
                 to.store(time.as_nanos() as u64, Ordering::Relaxed);
             }
             self.due.store((now + INTERVAL).as_nanos(), Ordering::Relaxed);
         }
-        let [waited, throttled, stolen] =
+        let [waited, throttled, stolen, freeing] =
             self.found.each_ref().map(|time| Duration::from_nanos(time.load(Ordering::Relaxed)));
-        Totals { waited, throttled, stolen }
+        Totals { waited, throttled, stolen, freeing }
     }
 }
 
 /// What cannot be read says nothing.
 struct Samplers {
     pressure: Option<PressureSampler>,
+    memory: Option<PressureSampler>,
     throttling: Option<ThrottlingSampler>,
 }
 
 impl Samplers {
     fn open() -> Self {
-        Self { pressure: PressureSampler::of_cpu().ok(), throttling: ThrottlingSampler::new() }
+        Self {
+            pressure: PressureSampler::of_cpu().ok(),
+            memory: PressureSampler::of_memory().ok(),
+            throttling: ThrottlingSampler::new(),
+        }
     }
 }
 
 impl Sample for Samplers {
     fn sample(&self) -> Totals {
-        let pressure = self.pressure.as_ref().and_then(|sampler| sampler.sample().ok());
+        let total = |sampler: &Option<PressureSampler>| {
+            sampler.as_ref().and_then(|sampler| sampler.sample().ok()).unwrap_or_default()
+        };
         let throttling = self.throttling.as_ref().and_then(|sampler| sampler.sample().ok());
         let ticks = ProcessorTicks::now().map_or(0, |ticks| ticks.stolen);
         Totals {
-            waited: pressure.unwrap_or_default(),
+            waited: total(&self.pressure),
             throttled: throttling.unwrap_or_default().time,
             stolen: STEAL_TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)),
+            freeing: total(&self.memory),
         }
     }
 }

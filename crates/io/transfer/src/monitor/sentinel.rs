@@ -65,8 +65,10 @@ struct Watched {
     drops: Option<u32>,
     /// Since when it has had no processor although it has something to do, by its own switches.
     preempted: Option<Instant>,
-    /// It was told that the lane is away.
-    is_away: bool,
+    /// When it last got one, by the same.
+    resumed: Option<Instant>,
+    /// It was told that the lane is away since then.
+    away: Option<Instant>,
     /// Its socket held something at the last look, and it slept.
     slept_on: Option<Instant>,
 }
@@ -113,7 +115,7 @@ impl Sentinel {
             if lane.look(now, &mut self.monitor, &mut self.damaged) {
                 self.active = now;
             }
-            if lane.preempted.is_some() || lane.is_away || lane.slept_on.is_some() {
+            if lane.preempted.is_some() || lane.away.is_some() || lane.slept_on.is_some() {
                 self.troubled = now;
             }
             if turns {
@@ -152,7 +154,7 @@ impl Sentinel {
 
     fn look_at_machine(&mut self, now: Instant) {
         let totals = machine::totals(now);
-        let Totals { waited, throttled, stolen } =
+        let Totals { waited, throttled, stolen, .. } =
             totals.since(&std::mem::replace(&mut self.machine, totals));
         self.monitor.handle_pressure(now, waited);
         self.monitor.handle_throttled(now, throttled);
@@ -230,7 +232,8 @@ impl Watched {
             scheduling: None,
             drops: None,
             preempted: None,
-            is_away: false,
+            resumed: None,
+            away: None,
             slept_on: None,
         }
     }
@@ -278,11 +281,16 @@ impl Watched {
         };
         match since {
             Some(since) => {
-                self.is_away = true;
+                self.away = Some(since);
                 monitor.handle_absence(now, self.id, since);
             }
-            None if std::mem::take(&mut self.is_away) => monitor.handle_return(now, self.id),
-            None => {}
+            None => {
+                if let Some(since) = self.away.take() {
+                    // A look comes later.
+                    let resumed = self.resumed.filter(|at| *at > since);
+                    monitor.handle_return(resumed.unwrap_or(now), self.id);
+                }
+            }
         }
     }
 
@@ -291,9 +299,12 @@ impl Watched {
         let Some(samplers) = self.log.samplers() else { return false };
         let Ok(mut recorder) = samplers.switches.try_lock() else { return false };
         let Some(recorder) = recorder.as_mut() else { return false };
-        let preempted = &mut self.preempted;
-        recorder.drain(&mut |Switch { at, preempted: by_others, .. }| {
+        let (preempted, resumed) = (&mut self.preempted, &mut self.resumed);
+        recorder.drain(&mut |Switch { at, on, preempted: by_others, .. }| {
             *preempted = by_others.then_some(at);
+            if on {
+                *resumed = Some(at);
+            }
         });
         true
     }

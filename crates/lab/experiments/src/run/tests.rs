@@ -163,7 +163,7 @@ fn a_reader_is_watched_and_its_signals_are_kept() {
     assert!(signals.with_drops + signals.without > 0 && !signals.of.is_empty());
     let trace = folder.path().join(records[0].details["trace"].as_str().unwrap());
     let trace = std::fs::read_to_string(trace).unwrap();
-    assert!(trace.starts_with("# longhaul host trace 2\n"), "{}", &trace[..100]);
+    assert!(trace.starts_with("# longhaul host trace 3\n"), "{}", &trace[..100]);
     assert!(trace.lines().any(|line| line.starts_with("load\t")));
     let said = Part::new(experiment, records).findings().remove(0).1.join(" ");
     assert!(said.contains("loads under which datagrams were dropped"), "{said}");

@@ -23,6 +23,10 @@ pub(super) struct Seen {
     pub beat: AtomicU64,
     /// The greatest age of a head datagram, in nanoseconds, since somebody asked.
     pub age: AtomicU64,
+    /// The longest time, in nanoseconds, since somebody asked, that something waited and nothing was read: of that
+    /// age what is not older than the read before. And when that ended, on the monotonic clock.
+    pub left: AtomicU64,
+    pub left_until: AtomicU64,
     /// Its own look at its run and wait, in nanoseconds.
     pub own: [AtomicU64; 2],
     pub bytes: AtomicU64,
@@ -44,6 +48,8 @@ impl Reader {
                 switches: std::sync::Mutex::new(SwitchRecorder::of_this_thread().ok()),
                 beat: AtomicU64::new(0),
                 age: AtomicU64::new(0),
+                left: AtomicU64::new(0),
+                left_until: AtomicU64::new(0),
                 own: [AtomicU64::new(0), AtomicU64::new(0)],
                 bytes: AtomicU64::new(0),
             });
@@ -59,7 +65,7 @@ impl Reader {
 fn read(socket: &UdpSocket, seen: &Seen, stop: &AtomicBool) -> io::Result<()> {
     let mut buffer = vec![0; 65_536];
     let (mut wall, mut wall_due) = (WallOffset::sample(), clock::now());
-    let mut own_due = clock::now();
+    let (mut own_due, mut last_read) = (clock::now(), clock::now());
     while !stop.load(Ordering::Relaxed) {
         let now = clock::now();
         seen.beat.store(now.as_nanos(), Ordering::Relaxed);
@@ -73,8 +79,14 @@ fn read(socket: &UdpSocket, seen: &Seen, stop: &AtomicBool) -> io::Result<()> {
             if bytes == 0
                 && let Some(stamp) = got.kernel_time
             {
-                let age = clock::now() - wall.to_instant(stamp);
+                let (read_at, stamped) = (clock::now(), wall.to_instant(stamp));
+                let age = read_at - stamped;
                 seen.age.fetch_max(age.as_nanos() as u64, Ordering::Relaxed);
+                let left = age.min(read_at - std::mem::replace(&mut last_read, read_at));
+                let left = left.as_nanos() as u64;
+                if left > seen.left.fetch_max(left, Ordering::Relaxed) {
+                    seen.left_until.store(read_at.as_nanos(), Ordering::Relaxed);
+                }
             }
             bytes += got.len as u64;
         }

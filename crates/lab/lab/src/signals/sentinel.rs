@@ -21,6 +21,9 @@ pub(super) struct Sample {
     pub at: Instant,
     /// Greatest age of the head of a read batch since the last look.
     pub age: Duration,
+    /// Longest time since the last look that something waited and nothing was read, and when it ended.
+    pub left: Duration,
+    pub left_until: Instant,
     /// How long the reader, which has not gone to sleep, has been silent.
     pub gap: Duration,
     /// How long it has been without a processor although it had more to do; of its own switches.
@@ -102,6 +105,8 @@ fn watch(seen: &Seen, socket: &UdpSocket, stop: &AtomicBool) -> Vec<Sample> {
         samples.push(Sample {
             at,
             age: Duration::from_nanos(seen.age.swap(0, Ordering::Relaxed)),
+            left: Duration::from_nanos(seen.left.swap(0, Ordering::Relaxed)),
+            left_until: Instant::from_nanos(seen.left_until.load(Ordering::Relaxed)),
             gap: if beat == 0 { Duration::ZERO } else { at - Instant::from_nanos(beat) },
             preempted: off.map_or(Duration::ZERO, |off| at - off),
             involuntary,

@@ -12,7 +12,7 @@ pub(super) fn text(wanted: &Watch, samples: &[Sample], spells: &[[Instant; 2]]) 
     let micros = |time: Instant| time.since(start).as_micros();
     let Watch { rate, buffer, .. } = wanted;
     let mut text =
-        format!("# longhaul host trace 2\n# rate_bps {} buffer {buffer}\n", rate.as_bps());
+        format!("# longhaul host trace 3\n# rate_bps {} buffer {buffer}\n", rate.as_bps());
     for [came, left] in spells {
         let _ = writeln!(text, "load\t{}\t{}", micros(*came), micros(*left));
     }
@@ -28,11 +28,13 @@ pub(super) fn text(wanted: &Watch, samples: &[Sample], spells: &[[Instant; 2]]) 
         let Sample { age, gap, outside, own, queued, limit, drops, pressure, bytes, .. } = sample;
         let times = [*age, *gap, outside[0], outside[1], own[0], own[1], *pressure];
         let times = times.map(|time| time.as_micros().to_string()).join("\t");
-        let Sample { at, level, busy_percent, .. } = sample;
+        let Sample { at, level, busy_percent, left, left_until, .. } = sample;
         let _ = writeln!(
             text,
-            "look\t{}\t{times}\t{queued}\t{limit}\t{drops}\t{bytes}\t{level}\t{busy_percent:.0}",
-            micros(*at)
+            "look\t{}\t{times}\t{queued}\t{limit}\t{drops}\t{bytes}\t{level}\t{busy_percent:.0}\t{}\t{}",
+            micros(*at),
+            left.as_micros(),
+            micros(*left_until)
         );
     }
     text

@@ -1,0 +1,78 @@
+use std::fs;
+
+use longhaul_units::Bytes;
+
+/// Memory that this process may take at most: that of the host, or the least that a control group which it is in allows.
+/// Zero where the system does not say.
+pub fn memory_limit() -> Bytes {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = groups.lines().flat_map(limit_paths);
+    let limits = limits.filter_map(|path| parse_limit(&fs::read_to_string(path).ok()?));
+    Bytes::new(limits.fold(parse_total(&meminfo).unwrap_or(0), u64::min))
+}
+
+/// What this host has; `MemTotal:       24012345 kB`.
+pub(super) fn parse_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// Files with the limits of the group in a line of /proc/self/cgroup, `number:controllers:path`, and of those that it
+/// is in. A container may see its own group as the top one.
+fn limit_paths(line: &str) -> Vec<String> {
+    let mut parts = line.splitn(3, ':').skip(1);
+    let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return Vec::new() };
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        _ if controllers.split(',').any(|name| name == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
+        _ => return Vec::new(),
+    };
+    let mut path = path.trim_end_matches('/');
+    let mut paths = vec![format!("{root}{path}/{file}")];
+    while let Some((above, _)) = path.rsplit_once('/') {
+        path = above;
+        paths.push(format!("{root}{path}/{file}"));
+    }
+    paths
+}
+
+/// `max` is none, as is anything that is no number.
+fn parse_limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_those_of_the_group_and_of_all_above() {
+        let paths = limit_paths("0::/user.slice/a.scope");
+        let expected = ["/user.slice/a.scope", "/user.slice", ""];
+        assert_eq!(paths, expected.map(|path| format!("/sys/fs/cgroup{path}/memory.max")));
+        let paths = limit_paths("4:memory,pids:/docker/1");
+        assert_eq!(paths[0], "/sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes");
+        assert_eq!(paths.len(), 3);
+        for line in ["9:cpu:/a", "", "0:", "x"] {
+            assert_eq!(limit_paths(line), Vec::<String>::new(), "{line}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_and_words_are_no_limit() {
+        assert_eq!(parse_limit("104857600\n"), Some(104_857_600));
+        assert_eq!(parse_limit("max\n"), None);
+        assert_eq!(parse_total("MemTotal:       2 kB\nMemFree: 1 kB\n"), Some(2048));
+        assert_eq!(parse_total("MemTotal: many\n"), None);
+    }
+
+    #[test]
+    fn this_process_may_take_some_and_no_more_than_there_is() {
+        let limit = memory_limit();
+        assert!(limit > Bytes::from_mib(1), "{limit}");
+        assert!(limit <= super::super::Machine::describe().memory);
+    }
+}
