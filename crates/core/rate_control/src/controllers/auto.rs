@@ -68,6 +68,8 @@ struct Rivals {
     cuts: u32,
     cutting_since: Instant,
     last_cut: Instant,
+    /// When they last took no notice of losses.
+    insisted: Option<Instant>,
 }
 
 impl Rivals {
@@ -94,14 +96,22 @@ impl Rivals {
     }
 
     /// Whether cuts follow each other so soon, and for so long, that nobody else can have made
-    /// room, with a window of so many packets.
-    fn ignore_losses(&self, now: Instant, round_trip: Duration, packets: u64) -> bool {
+    /// room, with a window of so many packets, of which this share was lost (parts per million).
+    fn ignore_losses(&self, now: Instant, round_trip: Duration, packets: u64, loss: u32) -> bool {
         let elapsed = now - self.cutting_since;
         // Of many flows with small windows somebody overflows the queue again soon.
-        let spacing = (packets / SMALL_WINDOW).clamp(1, u64::from(CUTS_SPACING)) as u32;
-        self.cuts >= MANY_CUTS
+        let most = u64::from(CUTS_SPACING);
+        let spacing = if loss > HEEDED_LOSS { most } else { packets / SMALL_WINDOW };
+        let spacing = spacing.clamp(1, most) as u32;
+        let lately = self.insisted.is_some_and(|insisted| now - insisted < INSISTED_LATELY);
+        self.cuts >= if lately { MANY_CUTS_AGAIN } else { MANY_CUTS }
             && elapsed > LONG.max(round_trip * LONG_ROUNDS)
             && elapsed < round_trip * spacing * self.cuts
+    }
+
+    fn insist(&mut self, now: Instant) {
+        self.cuts = 0;
+        self.insisted = Some(now);
     }
 
     fn leave(&mut self, now: Instant, window: u64) {
@@ -210,7 +220,7 @@ impl Controller for Auto {
                 if self.dedicated {
                     // Somebody is there all the same, and does not make room either.
                     if verdict == Verdict::Crowded && Self::is_pushed_out(model, DEDICATED_SHARE) {
-                        self.state = State::Insist(Insist::new(cx.now));
+                        self.state = State::Insist(Insist::new(cx.now, model));
                     }
                 } else if verdict != Verdict::Fine {
                     let flight = model.recent().bytes_in(round_trip);
@@ -245,10 +255,11 @@ impl Controller for Auto {
                         cx.now,
                         round_trip,
                         compete.window() / model.packet(),
+                        model.recent_loss_ppm(),
                     )
                 {
-                    self.rivals.cuts = 0;
-                    self.state = State::Insist(Insist::new(cx.now));
+                    self.rivals.insist(cx.now);
+                    self.state = State::Insist(Insist::new(cx.now, model));
                 }
             }
             State::Insist(insist) => {
@@ -433,13 +444,18 @@ const CUTS_APART: u32 = 16;
 /// Round trips between cuts on average: CUBIC and Reno need more to come back.
 const CUTS_SPACING: u32 = 12;
 /// CUBIC needs 0.3 / 0.53 round trips for each packet of a small window (RFC 9438, section 4.3); half of
-/// that, and somewhat more.
-const SMALL_WINDOW: u64 = 3;
+/// that.
+const SMALL_WINDOW: u64 = 4;
+/// Parts per million: no flow that heeds losses makes so many others lose more.
+const HEEDED_LOSS: u32 = 150_000;
 const MANY_CUTS: u32 = 6;
+/// The same of neighbours that were seen to take no notice this long ago.
+const MANY_CUTS_AGAIN: u32 = 4;
+const INSISTED_LATELY: Duration = Duration::from_secs(60);
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);
-/// Who has a quarter of the path is not pushed out;
-const INSIST_BELOW: u32 = 4;
+/// Who has an eighth of the path is not pushed out: nine CUBIC flows leave one about that;
+const INSIST_BELOW: u32 = 8;
 /// nor, on a path of its own, who has half of it.
 const DEDICATED_SHARE: u32 = 2;
 const LONG_ROUNDS: u32 = 10;
