@@ -39,7 +39,7 @@ pub(crate) fn totals(now: Instant) -> Totals {
 
 /// What knows the totals.
 trait Sample {
-    fn sample(&self) -> Totals;
+    fn sample(&mut self) -> Totals;
 }
 
 /// Totals that are sampled by whoever finds them old.
@@ -58,7 +58,7 @@ impl<S: Sample> Machine<S> {
     fn totals(&self, now: Instant) -> Totals {
         // Who samples may lose its processor meanwhile: for the others the totals stand still.
         if now.as_nanos() >= self.due.load(Ordering::Relaxed)
-            && let Ok(sampler) = self.sampler.try_lock()
+            && let Ok(mut sampler) = self.sampler.try_lock()
         {
             let Totals { waited, throttled, stolen, freeing } = sampler.sample();
             for (to, time) in self.found.iter().zip([waited, throttled, stolen, freeing]) {
@@ -77,6 +77,9 @@ struct Samplers {
     pressure: Option<PressureSampler>,
     memory: Option<PressureSampler>,
     throttling: Option<ThrottlingSampler>,
+    /// Ticks that were stolen, and after how many samples to look again.
+    stolen: u64,
+    stolen_due: u32,
 }
 
 impl Samplers {
@@ -85,21 +88,29 @@ impl Samplers {
             pressure: PressureSampler::of_cpu().ok(),
             memory: PressureSampler::of_memory().ok(),
             throttling: ThrottlingSampler::new(),
+            stolen: 0,
+            stolen_due: 0,
         }
     }
 }
 
 impl Sample for Samplers {
-    fn sample(&self) -> Totals {
+    fn sample(&mut self) -> Totals {
         let total = |sampler: &Option<PressureSampler>| {
             sampler.as_ref().and_then(|sampler| sampler.sample().ok()).unwrap_or_default()
         };
         let throttling = self.throttling.as_ref().and_then(|sampler| sampler.sample().ok());
-        let ticks = ProcessorTicks::now().map_or(0, |ticks| ticks.stolen);
+        self.stolen_due = match self.stolen_due {
+            0 => {
+                self.stolen = ProcessorTicks::now().map_or(self.stolen, |ticks| ticks.stolen);
+                STOLEN_EVERY - 1
+            }
+            more => more - 1,
+        };
         Totals {
             waited: total(&self.pressure),
             throttled: throttling.unwrap_or_default().time,
-            stolen: STEAL_TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)),
+            stolen: STEAL_TICK.saturating_mul(u32::try_from(self.stolen).unwrap_or(u32::MAX)),
             freeing: total(&self.memory),
         }
     }
@@ -107,6 +118,8 @@ impl Sample for Samplers {
 
 /// Pressure is weighed by whole jiffies (4 ms and more): a look is to be many of them.
 const INTERVAL: Duration = Duration::from_millis(50);
+/// The kernel writes a line for each interrupt before it tells of stolen ticks: dearer than all else.
+const STOLEN_EVERY: u32 = 4;
 /// In which /proc/stat counts, on all machines that matter (USER_HZ).
 const STEAL_TICK: Duration = Duration::from_millis(10);
 
@@ -117,7 +130,7 @@ mod tests {
     struct Counting(AtomicU64);
 
     impl Sample for Counting {
-        fn sample(&self) -> Totals {
+        fn sample(&mut self) -> Totals {
             let count = self.0.fetch_add(1, Ordering::Relaxed) + 1;
             Totals { waited: Duration::from_millis(count), ..Totals::default() }
         }

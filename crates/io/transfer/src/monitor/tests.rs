@@ -23,7 +23,6 @@ use crate::client;
 use crate::lane::{self, LaneSetup, LaneSocket};
 use crate::lines::{FIRST, Lines, Opening, Owner};
 use crate::protection::Protection;
-use sentinel::TICK;
 
 /// A sentinel of one lane, whose thread is this one and tells what the test wants.
 struct Watching {
@@ -69,11 +68,11 @@ impl Watching {
         while self.now < end {
             reads += 1;
             let late = if reads % 50 == 0 { Duration::from_millis(30) } else { Duration::ZERO };
-            self.now = self.now + TICK + late;
+            self.now = self.now + MS + late;
             if !late.is_zero() {
                 (0..200).for_each(|_| drop(peer.send_to(&[0; 1_400], socket.local_addr())));
             }
-            let missed = (TICK + late).as_millis() as u64;
+            let missed = (MS + late).as_millis() as u64;
             let batch = Batch {
                 bytes: 125_000 * missed,
                 packets: 84 * missed,
@@ -92,6 +91,8 @@ impl Watching {
         self.said.read().expect("nobody writes").1
     }
 }
+
+const MS: Duration = Duration::from_millis(1);
 
 fn small_socket() -> UdpSocket {
     let mut options = UdpOptions::default();
@@ -119,7 +120,7 @@ fn where_the_kernel_tells_nothing_nothing_is_announced() {
     // No thread has joined, as where /proc is unreadable and perf refused, and there is no socket.
     let mut watching = Watching::new(true);
     for _ in 0..200 {
-        watching.now += TICK;
+        watching.now += MS;
         watching.sentinel.look(watching.now);
     }
     assert_eq!(watching.word(), said::Word::default());
@@ -131,7 +132,7 @@ fn what_waits_for_storage_limits_the_peer_to_what_is_written() {
     let mut watching = Watching::new(true);
     let start = watching.now;
     for ms in 1..=1_000 {
-        watching.now = start + TICK * ms;
+        watching.now = start + MS * ms;
         // 200 Mb/s; three quarters of the memory are full, a quarter too much.
         let written = u64::from(ms) * 25_000;
         *lock(&watching.stored) = Some(Stored { waiting: 48 << 20, memory: 64 << 20, written });
@@ -173,7 +174,7 @@ fn a_lane_hears_each_word_once() {
     let mut watch = Watch::new(Some(log), said.clone());
     let now = clock::now();
     assert_eq!(watch.news(now), None);
-    let suspension = Some(Suspension { order: 1, until: now + TICK });
+    let suspension = Some(Suspension { order: 1, until: now + MS });
     let word = said::Word { suspension, ..said::Word::default() };
     said.write(&word);
     assert_eq!((watch.news(now), watch.news(now)), (Some(word), None));
@@ -291,7 +292,7 @@ impl End {
         let end = clock::now() + Duration::from_secs(30);
         while !heard(&lock(&path)) {
             assert!(clock::now() < end, "nothing was heard");
-            std::thread::sleep(TICK);
+            std::thread::sleep(MS);
         }
     }
 }

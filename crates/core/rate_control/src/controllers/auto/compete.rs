@@ -11,7 +11,6 @@ use crate::estimates::Round;
 /// packets are spread and lost less often than bursts, and CUBIC takes minutes to come to equal shares.
 #[derive(Clone, Debug)]
 pub(super) struct Compete {
-    packet: u64,
     cubic: CubicWindow,
     last_cut: Instant,
     /// The delivery rate before the last cut.
@@ -38,7 +37,6 @@ enum Pulse {
 impl Compete {
     pub(super) fn new(now: Instant, packet: u64, window: u64, sure: bool) -> Self {
         Self {
-            packet,
             cubic: CubicWindow::new(now, packet, window, LEAST_PACKETS),
             last_cut: now,
             before_cut: Rate::ZERO,
@@ -76,6 +74,7 @@ impl Compete {
         acked: u64,
         model: &Estimates,
     ) {
+        self.cubic.set_packet(model.packet());
         self.least_queue = self.least_queue.min(model.queue);
         if let Pulse::Active(_, queue) = &mut self.pulse {
             *queue = model.queue.max(*queue);
@@ -145,7 +144,8 @@ impl Compete {
     ) -> (u64, Rate) {
         let mut window = self.window();
         if self.dip.is_some() {
-            window = (model.product(model.recent()) / 2).clamp(LEAST_PACKETS * self.packet, window);
+            window =
+                (model.product(model.recent()) / 2).clamp(LEAST_PACKETS * model.packet(), window);
         }
         let rate = Rate::from_bytes_over(window, round_trip).scale(21, 20);
         match self.pulse {

@@ -3,6 +3,9 @@
 //! `longhaul lab run signal-lead-time --quick --results DIR` and then
 //! `cargo run --release -p longhaul-lab --example traces DIR/signal-lead-time.traces/*`.
 
+mod paptc;
+mod trace;
+
 use std::collections::BTreeMap;
 use std::error::Error;
 
@@ -10,12 +13,15 @@ use longhaul_host::{
     Batch, Monitor, MonitorConfig, Predictor, PredictorConfig, Socket, StallCause, ThreadId, Turn,
 };
 use longhaul_units::{Duration, Instant};
+use trace::{Look, Trace, WINDOW, What};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut by_buffer: BTreeMap<u64, Score> = BTreeMap::new();
+    let mut traces = Vec::new();
     for path in std::env::args().skip(1) {
         let trace = Trace::read(&std::fs::read_to_string(path)?)?;
         by_buffer.entry(trace.buffer).or_default().add(&trace);
+        traces.push(trace);
     }
     println!(
         "| buffer asked for | windows | share off by, median, p90 | stalls of 2 ms | seen | of the right length | too long by, ms: p10, median, p90 | known within 2 ms | told `preempted` |"
@@ -38,98 +44,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
+    paptc::print(&traces);
     Ok(())
-}
-
-/// A trace, with times since its first look.
-#[derive(Default)]
-struct Trace {
-    buffer: u64,
-    switches: Vec<(Instant, What)>,
-    looks: Vec<Look>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum What {
-    On,
-    Preempted,
-    Slept,
-}
-
-struct Look {
-    at: Instant,
-    left: Duration,
-    run: Duration,
-    wait: Duration,
-    queued: u64,
-    limit: u64,
-    drops: u64,
-    bytes: u64,
-    left_until: Instant,
-}
-
-impl Trace {
-    fn read(text: &str) -> Result<Self, Box<dyn Error>> {
-        let mut trace = Self::default();
-        for line in text.lines() {
-            if let Some(words) = line.strip_prefix("# rate_bps ") {
-                let buffer = words.rsplit(' ').next().unwrap_or_default();
-                trace.buffer = buffer.parse()?;
-            }
-            let (kind, fields) = line.split_once('\t').unwrap_or((line, ""));
-            let what = match kind {
-                "on" => What::On,
-                "preempted" => What::Preempted,
-                "slept" => What::Slept,
-                "look" => {
-                    trace.looks.push(Look::read(fields)?);
-                    continue;
-                }
-                _ => continue,
-            };
-            trace.switches.push((instant(fields.parse()?), what));
-        }
-        Ok(trace)
-    }
-
-    /// From when to when the reader had no processor although it had more to do.
-    fn stalls(&self) -> Vec<(Instant, Instant)> {
-        let pairs = self.switches.windows(2);
-        let lost = pairs.filter(|pair| pair[0].1 == What::Preempted && pair[1].1 == What::On);
-        lost.map(|pair| (pair[0].0, pair[1].0)).collect()
-    }
-
-    /// Time on a processor within a window.
-    fn ran(&self, from: Instant, to: Instant) -> Duration {
-        let turns = self.switches.windows(2).filter(|pair| pair[0].1 == What::On);
-        let within = turns.map(|pair| pair[1].0.min(to) - pair[0].0.max(from));
-        within.fold(Duration::ZERO, |sum, turn| sum + turn)
-    }
-}
-
-impl Look {
-    fn read(fields: &str) -> Result<Self, Box<dyn Error>> {
-        let fields: Result<Vec<u64>, _> = fields.split('\t').map(str::parse).collect();
-        let fields = fields?;
-        let get = |index: usize| fields.get(index).copied().ok_or("a look with too few fields");
-        let time = |index| get(index).map(Duration::from_micros);
-        Ok(Self {
-            at: instant(get(0)?),
-            left: time(14)?,
-            run: time(3)?,
-            wait: time(4)?,
-            queued: get(8)?,
-            limit: get(9)?,
-            drops: get(10)?,
-            bytes: get(11)?,
-            left_until: instant(get(15)?),
-        })
-    }
-}
-
-fn instant(micros: u64) -> Instant {
-    // The record of switches may begin before the first look.
-    Instant::ZERO + Duration::from_secs(1) + Duration::from_micros(micros)
 }
 
 #[derive(Default)]
@@ -176,7 +92,7 @@ impl Score {
 
     /// The scheduler's account of each window beside the record of switches.
     fn judge_shares(&mut self, trace: &Trace) {
-        for (from, to) in windows(trace) {
+        for (from, to) in trace.windows() {
             let length = (to.at - from.at).as_secs_f64();
             let told = to.run.saturating_sub(from.run).as_secs_f64() / length;
             let truth = trace.ran(from.at, to.at).as_secs_f64() / length;
@@ -313,7 +229,8 @@ impl Fed {
 
 /// Predicts the reader's share of what it asked for, window by window.
 fn predict(trace: &Trace, ahead: usize, errors: &mut Errors) {
-    let shares: Vec<f64> = windows(trace)
+    let shares: Vec<f64> = trace
+        .windows()
         .filter_map(|(from, to)| {
             let run = to.run.saturating_sub(from.run).as_secs_f64();
             let asked = run + to.wait.saturating_sub(from.wait).as_secs_f64();
@@ -342,20 +259,7 @@ fn predict(trace: &Trace, ahead: usize, errors: &mut Errors) {
     }
 }
 
-/// First and last look of each window.
-fn windows(trace: &Trace) -> impl Iterator<Item = (&Look, &Look)> {
-    let mut from = 0;
-    (0..trace.looks.len()).filter_map(move |index| {
-        let span = trace.looks[index].at - trace.looks[from].at;
-        (span >= WINDOW).then(|| {
-            let begun = std::mem::replace(&mut from, index);
-            (&trace.looks[begun], &trace.looks[index])
-        })
-    })
-}
-
 const READER: ThreadId = ThreadId(0);
-const WINDOW: Duration = Duration::from_millis(50);
 /// Windows: 50 to 300 ms.
 const AHEAD: [usize; 3] = [1, 2, 6];
 /// Windows from which a model is made before it is judged.
