@@ -190,10 +190,21 @@ impl Outbox {
         }
     }
 
-    /// Forgets an offered extent, and what of it was to be sent again.
+    /// Forgets an offered extent, and what of it was to be sent, again or at all: late copies of what was offered before
+    /// may have brought the peer all of it.
     fn forget(&mut self, extent: Extent) {
         self.offered.remove(&(extent.object, extent.offset));
         self.forget_resends(extent);
+        let is_of = |left: &Extent| {
+            left.object == extent.object && (extent.offset..extent.end()).contains(&left.offset)
+        };
+        self.is_amid &= !self.backlog.front().is_some_and(is_of);
+        let Self { backlog, backlog_bytes, .. } = self;
+        backlog.retain(|left| {
+            let stays = !is_of(left);
+            *backlog_bytes -= if stays { 0 } else { left.len };
+            stays
+        });
     }
 
     fn forget_resends(&mut self, extent: Extent) {
@@ -312,6 +323,24 @@ mod tests {
         let round = [(1, 0, 2000), (1, 2000, 1000), (1, 3000, 2000), (1, 5000, 1000)];
         let last = [(2, 0, 2000), (2, 2000, 1000), (1, 0, 2000)];
         assert_eq!(sent, [&round[..], &last].concat());
+    }
+
+    #[test]
+    fn what_late_copies_brought_is_not_sent() {
+        let mut outbox = Outbox::default();
+        outbox.offer(extent(0, 3000));
+        outbox.take(1000, 64, FreshFirst);
+        assert_eq!(outbox.on_acked(extent(0, 3000)), Some(extent(0, 3000)));
+        // The peer asks for it again, and copies of before arrive meanwhile.
+        outbox.offer(extent(0, 3000));
+        outbox.offer(extent(3000, 1000));
+        outbox.take(1000, 1, FreshFirst);
+        assert_eq!(outbox.on_acked(extent(1000, 2000)), None);
+        assert_eq!(outbox.on_acked(extent(0, 1000)), Some(extent(0, 3000)));
+        assert!(!outbox.is_amid_extent());
+        assert_eq!(outbox.backlog_bytes(), 1000);
+        assert_eq!(outbox.take(1000, 64, FreshFirst).unwrap().extent, extent(3000, 1000));
+        assert!(outbox.take(1000, 64, FreshFirst).is_none());
     }
 
     #[test]

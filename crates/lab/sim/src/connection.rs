@@ -586,7 +586,8 @@ impl Connection {
             out.extend(made.map(|bytes| Outgoing { to, lane, route, ecn, bytes }));
             let sent = &out[before..];
             env.checks.require(sent.len() == usize::from(transmit.packets), || {
-                format!("{} packets were planned, {} made", transmit.packets, sent.len())
+                let (planned, made) = (transmit.packets, sent.len());
+                format!("{planned} packets were planned, {made} made: {:?}", transmit.what)
             });
             let bytes: u64 = sent.iter().map(|one| wire_bytes(to, one.bytes.len())).sum();
             state.sent_bytes += bytes;

@@ -209,6 +209,10 @@ const SEEDS: &[(u64, &str)] = &[
         "`tsunami` below the user's rate, which limits its bursts then: the check of those",
     ),
     (1900475048, "`paptc` by equation 12 as printed: the bound of its time"),
+    (
+        1960042924,
+        "a group asked for again, which late copies completed: its rest was sent from no memory",
+    ),
     (1900349630, "one report told of all that arrived in 13 s: the check of what is said again"),
     (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
 ];
