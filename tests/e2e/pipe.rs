@@ -179,7 +179,9 @@ fn under_way<'t>(
 ) -> (Program<'t>, Program<'t>, PipeWriter, PipeReader) {
     let (input, mut writer) = io::pipe().unwrap();
     let (mut reader, output) = io::pipe().unwrap();
-    let sender = Program::pipe(test, words, at, input, Stdio::piped());
+    let mut sender = Program::pipe(test, words, at, input, Stdio::piped());
+    // Who comes second has nobody to wait for, and does not say so.
+    sender.says(WAITS);
     let words = [words, &["--receive"]].concat();
     let receiver = Program::pipe(test, &words, at, Stdio::null(), output);
     writer.write_all(b"begun").unwrap();
@@ -215,11 +217,10 @@ fn a_server_that_dies_ends_both_ends_which_tell_how_much_came_through() {
     limited(|test| {
         for words in [&["--carrier", "udp"], &["--carrier", "tcp"]] {
             let (server, at) = serve(test);
-            let (mut sender, receiver, mut writer, mut reader) = under_way(test, at, words);
+            let (sender, receiver, mut writer, mut reader) = under_way(test, at, words);
             // Another five bytes, so that the sender has had time to hear of the first.
             writer.write_all(b"again").unwrap();
             reader.read_exact(&mut [0; 5]).unwrap();
-            sender.says(WAITS);
             server.signal(Signal::KILL);
             let (sender, receiver) = (sender.end(), receiver.end());
             receiver.assert_failed("; 10 bytes came through, not the whole");
