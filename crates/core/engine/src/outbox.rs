@@ -163,21 +163,14 @@ impl Outbox {
     /// Nothing of `object` is wanted any more. `gone` sees what is done with; of the other extents some
     /// was sent, and the peer may have none of it: they wait for a first acknowledgement.
     pub fn withdraw(&mut self, object: ObjectId, mut gone: impl FnMut(Gone)) {
-        let Self { backlog, backlog_bytes, is_amid, offered, .. } = self;
-        *is_amid &= backlog.front().is_some_and(|front| front.object != object);
-        backlog.retain(|left| {
-            if left.object != object {
-                return true;
-            }
-            *backlog_bytes -= left.len;
+        for left in self.take_unsent(|left| left.object == object) {
             let key = (object, left.offset);
-            if offered.get(&key).is_some_and(|whole| whole.extent == *left) {
-                offered.remove(&key);
-                gone(Gone::Unsent(*left));
+            if self.offered.get(&key).is_some_and(|whole| whole.extent == left) {
+                self.offered.remove(&key);
+                gone(Gone::Unsent(left));
             }
-            false
-        });
-        let begun = offered.range_mut((object, 0)..=(object, u64::MAX));
+        }
+        let begun = self.offered.range_mut((object, 0)..=(object, u64::MAX));
         let known: Vec<Extent> = begun
             .filter_map(|(_, begun)| {
                 begun.is_withdrawn = true;
@@ -195,16 +188,25 @@ impl Outbox {
     fn forget(&mut self, extent: Extent) {
         self.offered.remove(&(extent.object, extent.offset));
         self.forget_resends(extent);
-        let is_of = |left: &Extent| {
+        self.take_unsent(|left| {
             left.object == extent.object && (extent.offset..extent.end()).contains(&left.offset)
-        };
-        self.is_amid &= !self.backlog.front().is_some_and(is_of);
-        let Self { backlog, backlog_bytes, .. } = self;
-        backlog.retain(|left| {
-            let stays = !is_of(left);
-            *backlog_bytes -= if stays { 0 } else { left.len };
-            stays
         });
+    }
+
+    /// Takes such extents, or what is left of them, out of what was never sent.
+    fn take_unsent(&mut self, is_such: impl Fn(&Extent) -> bool) -> Vec<Extent> {
+        let Self { backlog, backlog_bytes, is_amid, .. } = self;
+        *is_amid &= !backlog.front().is_some_and(&is_such);
+        let mut taken = Vec::new();
+        backlog.retain(|left| {
+            let goes = is_such(left);
+            if goes {
+                *backlog_bytes -= left.len;
+                taken.push(*left);
+            }
+            !goes
+        });
+        taken
     }
 
     fn forget_resends(&mut self, extent: Extent) {

@@ -20,7 +20,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// As much as the path is worth, and no more than `cap`, or half of what this process may take.
     pub fn new(cap: Option<Bytes>) -> Self {
-        Self::within(cap.unwrap_or_else(|| Bytes::new(memory_limit().get() / 2)))
+        Self::within(cap.unwrap_or_else(default_memory))
     }
 
     fn within(cap: Bytes) -> Self {
@@ -58,6 +58,11 @@ impl Budget {
     pub fn growing_of_sink(self, now: Instant) -> MemoryBudget {
         MemoryBudget::new(now, self.of_sink(), self.most - SINK_SPARE, self.repair)
     }
+}
+
+/// Unless the user says: half of the memory that this process may take.
+pub(crate) fn default_memory() -> Bytes {
+    Bytes::new(memory_limit().get() / 2)
 }
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
-use longhaul_sys::host::memory_limit;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
@@ -24,7 +23,7 @@ use rustix::io::Errno;
 use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::attend::INTERVAL;
-use crate::budget::{Budget, MEMORY_LEAST};
+use crate::budget::{Budget, MEMORY_LEAST, default_memory};
 use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
@@ -298,11 +297,6 @@ impl Server<'_> {
         };
         self.memory.lease(Bytes::new(u64::from(hello.lanes) * buffer))
     }
-}
-
-/// For all clients together, unless the user says: half of the memory that this process may take.
-fn default_memory() -> Bytes {
-    Bytes::new(memory_limit().get() / 2)
 }
 
 /// What a client hears that finds no memory left.

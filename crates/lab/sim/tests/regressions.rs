@@ -213,6 +213,7 @@ const SEEDS: &[(u64, &str)] = &[
         1960042924,
         "a group asked for again, which late copies completed: its rest was sent from no memory",
     ),
+    (795740808626, "the same, in another world"),
     (1900349630, "one report told of all that arrived in 13 s: the check of what is said again"),
     (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
 ];
