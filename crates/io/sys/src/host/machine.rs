@@ -32,14 +32,13 @@ impl Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let flags = field(&cpuinfo, "flags").or(field(&cpuinfo, "Features")).unwrap_or_default();
         let has = |name: &&str| flags.split(' ').any(|flag| flag == *name);
-        let meminfo = read("/proc/meminfo");
         let controls = read("/proc/sys/net/ipv4/tcp_available_congestion_control");
         let number = |path| read(path).trim().parse().unwrap_or(0);
         Self {
             cpu: field(&cpuinfo, "model name").unwrap_or_default().into(),
             cpus: allowed_cpus().map_or(0, |cpus| cpus.len()),
             cpu_features: CPU_FEATURES.into_iter().filter(has).collect(),
-            memory: Bytes::new(super::memory::parse_total(&meminfo).unwrap_or(0)),
+            memory: super::memory::host_memory(),
             kernel: read("/proc/sys/kernel/osrelease").trim().into(),
             congestion_controls: controls.split_whitespace().map(str::to_owned).collect(),
             default_congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control")

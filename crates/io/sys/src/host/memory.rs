@@ -3,19 +3,17 @@ use std::fs;
 use longhaul_units::Bytes;
 
 /// Memory that this process may take at most: that of the host, or the least that a control group which it is in allows.
-/// Zero where the system does not say.
 pub fn memory_limit() -> Bytes {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = groups.lines().flat_map(limit_paths);
     let limits = limits.filter_map(|path| parse_limit(&fs::read_to_string(path).ok()?));
-    Bytes::new(limits.fold(parse_total(&meminfo).unwrap_or(0), u64::min))
+    limits.map(Bytes::new).fold(host_memory(), Bytes::min)
 }
 
-/// What this host has; `MemTotal:       24012345 kB`.
-pub(super) fn parse_total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+/// What this host has; known without `/proc`, too.
+pub(super) fn host_memory() -> Bytes {
+    let rustix::system::Sysinfo { totalram, mem_unit, .. } = rustix::system::sysinfo();
+    Bytes::new(totalram.saturating_mul(mem_unit.into()))
 }
 
 /// Files with the limits of the group in a line of /proc/self/cgroup, `number:controllers:path`, and of those that it
@@ -65,8 +63,6 @@ mod tests {
     fn numbers_are_read_and_words_are_no_limit() {
         assert_eq!(parse_limit("104857600\n"), Some(104_857_600));
         assert_eq!(parse_limit("max\n"), None);
-        assert_eq!(parse_total("MemTotal:       2 kB\nMemFree: 1 kB\n"), Some(2048));
-        assert_eq!(parse_total("MemTotal: many\n"), None);
     }
 
     #[test]
