@@ -395,11 +395,16 @@ fn a_watch_that_goes_on_after_a_restart_is_told_to_look_again(store: &Kept) {
 fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept) {
     let site = store.open();
     let client = site.client(ASTRO);
+    // Half a day from now: near the hour itself the first night would pass while the test looks at
+    // it, and the last one before the horizon would begin in time but not end in time.
+    let zone = jiff::tz::TimeZone::get("Europe/Zurich").unwrap();
+    let hour = |from_now: i64| after(from_now * 3600).to_zoned(zone.clone()).strftime("%H:%M");
+    let (at, by) = (hour(12).to_string(), hour(15).to_string());
     let nightly = |zone: &str, count| {
         let mut request = file(40 * GB, 10 * GBPS);
         request.recurring = Some(Recurring {
-            at: "02:30".into(),
-            by: Some("06:00".into()),
+            at: at.clone(),
+            by: Some(by.clone()),
             time_zone: zone.into(),
             on: Vec::new(),
             first: None,
