@@ -117,6 +117,33 @@ fn a_server_says_what_to_run_and_its_own_token_works() {
 }
 
 #[test]
+fn a_server_for_one_transfer_serves_no_second_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    fs::create_dir(at.join("root")).unwrap();
+    fs::write(at.join("file"), vec![7; 1_000_000]).unwrap();
+    assert!(run(at, &["keys", "new", "--token-file", "token"]).status.success());
+    let mut server = Server::start(at, &["--root", "root", "--token-file", "token", "--once"]);
+    let to = |name| format!("lh://{}/{name}", server.address);
+    // Slow enough to be under way when the other comes.
+    let mut first = Command::new(PROGRAM)
+        .args(["cp", "-q", "--token-file", "token", "--rate", "4Mbps", "file", &to("first")])
+        .current_dir(at)
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    while !said.contains("copies to here") {
+        assert!(server.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let second = run(at, &["cp", "--token-file", "token", "file", &to("second")]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(error(&second).contains("serves one transfer"), "{}", error(&second));
+    assert!(first.wait().unwrap().success());
+    assert_eq!(server.process.wait().unwrap().code(), Some(0));
+    assert!(!at.join("root/second").exists());
+}
+
+#[test]
 fn a_wrong_token_is_turned_away_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -252,12 +252,17 @@ impl Path {
         self.controller.member()
     }
 
-    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
-    /// What start-up has seen, the path carries at least.
+    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered,
+    /// and nothing where it went about as fast as it was allowed to. What start-up has seen, the path
+    /// carries at least.
     pub fn observed(&self) -> Option<Observation> {
         let packet = self.estimates.packet();
         let (rate, round_trip) = (self.estimates.bandwidth()?, self.estimates.min_rtt()?);
         if self.delivered < OBSERVED_BYTES.max(rate.bytes_in(round_trip * 4)) {
+            return None;
+        }
+        // A transfer that is not limited would do worse with this rate than without a memory.
+        if self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4)) {
             return None;
         }
         let started = self.controller.metrics().bound != Bottleneck::StartUp;

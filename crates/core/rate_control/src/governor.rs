@@ -62,10 +62,15 @@ impl Governor {
         self.share = ppm.clamp(1, WHOLE);
     }
 
+    /// The least limit that was set ([`Governor::set`]), where there is one.
+    pub fn set_limit(&self) -> Option<Rate> {
+        self.limits.iter().copied().flatten().min()
+    }
+
     /// The least limit of the whole connection, where there is one.
     pub fn connection_limit(&self) -> Option<Rate> {
         let told = self.receiver.as_ref().and_then(ReceiverBound::told);
-        self.limits.iter().copied().chain([told]).flatten().min()
+        self.set_limit().into_iter().chain(told).min()
     }
 
     /// A batch left; `in_flight` bytes are on their way.

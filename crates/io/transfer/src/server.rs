@@ -103,6 +103,7 @@ pub fn serve(
         memory,
         patience: options.stall_timeout,
         owner: None,
+        only_copy: options.once.then(Arc::default),
     };
     let config = ServerConfig {
         udp_port: Some(address.port()),
@@ -127,11 +128,15 @@ pub fn serve(
         clients: Places::default(),
         ids: ConnectionIds::default(),
         served: Stop::default(),
+        left: Stop::default(),
     };
     events(ServeEvent::Listening(address));
     std::thread::scope(|scope| {
         scope.spawn(|| server.pass_datagrams());
-        server.accept(scope, &listener)
+        // Clients that are still there need their datagrams.
+        let accepted = std::thread::scope(|clients| server.accept(clients, &listener));
+        server.left.request();
+        accepted
     })?;
     Ok(())
 }
@@ -178,6 +183,8 @@ struct Server<'a> {
     ids: ConnectionIds,
     /// With `once`: a transfer was served.
     served: Stop,
+    /// Nobody is let in any more, and all clients have left.
+    left: Stop,
 }
 
 impl Server<'_> {

@@ -53,7 +53,7 @@ impl Server<'_> {
     /// from a changed address, and those of strangers, which are dropped.
     pub(super) fn pass_datagrams(&self) {
         let mut buffer = vec![0; 65_536];
-        while !self.is_over() {
+        while !self.left.is_requested() {
             let ready = self.udp.wait_readable(None, Some(clock::now() + INTERVAL));
             if !ready.is_ok_and(|ready| ready.socket) {
                 continue;

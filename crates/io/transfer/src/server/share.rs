@@ -1,7 +1,7 @@
 //! The directory that is served, and what clients may do with it.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_objects::{Fsync, TopNames};
 use longhaul_sys::files::ConfinedDir;
@@ -9,6 +9,7 @@ use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, Direction, PipeRequest, PipeRole, Refused, Request};
 
 use crate::budget::Budget;
+use crate::buffer::lock;
 use crate::copy::{Driver, receive, send, sink_config};
 use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::pipe::{Pipes, Seat};
@@ -62,11 +63,26 @@ pub(super) struct Share {
     /// Whose pushes these are, where that is to be told: they are gone on with under the same token
     /// only.
     pub owner: Option<[u8; 8]>,
+    /// With `once`: whether a copy was granted, to any client.
+    pub only_copy: Option<Arc<Mutex<bool>>>,
 }
 
 impl Share {
-    /// Starts what the client asks for.
+    /// Starts the copy that the client asks for.
     pub fn open(&self, request: &Request, place: &Granted, shared: &Shared) -> Result<(), Refused> {
+        // Held until it is granted: of clients that ask at the same time one has it.
+        let mut granted = self.only_copy.as_deref().map(lock);
+        if granted.as_deref() == Some(&true) {
+            return Err(refuse(CloseCode::REFUSED, ONLY_COPY));
+        }
+        self.start(request, place, shared)?;
+        if let Some(granted) = granted.as_deref_mut() {
+            *granted = true;
+        }
+        Ok(())
+    }
+
+    fn start(&self, request: &Request, place: &Granted, shared: &Shared) -> Result<(), Refused> {
         let verify = !request.unhashed;
         let refused = |what| Err(refuse(CloseCode::REFUSED, what));
         match request.direction {
@@ -125,6 +141,10 @@ impl Share {
         }
     }
 }
+
+/// What others hear.
+const ONLY_COPY: &str =
+    "this server serves one transfer (serve --once), which another client has or had";
 
 /// The policy that a request asks for.
 fn fsync(sync_at_end: bool) -> Fsync {
