@@ -139,9 +139,9 @@ pub struct LinkArgs {
     /// One of the profile's parameters; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
     pub parameters: Vec<String>,
-    /// Who else is on the path, under --profile auto
-    #[arg(long, value_name = "USE", value_enum, default_value_t = PathArg::Shared)]
-    pub path: PathArg,
+    /// Who else is on the path, under --profile auto [default: shared]
+    #[arg(long, value_name = "USE", value_enum)]
+    pub path: Option<PathArg>,
     /// Protection of the data on its way; verifying it at the end is another thing
     #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
     pub protect: ProtectArg,

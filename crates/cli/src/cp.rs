@@ -44,7 +44,8 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
-    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
+    hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
+    hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
         complain(format!("longhaul: {path}: {reason}"));
     }

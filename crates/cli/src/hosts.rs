@@ -66,7 +66,7 @@ pub(crate) fn remedies(bits: u64) -> Vec<&'static str> {
     let known = [
         (HostAccount::SHORT_TURNS, "short turns"),
         (HostAccount::RUNS_FIRST, "real-time priority"),
-        (HostAccount::PRIORITY_REFUSED, "real-time priority refused"),
+        (HostAccount::PRIORITY_REFUSED, "real-time priority refused: not permitted"),
         (HostAccount::WRITERS_SHORT_TURNS, "short turns of writers"),
         (HostAccount::OFF_INTERRUPTS, "off the network's processor"),
         (HostAccount::FEW_PROCESSORS, "choice of processors refused: fewer than three"),
@@ -78,11 +78,20 @@ pub(crate) fn remedies(bits: u64) -> Vec<&'static str> {
     known.map(|(_, name)| name).collect()
 }
 
+/// Which host did not permit what it was asked for with `--host-priority`, and what permits it.
+pub(crate) fn refusals(hosts: &Hosts) -> impl Iterator<Item = String> {
+    let refused = named(hosts).filter(|(_, host)| has(host, HostAccount::PRIORITY_REFUSED));
+    refused.map(|(name, _)| format!("{name}: the system did not permit --host-priority; {PERMIT}"))
+}
+
 /// What happened at either host that the user should know, and what would help, with the command.
-pub(crate) fn advice(hosts: &Hosts) -> Vec<String> {
-    let named = [("sender", &hosts.sender), ("receiver", &hosts.receiver)];
-    let named = named.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)));
-    named.flat_map(|(name, host)| of_one(name, host)).collect()
+pub(crate) fn advice(hosts: &Hosts) -> impl Iterator<Item = String> {
+    named(hosts).flat_map(|(name, host)| of_one(name, host))
+}
+
+fn named(hosts: &Hosts) -> impl Iterator<Item = (&'static str, &HostAccount)> {
+    let both = [("sender", &hosts.sender), ("receiver", &hosts.receiver)];
+    both.into_iter().filter_map(|(name, host)| Some((name, host.as_ref()?)))
 }
 
 fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
@@ -111,7 +120,7 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
         lines.push(larger_buffer(&format!("{name}: its socket buffer"), granted, asked));
     }
     if has(host, HostAccount::PRIORITY_REFUSED) {
-        lines.push(format!("{name}: the system did not permit --host-priority; {PERMIT}"));
+        // Told in any case: it was asked for.
     } else if has(host, HostAccount::BUSY_POLLING_REFUSED) {
         lines.push(format!("{name}: the system did not permit busy polling; {PERMIT}"));
     } else if stalls && !has(host, HostAccount::RUNS_FIRST) {
@@ -181,7 +190,7 @@ mod tests {
     #[test]
     fn who_stands_still_is_told_the_commands_that_help() {
         let hosts = Hosts { sender: Some(HostAccount::default()), receiver: Some(stalled()) };
-        let said = advice(&hosts).join("\n");
+        let said = advice(&hosts).collect::<Vec<_>>().join("\n");
         assert!(said.contains("sysctl -w net.core.rmem_max=25000000"), "{said}");
         assert!(said.contains("receiver: other programs") && !said.contains("sender"), "{said}");
     }
@@ -200,14 +209,17 @@ mod tests {
             "busy polling refused: no right to it",
         ]);
         assert_eq!(of_host(&host)["remedies"], named);
-        let said = advice(&Hosts { sender: None, receiver: Some(host) }).join("\n");
+        let hosts = Hosts { sender: None, receiver: Some(host) };
+        let said = advice(&hosts).collect::<Vec<_>>().join("\n");
         assert!(said.contains("busy polling; sudo setcap cap_sys_nice,cap_net_admin+ep"), "{said}");
     }
 
     #[test]
     fn a_refused_priority_is_told_with_what_permits_it() {
         let host = HostAccount { remedies: HostAccount::PRIORITY_REFUSED, ..stalled() };
-        let said = advice(&Hosts { sender: Some(host), receiver: None }).join("\n");
+        let hosts = Hosts { sender: Some(host), receiver: None };
+        let said: Vec<String> = refusals(&hosts).chain(advice(&hosts)).collect();
+        let said = said.join("\n");
         assert!(said.contains("cap_sys_nice") && !said.contains("other programs"), "{said}");
     }
 }

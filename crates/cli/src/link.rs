@@ -42,16 +42,15 @@ pub(crate) struct LinkOptions {
 /// They do not fit each other, or there is no token.
 pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, Failure> {
     let mut parameters = args.parameters.clone();
-    if args.path == PathArg::Dedicated {
-        parameters.push("path=dedicated".to_owned());
-    }
+    parameters.extend(args.path.map(|path| match path {
+        PathArg::Shared => "path=shared".to_owned(),
+        PathArg::Dedicated => "path=dedicated".to_owned(),
+    }));
     Profile::wished(Some(&args.profile), args.rate, parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
-        output.say(format!(
-            "note: --rate: no socket sends at {rate}; {} is taken",
-            Profile::RATE_MOST
-        ));
+        output
+            .say(format!("note: --rate: no socket sends so fast; {} is taken", Profile::RATE_MOST));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     Ok(LinkOptions {

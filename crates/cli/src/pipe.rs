@@ -43,7 +43,8 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
-    hosts::advice(&report.link.hosts).into_iter().for_each(|line| output.detail(line));
+    hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
+    hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     output.say(sentence(&report, options.role));
     if output.json {
         output.print_json(&json(&report).into())?;

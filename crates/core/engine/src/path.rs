@@ -262,12 +262,18 @@ impl Path {
             return None;
         }
         // A transfer that is not limited would do worse with this rate than without a memory.
-        if self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4)) {
+        let longest = self.governor.longest();
+        let limited = matches!(longest, Bottleneck::UserLimit | Bottleneck::Reservation);
+        if limited || self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4)) {
             return None;
         }
         let started = self.controller.metrics().bound != Bottleneck::StartUp;
-        let by_path = started && self.governor.longest() == Bottleneck::Network;
-        let chance_ppm = self.estimates.chance_ppm().unwrap_or(0);
+        let by_path = started && longest == Bottleneck::Network;
+        // Start-up's overflow, seen late, comes in rounds without a queue.
+        let (lost, arrived) = (self.losses().random, self.delivered / packet.max(1));
+        let random = lost * 1_000_000 / (lost + arrived).max(1);
+        let chance = self.estimates.chance_ppm().unwrap_or(0);
+        let chance_ppm = chance.min(u32::try_from(random).unwrap_or(u32::MAX));
         // What was held up somewhere came faster for a moment.
         let rate = self.governor.connection_limit().map_or(rate, |limit| rate.min(limit));
         Some(Observation { rate, by_path, round_trip, packet, chance_ppm })

@@ -229,9 +229,10 @@ impl Parameters {
 }
 
 /// Of `names`, that which differs from `wanted` by the fewest letters put in, left out or changed
-/// (Levenshtein).
+/// (Levenshtein), whatever their case.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    names.min_by_key(|name| distance(wanted, name))
+    let wanted = wanted.to_lowercase();
+    names.min_by_key(|name| distance(&wanted, name))
 }
 
 fn distance(a: &str, b: &str) -> usize {

@@ -580,6 +580,8 @@ mod tests {
         assert!(other.ends_with(&all.join(", ")), "{other}");
         let near = name(Some("rbdup"), rate).unwrap_err().to_string();
         assert!(near.contains("nearest: rbudp;"), "{near}");
+        let near = name(Some("FOBS"), rate).unwrap_err().to_string();
+        assert!(near.contains("nearest: fobs;"), "{near}");
         let none = Profile::wished(Some("fixed"), rate, ["step=3"]).unwrap_err();
         assert_eq!(none.to_string(), "profile fixed has no parameters, so no step either");
     }

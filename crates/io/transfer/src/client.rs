@@ -154,7 +154,8 @@ impl Client<'_> {
     fn of_no_effect(&self) -> Option<String> {
         let limit = if self.profile.rate.is_some() { " below --rate" } else { "" };
         let name = self.profile.profile.name;
-        (name != UNNAMED).then(|| {
+        let chosen = name != UNNAMED || self.profile.parameters.for_peer().is_some();
+        chosen.then(|| {
             format!(
                 "over TCP the kernel repairs losses and sets the rate{limit}: profile {name} has \
                  no effect"

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{DropReason, Ecn, Fate, Path};
 use longhaul_rate_control::{ChosenProfile, Governor, Metrics, PathMemory, Profile, Repair};
-use longhaul_units::{Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
+use longhaul_units::{Bottleneck, Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
 use super::{Flow, PACKET};
@@ -181,7 +181,10 @@ impl Longhaul {
             config.socket_buffer = told.map(|host| Bytes::new(host.buffer));
             let profile = chosen.profile;
             let controller = chosen.controller(begin, PACKET, None);
-            let governor = Governor::new(begin, profile.heeds_receiver);
+            let mut governor = Governor::new(begin, profile.heeds_receiver);
+            if let Some(rate) = chosen.rate.filter(|_| !chosen.is_reserved()) {
+                governor.set(Bottleneck::UserLimit, rate);
+            }
             let rated =
                 Rated::new(begin, controller, governor, round_trip, self.seed).playing(profile);
             End { lane: Lane::new(begin, config), rated }

@@ -34,11 +34,15 @@ struct Begun {
 }
 
 fn begin(mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32, memory: Option<PathMemory>) -> Begun {
+    let mut flow = auto(rtt, Offer::Endless, 3);
+    flow.memory = memory;
+    begin_as(flow, mbps, rtt, queue, loss_ppm)
+}
+
+fn begin_as(mut flow: Longhaul, mbps: u64, rtt: Duration, queue: u64, loss_ppm: u32) -> Begun {
     let rate = Rate::from_mbps(mbps);
     let mut world =
         World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, loss_ppm), rate, 7);
-    let mut flow = auto(rtt, Offer::Endless, 3);
-    flow.memory = memory;
     let seen: Rc<RefCell<Told>> = Rc::default();
     let told = seen.clone();
     flow.trace = Some(Box::new(move |_, rated| {
@@ -143,5 +147,16 @@ fn what_one_flow_observes_the_next_builds_on() {
         let warm = begin(mbps, rtt, 100, loss_ppm, PathMemory::of(&[remembered]));
         let built = [Some(MemoryUse::Confirmed), Some(MemoryUse::Lower)];
         assert!(built.contains(&warm.usage), "{name}: {warm:?}");
+    }
+}
+
+/// A start by 60 Mb/s takes longer on a path of 1 Gb/s than one without a memory.
+#[test]
+fn what_a_limit_of_the_user_bounded_is_not_remembered() {
+    let rtt = MS * 100;
+    for profile in ["auto", "tsunami", "paptc", "fixed", "udt", "trc"] {
+        let limited = played(profile, Some(Rate::from_mbps(60)));
+        let seen = begin_as(Longhaul::new(limited, rtt, Offer::Endless, 3), 1_000, rtt, 100, 0);
+        assert_eq!(seen.observed, None, "{profile}");
     }
 }
