@@ -49,8 +49,10 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
     Profile::wished(Some(&args.profile), args.rate, parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
-        output
-            .say(format!("note: --rate: no socket sends so fast; {} is taken", Profile::RATE_MOST));
+        output.say(format!(
+            "note: --rate: no socket sends at {rate}; {} is taken",
+            Profile::RATE_MOST
+        ));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     Ok(LinkOptions {

@@ -252,23 +252,18 @@ impl Path {
         self.controller.member()
     }
 
-    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered,
-    /// and nothing where it went about as fast as it was allowed to. What start-up has seen, the path
-    /// carries at least.
+    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
+    /// What start-up has seen, and what went about as fast as it was allowed to, the path carries at
+    /// least.
     pub fn observed(&self) -> Option<Observation> {
         let packet = self.estimates.packet();
         let (rate, round_trip) = (self.estimates.bandwidth()?, self.estimates.min_rtt()?);
         if self.delivered < OBSERVED_BYTES.max(rate.bytes_in(round_trip * 4)) {
             return None;
         }
-        // A transfer that is not limited would do worse with this rate than without a memory.
-        let longest = self.governor.longest();
-        let limited = matches!(longest, Bottleneck::UserLimit | Bottleneck::Reservation);
-        if limited || self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4)) {
-            return None;
-        }
         let started = self.controller.metrics().bound != Bottleneck::StartUp;
-        let by_path = started && longest == Bottleneck::Network;
+        let limited = self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4));
+        let by_path = started && !limited && self.governor.longest() == Bottleneck::Network;
         // Start-up's overflow, seen late, comes in rounds without a queue.
         let (lost, arrived) = (self.losses().random, self.delivered / packet.max(1));
         let random = lost * 1_000_000 / (lost + arrived).max(1);

@@ -218,11 +218,9 @@ impl<T: Task> Running<T> {
         let here = self.shared.host_account();
         let half = self.shared.lock();
         let there = half.transfer().and_then(Transfer::host_there);
-        let hosts = match (self.part, &self.lanes) {
-            // The kernel sends and receives: nothing of that is watched.
-            (_, Lanes::Tcp(_)) => Hosts::default(),
-            (Part::Source, _) => Hosts { sender: Some(here), receiver: there },
-            (Part::Sink, _) => Hosts { sender: there, receiver: Some(here) },
+        let hosts = match self.part {
+            Part::Source => Hosts { sender: Some(here), receiver: there },
+            Part::Sink => Hosts { sender: there, receiver: Some(here) },
         };
         let counts = self.lanes.totals().sending;
         let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
