@@ -1,6 +1,7 @@
 //! What has arrived on a lane, and when to tell the peer: replay filter and feedback schedule
 //! (protocol.md 4.4, 5.4).
 
+use alloc::collections::VecDeque;
 use core::ops::Range;
 use core::time::Duration;
 
@@ -19,6 +20,8 @@ const BULK_BYTES: u64 = 512 << 10;
 const EARLY_BULK_BYTES: u64 = 16 << 10;
 /// IP-layer bytes that count as the first.
 const EARLY_BYTES: u64 = 512 << 10;
+/// Reports behind time that are kept: of all that counts as the first.
+const STEPS_MAX: usize = (EARLY_BYTES / EARLY_BULK_BYTES) as usize;
 /// Interval until the peer has told its round trip.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
 
@@ -57,7 +60,12 @@ pub(crate) struct Reception {
     unexplained: u64,
     /// The peer's smoothed RTT, from STATE.
     peer_round_trip: Option<Duration>,
+    /// What a report would have said each [`EARLY_BULK_BYTES`], had there been time: a host that reads
+    /// a train late, and all of it at once, still tells how fast it came.
+    steps: VecDeque<Tally>,
     unreported_bytes: u64,
+    /// Of these, what came behind the newest step.
+    unreported_step: u64,
     unreported: bool,
     urgent: bool,
     last_report: Option<Instant>,
@@ -68,6 +76,15 @@ pub(crate) struct Reception {
     report_newest: bool,
     /// A round ended there: everything below is to be reported, in as many frames as it takes.
     report_until: Option<u64>,
+}
+
+/// All that had arrived when the packet `largest` came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub largest: Largest,
+    pub packets: u64,
+    pub bytes: u64,
+    pub ecn: EcnCounts,
 }
 
 /// The highest number received, with what RTT and rate are computed from.
@@ -98,7 +115,9 @@ impl Reception {
             host_drops: 0,
             unexplained: 0,
             peer_round_trip: None,
+            steps: VecDeque::new(),
             unreported_bytes: 0,
+            unreported_step: 0,
             unreported: false,
             urgent: false,
             last_report: None,
@@ -146,6 +165,11 @@ impl Reception {
         if eliciting {
             self.unreported = true;
             self.unreported_bytes += arrival.wire_bytes;
+            self.unreported_step += arrival.wire_bytes;
+        }
+        if self.unreported_step >= EARLY_BULK_BYTES && self.bytes < EARLY_BYTES {
+            self.unreported_step = 0;
+            self.steps.extend(self.arrived().filter(|_| self.steps.len() < STEPS_MAX));
         }
         if self.received.range_count() > GAPS_MAX
             && let Some(first) = self.received.first()
@@ -153,6 +177,24 @@ impl Reception {
             self.forgotten = first.end;
             self.settle_below(first.end);
         }
+    }
+
+    /// All that has arrived, if anything has.
+    pub fn arrived(&self) -> Option<Tally> {
+        let (packets, bytes, ecn) = (self.packets, self.bytes, self.ecn);
+        self.largest.map(|largest| Tally { largest, packets, bytes, ecn })
+    }
+
+    /// The oldest step that is to be reported before all that has arrived.
+    pub fn take_step(&mut self) -> Option<Tally> {
+        self.steps.pop_front().filter(|step| step.packets < self.packets)
+    }
+
+    /// What a report of `step` says of packet numbers, if that has room in `buffer`.
+    pub fn report_step<'b>(&self, step: &Tally, buffer: &'b mut [u8]) -> Option<Ranges<'b>> {
+        let span = self.floor..step.largest.number + 1;
+        let ranges = Ranges::lowest(buffer, span.clone(), self.received.iter());
+        (ranges.to() == span.end).then_some(ranges)
     }
 
     /// Nothing is known of numbers below any more, although the peer wants to know it.
@@ -253,6 +295,8 @@ impl Reception {
         self.last_report = Some(now);
         self.unreported = false;
         self.unreported_bytes = 0;
+        self.unreported_step = 0;
+        self.steps.clear();
         self.urgent = false;
         self.report_until = self.report_until.filter(|end| !self.reported_to(*end));
         if self.report_until.is_some() {

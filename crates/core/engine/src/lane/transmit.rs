@@ -7,13 +7,14 @@ use core::net::SocketAddr;
 use longhaul_units::{Bytes, Dscp, Duration, Ecn, Instant, PacketNumber};
 use longhaul_wire::{
     AEAD_TAG_LEN, BASE_DATAGRAM, Feedback, Frame, HEADER_LEN, MAX_EPOCH_PACKETS, OBJECT_HEADER_LEN,
-    State as StateFrame, Writer,
+    Ranges, State as StateFrame, Writer,
 };
 
 use super::{CONTROL_MIN_WIRE, Lane, State};
 use crate::control::SentFrame;
 use crate::ledger::{Content, ENTRY_PACKETS, Entry};
 use crate::outbox::Order;
+use crate::reception::Tally;
 use crate::{Path, Run};
 
 /// Room for a plan, reused from call to call.
@@ -303,31 +304,44 @@ impl Lane {
         Some(self.control(now, path, to, content, plan))
     }
 
+    /// All that has arrived, and before that the steps in which it came, as far as there is room.
     fn push_feedback(&mut self, now: Instant, room: usize, plan: &mut Plan) {
-        let Some(largest) = self.reception.largest else { return };
-        let budget = (room - plan.frames.len() - FEEDBACK_FIXED_MAX).min(RANGES_MAX);
+        let Some(all) = self.reception.arrived() else { return };
         let mut buffer = [0; RANGES_MAX];
-        let feedback = Feedback {
+        while plan.frames.len() + 2 * (FEEDBACK_FIXED_MAX + RANGES_FEW) <= room
+            && let Some(step) = self.reception.take_step()
+        {
+            if let Some(ranges) = self.reception.report_step(&step, &mut buffer[..RANGES_FEW]) {
+                push(&mut plan.frames, &Frame::Feedback(self.feedback(now, &step, ranges)));
+            }
+        }
+        let budget = (room - plan.frames.len() - FEEDBACK_FIXED_MAX).min(RANGES_MAX);
+        let ranges = self.reception.report(&mut buffer[..budget]);
+        push(&mut plan.frames, &Frame::Feedback(self.feedback(now, &all, ranges)));
+        self.stats.feedback_sent += 1;
+        self.reception.on_report(now);
+    }
+
+    fn feedback<'b>(&self, now: Instant, tally: &Tally, ranges: Ranges<'b>) -> Feedback<'b> {
+        let Tally { largest, packets, bytes, ecn } = *tally;
+        Feedback {
             largest: PacketNumber::new(largest.number),
             largest_sent: largest.send_time,
             largest_received: largest.at.as_wire_micros(),
             delay: now - largest.at,
-            packets: self.reception.packets,
-            bytes: Bytes::new(self.reception.bytes),
-            ecn: self.reception.ecn,
+            packets,
+            bytes: Bytes::new(bytes),
+            ecn,
             socket_drops: self.reception.socket_drops,
             host_drops: self.reception.host_drops,
             credit: Bytes::new(self.promises.credit()),
-            ranges: self.reception.report(&mut buffer[..budget]),
+            ranges,
             receive_capacity: self.promises.capacity(),
             socket_buffer: self.config.socket_buffer,
             bounds: self.promises.bounds(),
             limit: self.promises.limit(now),
             forgotten: self.reception.forgotten().map(PacketNumber::new),
-        };
-        push(&mut plan.frames, &Frame::Feedback(feedback));
-        self.stats.feedback_sent += 1;
-        self.reception.on_report(now);
+        }
     }
 
     fn push_stream_control(
@@ -598,6 +612,8 @@ pub(super) fn push(frames: &mut Vec<u8>, frame: &Frame<'_>) {
 const FEEDBACK_FIXED_MAX: usize = 162;
 /// Most bytes of ranges in one report: some hundred gaps.
 const RANGES_MAX: usize = 1024;
+/// The same in the report of a step: at first there are few gaps.
+const RANGES_FEW: usize = 64;
 /// Most bytes of STREAM without its data, twice for a wrapped buffer.
 const STREAM_HEADER_MAX: usize = 48;
 /// Most bytes of STREAM_LIMIT and STREAM_RESET together.

@@ -271,8 +271,13 @@ impl Startup {
         }
         let (bytes, time) = self.spread;
         self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
+        self.spread_rate(2)
+    }
+
+    /// The same, of one in `part` of the train at least.
+    fn spread_rate(&self, part: u64) -> Option<Rate> {
         let (bytes, time) = self.spread;
-        (bytes >= self.length * self.packet / 2).then(|| Rate::from_bytes_over(bytes, time))
+        (bytes >= self.length * self.packet / part).then(|| Rate::from_bytes_over(bytes, time))
     }
 
     /// The first train told no rate so far. What of it is neither lost nor acknowledged says nothing
@@ -283,12 +288,11 @@ impl Startup {
         }
         let arrived = self.acked >= self.length * self.packet * 5 / 8;
         let slow = Rate::from_bytes_over(self.acked, round_trip).scale(4, 1);
-        let (bytes, time) = self.spread;
-        if self.battered >= self.length / 8 && bytes >= self.length * self.packet / 4 {
+        let drops = self.battered >= self.length / 8;
+        if let Some(rate) = self.spread_rate(4).filter(|_| drops) {
             // A short queue took the first of them, and passed them on at the rate of the line.
-            let rate = Rate::from_bytes_over(bytes, time);
             model.learn_capacity(now, rate);
-            model.set_queue_full(now, time);
+            model.set_queue_full(now, self.spread.1);
             self.battered = 0;
             self.measured = true;
             self.first_train(now, rate);
@@ -298,7 +302,7 @@ impl Startup {
             self.repeat(self.length);
         } else if arrived && self.unspread > slow {
             self.first_train(now, self.unspread);
-        } else if arrived || self.battered >= self.length / 8 {
+        } else if arrived || drops {
             self.grow_slowly(now, slow, round_trip);
         }
     }

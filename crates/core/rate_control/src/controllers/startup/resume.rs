@@ -156,15 +156,16 @@ impl Startup {
             self.retreat(now, round_trip, model);
             return Some(false);
         }
-        if let Some(hint) = self.hint
-            && hint.scale(1, 2) >= known
+        // Of a train whose end left late, its beginning tells enough for that.
+        let train = self.hint.or_else(|| self.spread_rate(4).filter(|_| seen(self.since)));
+        if let Some(rate) = train.filter(|rate| rate.scale(1, 2) >= known)
             && let Some(resume) = &mut self.resume
         {
             // Half of what the train shows is no less than all that is known.
             resume.phase = Phase::Over;
             resume.usage = MemoryUse::Ignored;
             self.measured = true;
-            self.first_train(now, hint);
+            self.first_train(now, rate);
             return None;
         }
         if !seen(self.since) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Sent;
+use crate::{Delivery, Sent};
 
 const PACKET: u64 = 1_500;
 const RTT: Duration = Duration::from_millis(100);
@@ -90,5 +90,37 @@ fn any_sign_of_congestion_is_a_reason_to_retreat() {
         let (usage, rate) = after(feedback, chance_ppm);
         assert_eq!(usage, Some(MemoryUse::Retreated), "{why}");
         assert!(rate <= Rate::from_mbps(250), "{why}: {rate}");
+    }
+}
+
+/// The end of the train left late, so that less than half of it shows the rate.
+#[test]
+fn a_path_that_carries_twice_what_is_known_is_begun_as_one_of_which_nothing_is() {
+    let rtt = measured(RTT);
+    let (ignored, goes_on) = ((MemoryUse::Ignored, None), (MemoryUse::Unvalidated, Some(false)));
+    for (known, (usage, expected), rate) in
+        [(60, ignored, 500), (500, ignored, 500), (501, goes_on, 250)]
+    {
+        let mut startup = behind_train(&memory(known), &rtt);
+        let mut model = Estimates::new(BEGIN, PACKET);
+        let interval = Duration::from_micros(168);
+        let sample = Delivery {
+            rate: Rate::from_gbps(1),
+            interval,
+            sent_over: Duration::ZERO,
+            application_limited: false,
+        };
+        let mut feedback =
+            Feedback { rtt: Some(RTT), delivery: Some(sample), ..Feedback::default() };
+        let now = BEGIN + RTT + Duration::from_millis(1);
+        for _ in 0..2 {
+            assert_eq!(startup.resume(now, &rtt, &mut model, &feedback, None), Some(false));
+        }
+        assert_eq!(startup.memory_use(), Some(MemoryUse::Unvalidated), "more may come of it");
+        feedback.delivery = None;
+        let now = now + Duration::from_millis(4);
+        let over = startup.resume(now, &rtt, &mut model, &feedback, None);
+        assert_eq!((startup.memory_use(), over), (Some(usage), expected), "{known}");
+        assert_eq!(startup.rate.as_bps() / 1_000_000, rate, "{known}");
     }
 }
