@@ -262,11 +262,14 @@ impl Startup {
     }
 
     /// The rate at which half of the first train arrived, once it has: of what took longer to arrive
-    /// than to leave. The rest tells how fast this host sends, pauses included.
+    /// than to leave, whatever kept more from leaving. The rest tells how fast this host sends, pauses
+    /// included.
     fn train_rate(&mut self, feedback: &Feedback) -> Option<Rate> {
-        let sample = feedback.delivery.filter(|sample| !sample.application_limited)?;
+        let sample = feedback.delivery?;
         if !sample.is_spread() {
-            self.unspread = self.unspread.max(sample.rate);
+            if !sample.application_limited {
+                self.unspread = self.unspread.max(sample.rate);
+            }
             return None;
         }
         let (bytes, time) = self.spread;

@@ -1,7 +1,7 @@
 use alloc::collections::VecDeque;
 
 use super::*;
-use crate::{DeliveryMeter, DeliveryReport};
+use crate::{Delivery, DeliveryMeter, DeliveryReport};
 
 const PACKET: u64 = 1500;
 const RTT: Duration = Duration::from_millis(300);
@@ -99,6 +99,26 @@ fn some_packets_follow_the_train() {
     startup.on_timeout(due, &rtt);
     assert_eq!(startup.rate, Rate::from_bytes_over(FOLLOWERS * PACKET, RTT));
     assert_eq!((startup.burst(), startup.next_timeout()), (None, None), "paced");
+}
+
+/// A sender that was held up shows the path all the same where it spread what left at once.
+#[test]
+fn what_the_path_spreads_is_its_rate_whatever_held_the_sender_up() {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
+    let mut model = Estimates::new(begin, PACKET);
+    let bytes = 64 * PACKET;
+    startup.on_sent(begin, &rtt, &Sent { bytes, in_flight: bytes, ..Sent::default() });
+    let rate = Rate::from_mbps(200);
+    let interval = rate.time_for(16 * PACKET);
+    for (sent_over, hint) in
+        [(interval, None), (Duration::ZERO, None), (Duration::ZERO, Some(rate))]
+    {
+        let sample = Delivery { rate, interval, sent_over, application_limited: true };
+        let feedback = Feedback { delivery: Some(sample), ..Feedback::default() };
+        startup.on_feedback(begin + RTT, &rtt, &mut model, &feedback, None);
+        assert_eq!((startup.hint, startup.unspread), (hint, Rate::ZERO), "{sent_over:?}");
+    }
 }
 
 /// The receiving host had no room for it.
