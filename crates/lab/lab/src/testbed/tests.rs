@@ -333,9 +333,13 @@ fn what_a_killed_testbed_left_is_removed() {
     std::fs::create_dir(&folder).unwrap();
     let link = std::path::PathBuf::from(format!("/run/netns/longhaul-{mark}-host"));
     let named = std::os::unix::fs::symlink("/proc/1/fd/999", &link).is_ok();
-    // Between fork and exec the child does not bear its own environment yet.
+    // Between fork and exec the child does not bear its own environment yet; and the testbed of another
+    // test may clean up first, so that it has ended and bears none any more.
     let environment = format!("/proc/{}/environ", left.id());
-    wait_until(|| std::fs::read(&environment).unwrap().windows(4).any(|part| part == b"LAB="));
+    let is_marked = |bytes: Vec<u8>| bytes.windows(4).any(|part| part == b"LAB=");
+    wait_until(|| {
+        left.try_wait().unwrap().is_some() || std::fs::read(&environment).is_ok_and(is_marked)
+    });
     clean_up().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&left.wait().unwrap()), Some(9));
     assert!(!named || std::fs::symlink_metadata(&link).is_err());
