@@ -221,6 +221,8 @@ fn a_server_that_dies_ends_both_ends_which_tell_how_much_came_through() {
             // Another five bytes, so that the sender has had time to hear of the first.
             writer.write_all(b"again").unwrap();
             reader.read_exact(&mut [0; 5]).unwrap();
+            // The receiver counts what it has written a moment after the reader has it.
+            std::thread::sleep(std::time::Duration::from_millis(100));
             server.signal(Signal::KILL);
             let (sender, receiver) = (sender.end(), receiver.end());
             receiver.assert_failed("; 10 bytes came through, not the whole");
