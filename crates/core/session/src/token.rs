@@ -131,17 +131,26 @@ impl TokenKey {
         self.id
     }
 
+    /// The proof that its maker holds the token, over `parts` in a row. `label` separates uses:
+    /// none may be the beginning of another.
+    pub fn prove(&self, label: &str, parts: &[&[u8]]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new_keyed(&self.verifier);
+        hasher.update(label.as_bytes());
+        parts.iter().for_each(|part| {
+            hasher.update(part);
+        });
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Whether `proof` is what [`Self::prove`] returns, in constant time.
+    pub fn check(&self, proof: &[u8; 32], label: &str, parts: &[&[u8]]) -> bool {
+        equal(proof, &self.prove(label, parts))
+    }
+
     /// The proof that `role` holds the token, on the connection with this secret. `transcript` is
     /// empty for the client, the body of HELLO for the server.
     pub(crate) fn proof(&self, role: Role, secret: &SessionSecret, transcript: &[u8]) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new_keyed(&self.verifier);
-        hasher
-            .update(b"longhaul/1 proof ")
-            .update(role.label())
-            .update(&[0])
-            .update(secret.bytes())
-            .update(transcript);
-        *hasher.finalize().as_bytes()
+        self.prove(PROOF_LABEL, &[role.label(), &[0], secret.bytes(), transcript])
     }
 
     /// Whether `proof` is what [`Self::proof`] returns, in constant time.
@@ -185,20 +194,31 @@ impl Keyring {
         self.keys.is_empty()
     }
 
-    /// The key with this id if `proof` proves that the client holds it. An unknown id takes as
-    /// long as a wrong proof.
+    /// The key with this id if `proof` proves that its maker holds it (see [`TokenKey::prove`]). An
+    /// unknown id takes as long as a wrong proof.
+    pub fn verify(
+        &self,
+        id: KeyId,
+        proof: &[u8; 32],
+        label: &str,
+        parts: &[&[u8]],
+    ) -> Option<&TokenKey> {
+        let Some(key) = self.keys.get(&id) else {
+            let nobody = TokenKey { id, verifier: Zeroizing::new([0; 32]) };
+            nobody.check(proof, label, parts);
+            return None;
+        };
+        key.check(proof, label, parts).then_some(key)
+    }
+
+    /// The key with this id if `proof` is that of a client on the connection with this secret.
     pub(crate) fn verify_client(
         &self,
         id: KeyId,
         proof: &[u8; 32],
         secret: &SessionSecret,
     ) -> Option<&TokenKey> {
-        let Some(key) = self.keys.get(&id) else {
-            let nobody = TokenKey { id, verifier: Zeroizing::new([0; 32]) };
-            nobody.verify(proof, Role::Client, secret, &[]);
-            return None;
-        };
-        key.verify(proof, Role::Client, secret, &[]).then_some(key)
+        self.verify(id, proof, PROOF_LABEL, &[Role::Client.label(), &[0], secret.bytes()])
     }
 }
 
@@ -237,6 +257,7 @@ pub struct TokenFileError {
     pub error: ParseTokenError,
 }
 
+const PROOF_LABEL: &str = "longhaul/1 proof ";
 const PREFIX: &str = "lh1-";
 /// Lower-case base32 of RFC 4648.
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";

@@ -1,0 +1,90 @@
+use alloc::vec::Vec;
+
+use longhaul_session::TokenKey;
+use longhaul_wire::DecodeError;
+
+use crate::answer::Answer;
+use crate::header::{Addressed, Clock, MAX_MESSAGE, Proof, Route, RouteError};
+use crate::options::{Kind, split};
+use crate::status::Status;
+
+/// The side of a segment that dials: a client, or a gateway towards the next one.
+#[derive(Debug)]
+pub struct Dialler {
+    key: TokenKey,
+    proof: Proof,
+    /// The beginning of the answer.
+    received: Vec<u8>,
+}
+
+/// Progress of a [`Dialler`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Dialled {
+    /// The answer is not there whole: all bytes were taken, more are needed.
+    Incomplete,
+    /// The session stands. Of the bytes that came last, the first `length` belonged to the answer;
+    /// payload follows.
+    Connected {
+        /// Bytes that belonged to the answer.
+        length: usize,
+        /// The target's address, as the last gateway reached it.
+        peer: Option<core::net::SocketAddr>,
+    },
+    /// A gateway refused, and proved that it holds the token.
+    Refused(Answer),
+    /// Somebody refused who proved nothing: a gateway that does not know the token, or anybody.
+    Unproven(Answer),
+}
+
+/// The bytes that came are no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DialError {
+    /// Not a message of this protocol.
+    #[error("no gateway answers there: {0}")]
+    Malformed(#[from] DecodeError),
+    /// The answer says `connected` and its proof is missing or wrong.
+    #[error("the gateway does not prove that it holds the token")]
+    Impostor,
+}
+
+impl Dialler {
+    /// The dialler of `route` at the gateway `addressed`, and the header to be sent. `nonce` is
+    /// random and never used twice; `now` is this host's clock, or the gateway's after a proven
+    /// `wrong-clock`.
+    ///
+    /// # Errors
+    /// The route does not fit into a header.
+    pub fn new(
+        route: &Route,
+        addressed: Addressed,
+        key: &TokenKey,
+        now: Clock,
+        nonce: [u8; 16],
+    ) -> Result<(Self, Vec<u8>), RouteError> {
+        let (header, proof) = route.sign(&addressed, key, now, nonce)?;
+        Ok((Self { key: key.clone(), proof, received: Vec::new() }, header))
+    }
+
+    /// Takes bytes that came, in order.
+    ///
+    /// # Errors
+    /// They are not an answer, or nobody proved that the session stands.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<Dialled, DialError> {
+        let before = self.received.len();
+        let taken = bytes.len().min(MAX_MESSAGE - before);
+        self.received.extend_from_slice(&bytes[..taken]);
+        let Some(whole) = split(&self.received, Kind::Answer)? else {
+            return Ok(Dialled::Incomplete);
+        };
+        let message = &self.received[..whole.len];
+        let (answer, proven) = Answer::decode(message, whole.options, &self.key, &self.proof)?;
+        Ok(match (answer.status, proven) {
+            (Status::CONNECTED, true) => {
+                Dialled::Connected { length: whole.len - before, peer: answer.peer }
+            }
+            (Status::CONNECTED, false) => return Err(DialError::Impostor),
+            (_, true) => Dialled::Refused(answer),
+            (_, false) => Dialled::Unproven(answer),
+        })
+    }
+}

@@ -1,0 +1,328 @@
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use longhaul_session::TokenKey;
+use longhaul_wire::{DecodeError, Reader};
+
+use crate::options::{Kind, begin, fields, finish, put};
+use crate::place::{Place, cut, read_short, write_short};
+
+/// Most bytes of a header or an answer.
+pub const MAX_MESSAGE: usize = 4096;
+/// Most gateways beyond the one that a header is sent to.
+pub const MAX_HOPS: usize = 7;
+
+/// Names a session on all its segments.
+pub type SessionId = [u8; 16];
+
+/// A time of day, in microseconds since 1970 (UTC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Clock(u64);
+
+impl Clock {
+    /// The time `micros` microseconds after 1970 began.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since 1970.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// Microseconds between the two times, whichever is first.
+    pub const fn abs_diff(self, other: Self) -> u64 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+/// A gateway beyond the one that is addressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Where it listens.
+    pub place: Place,
+    /// Its `--name`, where that is not the host of `place`; else empty.
+    pub name: String,
+    /// The transport towards it; empty: the gateway before it chooses.
+    pub transport: String,
+    /// Options of the transport: `name=value`, with spaces between.
+    pub options: String,
+}
+
+impl From<Place> for Hop {
+    fn from(place: Place) -> Self {
+        Self { place, name: String::new(), transport: String::new(), options: String::new() }
+    }
+}
+
+/// The end of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where it listens.
+    pub place: Place,
+    /// Set: it speaks this protocol, and gets a header of its own.
+    pub aware: bool,
+}
+
+/// Where a session goes, and what is known of it on each segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Random, the same on all segments.
+    pub session: SessionId,
+    /// Gateways beyond the one that is addressed, at most [`MAX_HOPS`].
+    pub hops: Vec<Hop>,
+    /// The end of the session.
+    pub target: Target,
+    /// The client that the first gateway let in, at most 255 bytes; empty where it is not known.
+    pub client: String,
+    /// The client's address, as the first gateway saw it.
+    pub origin: Option<core::net::SocketAddr>,
+    /// `name=value`, with spaces between, at most 1024 bytes.
+    pub properties: String,
+}
+
+impl Route {
+    /// The route of session `session` through the addressed gateway straight to `target`.
+    pub const fn new(session: SessionId, target: Target) -> Self {
+        Self {
+            session,
+            hops: Vec::new(),
+            target,
+            client: String::new(),
+            origin: None,
+            properties: String::new(),
+        }
+    }
+
+    /// The route that is left beyond the next gateway, and that gateway; `None` where the target
+    /// comes next.
+    pub fn onward(&self) -> Option<(Hop, Self)> {
+        let (next, rest) = self.hops.split_first()?;
+        Some((next.clone(), Self { hops: rest.to_vec(), ..self.clone() }))
+    }
+
+    /// The header that takes this route to the gateway `addressed`, proven with `key`.
+    ///
+    /// # Errors
+    /// There are too many hops, or the header would be longer than [`MAX_MESSAGE`].
+    pub(crate) fn sign(
+        &self,
+        addressed: &Addressed,
+        key: &TokenKey,
+        time: Clock,
+        nonce: [u8; 16],
+    ) -> Result<(Vec<u8>, Proof), RouteError> {
+        if self.hops.len() > MAX_HOPS {
+            return Err(RouteError::TooManyHops);
+        }
+        let mut message = begin(Kind::Header);
+        put(&mut message, true, SESSION, |out| out.extend_from_slice(&self.session));
+        put(&mut message, true, ADDRESSED, |out| {
+            addressed.written.write(out);
+            addressed.dialled.write(out);
+        });
+        for hop in &self.hops {
+            put(&mut message, true, HOP, |out| {
+                hop.place.write(out);
+                write_short(out, &hop.name);
+                write_short(out, &hop.transport);
+                out.extend_from_slice(hop.options.as_bytes());
+            });
+        }
+        put(&mut message, true, TARGET, |out| {
+            out.push(u8::from(self.target.aware));
+            self.target.place.write(out);
+        });
+        if !self.client.is_empty() {
+            let client = cut(&self.client, 255).as_bytes();
+            put(&mut message, false, CLIENT, |out| out.extend_from_slice(client));
+        }
+        if let Some(origin) = self.origin {
+            put(&mut message, false, ORIGIN, |out| Place::from(origin).write(out));
+        }
+        if !self.properties.is_empty() {
+            let properties = cut(&self.properties, MAX_PROPERTIES).as_bytes();
+            put(&mut message, false, PROPERTIES, |out| out.extend_from_slice(properties));
+        }
+        put(&mut message, true, CREDENTIAL, |out| {
+            out.extend_from_slice(&key.id().0);
+            out.extend_from_slice(&time.0.to_be_bytes());
+            out.extend_from_slice(&nonce);
+            out.extend_from_slice(&[0; PROOF_LEN]);
+        });
+        if message.len() > MAX_MESSAGE {
+            return Err(RouteError::TooLong);
+        }
+        finish(&mut message, 0);
+        message.truncate(message.len() - PROOF_LEN);
+        let proof = key.prove(HEADER_LABEL, &[&message]);
+        message.extend_from_slice(&proof);
+        Ok((message, proof))
+    }
+}
+
+/// A route cannot be written as a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// More gateways than a header has room for.
+    #[error("a route has at most {} gateways", MAX_HOPS + 1)]
+    TooManyHops,
+    /// Names and options are too long together.
+    #[error("the names of a route are longer than {MAX_MESSAGE} bytes in all")]
+    TooLong,
+}
+
+/// The gateway that a header is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// As the user or the hop named it.
+    pub written: Place,
+    /// The address that was dialled.
+    pub dialled: Place,
+}
+
+/// A header as it was received. Its proof is not judged yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The gateway that it is for.
+    pub addressed: Addressed,
+    /// Where the session goes from there.
+    pub route: Route,
+    pub(crate) key_id: [u8; 8],
+    pub(crate) time: Clock,
+    pub(crate) nonce: [u8; 16],
+    pub(crate) proof: Proof,
+}
+
+impl core::ops::Deref for Header {
+    type Target = Route;
+
+    fn deref(&self) -> &Route {
+        &self.route
+    }
+}
+
+impl Header {
+    /// Reads the options of a header.
+    ///
+    /// # Errors
+    /// They are not those of docs/relay.md section 2.
+    pub(crate) fn decode(options: &[u8]) -> Result<Self, DecodeError> {
+        let mut found = Found::default();
+        for field in fields(options) {
+            let (critical, number, value) = field?;
+            if found.credential.is_some() {
+                return Err(DecodeError::Trailing { what: "header" });
+            }
+            found.take(critical, number, value)?;
+        }
+        if found.unknown_critical {
+            return Err(DecodeError::Unsupported { what: "option of the header" });
+        }
+        let missing = DecodeError::Truncated { what: "header" };
+        let (key_id, time, nonce, proof) = found.credential.ok_or(missing)?;
+        Ok(Self {
+            addressed: found.addressed.ok_or(missing)?,
+            route: Route {
+                session: found.session.ok_or(missing)?,
+                hops: found.hops,
+                target: found.target.ok_or(missing)?,
+                client: found.client.unwrap_or_default(),
+                origin: found.origin,
+                properties: found.properties.unwrap_or_default(),
+            },
+            key_id,
+            time,
+            nonce,
+            proof,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    session: Option<SessionId>,
+    addressed: Option<Addressed>,
+    hops: Vec<Hop>,
+    target: Option<Target>,
+    client: Option<String>,
+    origin: Option<core::net::SocketAddr>,
+    properties: Option<String>,
+    credential: Option<([u8; 8], Clock, [u8; 16], Proof)>,
+    unknown_critical: bool,
+}
+
+impl Found {
+    fn take(&mut self, critical: bool, number: u16, value: &[u8]) -> Result<(), DecodeError> {
+        let mut r = Reader::new(value, "option of the header");
+        match number {
+            SESSION => once(&mut self.session, r.array()?)?,
+            ADDRESSED => {
+                let addressed =
+                    Addressed { written: Place::read(&mut r)?, dialled: Place::read(&mut r)? };
+                if addressed.dialled.address().is_none() {
+                    return Err(r.invalid());
+                }
+                once(&mut self.addressed, addressed)?
+            }
+            HOP => {
+                let place = Place::read(&mut r)?;
+                let (name, transport) = (read_short(&mut r)?.into(), read_short(&mut r)?.into());
+                let options = r.text(MAX_MESSAGE)?.into();
+                self.hops.push(Hop { place, name, transport, options });
+                if self.hops.len() > MAX_HOPS {
+                    return Err(r.invalid());
+                }
+            }
+            TARGET => {
+                let aware = match r.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(r.invalid()),
+                };
+                once(&mut self.target, Target { place: Place::read(&mut r)?, aware })?
+            }
+            CLIENT => once(&mut self.client, r.text(255)?.into())?,
+            ORIGIN => {
+                let origin = Place::read(&mut r)?.address().ok_or(r.invalid())?;
+                once(&mut self.origin, origin)?
+            }
+            PROPERTIES => once(&mut self.properties, r.text(MAX_PROPERTIES)?.into())?,
+            CREDENTIAL => {
+                let time = |r: &mut Reader<'_>| r.u64().map(Clock);
+                let credential = (r.array()?, time(&mut r)?, r.array()?, r.array()?);
+                once(&mut self.credential, credential)?
+            }
+            _ => {
+                self.unknown_critical |= critical;
+                return Ok(());
+            }
+        }
+        if critical != !matches!(number, CLIENT | ORIGIN | PROPERTIES) {
+            return Err(r.invalid());
+        }
+        r.finish()
+    }
+}
+
+/// Sets an option that may stand once.
+pub(crate) fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), DecodeError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(DecodeError::Invalid { what: "repeated option" }),
+    }
+}
+
+pub(crate) type Proof = [u8; PROOF_LEN];
+pub(crate) const PROOF_LEN: usize = 32;
+pub(crate) const HEADER_LABEL: &str = "longhaul/1 relay header ";
+
+const SESSION: u16 = 1;
+const ADDRESSED: u16 = 2;
+const HOP: u16 = 3;
+const TARGET: u16 = 4;
+const CLIENT: u16 = 5;
+const ORIGIN: u16 = 6;
+const PROPERTIES: u16 = 7;
+const CREDENTIAL: u16 = 8;
+const MAX_PROPERTIES: usize = 1024;

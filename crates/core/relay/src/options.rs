@@ -1,0 +1,101 @@
+//! Headers and answers alike: magic, version, kind, length, options (docs/relay.md section 2).
+
+use alloc::vec::Vec;
+
+use longhaul_wire::{DecodeError, Reader};
+
+use crate::header::MAX_MESSAGE;
+
+/// The two messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Header = 1,
+    Answer = 2,
+}
+
+/// One option: critical, type and value.
+pub(crate) type Field<'a> = (bool, u16, &'a [u8]);
+
+/// Length of the message at the start of `bytes` and its options; `None` when more are needed.
+pub(crate) fn split(bytes: &[u8], kind: Kind) -> Result<Option<Split<'_>>, DecodeError> {
+    let what = match kind {
+        Kind::Header => "header",
+        Kind::Answer => "answer",
+    };
+    // A stream of another protocol is seen at its first byte.
+    let len = bytes.len().min(MAGIC.len());
+    if bytes[..len] != MAGIC[..len] {
+        return Err(DecodeError::Invalid { what });
+    }
+    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX>() else {
+        return Ok(None);
+    };
+    if prefix[4] != VERSION {
+        return Err(DecodeError::Unsupported { what: "version" });
+    }
+    let len = usize::from(u16::from_be_bytes([prefix[6], prefix[7]]));
+    if prefix[5] != kind as u8 || len + PREFIX > MAX_MESSAGE {
+        return Err(DecodeError::Invalid { what });
+    }
+    Ok(rest.get(..len).map(|options| Split { options, len: len + PREFIX }))
+}
+
+/// A message that is there whole.
+pub(crate) struct Split<'a> {
+    pub options: &'a [u8],
+    /// Bytes of the message.
+    pub len: usize,
+}
+
+/// The options, in order, until the first that is not whole.
+pub(crate) fn fields(options: &[u8]) -> impl Iterator<Item = Result<Field<'_>, DecodeError>> {
+    let mut r = Reader::new(options, "option");
+    let mut broken = false;
+    core::iter::from_fn(move || {
+        if broken || r.is_empty() {
+            return None;
+        }
+        let field = (|| {
+            let first = r.u16()?;
+            let len = r.u16()?;
+            Ok((first & CRITICAL != 0, first & !CRITICAL, r.take(len.into())?))
+        })();
+        broken = field.is_err();
+        Some(field)
+    })
+}
+
+/// Begins a message, whose length [`finish`] writes.
+pub(crate) fn begin(kind: Kind) -> Vec<u8> {
+    let mut message = Vec::with_capacity(256);
+    message.extend_from_slice(&MAGIC);
+    message.extend_from_slice(&[VERSION, kind as u8, 0, 0]);
+    message
+}
+
+/// Appends an option whose value `write` writes.
+pub(crate) fn put(
+    message: &mut Vec<u8>,
+    critical: bool,
+    number: u16,
+    write: impl FnOnce(&mut Vec<u8>),
+) {
+    let first = number | if critical { CRITICAL } else { 0 };
+    message.extend_from_slice(&first.to_be_bytes());
+    message.extend_from_slice(&[0; 2]);
+    let start = message.len();
+    write(message);
+    let len = (message.len() - start) as u16;
+    message[start - 2..start].copy_from_slice(&len.to_be_bytes());
+}
+
+/// Writes the length of a message to which `more` bytes will be appended.
+pub(crate) fn finish(message: &mut [u8], more: usize) {
+    let len = (message.len() + more - PREFIX) as u16;
+    message[6..PREFIX].copy_from_slice(&len.to_be_bytes());
+}
+
+const MAGIC: [u8; 4] = *b"LHGW";
+const VERSION: u8 = 1;
+const PREFIX: usize = 8;
+const CRITICAL: u16 = 1 << 15;
