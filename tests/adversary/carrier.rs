@@ -31,6 +31,13 @@ impl Carrier {
         match self {
             Self::Udp(udp) => {
                 udp.control(frames);
+                if udp.said.is_empty() {
+                    // A server hears nothing before it is known that UDP fits: PING, and padding.
+                    let mut padded = frame(1, &[]);
+                    padded.resize(1_200 - 36, 0);
+                    udp.control(&padded);
+                    udp.said.push(padded);
+                }
                 udp.said.push(frames.to_vec());
             }
             Self::Tcp(tcp) => tcp.record(1, frames),

@@ -27,6 +27,7 @@ mod relay;
 mod reports;
 mod server;
 mod signals;
+mod sizes;
 mod stalls;
 mod storage;
 mod strangers;

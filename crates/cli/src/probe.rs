@@ -121,6 +121,11 @@ fn advice(report: &ProbeReport) -> Vec<String> {
             hosts::PERMIT
         ));
     }
+    if report.udp_round_trip.is_some() && report.path_mtu.is_none_or(|mtu| mtu < UDP_LEAST) {
+        advice.push(format!(
+            "UDP needs IP packets of {UDP_LEAST} bytes, which do not come through: TCP carries"
+        ));
+    }
     if report.udp_round_trip.is_none() {
         advice.push(format!(
             "UDP does not pass: open port {} for UDP at the server and on the way; until then TCP \
@@ -141,3 +146,6 @@ fn advice(report: &ProbeReport) -> Vec<String> {
     }
     advice
 }
+
+/// Bytes of an IP packet of the base size (docs/protocol.md 4.6), over IPv4.
+const UDP_LEAST: u64 = 1_228;

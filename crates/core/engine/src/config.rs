@@ -26,8 +26,10 @@ pub struct LaneConfig {
     pub feedback: FeedbackSchedule,
     /// Bytes of the tag of OBJECT packets: 16, or 8 with protection `clear`.
     pub object_tag: usize,
-    /// UDP payload that the local interface can send, 1200 or more.
+    /// UDP payload that the local interface can send. Below 1200 UDP does not fit, and the lane closes.
     pub datagram_max: u16,
+    /// It carries small messages only: nothing is to be found out about larger packets.
+    pub only_messages: bool,
     /// Least reordering extent (protocol.md 5.4.1): a packet is not lost before one sent so much later arrived.
     pub reordering: Duration,
     /// Close after so long without an authentic packet.
@@ -55,6 +57,7 @@ impl LaneConfig {
             feedback: FeedbackSchedule::USUAL,
             object_tag: longhaul_wire::AEAD_TAG_LEN,
             datagram_max: 1472,
+            only_messages: false,
             reordering: Duration::from_micros(250),
             idle_timeout: Duration::from_secs(30),
             socket_buffer: None,

@@ -12,6 +12,7 @@ mod transmit;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -19,7 +20,8 @@ use core::time::Duration;
 use longhaul_rate_control::{DeliveryMeter, HostLimit, ReceiverState};
 use longhaul_units::{Extent, Instant, ObjectId, PacketNumber, PathId, Rate, StreamId};
 use longhaul_wire::{
-    AEAD_TAG_LEN, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN, ReceiverBounds,
+    AEAD_TAG_LEN, BASE_DATAGRAM, CloseCode, HEADER_LEN, MAX_REASON, OBJECT_HEADER_LEN,
+    ReceiverBounds,
 };
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -81,8 +83,8 @@ pub struct Lane {
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
     liveness: Liveness,
-    /// The local stack refused control messages: none are offered before.
-    refused_until: Instant,
+    /// The local stack had refused packets and was offered another one.
+    tries: bool,
     telling: Telling,
     supply: Supply,
     /// There was something to send, and the peer had suspended it.
@@ -92,6 +94,8 @@ pub struct Lane {
     peer: Peer,
 
     // Receiving.
+    /// A packet of the base size, or above, has come: UDP fits, as far as is known here.
+    heard_base: bool,
     reception: Reception,
     responses: VecDeque<(SocketAddr, [u8; 8])>,
     promises: Promises,
@@ -108,7 +112,7 @@ pub struct Onward {
     pub path: PathId,
     /// At a client: the server's address there. A server has followed its client already.
     pub remote: Option<SocketAddr>,
-    /// UDP payload that the local interface can send there, 1200 or more.
+    /// UDP payload that the local interface can send there.
     pub datagram_max: u16,
 }
 
@@ -153,7 +157,10 @@ impl Lane {
         let challenge = rng.next_u64().to_be_bytes();
         Self {
             addresses: Addresses::new(config.role, config.remote, challenge, now),
-            mtu: MtuSearch::new(now, config.datagram_max),
+            mtu: match config.only_messages {
+                true => MtuSearch::none(now),
+                false => MtuSearch::of_first_path(now, config.datagram_max),
+            },
             events: VecDeque::new(),
             state: State::Open,
             next_number: 0,
@@ -163,13 +170,14 @@ impl Lane {
             ways: Ways::new(config.path, config.reordering),
             reported_largest: None,
             liveness: Liveness::new(now),
-            refused_until: now,
+            tries: false,
             telling: Telling::default(),
             supply: Supply::new(),
             held: false,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
             peer: Peer::new(),
+            heard_base: false,
             reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
             promises: Promises::new(),
@@ -301,8 +309,12 @@ impl Lane {
     pub fn leave_path(&mut self, now: Instant, path: &mut Path, onward: Onward) {
         let Onward { path: other, remote, datagram_max } = onward;
         path.on_left(self.config.lane, self.ledger.unsettled_bytes(self.ways.since()));
-        let search = MtuSearch::new(now, datagram_max);
-        let left = core::mem::replace(&mut self.mtu, search);
+        let search = match self.config.only_messages {
+            true => MtuSearch::none(now),
+            false => MtuSearch::new(now, datagram_max),
+        };
+        let mut left = core::mem::replace(&mut self.mtu, search);
+        left.on_left();
         let known = self.ways.go(self.next_number, path.rtt().smoothed(), left, other);
         if let Some(known) = known.filter(|known| known.is_within(datagram_max)) {
             self.mtu = known;
@@ -356,15 +368,20 @@ impl Lane {
         }
         let mut at = self.idle_at();
         let first = self.first_probe_timeout(path);
+        let offered = |at: Instant| at.max(path.refuses_until().unwrap_or(at));
         let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
+        if self.cannot_go_on() {
+            return Some(Instant::ZERO);
+        }
         earlier(path.next_timeout());
+        earlier(self.ask_due(path));
         earlier(self.liveness.probe_timeout(first));
         earlier(self.liveness.ask_again_due(first));
         if self.addresses.current().is_some() {
             if self.control_allowed() {
-                earlier(self.objects_due(now, path));
+                earlier(self.objects_due(now, path).map(offered));
             }
-            earlier(self.unpaced_due(now, path).map(|at| at.max(self.refused_until)));
+            earlier(self.unpaced_due(now, path).map(offered));
         }
         earlier(self.keep_alive_due());
         Some(at)
@@ -378,7 +395,7 @@ impl Lane {
         });
         let probe = self.probe_allowed().then(|| self.mtu.due(self.mtu_retry(path)));
         let messages = messages.into_iter().flatten();
-        messages.chain(probe).chain([address]).flatten().min()
+        messages.chain(probe).chain([address, self.base_due(path)]).flatten().min()
     }
 
     /// Lets timers run that are due.
@@ -389,6 +406,14 @@ impl Lane {
                 let Closed { code, reason, .. } = Closed::silent(self.config.idle_timeout);
                 self.close(now, code, &reason);
                 return;
+            }
+            if self.cannot_go_on() {
+                self.close(now, CloseCode::PATH_MTU, &self.fits_not());
+                return;
+            }
+            if self.ask_due(path).is_some_and(|at| at <= now) {
+                self.mtu.on_asked();
+                self.liveness.want_ping();
             }
             if self.keep_alive_due().is_some_and(|at| at <= now) {
                 self.liveness.want_ping();
@@ -408,6 +433,9 @@ impl Lane {
         self.stats.probe_timeouts += 1;
         self.repair.on_probe_timeout();
         self.ways.on_probe_timeout();
+        if !self.config.only_messages {
+            self.mtu.on_probe_timeout();
+        }
         path.on_probe_timeout(now);
     }
 
@@ -432,7 +460,53 @@ impl Lane {
         path.rtt().probe_timeout(self.config.feedback.most) * 2
     }
 
+    /// Between probes of the base size.
+    fn base_apart(&self, path: &Path) -> Duration {
+        path.rtt().probe_timeout(self.config.feedback.most)
+    }
+
+    /// When a probe of the base size is due, or one of those that find out what else passes.
+    fn base_due(&self, path: &Path) -> Option<Instant> {
+        self.base_allowed().then(|| self.mtu.base_due(self.base_apart(path))).flatten()
+    }
+
+    /// When a small packet is due, so that something becomes known of that probe.
+    fn ask_due(&self, path: &Path) -> Option<Instant> {
+        self.mtu.ask_due(self.base_apart(path))
+    }
+
+    /// Whether UDP does not fit, and that is in the way: a server without objects to send has only small
+    /// packets, and a client is not heard before.
+    fn cannot_go_on(&self) -> bool {
+        let sends = self.config.role == Role::Client || self.outbox.undelivered() > 0;
+        sends && self.mtu.fits_not()
+    }
+
+    /// Why UDP does not fit, for people.
+    fn fits_not(&self) -> String {
+        let ip = |payload: u16| u64::from(payload) + self.ip_overhead();
+        let base = ip(BASE_DATAGRAM as u16);
+        match (self.mtu.local_max(), self.mtu.passed()) {
+            (local, _) if local < BASE_DATAGRAM as u16 => format!(
+                "UDP needs IP packets of {base} bytes, and an interface takes {} at most",
+                ip(local)
+            ),
+            (_, 0) => format!("IP packets of {base} bytes do not come through, as UDP needs them"),
+            (_, passed) => format!(
+                "IP packets of {base} bytes do not come through, as UDP needs them, only those of up \
+                 to {}",
+                ip(passed)
+            ),
+        }
+    }
+
     // State.
+
+    /// IP-layer bytes of the largest packet that is known to have passed, if any.
+    pub fn passed(&self) -> Option<u64> {
+        let passed = Some(self.mtu.passed()).filter(|passed| *passed > 0);
+        passed.map(|passed| u64::from(passed) + self.ip_overhead())
+    }
 
     /// IP-layer bytes of a packet of the full size, as far as the path is known to carry it.
     pub fn packet(&self) -> u64 {

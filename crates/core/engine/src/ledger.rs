@@ -87,6 +87,14 @@ pub(crate) enum Content {
 }
 
 impl Entry {
+    /// Whether any packet of `bits` has so many IP-layer bytes, or more.
+    pub fn has_of(&self, bits: u64, least: u64) -> bool {
+        let last = bits >> (self.count - 1) & 1 != 0;
+        let whole = bits & mask(0, u64::from(self.count) - 1) != 0;
+        whole && u64::from(self.wire_bytes) >= least
+            || last && u64::from(self.last_wire_bytes) >= least
+    }
+
     pub fn end(&self) -> u64 {
         self.first + u64::from(self.count)
     }

@@ -1,9 +1,12 @@
 //! Search for the largest datagram that passes (RFC 8899, protocol.md 4.6).
 
+mod base;
+
 use core::time::Duration;
 
 use longhaul_units::Instant;
-use longhaul_wire::BASE_DATAGRAM;
+
+use base::{BASE, Base, LEAST};
 
 /// UDP payload sizes worth trying: MTU 1280, IPv6 and IPv4 at 1500, cloud links, IPv6 and IPv4 at 9000.
 const CANDIDATES: [u16; 6] = [1232, 1452, 1472, 4052, 8952, 8972];
@@ -17,6 +20,11 @@ const BLACK_HOLE_STRIKES: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct MtuSearch {
     confirmed: u16,
+    base: Base,
+    /// Nothing was sent here before: it waits for the base.
+    waits: bool,
+    /// Largest size that is known to have passed; zero as long as none is.
+    passed: u16,
     /// Largest size that the local interface sends.
     local_max: u16,
     tries: [u8; CANDIDATES.len()],
@@ -31,9 +39,16 @@ pub(crate) struct MtuSearch {
 
 impl MtuSearch {
     pub fn new(now: Instant, local_max: u16) -> Self {
+        let mut base = Base::unknown();
+        if local_max < BASE {
+            base.refuse();
+        }
         Self {
-            confirmed: BASE_DATAGRAM as u16,
-            local_max: local_max.max(BASE_DATAGRAM as u16),
+            confirmed: BASE,
+            base,
+            waits: false,
+            passed: 0,
+            local_max,
             tries: [0; CANDIDATES.len()],
             last_try: None,
             cursor: 0,
@@ -41,6 +56,36 @@ impl MtuSearch {
             strikes: 0,
             last_strike: None,
         }
+    }
+
+    /// That of a lane that begins: nothing is to be lost before it is known that UDP fits.
+    pub fn of_first_path(now: Instant, local_max: u16) -> Self {
+        Self { waits: true, ..Self::new(now, local_max) }
+    }
+
+    /// That of a lane whose packets are all small.
+    pub fn none(now: Instant) -> Self {
+        Self { base: Base::default(), ..Self::new(now, BASE) }
+    }
+
+    /// Whether packets of the base size have to wait.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Whether packets of the base size do not pass.
+    pub fn fits_not(&self) -> bool {
+        self.base.fits_not()
+    }
+
+    /// UDP payload bytes that passed, as far as was tried; zero where nothing has.
+    pub fn passed(&self) -> u16 {
+        self.passed
+    }
+
+    /// UDP payload bytes that the local interface sends.
+    pub fn local_max(&self) -> u16 {
+        self.local_max
     }
 
     /// Whether it holds where the local interface sends up to `local_max` bytes.
@@ -53,11 +98,36 @@ impl MtuSearch {
         self.confirmed
     }
 
+    /// UDP payload bytes for a packet that need not be of the base size.
+    pub fn control(&self) -> u16 {
+        if self.fits_not() { self.passed.max(LEAST) } else { self.confirmed }
+    }
+
     fn wanted(&self, i: usize) -> bool {
         CANDIDATES[i] > self.confirmed && CANDIDATES[i] <= self.local_max && self.tries[i] < TRIES
     }
 
-    /// When the next probe is due; the sizes of one round of tries follow each other at once.
+    /// When the next probe of the base is due, or of a smaller size, `apart` from the one before.
+    pub fn base_due(&self, apart: Duration) -> Option<Instant> {
+        self.base.due(apart)
+    }
+
+    /// Its size, if one is due now; it leaves as packet `number`.
+    pub fn poll_base(&mut self, now: Instant, apart: Duration, number: u64) -> Option<u16> {
+        self.base.poll(now, apart, number, self.passed)
+    }
+
+    /// When a small packet is due that shows what became of the last one.
+    pub fn ask_due(&self, apart: Duration) -> Option<Instant> {
+        self.base.ask_due(apart)
+    }
+
+    /// That packet is on its way.
+    pub fn on_asked(&mut self) {
+        self.base.on_asked();
+    }
+
+    /// When the next probe above the base is due; the sizes of one round of tries follow each other at once.
     pub fn due(&self, retry: Duration) -> Option<Instant> {
         if (self.cursor..CANDIDATES.len()).any(|i| self.wanted(i)) {
             let waits = self.cursor == 0;
@@ -69,7 +139,7 @@ impl MtuSearch {
         Some(self.next_search)
     }
 
-    /// Size of the probe to send now, if one is due.
+    /// Size of the probe above the base to send now, if one is due.
     pub fn poll(&mut self, now: Instant, retry: Duration) -> Option<u16> {
         if self.due(retry).is_none_or(|due| due > now) {
             return None;
@@ -89,15 +159,69 @@ impl MtuSearch {
 
     /// A probe of `size` arrived.
     pub fn on_confirmed(&mut self, size: u16) {
-        self.confirmed = self.confirmed.max(size);
+        self.passed = self.passed.max(size);
+        if size >= BASE {
+            self.confirmed = self.confirmed.max(size);
+            self.on_base_arrived();
+        }
+    }
+
+    /// The probe of `size` that was packet `number` was lost.
+    pub fn on_probe_lost(&mut self, size: u16, number: u64) {
+        if size == BASE {
+            self.base.on_lost(number);
+            // What passed before may pass no more.
+            if self.passed >= BASE {
+                self.passed = 0;
+            }
+        } else if size <= self.passed {
+            self.base.on_smaller_lost();
+        }
+    }
+
+    /// Packets below the base were lost.
+    pub fn on_smaller_lost(&mut self) {
+        self.base.on_smaller_lost();
+    }
+
+    /// The probe of `size` that was packet `number` never left, and not for its size.
+    pub fn on_probe_refused(&mut self, size: u16, number: u64) {
+        if size == BASE {
+            self.base.on_refused(number);
+        }
+    }
+
+    /// The lane goes elsewhere: nobody will tell what became of a probe.
+    pub fn on_left(&mut self) {
+        self.base.on_left();
     }
 
     /// The kernel refused `size`: the local interface is smaller.
     pub fn on_too_big(&mut self, size: u16) {
-        self.local_max = self.local_max.min(size - 1).max(BASE_DATAGRAM as u16);
-        if self.confirmed > self.local_max {
-            self.confirmed = BASE_DATAGRAM as u16;
+        self.local_max = self.local_max.min(size - 1);
+        if size <= BASE {
+            self.base.refuse();
         }
+        if self.confirmed > self.local_max {
+            self.confirmed = BASE;
+        }
+    }
+
+    /// A packet of the base size, or above, arrived.
+    pub fn on_base_arrived(&mut self) {
+        self.base.on_arrived();
+        self.waits = false;
+        self.passed = self.passed.max(self.confirmed);
+    }
+
+    /// Packets of the base size, or above, were lost, and none arrived.
+    pub fn on_base_missed(&mut self, now: Instant, interval: Duration) {
+        self.base.on_missed(now, interval);
+    }
+
+    /// Nothing is acknowledged any more.
+    pub fn on_probe_timeout(&mut self) {
+        self.base.doubt();
     }
 
     /// A packet above the base arrived.
@@ -112,8 +236,9 @@ impl MtuSearch {
         }
         self.last_strike = Some(now);
         self.strikes += 1;
-        if self.strikes >= BLACK_HOLE_STRIKES && self.confirmed > BASE_DATAGRAM as u16 {
-            self.confirmed = BASE_DATAGRAM as u16;
+        if self.strikes >= BLACK_HOLE_STRIKES && self.confirmed > BASE {
+            (self.confirmed, self.passed) = (BASE, 0);
+            self.base.doubt();
             self.tries = [0; CANDIDATES.len()];
             self.cursor = 0;
             self.last_try = Some(now);

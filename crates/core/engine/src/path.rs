@@ -1,5 +1,7 @@
 //! One network path: the controller, governor, pacer and estimates shared by its lanes.
 
+mod refusals;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
@@ -12,6 +14,8 @@ use longhaul_rate_control::{
 use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Ecn, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use refusals::Refusals;
 
 /// Rate control of one path, for all lanes that use it.
 ///
@@ -48,6 +52,7 @@ pub struct Path {
     deliveries: Vec<LaneDelivery>,
     /// Size of a full packet of each lane that has feedback, headers included.
     packets: Vec<(LaneId, u64)>,
+    refusals: Refusals,
 }
 
 /// How much of its allowance the sender lost lately because it was not there to use it.
@@ -148,6 +153,7 @@ impl Path {
             delivered: 0,
             deliveries: Vec::new(),
             packets: Vec::new(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -416,6 +422,26 @@ impl Path {
     pub(crate) fn on_refused(&mut self, packets: u64, bytes: u64) {
         self.on_settled(bytes);
         self.book(&Losses { sender: packets, ..Losses::default() });
+    }
+
+    /// When the local stack, which refuses packets, may be offered one again.
+    pub(crate) fn refuses_until(&self) -> Option<Instant> {
+        self.refusals.until()
+    }
+
+    /// A lane offers it one: the others wait.
+    pub(crate) fn claim_offer(&mut self, now: Instant) {
+        self.refusals.claim(now);
+    }
+
+    /// The stack took nothing of what it was offered.
+    pub(crate) fn on_offer_refused(&mut self, now: Instant) {
+        self.refusals.on_refused(now);
+    }
+
+    /// It took some.
+    pub(crate) fn on_offer_taken(&mut self) {
+        self.refusals.on_taken();
     }
 
     /// And the stack is to be offered less.

@@ -50,6 +50,7 @@ close_codes! {
     9 CANCELLED "cancelled" "the user stopped it; partial work is kept"
     10 STORAGE "storage" "disk full, read-only or failing"
     11 SHUTDOWN "shutdown" "the server is stopping; try again later"
+    12 PATH_MTU "path-mtu" "packets of the base size do not pass"
 }
 
 impl fmt::Display for CloseCode {

@@ -23,6 +23,8 @@ pub struct TcpOptions {
     /// Not ready for writing while more than these bytes wait unsent: bounds what is committed to
     /// one of several connections (`TCP_NOTSENT_LOWAT`).
     pub unsent_max: Option<u32>,
+    /// Most payload bytes of a segment, in both directions where it is set before the socket connects.
+    pub segment_max: Option<u32>,
     /// Bytes that may wait in each direction, in place of what the kernel thinks right; beyond the
     /// limits of `net.core` where the process has `CAP_NET_ADMIN`.
     pub buffer: Option<u32>,
@@ -44,6 +46,10 @@ impl TcpOptions {
         }
         if self.user_timeout.is_some() {
             socket.set_tcp_user_timeout(self.user_timeout)?;
+        }
+        if let Some(bytes) = self.segment_max {
+            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+            sockopt::set_int(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG, bytes)?;
         }
         if let Some(bytes) = self.unsent_max {
             socket.set_tcp_notsent_lowat(bytes)?;
@@ -176,6 +182,7 @@ mod tests {
             nodelay: true,
             user_timeout: Some(Duration::from_secs(7)),
             unsent_max: Some(65536),
+            segment_max: Some(1_000),
             buffer: Some(100_000),
         };
         reno.apply(&listener).unwrap();
@@ -188,6 +195,8 @@ mod tests {
             let socket = SockRef::from(stream);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
         }
+        // Each tells the other.
+        assert!([&client, &accepted].iter().all(|end| info(end).unwrap().segment <= 1_000));
         assert_eq!(SockRef::from(&client).tcp_notsent_lowat().unwrap(), 65536);
         assert_eq!(SockRef::from(&client).recv_buffer_size().unwrap(), 200_000);
     }

@@ -71,9 +71,21 @@ pub(crate) enum Failure {
     Destination(DestinationError),
     Refused { server: SocketAddr, reason: String },
     UdpBlocked { server: SocketAddr },
+    TooNarrow(TooNarrow),
     Closed { server: SocketAddr, code: CloseCode, by_peer: bool, reason: String },
     Local(String),
     Stopped,
+}
+
+/// The path takes no packets as large as UDP needs them.
+#[derive(Debug)]
+pub(crate) struct TooNarrow {
+    pub server: SocketAddr,
+    pub reason: String,
+    /// Bytes of the largest IP packet that is known to pass.
+    pub passed: Option<u64>,
+    /// Data had moved before.
+    pub moved: bool,
 }
 
 impl From<LinkError> for Failure {
@@ -126,18 +138,20 @@ impl Client<'_> {
             CarrierChoice::Tcp => Carrier::Tcp,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         };
-        match self.attempt(first, Vec::new(), &make, progress, stop) {
-            Err(Failure::UdpBlocked { server })
-                if self.carrier == CarrierChoice::Auto
-                    && self.circuit.is_none()
-                    && self.links.is_empty() =>
-            {
-                let notice =
-                    format!("no UDP packet comes through to {server}: TCP carries instead");
-                self.attempt(Carrier::Tcp, vec![notice], &make, progress, stop)
-            }
-            result => result,
-        }
+        let free =
+            self.carrier == CarrierChoice::Auto && self.circuit.is_none() && self.links.is_empty();
+        let (notice, packet_max) =
+            match self.attempt((first, None), Vec::new(), &make, progress, stop) {
+                Err(Failure::UdpBlocked { server }) if free => {
+                    (format!("no UDP packet comes through to {server}: TCP carries instead"), None)
+                }
+                Err(Failure::TooNarrow(narrow)) if free && !narrow.moved => {
+                    let notice = format!("{}: TCP carries instead", narrow.reason);
+                    (notice, Some(narrow.passed.unwrap_or(PACKET_LEAST)))
+                }
+                result => return result,
+            };
+        self.attempt((Carrier::Tcp, packet_max), vec![notice], &make, progress, stop)
     }
 
     fn check_links(&self) -> Result<(), LinkError> {
@@ -163,10 +177,11 @@ impl Client<'_> {
         })
     }
 
-    /// One try with one carrier, of which there are `notices` to tell.
+    /// One try with one carrier, with IP packets of at most so many bytes over TCP, of which there are
+    /// `notices` to tell.
     fn attempt<T: Task>(
         &self,
-        carrier: Carrier,
+        (carrier, packet_max): (Carrier, Option<u64>),
         mut notices: Vec<String>,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         progress: &Progress,
@@ -195,9 +210,11 @@ impl Client<'_> {
         };
         let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)
             .map_err(Failure::Connect)?;
-        Running::start(self, dialed, notices, make, stop)?.attend(progress, stop)
+        Running::start(self, (dialed, packet_max), notices, make, stop)?.attend(progress, stop)
     }
 }
 
+/// Bytes of an IP packet that every path takes (RFC 791).
+const PACKET_LEAST: u64 = 576;
 /// The profile of those who name none.
 const UNNAMED: &str = "auto";

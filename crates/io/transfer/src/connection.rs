@@ -14,8 +14,7 @@ use longhaul_sys::clock;
 use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{
-    BASE_DATAGRAM, CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds,
-    SourceReport,
+    CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds, SourceReport,
 };
 
 use crate::buffer::lock;
@@ -52,10 +51,10 @@ impl Lanes {
         }
     }
 
-    /// IP-layer bytes of the largest packet that the path of a UDP lane is known to carry.
-    pub fn packet(&self) -> Option<u64> {
+    /// IP-layer bytes of the largest packet that has passed the path of a UDP lane, as far as was tried.
+    pub fn passed(&self) -> Option<u64> {
         match self {
-            Self::Udp(lanes) => lanes.views.first().map(|view| lock(view).packet),
+            Self::Udp(lanes) => lanes.views.iter().filter_map(|view| lock(view).passed).min(),
             Self::Tcp(_) => None,
         }
     }
@@ -359,7 +358,7 @@ impl UdpLanes {
         config.remote = remote;
         config.object_tag = object_tag_len(session.protect);
         // Messages are small: nothing is to be found out about larger packets.
-        config.datagram_max = BASE_DATAGRAM as u16;
+        config.only_messages = true;
         let thread = lane::spawn(LaneSetup {
             config,
             lines: self.lines.clone(),

@@ -18,7 +18,7 @@ use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
 use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
 use crate::budget::Budget;
 use crate::circuit::Errand;
-use crate::client::{Client, Failure, Finished, Task, profile};
+use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
 use crate::control::ConnectError;
 use crate::files::{
     Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
@@ -63,6 +63,16 @@ pub enum CopyError {
     UdpBlocked {
         /// The server.
         server: SocketAddr,
+    },
+    /// Packets as UDP needs them do not pass, or pass no more.
+    #[error("UDP does not fit the path to {server}: {reason}; use --carrier tcp; {kept}")]
+    TooNarrow {
+        /// The server.
+        server: SocketAddr,
+        /// The sizes.
+        reason: String,
+        /// What is left of it.
+        kept: Kept,
     },
     /// The connection ended before the copy was complete.
     #[error("the connection to {server} ended: {reason}; {kept}")]
@@ -145,6 +155,9 @@ impl CopyError {
             Failure::Destination(error) => Self::Destination(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
+            Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
+                Self::TooNarrow { server, reason, kept }
+            }
             Failure::Closed { server, code: CloseCode::STORAGE, by_peer: true, reason } => {
                 Self::Server { server, reason, kept }
             }

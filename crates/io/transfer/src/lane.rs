@@ -64,6 +64,8 @@ pub(crate) struct LaneView {
     pub stats: LaneStats,
     /// IP-layer bytes of a packet of the full size.
     pub packet: u64,
+    /// Those of the largest that is known to have passed.
+    pub passed: Option<u64>,
     pub cpu: Duration,
     /// Object bytes that were received and placed, each once.
     pub placed: u64,
@@ -548,6 +550,7 @@ impl LaneThread {
         let mut view = lock(&self.shared);
         view.count(&self.half);
         view.packet = self.half.engine().packet();
+        view.passed = self.half.engine().passed();
         view.cpu = clock::thread_cpu_time();
         view.peer = self.half.engine().peer_bounds();
     }

@@ -119,7 +119,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         }
     }
     let seen = lanes.totals().sending;
-    let (account, packet) = (lanes.host().account(), lanes.packet());
+    let (account, packet) = (lanes.host().account(), lanes.passed());
     lanes.close(CloseCode::DONE, "");
     control.close(CloseCode::DONE, "");
     lanes.join();

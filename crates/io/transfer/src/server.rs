@@ -278,6 +278,10 @@ impl Server<'_> {
                         let notice = format!("{from}: asked for nothing, as a probe does");
                         return (self.events)(ServeEvent::Notice(notice));
                     }
+                    // It comes back, with the other carrier.
+                    Err(NotServed { code: CloseCode::PATH_MTU, reason, .. }) => {
+                        (false, Err(reason))
+                    }
                     Err(NotServed { begun, reason, .. }) => (begun, Err(reason)),
                 };
                 (self.events)(ServeEvent::Ended { client: from, outcome });

@@ -35,6 +35,8 @@ pub struct TcpCarrierOptions {
     pub rate: Option<Rate>,
     /// Time for all connections to be made.
     pub join_timeout: Duration,
+    /// Most bytes of an IP packet, in both directions, where the path takes no larger ones.
+    pub packet_max: Option<u64>,
     /// Data that stays unacknowledged for so long ends the connection.
     pub idle_timeout: Duration,
 }

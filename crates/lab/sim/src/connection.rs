@@ -6,6 +6,7 @@ mod lines;
 mod pace;
 mod udp;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub(crate) struct Connection {
     orders: u64,
     batch: u16,
     interface_max: u16,
+    /// Packets that its stack refused lately, by route.
+    refused: BTreeMap<u16, Vec<(Instant, u64)>>,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
     repair: Repair,
@@ -150,6 +153,7 @@ impl Connection {
             messages: vec![0; MESSAGES_READ].into(),
             datagrams: Vec::new(),
             batch: scenario.batch,
+            refused: BTreeMap::new(),
             interface_max: if end == End::Client { scenario.interface_max } else { u16::MAX },
         }
     }
@@ -598,10 +602,19 @@ impl Connection {
                 out.truncate(before);
             } else if let Some(why) = scenario.refuses(self.end, route, since) {
                 let taken = match why {
-                    RefusedBecause::LinkDown(_) => 0,
+                    RefusedBecause::LinkDown(_) | RefusedBecause::Forbidden => 0,
                     RefusedBecause::BuffersFull => env.draw.below(transmit.packets.into()) as usize,
                 };
                 out.truncate(before + taken);
+                if why != RefusedBecause::BuffersFull {
+                    let refused = self.refused.entry(route).or_default();
+                    refused.retain(|(at, _)| now - *at < REFUSED_SPAN);
+                    refused.push((now, transmit.packets.into()));
+                    let offered: u64 = refused.iter().map(|(_, packets)| packets).sum();
+                    env.checks.require(offered <= REFUSED_MAX, || {
+                        format!("{offered} packets in a second are offered to {why:?}")
+                    });
+                }
                 let taken = if taken > 0 { Ok(taken * segment) } else { Err(NotSent::Refused) };
                 state.half.not_sent(local, &mut path.borrow_mut(), &transmit, taken);
             }
@@ -741,6 +754,9 @@ const MEMORY_MAX: Bytes = Bytes::from_mib(256);
 const PATIENCE: Duration = Duration::from_secs(100);
 /// Bytes of messages that are read at once.
 const MESSAGES_READ: usize = 4096;
+/// Most packets that are offered in such a time to a stack that takes none.
+const REFUSED_MAX: u64 = 100;
+const REFUSED_SPAN: Duration = Duration::from_secs(1);
 /// Rounds of work at one instant.
 const ROUNDS_MAX: u32 = 100_000;
 /// For how long a limit of the receiving host is good: so that some expire in outages.

@@ -4,6 +4,7 @@ mod meddling;
 mod paths;
 mod profiles;
 mod refusals;
+mod sizes;
 mod taking;
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
@@ -82,6 +83,8 @@ pub struct Scenario {
     pub datagram_max: u16,
     /// UDP payload that the client's interface really sends.
     pub interface_max: u16,
+    /// A path or an interface takes no packets as large as UDP needs them, at first or later.
+    pub is_narrow: bool,
     /// Most packets in one call to the kernel.
     pub batch: u16,
     /// Socket buffer of a lane.
@@ -202,6 +205,7 @@ impl Scenario {
             pipe_delay: Duration::from_millis(10),
             datagram_max: 1472,
             interface_max: 1472,
+            is_narrow: false,
             batch: 44,
             socket_buffer: Bytes::from_mib(4),
             stream_buffer: 1 << 20,

@@ -50,7 +50,7 @@ impl Lane {
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
-        let Settled { mut sample, ect, late, earlier } = self.settle(path, feedback);
+        let Settled { mut sample, ect, late, earlier, base } = self.settle(path, feedback);
         for Elsewhere { number, arrived, lost } in earlier {
             self.ways.on_acked(number, arrived);
             self.ways.on_lost(number, lost);
@@ -86,7 +86,7 @@ impl Lane {
         if sample.acked_packets + sample.spurious_packets > 0 {
             self.liveness.on_arrived();
         }
-        self.watch_for_black_hole(now, path, &sample);
+        self.watch_sizes(now, path, &sample, base);
         self.liveness.on_report(now, self.ledger.has_unsettled());
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
@@ -145,6 +145,8 @@ impl Lane {
         let lost_below = self.repair.lost_below(largest);
         let (mut sample, mut ect, mut late, mut earlier) =
             (Sample::default(), 0, false, Vec::new());
+        let mut base = OfBase::default();
+        let least = BASE_DATAGRAM as u64 + self.ip_overhead();
         let tells = self.config.tells_losses;
         let Self { ledger, outbox, repair, streams, asks, mtu, events, ways, peer, stats, .. } =
             self;
@@ -183,6 +185,11 @@ impl Lane {
                 }
                 if outcome.entry.first >= since {
                     path.on_settled(settled + lost);
+                    base.arrived |= outcome.entry.has_of(outcome.acked | outcome.spurious, least);
+                    base.lost |= outcome.entry.has_of(outcome.lost | outcome.missing, least);
+                    if outcome.lost != 0 && u64::from(outcome.entry.wire_bytes) < least {
+                        mtu.on_smaller_lost();
+                    }
                     if outcome.entry.ect {
                         ect += u64::from((outcome.acked | outcome.spurious).count_ones());
                     }
@@ -240,16 +247,22 @@ impl Lane {
         if sample.spurious_packets > 0 {
             ways.on_spurious(smoothed);
         }
-        Settled { sample, ect, late, earlier }
+        Settled { sample, ect, late, earlier, base }
     }
 
-    /// Packets of the full size that vanish while reports come: is it their size?
-    fn watch_for_black_hole(&mut self, now: Instant, path: &Path, sample: &Sample) {
+    /// Large packets that vanish while reports come: is it their size?
+    fn watch_sizes(&mut self, now: Instant, path: &Path, sample: &Sample, of_base: OfBase) {
+        let interval = path.rtt().probe_timeout(self.config.feedback.most);
+        match of_base {
+            OfBase { arrived: true, .. } => self.mtu.on_base_arrived(),
+            OfBase { lost: true, .. } => self.mtu.on_base_missed(now, interval),
+            OfBase { .. } => {}
+        }
         let base = BASE_DATAGRAM as u64 + self.ip_overhead();
         if sample.acked_bytes + sample.spurious_packets * base > sample.acked_packets * base {
             self.mtu.on_large_arrived();
         } else if sample.lost_bytes > sample.lost.total() * base {
-            self.mtu.on_large_lost(now, path.rtt().probe_timeout(self.config.feedback.most));
+            self.mtu.on_large_lost(now, interval);
         }
     }
 }
@@ -263,6 +276,14 @@ struct Settled {
     /// One that arrived had left late.
     late: bool,
     earlier: Vec<Elsewhere>,
+    base: OfBase,
+}
+
+/// What became of packets of the base size, or above, of the present way, probes left out.
+#[derive(Clone, Copy, Default)]
+struct OfBase {
+    arrived: bool,
+    lost: bool,
 }
 
 /// What became of packets that had gone over another path, `number` among them.
@@ -300,10 +321,11 @@ fn told(outcome: &Outcome<'_>, mut causes: Losses) -> impl Iterator<Item = Event
 }
 
 fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
-    if let Content::Probe(size) = outcome.entry.content
-        && outcome.acked | outcome.spurious != 0
-    {
+    let Content::Probe(size) = outcome.entry.content else { return };
+    if outcome.acked | outcome.spurious != 0 {
         mtu.on_confirmed(size);
+    } else if outcome.lost != 0 {
+        mtu.on_probe_lost(size, outcome.entry.first);
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 
 use longhaul_units::Instant;
-use longhaul_wire::{CloseCode, DecodeError, Frame, Frames};
+use longhaul_wire::{BASE_DATAGRAM, CloseCode, DecodeError, Frame, Frames};
 
 use super::{Lane, State};
 use crate::stream::Violation;
@@ -64,6 +64,9 @@ impl Lane {
         });
         if usable {
             self.liveness.on_heard(now);
+            let packets = arrival.numbers.end - arrival.numbers.start;
+            let base = BASE_DATAGRAM as u64 + self.ip_overhead();
+            self.heard_base |= arrival.wire_bytes >= base * packets;
             self.reception.on_arrival(arrival, eliciting);
             self.ways.on_received(arrival.wire_bytes);
         }

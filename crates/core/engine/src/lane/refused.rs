@@ -1,9 +1,9 @@
 //! Packets that the local stack refused: known at once, and no loss of the path.
 
-use longhaul_units::{Duration, Instant};
+use longhaul_units::Instant;
 
 use super::feedback::on_control;
-use super::{Lane, Transmit, What};
+use super::{Lane, Transmit};
 use crate::Path;
 use crate::ledger::Content;
 
@@ -31,10 +31,11 @@ impl Lane {
         let from = transmit.first.get() + u64::from(taken);
         let too_large = why == NotSent::TooLarge;
         let mut bytes = 0;
-        let Self { ledger, outbox, streams, asks, events, .. } = self;
+        let Self { ledger, outbox, streams, asks, events, mtu, .. } = self;
         ledger.take_back(from, |entry, packets| match &entry.content {
             // It is answered by that, and not lost.
-            Content::Probe(_) => refused -= u64::from(too_large),
+            Content::Probe(_) if too_large => refused -= 1,
+            Content::Probe(size) => mtu.on_probe_refused(*size, entry.first),
             Content::Object { .. } => {
                 bytes += entry.bytes_of(packets);
                 entry.extents_of(packets).for_each(|extent| outbox.on_lost(extent));
@@ -47,8 +48,11 @@ impl Lane {
         self.stats.lost += refused;
         self.ways.on_lost(transmit.first.get(), refused);
         path.on_refused(refused, bytes);
-        if transmit.what == What::Control && !too_large {
-            self.refused_until = now + PAUSE;
+        self.tries = false;
+        match (taken, why) {
+            (0, NotSent::Refused) => path.on_offer_refused(now),
+            (0, NotSent::TooLarge) => {}
+            _ => path.on_offer_taken(),
         }
         if too_large {
             self.mtu.on_too_big(size);
@@ -58,7 +62,3 @@ impl Lane {
         }
     }
 }
-
-/// Nothing paces control messages: without a pause they would be offered again at once, for as long as
-/// a link is down.
-const PAUSE: Duration = Duration::from_millis(1);

@@ -4,8 +4,8 @@ use longhaul_units::StreamId;
 use longhaul_wire::CloseCode;
 
 use super::{Lane, STREAMS_MAX, opens};
-use crate::Event;
 use crate::stream::{ReceiveHalf, SendHalf, Violation};
+use crate::{Event, Role};
 
 /// A stream cannot be used as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +77,14 @@ impl Lane {
         Ok(())
     }
 
-    /// Reads bytes in order; returns how many, 0 when none are there now. The peer has finished
-    /// when [`stream_at_end`](Self::stream_at_end).
+    /// Reads bytes in order; returns how many, 0 when none are there now. A server reads none before
+    /// it is known that UDP fits: what is asked for may have to be asked for by another carrier
+    /// (protocol.md 4.6). The peer has finished when [`stream_at_end`](Self::stream_at_end).
     pub fn stream_read(&mut self, id: StreamId, into: &mut [u8]) -> Result<usize, StreamError> {
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
+        if self.config.role == Role::Server && !self.heard_base {
+            return Ok(0);
+        }
         let count = stream.receive.read(into);
         if stream.receive.new_limit().is_some() {
             stream.limit_due = true;

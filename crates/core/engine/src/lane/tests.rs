@@ -28,6 +28,7 @@ use crate::{Arrival, Event, Lane, LaneConfig, LaneStats, Onward, Path, Plan, Rol
 mod ecn;
 mod hosts;
 mod moves;
+mod sizes;
 mod steps;
 
 #[derive(Clone, Debug)]

@@ -92,18 +92,28 @@ impl Lane {
             State::Closing { .. } => return self.plan_close(now, path, plan),
             State::Closed => return None,
         }
-        if let Some(transmit) = self.plan_unpaced(now, path, plan) {
-            return Some(transmit);
+        // The driver would have said so by now.
+        if core::mem::take(&mut self.tries) {
+            path.on_offer_taken();
         }
-        let to = self.addresses.current()?;
-        self.plan_objects(now, path, to, u64::from(packets_max), plan)
-    }
-
-    /// What goes as soon as it is there: it waits only while the local stack refuses packets.
-    fn plan_unpaced(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
-        if now < self.refused_until {
+        if path.refuses_until().is_some_and(|until| until > now) {
             return None;
         }
+        let refuses = path.refuses_until().is_some();
+        let packets_max = if refuses { 1 } else { u64::from(packets_max) };
+        let planned = self.plan_unpaced(now, path, plan).or_else(|| {
+            let to = self.addresses.current()?;
+            self.plan_objects(now, path, to, packets_max, plan)
+        });
+        if refuses && planned.is_some() {
+            path.claim_offer(now);
+            self.tries = true;
+        }
+        planned
+    }
+
+    /// What goes as soon as it is there.
+    fn plan_unpaced(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
         if let Some(transmit) = self.plan_address(now, path, plan) {
             return Some(transmit);
         }
@@ -116,7 +126,7 @@ impl Lane {
 
     /// Bytes of frames that fit a CONTROL packet now.
     fn frames_room(&self) -> usize {
-        usize::from(self.mtu.datagram()) - HEADER_LEN - AEAD_TAG_LEN
+        usize::from(self.mtu.control()) - HEADER_LEN - AEAD_TAG_LEN
     }
 
     /// Whether the address may be sent a CONTROL packet of any size below the path MTU.
@@ -127,6 +137,11 @@ impl Lane {
     /// Whether the address may be sent a size probe.
     pub(super) fn probe_allowed(&self) -> bool {
         self.addresses.allowance() > u64::from(self.config.datagram_max) + self.ip_overhead()
+    }
+
+    /// Whether the address may be sent a packet of the base size.
+    pub(super) fn base_allowed(&self) -> bool {
+        self.addresses.allowance() >= BASE_DATAGRAM as u64 + self.ip_overhead()
     }
 
     fn control_wire(&self, frames: usize) -> u64 {
@@ -240,6 +255,12 @@ impl Lane {
     }
 
     fn probe_size(&mut self, now: Instant, path: &Path) -> Option<u16> {
+        let (apart, number) = (self.base_apart(path), self.next_number);
+        if self.base_allowed()
+            && let Some(size) = self.mtu.poll_base(now, apart, number)
+        {
+            return Some(size);
+        }
         if !self.probe_allowed() {
             return None;
         }
@@ -407,7 +428,7 @@ impl Lane {
         packets_max: u64,
         plan: &mut Plan,
     ) -> Option<Transmit> {
-        if !self.addresses.is_validated() {
+        if !self.may_carry() {
             return None;
         }
         if !self.outbox.has_resends() && !self.has_fresh() {
@@ -435,6 +456,11 @@ impl Lane {
             return None;
         }
         Some(self.objects(now, path, to, payload, overhead, plan))
+    }
+
+    /// Whether objects may be sent: to a proven address, where it is not unknown that they fit.
+    fn may_carry(&self) -> bool {
+        self.addresses.is_validated() && !self.mtu.waits()
     }
 
     /// Whether there are bytes that were never sent, and the way of repair lets them go.
@@ -501,7 +527,7 @@ impl Lane {
 
     /// When the next batch of object bytes may go, `None` when there is none or the window is full.
     pub(super) fn objects_due(&self, now: Instant, path: &Path) -> Option<Instant> {
-        if !self.addresses.is_validated() {
+        if !self.may_carry() {
             return None;
         }
         if !self.outbox.has_resends() && !self.has_fresh() {

@@ -36,6 +36,8 @@ pub(super) struct Link<'a> {
     pub idle_timeout: Duration,
     pub priority: Priority,
     pub losses: Option<&'a Arc<LossLog>>,
+    /// Over TCP, where no larger packets pass.
+    pub packet_max: Option<u64>,
 }
 
 impl Link<'_> {
@@ -69,10 +71,10 @@ impl Link<'_> {
         notices: &mut Vec<String>,
         stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, ends, rtt, profile, idle_timeout, priority, losses } =
-            *self;
+        let Self { session, identity, server, ends, rtt, profile, idle_timeout, .. } = *self;
+        let Self { priority, losses, packet_max, .. } = *self;
         if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(profile.rate, idle_timeout);
+            let tcp = tcp_options(profile.rate, idle_timeout, packet_max);
             let joined = tcp::join(server, identity, session, &tcp, stop);
             let upper: Arc<dyn UpperLayer> = shared.clone();
             let lanes =
@@ -179,8 +181,18 @@ fn sockets(ends: Ends, count: u16, notices: &mut Vec<String>) -> Result<Vec<Lane
 }
 
 /// How this program uses the TCP carrier.
-pub(crate) fn tcp_options(rate: Option<Rate>, idle_timeout: Duration) -> TcpCarrierOptions {
-    TcpCarrierOptions { congestion_control: None, rate, join_timeout: JOIN_TIMEOUT, idle_timeout }
+pub(crate) fn tcp_options(
+    rate: Option<Rate>,
+    idle_timeout: Duration,
+    packet_max: Option<u64>,
+) -> TcpCarrierOptions {
+    TcpCarrierOptions {
+        congestion_control: None,
+        rate,
+        join_timeout: JOIN_TIMEOUT,
+        packet_max,
+        idle_timeout,
+    }
 }
 
 /// The profile of that name with those parameters, if `rate` is what it needs.

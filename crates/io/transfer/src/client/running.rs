@@ -13,7 +13,7 @@ use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::CloseCode;
 
 use super::link::{Link, udp_address};
-use super::{Client, Failure, Finished, Task, path};
+use super::{Client, Failure, Finished, Task, TooNarrow, path};
 use crate::api::{Hosts, LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
@@ -46,7 +46,7 @@ pub(super) struct Running<T> {
 impl<T: Task> Running<T> {
     pub fn start(
         client: &Client<'_>,
-        dialed: Dialed,
+        (dialed, packet_max): (Dialed, Option<u64>),
         mut notices: Vec<String>,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         stop: &Stop,
@@ -71,6 +71,7 @@ impl<T: Task> Running<T> {
             idle_timeout,
             priority,
             losses: client.losses,
+            packet_max,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
@@ -133,8 +134,13 @@ impl<T: Task> Running<T> {
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
-            if let Some(end) = end {
-                break outcome(server, end);
+            match end {
+                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
+                    let (passed, moved) = (self.lanes.passed(), self.lanes.seen().moved > 0);
+                    break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
+                }
+                Some(end) => break outcome(server, end),
+                None => {}
             }
             if stop.is_requested() {
                 break Err(Failure::Stopped);
@@ -159,6 +165,7 @@ impl<T: Task> Running<T> {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
             Err(Failure::Local(reason)) => (CloseCode::STORAGE, self.task.told_to_peer(reason)),
+            Err(Failure::TooNarrow(narrow)) => (CloseCode::PATH_MTU, narrow.reason.clone()),
             Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
                 (CloseCode::TIMEOUT, reason.clone())
             }

@@ -69,6 +69,16 @@ pub(crate) fn connect(
     timeout: Duration,
     stop: &Stop,
 ) -> Result<Connected, ConnectError> {
+    connect_with(addresses, timeout, stop, &|_| Ok(()))
+}
+
+/// The same by sockets that `prepare` has seen before they connect.
+pub(crate) fn connect_with(
+    addresses: &[SocketAddr],
+    timeout: Duration,
+    stop: &Stop,
+    prepare: &dyn Fn(&Socket) -> io::Result<()>,
+) -> Result<Connected, ConnectError> {
     let mut untried = addresses.iter().copied();
     let mut pending: Vec<Attempt> = Vec::new();
     let mut failed = Vec::new();
@@ -80,7 +90,7 @@ pub(crate) fn connect(
         }
         if pending.is_empty() || now >= next_at {
             if let Some(server) = untried.next() {
-                match Attempt::start(server, now) {
+                match Attempt::start(server, now, prepare) {
                     Ok(attempt) => pending.push(attempt),
                     Err(error) => failed.push((server, error)),
                 }
@@ -127,8 +137,13 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn start(server: SocketAddr, started: Instant) -> io::Result<Self> {
+    fn start(
+        server: SocketAddr,
+        started: Instant,
+        prepare: &dyn Fn(&Socket) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(server), Type::STREAM, None)?;
+        prepare(&socket)?;
         socket.set_nonblocking(true)?;
         match socket.connect(&server.into()) {
             Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {

@@ -13,7 +13,7 @@ use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 
 use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
-use crate::client::Failure;
+use crate::client::{Failure, TooNarrow};
 use crate::control::ConnectError;
 use crate::links::LinkChoice;
 use crate::tcp::JoinError;
@@ -106,6 +106,16 @@ pub enum PipeError {
         /// The server.
         server: SocketAddr,
     },
+    /// Packets as UDP needs them do not pass, or pass no more.
+    #[error("UDP does not fit the path to {server}: {reason}; use --carrier tcp; {so_far}")]
+    TooNarrow {
+        /// The server.
+        server: SocketAddr,
+        /// The sizes.
+        reason: String,
+        /// What this end knows.
+        so_far: SoFar,
+    },
     /// The connection, or the other end, was gone before the end.
     #[error("the pipe broke: {reason}; {so_far}")]
     Broken {
@@ -159,6 +169,9 @@ impl PipeError {
             Failure::Join(error) => Self::Join(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
+            Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
+                Self::TooNarrow { server, reason, so_far }
+            }
             Failure::Closed { reason, .. } => Self::Broken { reason, so_far },
             Failure::Destination(error) => Self::Local { reason: error.to_string(), so_far },
             Failure::Local(reason) => Self::Local { reason, so_far },

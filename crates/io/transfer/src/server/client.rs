@@ -94,7 +94,7 @@ impl Server<'_> {
         let idle = self.options.idle_timeout;
         let known = self.lanes.of(id);
         let lanes = if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(profile.rate, idle);
+            let tcp = tcp_options(profile.rate, idle, None);
             let joined = expected.collect(&session, &tcp, self.stop);
             drop(coming);
             let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;

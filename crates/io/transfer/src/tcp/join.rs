@@ -12,6 +12,8 @@ use longhaul_sys::clock;
 use longhaul_sys::tcp::TcpOptions;
 use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
+use socket2::Socket;
+
 use longhaul_wire::{
     CloseCode, ConnectionId, Frame, JOIN_LEN, MAX_LANES, Protect, RecordHead, Writer,
 };
@@ -112,7 +114,10 @@ fn open(
     stop: &Stop,
 ) -> Result<DataConnection, JoinError> {
     let until = Until { deadline: clock::now() + options.join_timeout, stop };
-    let stream = resolve::connect(&[server], options.join_timeout, stop)?.stream;
+    let mut segments = TcpOptions::default();
+    segments.segment_max = options.packet_max.map(segment);
+    let prepare = |socket: &Socket| segments.apply(socket);
+    let stream = resolve::connect_with(&[server], options.join_timeout, stop, &prepare)?.stream;
     apply(options, &stream)?;
     let mut join = [0; JOIN_LEN];
     session.join(lane).emit(&mut join);
@@ -139,6 +144,11 @@ fn open(
     pipe.write_all(&join, until).map_err(failed)?;
     let link = Link::new(pipe.stream, Some(pipe.tls))?;
     Ok(DataConnection::new(session, lane, link))
+}
+
+/// Payload bytes of a segment whose IP packet has at most so many: IPv6 has the longer header.
+fn segment(packet: u64) -> u32 {
+    u32::try_from(packet).unwrap_or(u32::MAX).saturating_sub(HEADERS).max(SEGMENT_LEAST)
 }
 
 /// Sets the options of a connection of the carrier.
@@ -280,6 +290,10 @@ fn refuse(join: PendingJoin) {
     }
 }
 
+/// Headers of IPv6 and TCP, in bytes, without options.
+const HEADERS: u32 = 60;
+/// What every host takes (RFC 9293, section 3.7.1).
+const SEGMENT_LEAST: u32 = 536;
 /// Bytes in a socket that TCP has not sent yet: little enough that a slow connection is not given
 /// what a fast one could send, enough for the time that a thread needs to come back.
 const UNSENT_MAX: u32 = 1 << 20;

@@ -704,6 +704,7 @@ fn noise(len: usize, seed: u8) -> Vec<u8> {
 
 fn options() -> TcpCarrierOptions {
     TcpCarrierOptions {
+        packet_max: None,
         congestion_control: None,
         rate: None,
         join_timeout: PATIENCE,

@@ -5,7 +5,8 @@ use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
 use super::{
-    Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles, refusals, taking,
+    Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles, refusals, sizes,
+    taking,
 };
 use crate::draw::Draw;
 
@@ -87,6 +88,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     circuits::draw(&mut scenario, horizon);
     paths::draw(&mut scenario, horizon);
     refusals::draw(&mut scenario, horizon);
+    sizes::draw(&mut scenario, horizon);
     profiles::draw(&mut scenario);
     if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
         taking::draw(&mut scenario, slowest, horizon);

@@ -23,6 +23,8 @@ pub struct Refusal {
 pub enum RefusedBecause {
     /// Of each batch it takes the first packets only, or none.
     BuffersFull,
+    /// It takes nothing, as where a filter forbids it.
+    Forbidden,
     /// The client's link to this path is down: nothing is taken there, and no lane can go there.
     LinkDown(u16),
 }
@@ -32,7 +34,7 @@ impl Scenario {
     pub(crate) fn refuses(&self, end: End, path: u16, since: Duration) -> Option<RefusedBecause> {
         let now = self.refusals.iter().filter(|refusal| refusal.holds(end, since));
         now.map(|refusal| refusal.why).find(|why| match why {
-            RefusedBecause::BuffersFull => true,
+            RefusedBecause::BuffersFull | RefusedBecause::Forbidden => true,
             RefusedBecause::LinkDown(down) => *down == path,
         })
     }
@@ -66,7 +68,9 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
         } else {
             let end = *draw.pick(&[End::Client, End::Server]);
             let until = from + draw.micros(100, LONGEST_FULL_US);
-            Refusal { end, from, until, why: RefusedBecause::BuffersFull }
+            let forbids = Draw::new(scenario.seed, FORBIDDEN_STREAM).one_in(3);
+            let why = if forbids { RefusedBecause::Forbidden } else { RefusedBecause::BuffersFull };
+            Refusal { end, from, until, why }
         };
         scenario.refusals.push(refusal);
     }
@@ -77,3 +81,4 @@ const LONGEST_DOWN_US: u64 = 20_000_000;
 const LONGEST_FULL_US: u64 = 3_000_000;
 /// Number of the stream of choices: apart, so that all else of a seed stays as it was.
 const STREAM: u64 = 81;
+const FORBIDDEN_STREAM: u64 = 83;

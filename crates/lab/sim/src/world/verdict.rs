@@ -91,7 +91,8 @@ impl World {
         let timeouts = self.report.runs.iter().filter(|code| **code == CloseCode::TIMEOUT).count();
         let bursts = if self.bursts() { timeouts.min(BURSTS_MAX) } else { 0 };
         let fallen_back = usize::from(self.scenario.carrier == Choice::Auto);
-        let most = 2 * self.scenario.faults.len() + 2 + bursts + fallen_back;
+        let narrow = usize::from(self.scenario.is_narrow);
+        let most = 2 * self.scenario.faults.len() + 2 + bursts + fallen_back + narrow;
         self.checks.require(runs <= most, || format!("{runs} runs"));
         match code {
             CloseCode::DONE => {}
@@ -102,6 +103,11 @@ impl World {
             // It begins anew each time: where every run ends in a burst it never gets through.
             CloseCode::TIMEOUT if self.scenario.pipe && bursts == BURSTS_MAX => {
                 self.report.gave_up = Some(reason.into());
+            }
+            // As the user is advised, who asked for UDP.
+            CloseCode::PATH_MTU => {
+                self.carrier.0 = longhaul_wire::Carrier::Tcp;
+                self.redial_at = Some(self.now + REDIAL);
             }
             CloseCode::REFUSED | CloseCode::UNAUTHORIZED => {
                 self.report.gave_up = Some(reason.into());
@@ -118,6 +124,7 @@ impl World {
         match code {
             CloseCode::DONE => true,
             CloseCode::REFUSED => !self.scenario.granted,
+            CloseCode::PATH_MTU => self.scenario.is_narrow,
             CloseCode::UNAUTHORIZED => !self.scenario.authorized,
             CloseCode::CANCELLED => {
                 self.scenario.carrier == Choice::Auto

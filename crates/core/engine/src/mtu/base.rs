@@ -1,0 +1,246 @@
+//! Whether packets of the base size pass (protocol.md 4.6).
+
+use core::time::Duration;
+
+use longhaul_units::Instant;
+use longhaul_wire::BASE_DATAGRAM;
+
+/// UDP payload that every path of the UDP carrier has to take.
+pub(super) const BASE: u16 = BASE_DATAGRAM as u16;
+/// Probes of the base size, lost in a row, after which it does not fit,
+const LOST_MAX: u8 = 3;
+/// and so many more for each smaller packet that was lost meanwhile,
+const LOST_MORE: u8 = 3;
+/// up to so many.
+const LOST_MOST: u8 = 12;
+/// Reports that only tell of losses, a probe timeout apart, that bring doubt.
+const MISSES: u8 = 2;
+/// The least of the sizes that are tried once the base is lost: an IP packet of 576 bytes passes nearly
+/// everywhere.
+pub(super) const LEAST: u16 = 544;
+const SMALLER_STEP: u16 = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct Base {
+    doubt: Option<Doubt>,
+    /// Reports a probe timeout apart that tell of such packets that were lost, and of none that arrived.
+    misses: u8,
+    last_miss: Option<Instant>,
+    fits_not: bool,
+}
+
+#[derive(Debug, Default)]
+struct Doubt {
+    lost: u8,
+    /// Smaller packets that were lost, as packets of any size are there.
+    smaller_lost: u8,
+    last: Option<Instant>,
+    /// The probe of which nothing is known.
+    under_way: Option<u64>,
+    /// It was asked for a packet that shows what became of it.
+    asked: bool,
+    /// The next of the smaller sizes.
+    smaller: Option<u16>,
+}
+
+impl Base {
+    /// Nothing is known of it yet.
+    pub fn unknown() -> Self {
+        Self { doubt: Some(Doubt::default()), ..Self::default() }
+    }
+
+    #[cfg(test)]
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    pub fn fits_not(&self) -> bool {
+        self.fits_not
+    }
+
+    /// It is known without a probe.
+    pub fn refuse(&mut self) {
+        self.fits_not = true;
+    }
+
+    /// When the next probe is due, one `apart` from the last at least.
+    pub fn due(&self, apart: Duration) -> Option<Instant> {
+        let doubt = self.doubt.as_ref().filter(|_| !self.fits_not)?;
+        if doubt.smaller.is_some() {
+            return Some(Instant::ZERO);
+        }
+        let due = doubt.last.map_or(Instant::ZERO, |last| last + apart);
+        doubt.under_way.is_none().then_some(due)
+    }
+
+    /// The size of the probe that is sent now as packet `number`, of which `passed` bytes are known to
+    /// pass.
+    pub fn poll(&mut self, now: Instant, apart: Duration, number: u64, passed: u16) -> Option<u16> {
+        if self.due(apart).is_none_or(|due| due > now) {
+            return None;
+        }
+        let doubt = self.doubt.as_mut()?;
+        if let Some(size) = doubt.smaller.take() {
+            let next = size + SMALLER_STEP;
+            doubt.smaller = (next < BASE).then_some(next);
+            return Some(size);
+        }
+        if doubt.lost > 0 {
+            let known = passed.saturating_sub(LEAST - SMALLER_STEP) / SMALLER_STEP;
+            let next = LEAST + known * SMALLER_STEP;
+            doubt.smaller = (next < BASE).then_some(next);
+        }
+        (doubt.last, doubt.under_way, doubt.asked) = (Some(now), Some(number), false);
+        Some(BASE)
+    }
+
+    /// When a smaller packet is due, so that something becomes known of the probe.
+    pub fn ask_due(&self, apart: Duration) -> Option<Instant> {
+        let doubt =
+            self.doubt.as_ref().filter(|doubt| !doubt.asked && doubt.under_way.is_some())?;
+        doubt.last.map(|last| last + apart)
+    }
+
+    pub fn on_asked(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.asked = true;
+        }
+    }
+
+    /// A packet of that size, or above, arrived.
+    pub fn on_arrived(&mut self) {
+        (self.doubt, self.misses) = (None, 0);
+    }
+
+    /// Such packets were lost, and none arrived.
+    pub fn on_missed(&mut self, now: Instant, apart: Duration) {
+        if self.last_miss.is_some_and(|last| now - last < apart) {
+            return;
+        }
+        self.last_miss = Some(now);
+        self.misses += 1;
+        if self.misses >= MISSES {
+            self.doubt();
+        }
+    }
+
+    /// Asks whether it passes still.
+    pub fn doubt(&mut self) {
+        self.misses = 0;
+        self.doubt.get_or_insert_default();
+    }
+
+    /// The probe `number` was lost on the path.
+    pub fn on_lost(&mut self, number: u64) {
+        if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.under_way == Some(number)) {
+            doubt.under_way = None;
+            doubt.lost += 1;
+            let enough = LOST_MAX.saturating_add(doubt.smaller_lost.saturating_mul(LOST_MORE));
+            self.fits_not |= doubt.lost >= enough.min(LOST_MOST);
+        }
+    }
+
+    /// Nobody will tell what became of a probe.
+    pub fn on_left(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.under_way = None;
+        }
+    }
+
+    /// Smaller packets were lost on the path, or one of a size that passes.
+    pub fn on_smaller_lost(&mut self) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.smaller_lost = doubt.smaller_lost.saturating_add(1);
+        }
+    }
+
+    /// The probe `number` never left.
+    pub fn on_refused(&mut self, number: u64) {
+        if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.under_way == Some(number)) {
+            doubt.under_way = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const APART: Duration = Duration::from_millis(100);
+
+    /// Sends probes that are all lost but those of `passes` bytes or fewer.
+    fn search(base: &mut Base, passes: u16) -> Vec<u16> {
+        let (mut now, mut passed, mut sizes) = (Instant::ZERO, 0, Vec::new());
+        for number in 0..200 {
+            now += APART / 10;
+            let Some(size) = base.poll(now, APART, number, passed) else { continue };
+            sizes.push(size);
+            match size {
+                size if size <= passes => passed = passed.max(size),
+                BASE => base.on_lost(number),
+                _ => {}
+            }
+        }
+        sizes
+    }
+
+    #[test]
+    fn three_lost_probes_say_that_the_base_does_not_fit() {
+        let mut base = Base::unknown();
+        let sizes = search(&mut base, 1130);
+        assert!(base.fits_not());
+        assert_eq!(sizes.iter().filter(|size| **size == BASE).count(), 3);
+        assert!(sizes.contains(&1120) && sizes.contains(&1152));
+        // What passes is known, and not tried again.
+        assert_eq!(sizes.iter().filter(|size| **size == 544).count(), 1, "{sizes:?}");
+    }
+
+    #[test]
+    fn a_probe_that_arrives_ends_all_doubt() {
+        let mut base = Base::unknown();
+        let mut now = Instant::ZERO;
+        for number in 0..2 {
+            assert_eq!(base.poll(now, APART, number, 1184), Some(BASE));
+            assert_eq!(base.poll(now + APART * 9, APART, 9, 1184), None, "one at a time");
+            base.on_lost(7);
+            assert_eq!(base.ask_due(APART), Some(now + APART));
+            base.on_lost(number);
+            now += APART;
+        }
+        base.on_arrived();
+        assert_eq!(base.due(APART), None);
+        base.doubt();
+        assert_eq!(base.poll(now, APART, 3, 0), Some(BASE));
+        base.on_lost(3);
+        assert!(!base.fits_not(), "the two before are forgotten");
+    }
+
+    #[test]
+    fn where_smaller_packets_are_lost_too_it_takes_more() {
+        let mut base = Base::unknown();
+        base.on_smaller_lost();
+        for number in 0..6 {
+            assert!(!base.fits_not());
+            base.poll(Instant::ZERO + APART * (number as u32), APART, number, 1184);
+            base.on_lost(number);
+        }
+        assert!(base.fits_not());
+    }
+
+    #[test]
+    fn losses_without_an_arrival_bring_doubt() {
+        let mut base = Base::default();
+        let mut now = Instant::ZERO + APART;
+        base.on_missed(now, APART);
+        base.on_missed(now + APART / 2, APART);
+        assert!(!base.is_in_doubt());
+        base.on_arrived();
+        for _ in 0..2 {
+            assert!(!base.is_in_doubt());
+            now += APART;
+            base.on_missed(now, APART);
+        }
+        assert!(base.is_in_doubt());
+    }
+}

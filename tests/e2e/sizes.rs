@@ -1,0 +1,200 @@
+//! Paths and interfaces that take no packets as large as UDP needs them.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_needs::needs;
+use longhaul_sys::netns::{NetnsPair, Side};
+use longhaul_transfer::{
+    CarrierChoice, CopyError, CopyOptions, Kept, ProbeOptions, ServeOptions, Stop, probe,
+};
+
+use crate::program::Program;
+use crate::relay::{Relay, Tap, Way};
+use crate::server::{Copying, PATIENCE, Server, pull, push, run, serve_options, slowly};
+use crate::test::{limited, token};
+use crate::trees::{assert_same, make_tree, noise};
+
+/// What a path of 1,168 bytes leaves for a datagram of IPv4.
+const NARROW: usize = 1_140;
+/// The largest size that is tried there, as an IP packet.
+const PASSED: &str = "up to 1148";
+
+/// Swallows what is larger than `most` on the `ways`.
+fn narrow(most: &Arc<AtomicUsize>, ways: &'static [Way]) -> Tap {
+    let most = most.clone();
+    Box::new(move |way, datagram| {
+        let passes = !ways.contains(&way) || datagram.len() <= most.load(Ordering::Relaxed);
+        if passes { vec![datagram.to_vec()] } else { Vec::new() }
+    })
+}
+
+fn always(most: usize, ways: &'static [Way]) -> Tap {
+    narrow(&Arc::new(AtomicUsize::new(most)), ways)
+}
+
+const BOTH: &[Way] = &[Way::ToServer, Way::ToClient];
+
+#[test]
+fn tcp_takes_over_where_udp_does_not_fit_and_says_why() {
+    limited(|test| {
+        make_tree(&test.here("tree"));
+        fs::write(test.there("f"), noise(1, 3_000_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::tapped(server.address, always(NARROW, BOTH));
+        let pushed = run(test, &push(&test.here("tree"), relay.address, b"")).unwrap();
+        assert_same(&test.here("tree"), &test.there("tree"));
+        let pulled = run(test, &pull(relay.address, b"f", &test.here("f"))).unwrap();
+        assert_same(&test.there("f"), &test.here("f"));
+        for report in [pushed, pulled] {
+            assert_eq!(report.link.carrier, "tcp");
+            let said = |notice: &String| {
+                notice.contains("1228") && notice.contains(PASSED) && notice.contains("TCP")
+            };
+            assert!(report.link.notices.iter().any(said), "{report:?}");
+        }
+    });
+}
+
+#[test]
+fn tcp_takes_over_where_udp_fits_in_one_direction_only() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        for ways in [&[Way::ToServer][..], &[Way::ToClient]] {
+            let relay = Relay::tapped(server.address, always(NARROW, ways));
+            let to = format!("{ways:?}");
+            let report = run(test, &push(&test.here("f"), relay.address, to.as_bytes())).unwrap();
+            assert_same(&test.here("f"), &test.there(&to));
+            // What a server says of what it gets fits smaller packets.
+            let carrier = if ways == [Way::ToServer] { "tcp" } else { "udp" };
+            assert_eq!(report.link.carrier, carrier);
+            let back = test.here(&format!("back{to}"));
+            let report = run(test, &pull(relay.address, to.as_bytes(), &back)).unwrap();
+            assert_same(&test.here("f"), &back);
+            assert_eq!(report.link.carrier, "tcp");
+        }
+    });
+}
+
+#[test]
+fn a_pipe_takes_tcp_where_udp_does_not_fit() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let relay = Relay::tapped(at, always(NARROW, BOTH));
+        let output = File::create(test.here("g")).unwrap();
+        let receiver = Program::pipe(test, &["--receive"], relay.address, Stdio::null(), output);
+        let input = File::open(test.here("f")).unwrap();
+        let sender = Program::pipe(test, &[], relay.address, input, Stdio::piped());
+        let (sender, receiver) = (sender.end(), receiver.end());
+        sender.assert_succeeded();
+        receiver.assert_succeeded();
+        assert_eq!(sender.json()["carrier"], "tcp");
+        assert!(fs::read(test.here("f")).unwrap() == fs::read(test.here("g")).unwrap());
+    });
+}
+
+#[test]
+fn where_udp_was_asked_for_and_does_not_fit_the_sizes_are_named() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::tapped(server.address, always(NARROW, BOTH));
+        for (profile, rate) in
+            [("auto", None), ("rbudp", Some(longhaul_units::Rate::from_mbps(50)))]
+        {
+            let options = CopyOptions {
+                carrier: CarrierChoice::Udp,
+                profile: profile.into(),
+                rate,
+                ..push(&test.here("f"), relay.address, b"")
+            };
+            let error = run(test, &options).unwrap_err();
+            assert!(matches!(error, CopyError::TooNarrow { kept: Kept::Nothing, .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(
+                ["1228", PASSED, "--carrier tcp"].iter().all(|part| text.contains(part)),
+                "{text}"
+            );
+            assert!(!test.there("f").exists());
+        }
+    });
+}
+
+#[test]
+fn a_path_that_shrinks_ends_the_copy_which_keeps_what_came() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        let server = Server::start(test);
+        for (direction, to) in [("push", "f"), ("pull", "f")] {
+            let most = Arc::new(AtomicUsize::new(usize::MAX));
+            let relay = Relay::tapped(server.address, narrow(&most, BOTH));
+            let options = match direction {
+                "push" => push(&test.here("f"), relay.address, to.as_bytes()),
+                _ => pull(relay.address, to.as_bytes(), &test.here("back")),
+            };
+            let copying = Copying::start(test, slowly(options.clone()));
+            copying.moved(5_000_000);
+            most.store(1_122, Ordering::Relaxed);
+            let error = copying.end().unwrap_err();
+            assert!(matches!(error, CopyError::TooNarrow { kept: Kept::Written, .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("1228") && text.contains("--carrier tcp"), "{text}");
+            // Again, by TCP, from where it was.
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.link.carrier, "tcp");
+            assert!(report.resumed_bytes > 0, "{report:?}");
+        }
+        assert_same(&test.here("f"), &test.there("f"));
+        assert_same(&test.here("f"), &test.here("back"));
+    });
+}
+
+#[test]
+fn a_probe_names_what_passed() {
+    limited(|test| {
+        let server = Server::start(test);
+        for (most, passed) in [(NARROW, 1_148), (1_300, 1_260)] {
+            let relay = Relay::tapped(server.address, always(most, BOTH));
+            let options = probe_options(relay.address);
+            let report = probe(&options, &Stop::default()).unwrap();
+            assert_eq!(report.path_mtu, Some(passed), "{report:?}");
+            assert!(report.udp_round_trip.is_some());
+        }
+    });
+}
+
+fn probe_options(at: SocketAddr) -> ProbeOptions {
+    ProbeOptions {
+        host: at.ip().to_string(),
+        port: at.port(),
+        token: token(1),
+        idle_timeout: PATIENCE,
+        history: None,
+    }
+}
+
+#[needs(namespaces)]
+#[test]
+fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let hosts = NetnsPair::new(1_000).unwrap();
+        let options = ServeOptions {
+            listen: SocketAddr::new(Side::B.ipv4(), 0),
+            ..serve_options(&test.path("there"))
+        };
+        let server = hosts.run_in(Side::B, || Server::with(test, options)).unwrap();
+        let options = push(&test.here("f"), server.address, b"f");
+        let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
+        let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err();
+        assert!(error.to_string().contains("takes 1000 at most"), "{error}");
+        let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
+        assert_eq!(report.link.carrier, "tcp");
+        assert_same(&test.here("f"), &test.there("f"));
+    });
+}
