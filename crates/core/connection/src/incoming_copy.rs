@@ -259,6 +259,16 @@ impl<I> IncomingCopy<I> {
         Stored { waiting, memory: self.capacity(), written: self.sink.stats().received_bytes }
     }
 
+    /// See [`Sink::name_memory_wanted`].
+    pub fn name_memory_wanted(&self) -> Option<u64> {
+        self.sink.name_memory_wanted()
+    }
+
+    /// See [`Sink::grow_name_memory`].
+    pub fn grow_name_memory(&mut self, capacity: u64) {
+        self.sink.grow_name_memory(capacity);
+    }
+
     /// It may use so much memory for groups from now on; less than before changes nothing.
     pub fn grow_memory(&mut self, memory: Bytes) {
         self.sink.grow_capacity(memory.get());

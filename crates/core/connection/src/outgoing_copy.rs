@@ -53,6 +53,16 @@ impl OutgoingCopy {
         self.source.wants_entries()
     }
 
+    /// See [`Source::name_memory_wanted`].
+    pub fn name_memory_wanted(&self) -> Option<u64> {
+        self.source.name_memory_wanted()
+    }
+
+    /// See [`Source::grow_name_memory`].
+    pub fn grow_name_memory(&mut self, capacity: u64) {
+        self.source.grow_name_memory(capacity);
+    }
+
     /// The next entry found.
     ///
     /// # Errors

@@ -301,6 +301,18 @@ impl<O: Clone, I> SharedHalf<O, I> {
         }
     }
 
+    /// Memory that a copy would have for names, if that is more than it has.
+    pub fn name_memory_wanted(&self) -> Option<u64> {
+        self.transfer().and_then(Transfer::name_memory_wanted)
+    }
+
+    /// It has so much of that from now on; when that is not more, it goes on with what it has.
+    pub fn grow_name_memory(&mut self, capacity: u64) {
+        if let Some(transfer) = self.transfer_mut() {
+            transfer.grow_name_memory(capacity);
+        }
+    }
+
     /// Whether it is time for a source to say how sending goes; then the next time is later.
     pub fn is_report_due(&mut self, now: Instant) -> bool {
         self.at_work.as_mut().is_some_and(|(_, watch)| watch.is_report_due(now))

@@ -82,8 +82,7 @@ impl<O: Clone, I> Transfer<O, I> {
         Ok(())
     }
 
-    /// Whether more of what the other end says is wanted; changes to `true` by
-    /// [`Self::poll_message`] only.
+    /// Whether more of what the other end says is wanted; may change with everything that happens.
     pub(crate) fn wants_messages(&self) -> bool {
         match self {
             CopyIn(copy) => copy.wants_messages(),
@@ -193,6 +192,24 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyIn(copy) => copy.grow_memory(memory),
             PipeIn(pipe) => pipe.grow_memory(memory.get() / GROUP_SIZE),
             CopyOut(_) | PipeOut(_) => {}
+        }
+    }
+
+    /// Of a copy: memory that it would have for names, if that is more than it has.
+    pub(crate) fn name_memory_wanted(&self) -> Option<u64> {
+        match self {
+            CopyIn(copy) => copy.name_memory_wanted(),
+            CopyOut(copy) => copy.name_memory_wanted(),
+            PipeOut(_) | PipeIn(_) => None,
+        }
+    }
+
+    /// It has so much of that from now on.
+    pub(crate) fn grow_name_memory(&mut self, capacity: u64) {
+        match self {
+            CopyIn(copy) => copy.grow_name_memory(capacity),
+            CopyOut(copy) => copy.grow_name_memory(capacity),
+            PipeOut(_) | PipeIn(_) => {}
         }
     }
 

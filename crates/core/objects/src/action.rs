@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryPath};
 
-use crate::{ChainingValue, EntryId, Stamp, TempName};
+use crate::{ChainingValue, EntryId, Named, Stamp, TempName};
 
 /// What the driver of a [`crate::Sink`] is to do with its storage.
 ///
@@ -72,7 +72,7 @@ pub enum Action {
         sync: bool,
     },
     /// Set mode and modification time of these directories, in the order given (children first).
-    /// Answered by [`Answer::DirectoriesFinished`].
+    /// Answered by [`Answer::DirectoriesFinished`], before which no others are given.
     FinishDirectories(Vec<NamedEntry>),
     /// Remove these unpublished files, where they exist. Answered by
     /// [`Answer::Discarded`].
@@ -176,8 +176,8 @@ pub struct FilledDirectory {
     pub id: EntryId,
     /// The entry.
     pub entry: Arc<Entry>,
-    /// Files in it that failed: what lies under their names, if anything, is not whole.
-    pub spoiled: Vec<Arc<Entry>>,
+    /// Own names of files in it that failed: what lies under them, if anything, is not whole.
+    pub spoiled: Vec<Box<[u8]>>,
 }
 
 /// Where a directory was made.
@@ -237,7 +237,7 @@ pub struct Checkpoint {
     pub files: Vec<NamedFile>,
     /// Entries that got their names since the last checkpoint, and finished directories: sync
     /// the directories that hold them, and the directories themselves.
-    pub names: Vec<NamedEntry>,
+    pub names: Vec<Named>,
 }
 
 /// A file that is not published.

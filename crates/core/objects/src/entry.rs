@@ -3,7 +3,7 @@ use core::fmt;
 
 use longhaul_wire::{Entry, EntryKind, MAX_PATH};
 
-use crate::limits::OBJECT_MAX;
+use crate::limits::{ENTRY_COST, OBJECT_MAX};
 
 /// Number of an entry of the manifest, from 0 in the order of the scan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -45,6 +45,20 @@ pub(crate) fn check(entry: &Entry) -> Result<(), EntryError> {
         return Err(EntryError::Size);
     }
     Ok(())
+}
+
+/// Memory that a file or link takes until it is settled.
+pub(crate) fn cost(entry: &Entry) -> u64 {
+    let target = match &entry.kind {
+        EntryKind::Link { target } => target.len(),
+        EntryKind::File | EntryKind::Directory => 0,
+    };
+    ENTRY_COST + (entry.path.as_bytes().len() + target) as u64
+}
+
+/// Its own name: the last component of the path.
+pub(crate) fn own_name(entry: &Entry) -> &[u8] {
+    entry.path.components().next_back().unwrap_or_default()
 }
 
 /// Path of the directory that holds the entry; `None` at the top.

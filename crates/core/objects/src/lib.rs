@@ -63,11 +63,13 @@ extern crate alloc;
 
 mod action;
 mod assembly;
+mod directory;
 mod entry;
 pub mod hash;
 mod intake;
 mod layout;
 pub mod limits;
+mod name_memory;
 mod names;
 mod pipe;
 pub mod record;
@@ -83,6 +85,7 @@ pub use action::{
     NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
+pub use directory::{Directory, Named};
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
 pub use intake::Intake;

@@ -16,12 +16,29 @@ pub const OBJECT_MAX: u64 = (u32::MAX as u64) * GROUP_SIZE;
 pub const ENTRIES_MAX: u32 = 1 << 26;
 /// Most directories of one transfer. Each is held until the end, when its times are set.
 pub const DIRECTORIES_MAX: u32 = 1 << 22;
-/// Most files and links that are announced and neither confirmed, refused nor failed. A source
-/// announces no more until some are settled, which bounds the memory of both sides. A sink
-/// allows twice as many: it may still hold what the source counts as failed.
-pub const UNSETTLED_MAX: u32 = 1 << 18;
+/// Memory that a file or link takes beside the bytes of its path and target, until it is settled
+/// (docs/protocol.md section 7.2).
+pub const ENTRY_COST: u64 = 256;
+/// Most memory for files and links that are announced and neither confirmed, refused nor failed. A
+/// source announces no more until some are settled, which bounds the memory of both sides.
+pub const UNSETTLED_COST: u64 = 16 << 20;
+/// Most entries from the oldest file or link that is not settled to the last that is announced. A sink
+/// allows twice as many: it has directories that are still to be made.
+pub const WINDOW_MAX: u32 = 1 << 17;
+/// Entries that a sink has still to prepare, from which on it takes in no more messages.
+pub const BACKLOG_MAX: usize = 1 << 14;
 /// Entries waiting at a source to be announced, from which on the scan should pause.
 pub const UNANNOUNCED_MAX: u32 = 1 << 14;
+/// The same in memory.
+pub const UNANNOUNCED_COST: u64 = 8 << 20;
+/// Memory that a directory takes beside its own name, until the end.
+pub const DIRECTORY_COST: u64 = 192;
+/// Memory that it takes besides until it is in its place.
+pub const ASIDE_COST: u64 = 256;
+/// Memory for directories with which either end begins, and asks for more when half of it is taken.
+pub const NAME_MEMORY: u64 = 8 << 20;
+/// Of it, what one more message may take: without so much none is taken in while more may come.
+pub const NAME_MARGIN: u64 = 1 << 20;
 /// Bytes of entries after which a MANIFEST message is closed.
 pub const MANIFEST_BYTES: usize = 32 << 10;
 /// Most chaining values in one HASHES message that this implementation sends.
@@ -39,11 +56,12 @@ pub const ACTION_ENTRIES_MAX: usize = 256;
 /// Groups in one [`Action::RecheckGroups`](crate::Action::RecheckGroups): few, so that groups that arrive
 /// meanwhile do not wait for long.
 pub const RECHECK_GROUPS: usize = 16;
-/// Files that are written straight into one new directory before it appears, and their bytes: more
-/// would keep what is whole from being seen for long.
-pub const ASIDE_FILES_MAX: u32 = 1 << 16;
-/// See [`ASIDE_FILES_MAX`].
+/// Bytes of files that are written straight into one new directory before it appears: more would keep
+/// what is whole from being seen for long.
 pub const ASIDE_BYTES_MAX: u64 = 1 << 30;
+/// Memory for the files and links that wait for such a directory: with those of a bundle and of another
+/// directory it has to be less than [`UNSETTLED_COST`], or nothing could be announced that ends the wait.
+pub const ASIDE_NAMES_MAX: u64 = 4 << 20;
 /// Received and written bytes that may wait for their hashes before credit stops.
 pub const UNVERIFIED_MAX: u64 = 1 << 30;
 /// Hashes that may wait for their groups, beside two for each MiB of the sink's capacity.

@@ -17,10 +17,9 @@ mod report;
 mod setup;
 
 use alloc::string::String;
-use alloc::sync::Arc;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, HostAccount, SourceReport, Summary};
+use longhaul_wire::{Entry, EntryKind, HostAccount, SourceReport, Summary};
 
 use self::answers::Answers;
 use self::aside::Asides;
@@ -35,6 +34,7 @@ use self::publications::Publications;
 use self::recorder::Recorder;
 use self::report::Report;
 use self::setup::Setup;
+use crate::limits::UNSETTLED_COST;
 use crate::record::RecordWriter;
 use crate::{
     ChainingValue, EntryError, EntryId, Failure, Fsync, ObjectTable, ResumeState, TopNames,
@@ -176,7 +176,7 @@ pub enum SinkError {
     #[error("entries are not numbered on")]
     Order,
     /// More than [`crate::limits`] allow.
-    #[error("too many entries, directories or unsettled files")]
+    #[error("too many entries, directories, or names of unsettled files")]
     TooMany,
     /// An object that is not numbered on, does not begin with the first file that belongs to
     /// none, does not end with a file, is too large, or has another size than its files.
@@ -270,9 +270,22 @@ impl Sink {
     }
 
     /// Whether the next message of the source is to be taken in. Looked at before each is read from
-    /// its stream, and again after [`Sink::poll_message`].
+    /// its stream, and again after [`Sink::poll_message`], [`Sink::handle_answer`] and
+    /// [`Sink::grow_name_memory`]. What it waits for comes without another message.
     pub fn wants_messages(&self) -> bool {
-        self.answers.have_room()
+        let has_names = !self.entries.names.is_awaited() && self.entries.held() <= UNSETTLED_COST;
+        self.answers.have_room() && has_names && !self.setup.is_behind(&self.entries)
+    }
+
+    /// Memory for names of directories that it would have, if that is more than it has.
+    pub fn name_memory_wanted(&self) -> Option<u64> {
+        self.entries.names.wanted()
+    }
+
+    /// There is so much of that from now on. If it is not more than there was, and none is left,
+    /// directories are refused until it is.
+    pub fn grow_name_memory(&mut self, capacity: u64) {
+        self.entries.names.grow(capacity);
     }
 
     /// Credit stands still while too many answers wait.
@@ -291,11 +304,6 @@ impl Sink {
     /// There is so much memory for groups from now on: more than before, or it stays as it was.
     pub fn grow_capacity(&mut self, capacity: u64) {
         self.credit.grow(capacity);
-    }
-
-    /// The entry, while it is not settled.
-    pub fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.entries.entry(id)
     }
 
     /// BLAKE3 of the contents of a large file, once it is whole and verified.
@@ -341,6 +349,9 @@ impl Sink {
             self.checkpoints.discarded(temp);
         }
         self.note_failure(id, &entry, reason, told);
+        if entry.kind == EntryKind::Directory {
+            self.note_made(id, None);
+        }
         if let Some(directory) = aside {
             self.asides.spoil(directory, &entry);
         }
@@ -371,8 +382,8 @@ impl Sink {
 
     /// Ends an entry that is durable under its name.
     fn confirm(&mut self, id: EntryId) {
-        if let Some(entry) = self.entries.confirm(id) {
-            self.report.confirmed(&entry);
+        if let Some(size) = self.entries.confirm(id) {
+            self.report.confirmed(size);
             self.answers.confirm(id);
         }
     }

@@ -1,4 +1,5 @@
 mod answers;
+mod directories;
 mod manifest;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -9,6 +10,7 @@ use alloc::vec::Vec;
 use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, SourceMessage, SourceReport, Summary};
 
+use self::directories::Directories;
 use crate::layout::Layout;
 use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
 use crate::window::Window;
@@ -33,6 +35,9 @@ use crate::{ChainingValue, EntryError, EntryId, Failure};
 #[derive(Debug)]
 pub struct Source {
     entries: Window<EntrySlot>,
+    /// Of the entries that are forgotten there: directories that are not settled, and what failed here.
+    directories: Directories,
+    failed_before: BTreeMap<EntryId, u64>,
     objects: Window<Object>,
     /// Object that collects small files.
     bundle: Option<Bundle>,
@@ -41,8 +46,9 @@ pub struct Source {
     announced_entries: u32,
     announced_objects: u32,
     end_announced: bool,
-    /// Files and links announced and not settled.
-    unsettled: u32,
+    /// Memory of files and links announced and not settled, and of entries not announced.
+    unsettled: u64,
+    unannounced: u64,
     /// Objects below may be sent.
     accepted: u32,
     /// The object that the next first-sent group belongs to.
@@ -181,6 +187,11 @@ pub enum PushError {
     /// More than [`crate::limits::ENTRIES_MAX`], or more bytes than 62 bits can count.
     #[error("too many entries")]
     TooMany,
+    /// A directory for whose name there is no memory: nothing in it may be pushed.
+    #[error(
+        "the sending side has no memory left for another directory (--memory); copy it in parts"
+    )]
+    NoMemory,
     /// After [`Source::finish_entries`].
     #[error("the manifest is finished")]
     Finished,
@@ -188,7 +199,7 @@ pub enum PushError {
 
 #[derive(Debug)]
 struct EntrySlot {
-    /// `None` when settled.
+    /// `None` when settled, and for directories that were announced.
     entry: Option<Arc<Entry>>,
     /// Number of its object, [`NO_OBJECT`] without one.
     object: u32,
@@ -241,6 +252,8 @@ impl Source {
     pub fn new() -> Self {
         Self {
             entries: Window::new(),
+            directories: Directories::new(),
+            failed_before: BTreeMap::new(),
             objects: Window::new(),
             bundle: None,
             finished: false,
@@ -248,6 +261,7 @@ impl Source {
             announced_objects: 0,
             end_announced: false,
             unsettled: 0,
+            unannounced: 0,
             accepted: 0,
             dealing: 0,
             repairs: VecDeque::new(),

@@ -137,6 +137,7 @@ impl<'a> Attendant<'a> {
         if let (Some(wanted), Some(spare), false) = (look, self.shared.spare(), is_short) {
             self.shared.grow_memory(self.leased(wanted, spare));
         }
+        self.shared.grow_name_memory(self.lease);
     }
 
     /// What there is of `wanted`, beside what is spared.

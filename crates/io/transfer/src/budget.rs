@@ -2,9 +2,10 @@
 //! round trip of its path, whatever its size, or what the user or this process' control group allow (docs/operating.md);
 //! under blast rounds as much as has come, since a round is of the whole file where there is room.
 //!
-//! What follows is for contents of files. The rest, some 30 MiB, is the program itself, its
-//! sockets' and ciphers' buffers, and the names of entries that are not settled.
+//! What follows is for contents of files, but for [`Budget::of_names`]. The rest, some 30 MiB, is the
+//! program itself and its sockets' and ciphers' buffers.
 
+use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
 use longhaul_rate_control::{MemoryBudget, Repair};
 use longhaul_sys::host::memory_limit;
 use longhaul_units::{Bytes, Instant};
@@ -49,6 +50,11 @@ impl Budget {
         self.of_source() - SINK_SPARE
     }
 
+    /// Names of directories, which are kept to the end, take no more beside that, unless they are leased.
+    pub fn of_names(self) -> Bytes {
+        Bytes::new(self.most.get() / 4)
+    }
+
     /// That of a source as its path shows what it is worth.
     pub fn growing_of_source(self, now: Instant) -> MemoryBudget {
         MemoryBudget::new(now, self.of_source(), self.most, self.repair)
@@ -67,6 +73,8 @@ pub(crate) fn default_memory() -> Bytes {
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.
 pub const MEMORY_LEAST: Bytes = Bytes::from_mib(64);
+/// Names take so much at least: those of files that are not settled, and those of directories.
+pub(crate) const NAMES_LEAST: Bytes = Bytes::new(UNSETTLED_COST + NAME_MEMORY);
 /// With which either end begins.
 pub(crate) const MEMORY_FIRST: Bytes = Bytes::from_mib(192);
 /// What a sink takes beyond what it promises: a group that is short takes a buffer, too.

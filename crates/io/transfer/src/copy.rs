@@ -370,7 +370,9 @@ impl Part {
         let shared = shared.clone();
         let patience = options.stall_timeout;
         if job.direction == Direction::Push {
-            let tree = SourceTree::local(&job.local, options.copy_contents).direct(options.direct);
+            let tree = SourceTree::local(&job.local, options.copy_contents)
+                .direct(options.direct)
+                .limit_names(budget.of_names());
             send(&shared, budget, patience);
             let driver = Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)));
             return Ok(Self { driver, shared });

@@ -6,9 +6,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
 use longhaul_units::Bytes;
 
-use crate::budget::{Budget, MEMORY_FIRST, MEMORY_LEAST};
+use crate::budget::{Budget, MEMORY_FIRST, MEMORY_LEAST, NAMES_LEAST};
 use crate::buffer::lock;
 
 /// Who has how much of it. Without clock and locks.
@@ -40,7 +41,17 @@ impl Ledger {
 
     /// Of a transfer that has `held` and would have `wanted`: what it has from now on.
     fn grow(&mut self, held: u64, wanted: u64) -> u64 {
-        let more = wanted.saturating_sub(held).min(self.spare());
+        self.take(held, wanted, self.spare())
+    }
+
+    /// The same for names, without which entries fail while contents only take longer: of what is left
+    /// to newcomers they may take half.
+    fn grow_names(&mut self, held: u64, wanted: u64) -> u64 {
+        self.take(held, wanted, self.free().saturating_sub(self.total / NEWCOMERS / 2))
+    }
+
+    fn take(&mut self, held: u64, wanted: u64, most: u64) -> u64 {
+        let more = wanted.saturating_sub(held).min(most);
         self.leased += more;
         held + more
     }
@@ -61,14 +72,15 @@ pub(crate) struct SharedMemory {
 #[derive(Debug)]
 pub(crate) struct Lease {
     memory: SharedMemory,
-    /// For contents, and for buffers of sockets.
+    /// For contents, for names that are kept, and for buffers of sockets and names that are not settled.
     contents: Mutex<u64>,
-    sockets: u64,
+    names: Mutex<u64>,
+    fixed: u64,
 }
 
 impl SharedMemory {
     pub fn new(total: Bytes) -> Self {
-        let total = total.max(MEMORY_LEAST);
+        let total = total.max(MEMORY_LEAST + NAMES_LEAST);
         let ledger = Ledger { total: total.get(), leased: 0 };
         Self { ledger: Arc::new(Mutex::new(ledger)), total }
     }
@@ -76,11 +88,12 @@ impl SharedMemory {
     /// A connection's part, beside `sockets` for the buffers of its sockets; `None` if there is not
     /// even the least.
     pub fn lease(&self, sockets: Bytes) -> Option<Arc<Lease>> {
-        let sockets = sockets.get();
-        let [least, first] = [MEMORY_LEAST, MEMORY_FIRST].map(|part| part.get() + sockets);
+        let fixed = sockets.get() + UNSETTLED_COST;
+        let beside = fixed + NAME_MEMORY;
+        let [least, first] = [MEMORY_LEAST, MEMORY_FIRST].map(|part| part.get() + beside);
         let begun = lock(&self.ledger).begin(least, first)?;
-        let contents = Mutex::new(begun - sockets);
-        Some(Arc::new(Lease { memory: self.clone(), contents, sockets }))
+        let (contents, names) = (Mutex::new(begun - beside), Mutex::new(NAME_MEMORY));
+        Some(Arc::new(Lease { memory: self.clone(), contents, names, fixed }))
     }
 }
 
@@ -96,11 +109,18 @@ impl Lease {
         *contents = lock(&self.memory.ledger).grow(*contents, wanted.get());
         Bytes::new(*contents)
     }
+
+    /// The same for names that are kept.
+    pub fn grow_names(&self, wanted: Bytes) -> Bytes {
+        let mut names = lock(&self.names);
+        *names = lock(&self.memory.ledger).grow_names(*names, wanted.get());
+        Bytes::new(*names)
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let held = *lock(&self.contents) + self.sockets;
+        let held = *lock(&self.contents) + *lock(&self.names) + self.fixed;
         lock(&self.memory.ledger).end(held);
     }
 }
@@ -131,13 +151,19 @@ mod tests {
     #[test]
     fn what_a_connection_leased_is_free_again_when_it_ends() {
         let memory = SharedMemory::new(Bytes::from_mib(256));
-        let one = memory.lease(Bytes::from_mib(32)).unwrap();
+        let one = memory.lease(Bytes::from_mib(8)).unwrap();
         assert_eq!(one.budget().of_source(), Bytes::from_mib(96));
         assert_eq!(one.grow(Bytes::from_mib(4096)), Bytes::from_mib(96));
-        assert!(memory.lease(Bytes::from_mib(65)).is_none(), "not the least beside its sockets");
-        let two = memory.lease(Bytes::from_mib(64)).unwrap();
+        assert!(memory.lease(Bytes::from_mib(41)).is_none(), "not the least beside its sockets");
+        let two = memory.lease(Bytes::from_mib(40)).unwrap();
         assert!(memory.lease(Bytes::new(0)).is_none());
         drop((one, two));
+        assert_eq!(lock(&memory.ledger).leased, 0);
+        let one = memory.lease(Bytes::new(0)).unwrap();
+        let [little, all] = [16, 4096].map(|wanted| one.grow_names(Bytes::from_mib(wanted)));
+        assert_eq!((little, all), (Bytes::from_mib(16), Bytes::from_mib(72)));
+        assert_eq!(one.grow_names(Bytes::from_mib(4096)), all, "a quarter is left to others");
+        drop(one);
         assert_eq!(lock(&memory.ledger).leased, 0);
         assert!(SharedMemory::new(Bytes::new(0)).lease(Bytes::new(0)).is_some());
     }

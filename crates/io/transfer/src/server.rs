@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::attend::INTERVAL;
-use crate::budget::{Budget, MEMORY_LEAST, default_memory};
+use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, default_memory};
 use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
@@ -122,7 +122,7 @@ pub fn serve(
         joins: Joins::default(),
         pipes: Arc::default(),
         // One client with one lane is served in any case.
-        memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + socket_buffer)),
+        memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + NAMES_LEAST + socket_buffer)),
         door: Door::default(),
         attended: Places::default(),
         clients: Places::default(),

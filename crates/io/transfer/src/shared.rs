@@ -22,6 +22,7 @@ use crate::budget::{Budget, SINK_SPARE};
 use crate::buffer::{Buffer, Pool, lock};
 use crate::connection::HostView;
 use crate::crew::Crew;
+use crate::lease::Lease;
 use crate::mailboxes::{GateSeen, Mailboxes};
 
 /// The shared half, of buffers of this crate.
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Memory for groups.
     pub pool: Pool,
     memory: OnceLock<Memory>,
+    /// What names may take, unless it is leased.
+    name_memory: OnceLock<Bytes>,
     /// The transfer's threads.
     pub crew: Crew,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -164,6 +167,7 @@ impl Shared {
             gate: GateSeen::default(),
             pool: Pool::new(0),
             memory: OnceLock::new(),
+            name_memory: OnceLock::new(),
             crew: Crew::default(),
             threads: Mutex::default(),
             stopped: AtomicBool::new(false),
@@ -194,6 +198,7 @@ impl Shared {
             Part::Sink => (budget.of_sink(), budget.growing_of_sink(now)),
         };
         let _ = self.memory.set(memory);
+        let _ = self.name_memory.set(budget.of_names());
         if let Memory::Own { spare } = memory {
             self.pool.grow(buffers(first + spare));
         }
@@ -319,6 +324,9 @@ impl Shared {
         {
             self.mailboxes.wake_all();
         }
+        if seen.wants_messages && !before.wants_messages {
+            self.mailboxes.wake_messages();
+        }
         if seen.news != before.news {
             self.changed.notify_all();
         }
@@ -390,6 +398,16 @@ impl Shared {
             && self.pool.grow(buffers(memory + spare))
         {
             self.change(|half| half.grow_memory(memory));
+            self.work.notify_all();
+        }
+    }
+
+    /// Gives it more memory for names, if it would have more, and there is more to lease.
+    pub fn grow_name_memory(&self, lease: Option<&Lease>) {
+        let wanted = self.lock().name_memory_wanted().map(Bytes::new);
+        if let Some((wanted, most)) = wanted.zip(self.name_memory.get().copied()) {
+            let granted = lease.map_or(wanted.min(most), |lease| lease.grow_names(wanted));
+            self.change(|half| half.grow_name_memory(granted.get()));
             self.work.notify_all();
         }
     }

@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_connection::OutgoingCopy;
-use longhaul_objects::{GroupTask, SourceStats, hash};
+use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
 use longhaul_wire::Entry;
 
 use crate::buffer::Buffer;
-use crate::files::{ScanFailure, Scanned, SourceTree};
+use crate::files::{Scan, ScanFailure, Scanned, SourceTree};
 use crate::shared::Shared;
 
 /// Drives the [`OutgoingCopy`] of a connection over a file tree.
@@ -62,9 +62,10 @@ impl SourceDriver {
     /// Finds the entries.
     fn scan(&self, shared: &Shared) {
         let mut told = SourceStats::default();
-        for found in self.tree.scan() {
+        let mut scan = self.tree.scan();
+        while let Some(found) = scan.next() {
             let now = match found {
-                Scanned::Entry(entry) => push(shared, entry),
+                Scanned::Entry(entry) => push(shared, entry, &mut scan),
                 Scanned::Failed(failure) => note_scan_failure(shared, failure),
             };
             let Some(now) = now else { return };
@@ -103,7 +104,7 @@ impl SourceDriver {
 }
 
 /// Waits until another entry is wanted; what was found by then, `None` when the transfer is stopped.
-fn push(shared: &Shared, entry: Entry) -> Option<SourceStats> {
+fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStats> {
     let mut half = shared.lock();
     while !half.outgoing_copy()?.wants_entries() {
         if shared.is_stopped() {
@@ -112,9 +113,14 @@ fn push(shared: &Shared, entry: Entry) -> Option<SourceStats> {
         half = shared.rest(half, PATIENCE);
     }
     let copy = half.outgoing_copy()?;
-    let path = entry.path.to_string();
-    if let Err(error) = copy.push_entry(entry) {
-        shared.note_failure(path, error.to_string());
+    let path = entry.path.clone();
+    match copy.push_entry(entry) {
+        Ok(_) => {}
+        Err(PushError::NoMemory) => {
+            drop(half);
+            return note_scan_failure(shared, scan.leave_out_directory(path));
+        }
+        Err(error) => shared.note_failure(path.to_string(), error.to_string()),
     }
     (!shared.is_stopped()).then(|| *copy.stats())
 }

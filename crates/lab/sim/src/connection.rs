@@ -472,6 +472,9 @@ impl Connection {
             if let Some(memory) = memory {
                 self.driver.set_memory(memory, &mut self.half);
             }
+            if let Some(wanted) = self.half.name_memory_wanted() {
+                self.half.grow_name_memory(wanted);
+            }
             if let Some(Ending::Stalled(why)) = self.half.end() {
                 env.checks.require(false, || format!("{:?} would give up: {why}", self.end));
             }

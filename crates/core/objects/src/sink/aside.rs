@@ -1,21 +1,22 @@
 //! New directories that are filled before they appear (docs/objects.md section "New directories").
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
 use longhaul_wire::Entry;
 
 use super::Sink;
-use super::entries::{Slot, State, is_large};
-use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_FILES_MAX};
+use super::entries::{Entries, Slot, State, is_large};
+use crate::entry::{cost, own_name};
+use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_COST, ASIDE_NAMES_MAX};
+use crate::name_memory::NameMemory;
 use crate::{Action, EntryId, FilledDirectory, Fsync, Made};
 
 /// A directory that may be, or was, made aside, until it is in its place.
 #[derive(Debug)]
 struct Aside {
-    entry: Arc<Entry>,
     /// The directory that holds it, and was not in its place when this one was announced.
     parent: Option<EntryId>,
     /// Those that wait for this one.
@@ -24,16 +25,19 @@ struct Aside {
     made: bool,
     /// What is announced next may be written straight into it.
     open: bool,
-    /// Files that are written straight into it, and their bytes.
-    files: u32,
+    /// Bytes of the files that are written straight into it.
     bytes: u64,
+    /// Memory of the files and links in it that were announced while it was open.
+    held: u64,
+    /// Of [`NameMemory`]: what it takes until it is in its place, whatever becomes of its files.
+    taken: u64,
     /// Those of them that are neither durable nor failed.
     missing: u32,
     /// Groups with parts of them that are being written.
     writing: u32,
     durable: Vec<EntryId>,
-    /// Those that failed and may lie in it all the same.
-    spoiled: Vec<Arc<Entry>>,
+    /// Own names of those that failed and may lie in it all the same.
+    spoiled: Vec<Box<[u8]>>,
     /// Other files and links in it: they get their names when it has its own.
     waiting: Vec<EntryId>,
     placing: bool,
@@ -57,6 +61,8 @@ pub(super) struct Left {
     pub(super) durable: Vec<EntryId>,
     /// They can get their names now.
     pub(super) waiting: Vec<EntryId>,
+    /// Memory for names that is free.
+    taken: u64,
 }
 
 impl Asides {
@@ -65,20 +71,26 @@ impl Asides {
     }
 
     /// A directory was announced.
-    pub(super) fn announce(&mut self, id: EntryId, parent: Option<EntryId>, entry: &Arc<Entry>) {
+    pub(super) fn announce(
+        &mut self,
+        id: EntryId,
+        parent: Option<EntryId>,
+        names: &mut NameMemory,
+    ) {
+        names.take(ASIDE_COST);
         self.close();
         let parent = parent.filter(|parent| self.directories.contains_key(parent));
         if let Some(parent) = parent.and_then(|parent| self.directories.get_mut(&parent)) {
             parent.children.push(id);
         }
         let aside = Aside {
-            entry: Arc::clone(entry),
             parent,
             children: Vec::new(),
             made: false,
             open: true,
-            files: 0,
             bytes: 0,
+            held: 0,
+            taken: ASIDE_COST,
             missing: 0,
             writing: 0,
             durable: Vec::new(),
@@ -98,6 +110,7 @@ impl Asides {
         directory: Option<EntryId>,
         entry: &Entry,
         state: State,
+        names: &mut NameMemory,
     ) -> bool {
         if self.open.is_none() || directory != self.open || is_large(entry.size) {
             self.close();
@@ -106,17 +119,21 @@ impl Asides {
         let Some(aside) = directory.and_then(|id| self.directories.get_mut(&id)) else {
             return false;
         };
+        aside.held += cost(entry);
         let is_readable = entry.mode & OWNER_READS != 0;
-        if state != State::Open || entry.size == 0 || !is_readable {
-            return false;
+        let fits = state == State::Open && entry.size > 0 && is_readable;
+        let is_admitted = fits && names.is_plentiful();
+        if is_admitted {
+            let own = SPOILED_COST + own_name(entry).len() as u64;
+            names.take(own);
+            aside.taken += own;
+            aside.bytes += entry.size;
+            aside.missing += 1;
         }
-        aside.files += 1;
-        aside.bytes += entry.size;
-        aside.missing += 1;
-        if aside.files >= ASIDE_FILES_MAX || aside.bytes >= ASIDE_BYTES_MAX {
+        if fits && !is_admitted || aside.held >= ASIDE_NAMES_MAX || aside.bytes >= ASIDE_BYTES_MAX {
             self.close();
         }
-        true
+        is_admitted
     }
 
     /// Nothing more is written straight into the directory that was announced last.
@@ -181,10 +198,10 @@ impl Asides {
     }
 
     /// A file that may have been written straight into `directory` failed.
-    pub(super) fn spoil(&mut self, directory: EntryId, entry: &Arc<Entry>) {
+    pub(super) fn spoil(&mut self, directory: EntryId, entry: &Entry) {
         if let Some(aside) = self.directories.get_mut(&directory) {
             aside.missing -= 1;
-            aside.spoiled.push(Arc::clone(entry));
+            aside.spoiled.push(own_name(entry).into());
             self.place_if_whole(directory);
         }
     }
@@ -213,14 +230,16 @@ impl Asides {
     }
 
     /// The next [`Action::PlaceDirectories`].
-    pub(super) fn poll(&mut self) -> Option<Action> {
+    pub(super) fn poll(&mut self, entries: &Entries) -> Option<Action> {
         let mut batch = Vec::new();
         while batch.len() < ACTION_ENTRIES_MAX
             && let Some(id) = self.placeable.pop_front()
         {
-            if let Some(aside) = self.directories.get_mut(&id) {
+            if let Some(aside) = self.directories.get_mut(&id)
+                && let Some(directory) = entries.directory(id)
+            {
                 let spoiled = core::mem::take(&mut aside.spoiled);
-                batch.push(FilledDirectory { id, entry: Arc::clone(&aside.entry), spoiled });
+                batch.push(FilledDirectory { id, entry: directory.entry(), spoiled });
             }
         }
         (!batch.is_empty()).then_some(Action::PlaceDirectories(batch))
@@ -241,7 +260,7 @@ impl Asides {
             }
             self.place_if_whole(child);
         }
-        Some(Left { durable: aside.durable, waiting: aside.waiting })
+        Some(Left { durable: aside.durable, waiting: aside.waiting, taken: aside.taken })
     }
 
     fn place_if_whole(&mut self, id: EntryId) {
@@ -262,6 +281,7 @@ impl Sink {
         if made == Some(Made::Aside) {
             self.asides.made_aside(id);
         } else if let Some(left) = self.asides.not_aside(id) {
+            self.entries.names.give_back(left.taken);
             self.publications.add(left.waiting);
         }
     }
@@ -306,6 +326,7 @@ impl Sink {
         let Some(left) = self.asides.placed(id) else {
             return;
         };
+        self.entries.names.give_back(left.taken);
         for file in left.durable {
             if is_placed && self.entries.in_state(file, State::Aside).is_some() {
                 self.named(file);
@@ -322,3 +343,5 @@ impl Sink {
 
 /// A file that its owner may not read cannot be opened again to be synced.
 const OWNER_READS: u16 = 0o400;
+/// Memory for the name of a file that failed, beside its bytes.
+const SPOILED_COST: u64 = 32;

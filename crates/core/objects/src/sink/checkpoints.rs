@@ -8,7 +8,7 @@ use crate::limits::{
     CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_MIN, CHECKPOINT_SHARE,
 };
 use crate::record::Claim;
-use crate::{EntryId, NamedFile, TempName};
+use crate::{EntryId, TempName};
 
 #[derive(Debug)]
 pub(super) struct Checkpoints {
@@ -29,7 +29,7 @@ pub(super) struct Checkpoints {
 #[derive(Debug, Default)]
 struct Pending {
     /// Files that were written.
-    dirty: Vec<NamedFile>,
+    dirty: Vec<(EntryId, TempName)>,
     /// Groups that were verified.
     claims: Vec<Claim>,
     /// Files that became whole.
@@ -43,7 +43,7 @@ struct Pending {
 /// A checkpoint that begins.
 pub(super) struct Begun {
     /// What to sync: files, and directories that were placed.
-    pub(super) files: Vec<NamedFile>,
+    pub(super) files: Vec<(EntryId, TempName)>,
     pub(super) placed: Vec<EntryId>,
     pub(super) covered: Covered,
 }
@@ -70,12 +70,16 @@ impl Checkpoints {
     }
 
     /// The file was written to, unless that is known.
-    pub(super) fn file_written(&mut self, file: Option<NamedFile>) {
+    pub(super) fn file_written(&mut self, file: Option<(EntryId, TempName)>) {
         self.next.dirty.extend(file);
     }
 
     /// A group of so many bytes was written, to these files and to some that are known.
-    pub(super) fn group_written(&mut self, len: u32, files: impl Iterator<Item = NamedFile>) {
+    pub(super) fn group_written(
+        &mut self,
+        len: u32,
+        files: impl Iterator<Item = (EntryId, TempName)>,
+    ) {
         self.written += u64::from(len);
         self.next.dirty.extend(files);
     }

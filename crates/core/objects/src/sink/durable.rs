@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::Instant;
@@ -12,7 +11,7 @@ use super::entries::{Slot, State};
 use super::recorder::Unstamped;
 use super::{Kept, Sink, Told};
 use crate::limits::ACTION_ENTRIES_MAX;
-use crate::{Action, Answer, Checkpoint, EntryId, Fsync, NamedEntry, Stamp};
+use crate::{Action, Answer, Checkpoint, EntryId, Fsync, Stamp};
 
 impl Sink {
     /// The next thing to do with the storage; see [`Action`].
@@ -31,13 +30,13 @@ impl Sink {
         if self.ending.is_winding_up() {
             return self
                 .publish_action()
-                .or_else(|| self.asides.poll())
+                .or_else(|| self.asides.poll(&self.entries))
                 .or_else(|| self.recorder.poll())
                 .or_else(|| self.checkpoint_action(now));
         }
         self.setup_action()
             .or_else(|| self.publish_action())
-            .or_else(|| self.asides.poll())
+            .or_else(|| self.asides.poll(&self.entries))
             .or_else(|| self.recorder.poll())
             .or_else(|| self.finish_action())
             .or_else(|| self.checkpoint_action(now))
@@ -185,14 +184,11 @@ impl Sink {
         }
         self.report.checkpoint_began();
         let Begun { files, placed, covered } = self.checkpoints.begin(now);
-        files.iter().for_each(|file| self.entries.begin_sync(file.id));
+        let files = files.into_iter().map(|file| self.entries.begin_sync(file)).collect();
         match self.fsync {
             Fsync::End => {
                 let names = placed.iter().chain(&covered.names);
-                let named = |id: &EntryId| {
-                    Some(NamedEntry { id: *id, entry: Arc::clone(self.entry(*id)?) })
-                };
-                let names = names.filter_map(named).collect();
+                let names = names.filter_map(|id| self.entries.named(*id)).collect();
                 let checkpoint = Checkpoint { id: covered.id, files, names };
                 self.recorder.begin_sync(covered);
                 Some(Action::Checkpoint(Box::new(checkpoint)))
@@ -247,13 +243,15 @@ impl Sink {
             && self.asides.are_placed()
             && self.objects.accepted() == self.objects.end()
         {
-            let directories = self.entries.directories();
-            self.ending.finish_directories(directories.len());
+            self.ending.finish_directories(EntryId(self.entries.end()));
+        }
+        if let Some(bound) = self.ending.next_directories() {
+            let directories = self.entries.directories_below(bound);
+            self.ending.directories_given(&directories);
             if !directories.is_empty() {
                 return Some(Action::FinishDirectories(directories));
             }
         }
-        self.ending.pass_directories();
         if !self.ending.is_syncing() || self.is_dirty() {
             return None;
         }

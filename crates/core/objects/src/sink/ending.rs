@@ -1,5 +1,7 @@
 //! How far the transfer as a whole is.
 
+use crate::{EntryId, NamedEntry};
+
 #[derive(Debug)]
 pub(super) struct Ending {
     phase: Phase,
@@ -10,8 +12,12 @@ pub(super) struct Ending {
 enum Phase {
     /// Entries are announced, received and published.
     Receiving,
-    /// All entries have their names; this many directories get their times.
-    Finishing(usize),
+    /// All entries have their names. So many directories are getting their times, and those below
+    /// `next` do after them.
+    Finishing {
+        left: usize,
+        next: EntryId,
+    },
     /// The last names are made durable.
     Syncing,
     /// The record is removed, or kept where something failed.
@@ -50,7 +56,7 @@ impl Ending {
 
     /// Whether every directory has its time, or failed.
     pub(super) fn is_past_directories(&self) -> bool {
-        !matches!(self.phase, Phase::Receiving | Phase::Finishing(_))
+        !matches!(self.phase, Phase::Receiving | Phase::Finishing { .. })
     }
 
     /// Whether the last names are being made durable.
@@ -63,21 +69,30 @@ impl Ending {
         self.phase == Phase::Done
     }
 
-    /// All entries have their names; so many directories get their times.
-    pub(super) fn finish_directories(&mut self, count: usize) {
-        self.phase = Phase::Finishing(count);
+    /// All entries have their names; the directories below `end` get their times.
+    pub(super) fn finish_directories(&mut self, end: EntryId) {
+        self.phase = Phase::Finishing { left: 0, next: end };
     }
 
-    /// Goes on to the last names, if every directory has its time.
-    pub(super) fn pass_directories(&mut self) {
-        if self.phase == Phase::Finishing(0) {
-            self.phase = Phase::Syncing;
+    /// Below which number directories are to get their times next.
+    pub(super) fn next_directories(&self) -> Option<EntryId> {
+        match self.phase {
+            Phase::Finishing { left: 0, next } => Some(next),
+            _ => None,
         }
+    }
+
+    /// These are getting theirs. When there are none, goes on to the last names.
+    pub(super) fn directories_given(&mut self, directories: &[NamedEntry]) {
+        self.phase = match directories.last() {
+            Some(last) => Phase::Finishing { left: directories.len(), next: last.id },
+            None => Phase::Syncing,
+        };
     }
 
     /// A directory has its time, or cannot have it. Returns whether that was asked for.
     pub(super) fn directory_finished(&mut self) -> bool {
-        let Phase::Finishing(left) = &mut self.phase else {
+        let Phase::Finishing { left, .. } = &mut self.phase else {
             return false;
         };
         *left = left.saturating_sub(1);

@@ -4,16 +4,18 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::Entry;
 
 use super::Kept;
-use crate::entry::key;
+use crate::entry::{cost, key};
 use crate::layout::Part;
-use crate::limits::{LARGE_FILE_MIN, PREPARED_MAX};
+use crate::limits::{ACTION_ENTRIES_MAX, LARGE_FILE_MIN, PREPARED_MAX};
+use crate::name_memory::NameMemory;
 use crate::record::Claim;
 use crate::window::Window;
 use crate::{
-    ChainingValue, EntryId, EntryKey, NamedEntry, NamedFile, Publication, TempName, WritePiece,
+    ChainingValue, Directory, EntryId, EntryKey, Named, NamedEntry, NamedFile, Publication,
+    TempName, WritePiece,
 };
 
 #[derive(Debug)]
@@ -21,17 +23,21 @@ pub(super) struct Entries {
     slots: Window<Slot>,
     /// Entries below are prepared.
     ready: u32,
-    /// Directories that were made and get their modes and times at the end.
-    directories: BTreeMap<EntryId, Arc<Entry>>,
+    /// Directories, which get their modes and times at the end.
+    directories: BTreeMap<EntryId, Arc<Directory>>,
+    /// What those take.
+    pub(super) names: NameMemory,
+    /// Memory of files and links that are not settled.
+    held: u64,
+    /// Of those that the source counts as failed, though they keep their names.
+    waived: u64,
     /// Directories not made yet.
     unmade: u32,
     /// Large files that are being prepared, or are and are not whole.
     prepared: u32,
-    /// Files and links that are not settled.
-    unsettled: u32,
-    /// Those of them that are not received whole.
+    /// Files and links that are not received whole.
     unfinished: u32,
-    /// Those of them that do not have their names.
+    /// Files and links that do not have their names.
     unnamed: u32,
     /// Unpublished files that nobody needs.
     discarded: Vec<TempName>,
@@ -40,7 +46,7 @@ pub(super) struct Entries {
 /// What is known of one entry.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// `None` when settled, and for directories that were made.
+    /// `None` when settled, and for directories.
     entry: Option<Arc<Entry>>,
     size: u64,
     temp: TempName,
@@ -57,6 +63,8 @@ pub(super) struct Slot {
     dirty: bool,
     /// Counted in [`Entries::prepared`].
     prepared: bool,
+    /// Counted in [`Entries::waived`].
+    waived: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +115,11 @@ impl Entries {
             slots: Window::new(),
             ready: 0,
             directories: BTreeMap::new(),
+            names: NameMemory::new(),
+            held: 0,
+            waived: 0,
             unmade: 0,
             prepared: 0,
-            unsettled: 0,
             unfinished: 0,
             unnamed: 0,
             discarded: Vec::new(),
@@ -126,9 +136,19 @@ impl Entries {
         self.ready
     }
 
-    /// Files and links that are not settled.
-    pub(super) fn unsettled(&self) -> u32 {
-        self.unsettled
+    /// Memory of files and links that are not settled.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// The same as far as the source is to count it.
+    pub(super) fn held_for_source(&self) -> u64 {
+        self.held - self.waived
+    }
+
+    /// Entries that are not forgotten.
+    pub(super) fn window(&self) -> u32 {
+        self.slots.end() - self.slots.base()
     }
 
     /// Whether every file and link was received whole, or failed.
@@ -154,38 +174,54 @@ impl Entries {
         self.slots.get_mut(id.0).filter(|slot| slot.state == state)
     }
 
-    pub(super) fn entry(&self, id: EntryId) -> Option<&Arc<Entry>> {
-        self.directories.get(&id).or_else(|| self.get(id)?.entry.as_ref())
+    /// The entry, while it is neither confirmed nor failed.
+    pub(super) fn named(&self, id: EntryId) -> Option<Named> {
+        match self.directories.get(&id) {
+            Some(directory) => Some(Named::Directory(Arc::clone(directory))),
+            None => self.get(id)?.entry.clone().map(Named::Other),
+        }
     }
 
-    /// Directories that were made, children first.
-    pub(super) fn directories(&self) -> Vec<NamedEntry> {
-        let named =
-            |(id, entry): (&EntryId, &Arc<_>)| NamedEntry { id: *id, entry: Arc::clone(entry) };
-        self.directories.iter().rev().map(named).collect()
+    /// A directory that is neither confirmed nor failed.
+    pub(super) fn directory(&self, id: EntryId) -> Option<&Arc<Directory>> {
+        self.directories.get(&id)
+    }
+
+    /// Some directories below `bound`, children first.
+    pub(super) fn directories_below(&self, bound: EntryId) -> Vec<NamedEntry> {
+        let named = |(id, directory): (&EntryId, &Arc<Directory>)| NamedEntry {
+            id: *id,
+            entry: directory.entry(),
+        };
+        self.directories.range(..bound).rev().take(ACTION_ENTRIES_MAX).map(named).collect()
     }
 
     pub(super) fn announce(&mut self, entry: &Arc<Entry>, beginning: Beginning) {
-        if entry.kind == EntryKind::Directory {
-            self.unmade += 1;
-        } else {
-            self.unsettled += 1;
-            self.unfinished += 1;
-            self.unnamed += 1;
-        }
+        self.unfinished += 1;
+        self.unnamed += 1;
+        self.held += cost(entry);
+        let Beginning { temp, state, directory, aside } = beginning;
         self.slots.push(Slot {
             entry: Some(Arc::clone(entry)),
             size: entry.size,
-            temp: beginning.temp,
-            directory: beginning.directory,
-            aside: beginning.aside,
-            recorded: false,
-            object: NO_OBJECT,
-            left: 0,
-            state: beginning.state,
-            dirty: false,
-            prepared: false,
+            temp,
+            directory,
+            aside,
+            ..Slot::empty(state)
         });
+    }
+
+    /// A directory was announced, which is to be made.
+    pub(super) fn announce_directory(&mut self, id: EntryId, directory: Arc<Directory>) {
+        self.unmade += 1;
+        self.names.take(directory.cost());
+        self.directories.insert(id, directory);
+        self.slots.push(Slot::empty(State::Waiting));
+    }
+
+    /// An entry of so many bytes was announced that is not taken in.
+    pub(super) fn leave_out(&mut self, size: u64) {
+        self.slots.push(Slot { size, ..Slot::empty(State::Settled) });
     }
 
     /// The entry is within the range of an object. Returns the size of what it adds to that, if it
@@ -202,9 +238,17 @@ impl Entries {
             return;
         };
         slot.state = State::Settled;
-        if let Some(entry) = slot.entry.take() {
-            self.unmade -= 1;
-            self.directories.insert(id, entry);
+        self.unmade -= 1;
+    }
+
+    /// The source has lost the file or link, which keeps its name here.
+    pub(super) fn waive(&mut self, id: EntryId) {
+        let Some(slot) = self.slots.get_mut(id.0).filter(|slot| !slot.waived) else {
+            return;
+        };
+        if let Some(entry) = &slot.entry {
+            slot.waived = true;
+            self.waived += cost(entry);
         }
     }
 
@@ -298,18 +342,20 @@ impl Entries {
     }
 
     /// The file was written to. Returns what to sync at the next checkpoint, if that is not known.
-    pub(super) fn written(&mut self, id: EntryId) -> Option<NamedFile> {
+    pub(super) fn written(&mut self, id: EntryId) -> Option<(EntryId, TempName)> {
         let slot = self.in_state_mut(id, State::Open).filter(|slot| !slot.dirty)?;
         slot.dirty = true;
-        let aside = slot.entry.as_ref().filter(|_| slot.aside).cloned();
-        Some(NamedFile { id, temp: slot.temp, aside })
+        Some((id, slot.temp))
     }
 
     /// What was written to the file up to now is about to be synced.
-    pub(super) fn begin_sync(&mut self, id: EntryId) {
-        if let Some(slot) = self.slots.get_mut(id.0) {
+    pub(super) fn begin_sync(&mut self, (id, temp): (EntryId, TempName)) -> NamedFile {
+        let slot = self.slots.get_mut(id.0);
+        let aside = slot.and_then(|slot| {
             slot.dirty = false;
-        }
+            slot.entry.as_ref().filter(|_| slot.aside).cloned()
+        });
+        NamedFile { id, temp, aside }
     }
 
     /// Everything of the file is verified and written.
@@ -369,24 +415,33 @@ impl Entries {
         }
     }
 
-    /// Ends an entry that is durable under its name.
-    pub(super) fn confirm(&mut self, id: EntryId) -> Option<Arc<Entry>> {
-        let entry = match self.slots.get_mut(id.0) {
-            Some(slot) if slot.entry.is_some() => {
-                slot.state = State::Settled;
-                slot.entry.take()
-            }
-            _ => self.directories.remove(&id),
-        }?;
-        if entry.kind != EntryKind::Directory {
-            self.unsettled -= 1;
+    /// Ends an entry that is durable under its name. Returns its bytes.
+    pub(super) fn confirm(&mut self, id: EntryId) -> Option<u64> {
+        if self.remove_directory(id).is_some() {
+            return Some(0);
         }
-        Some(entry)
+        let slot = self.slots.get_mut(id.0)?;
+        let entry = slot.entry.take()?;
+        slot.state = State::Settled;
+        self.held -= cost(&entry);
+        if core::mem::take(&mut slot.waived) {
+            self.waived -= cost(&entry);
+        }
+        Some(entry.size)
     }
 
     /// Ends a directory that was made.
     pub(super) fn fail_made(&mut self, id: EntryId) -> Option<Arc<Entry>> {
-        self.directories.remove(&id)
+        if self.in_state(id, State::Waiting).is_some() {
+            return None;
+        }
+        self.remove_directory(id).map(|directory| directory.entry())
+    }
+
+    fn remove_directory(&mut self, id: EntryId) -> Option<Arc<Directory>> {
+        let directory = self.directories.remove(&id)?;
+        self.names.give_back(directory.cost());
+        Some(directory)
     }
 
     /// Ends an entry that does not have its name.
@@ -399,13 +454,13 @@ impl Entries {
         slot.state = State::Settled;
         self.prepared -= slot.take_prepared();
         let aside = core::mem::take(&mut slot.aside).then_some(slot.directory).flatten();
-        let entry = slot.entry.take()?;
         let object = slot.object;
-        if entry.kind == EntryKind::Directory {
+        let Some(entry) = slot.entry.take() else {
             self.unmade -= 1;
+            let entry = self.remove_directory(id)?.entry();
             return Some(Failed { entry, object, aside, discarded: None });
-        }
-        self.unsettled -= 1;
+        };
+        self.held -= cost(&entry);
         self.unnamed -= 1;
         self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
         let discarded = (kept == Kept::Nothing || !slot.is_large()).then_some(slot.temp);
@@ -430,6 +485,23 @@ impl Entries {
 }
 
 impl Slot {
+    fn empty(state: State) -> Self {
+        Self {
+            entry: None,
+            size: 0,
+            temp: TempName([0; 16]),
+            directory: None,
+            aside: false,
+            recorded: false,
+            object: NO_OBJECT,
+            left: 0,
+            state,
+            dirty: false,
+            prepared: false,
+            waived: false,
+        }
+    }
+
     pub(super) fn entry(&self) -> Option<&Arc<Entry>> {
         self.entry.as_ref()
     }

@@ -9,12 +9,14 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject};
 
 use super::entries::{Beginning, Entries, Slot};
 use super::objects::Object;
-use super::{Sink, SinkError};
-use crate::entry::{PathKey, check, parent};
-use crate::limits::{BUNDLE_MAX, DIRECTORIES_MAX, ENTRIES_MAX, LARGE_FILE_MIN, UNSETTLED_MAX};
+use super::{Sink, SinkError, Told};
+use crate::entry::{PathKey, check, cost, own_name, parent};
+use crate::limits::{
+    ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
+    UNSETTLED_COST, WINDOW_MAX,
+};
 use crate::names::shown_top;
-
-use crate::{EntryId, NamedEntry, TopNames};
+use crate::{Directory, EntryId, TopNames};
 
 /// What was announced.
 #[derive(Debug)]
@@ -28,15 +30,28 @@ pub(super) struct Manifest {
     covered: u32,
     bytes: u64,
     directories: u32,
+    /// A directory was left out, for want of memory: what is in it is too.
+    has_left_out: bool,
     ended: bool,
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// It is taken in; this directory holds it.
+    In(Option<EntryId>),
+    /// It fails, for this reason.
+    Out(&'static str),
 }
 
 /// What one more message adds.
 struct Addition {
     /// As [`Manifest::paths`].
     taken: BTreeMap<PathKey, Option<EntryId>>,
-    /// The directory that holds each.
-    parents: Vec<Option<EntryId>>,
+    places: Vec<Place>,
+    /// Memory for names of the directories among them.
+    names: u64,
+    has_left_out: bool,
     root_is_leaf: bool,
     /// The following are those of the manifest with it.
     covered: u32,
@@ -54,10 +69,20 @@ impl Sink {
         let first = EntryId(self.entries.end());
         let known = Known { entries: &self.entries, objects: self.objects.end() };
         let addition = self.manifest.check(&known, first_entry, &entries, objects)?;
-        let parents = self.manifest.add(addition);
+        let places = self.manifest.add(addition);
         self.report.announced(entries.len(), self.manifest.bytes);
-        for ((number, entry), parent) in (first.0..).zip(entries).zip(parents) {
-            self.announce(EntryId(number), Arc::new(entry), parent);
+        for ((number, entry), place) in (first.0..).zip(entries).zip(places) {
+            let id = EntryId(number);
+            match place {
+                Place::In(parent) if entry.kind == EntryKind::Directory => {
+                    self.announce_directory(id, &entry, parent);
+                }
+                Place::In(parent) => self.announce(id, Arc::new(entry), parent),
+                Place::Out(reason) => {
+                    self.entries.leave_out(entry.size);
+                    self.note_failure(id, &entry, reason.into(), Told::No);
+                }
+            }
         }
         for spec in objects {
             let mut object = Object::new();
@@ -74,15 +99,16 @@ impl Sink {
     }
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
-        let (temp, state) =
-            self.setup.begin(NamedEntry { id, entry: Arc::clone(&entry) }, &mut self.earlier);
-        let aside = if entry.kind == EntryKind::Directory {
-            self.asides.announce(id, directory, &entry);
-            false
-        } else {
-            self.asides.admits(directory, &entry, state)
-        };
+        let (temp, state) = self.setup.begin(id, &entry, &mut self.earlier);
+        let aside = self.asides.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
+    }
+
+    fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {
+        self.setup.begin_directory(id);
+        self.asides.announce(id, parent, &mut self.entries.names);
+        let within = parent.and_then(|parent| self.entries.directory(parent)).cloned();
+        self.entries.announce_directory(id, Directory::new(entry, within));
     }
 
     pub(super) fn handle_manifest_end(
@@ -114,6 +140,7 @@ impl Manifest {
             covered: 0,
             bytes: 0,
             directories: 0,
+            has_left_out: false,
             ended: false,
         }
     }
@@ -150,35 +177,41 @@ impl Manifest {
             .try_fold(self.bytes, |sum, entry| sum.checked_add(entry.size))
             .ok_or(SinkError::TooMany)?;
         let directories = u64::from(self.directories) + more;
-        let others = entries.len() as u64 - more;
+        let others = entries.iter().filter(|entry| entry.kind != EntryKind::Directory);
+        let held = known.entries.held_for_source() + others.map(cost).sum::<u64>();
+        let window = u64::from(known.entries.window()) + entries.len() as u64;
         if u64::from(first.0) + entries.len() as u64 > u64::from(ENTRIES_MAX)
             || directories > u64::from(DIRECTORIES_MAX)
-            || u64::from(known.entries.unsettled()) + others > 2 * u64::from(UNSETTLED_MAX)
+            || held > UNSETTLED_COST
+            || window > 2 * u64::from(WINDOW_MAX)
         {
             return Err(SinkError::TooMany);
         }
         let mut addition = Addition {
             taken: BTreeMap::new(),
-            parents: Vec::with_capacity(entries.len()),
+            places: Vec::with_capacity(entries.len()),
+            names: 0,
+            has_left_out: self.has_left_out,
             root_is_leaf: self.root_is_leaf,
             covered: self.check_objects(known, entries, objects)?,
             bytes,
             directories: directories as u32,
         };
         for (number, entry) in (first.0..).zip(entries) {
-            self.check_path(EntryId(number), entry, &mut addition)?;
+            self.check_path(known, EntryId(number), entry, &mut addition)?;
         }
         Ok(addition)
     }
 
-    /// Takes what was found right. Returns the directory that holds each.
-    fn add(&mut self, addition: Addition) -> Vec<Option<EntryId>> {
+    /// Takes what was found right. Returns what becomes of each.
+    fn add(&mut self, addition: Addition) -> Vec<Place> {
         self.paths.extend(addition.taken);
         self.root_is_leaf = addition.root_is_leaf;
         self.covered = addition.covered;
         self.bytes = addition.bytes;
         self.directories = addition.directories;
-        addition.parents
+        self.has_left_out = addition.has_left_out;
+        addition.places
     }
 
     /// Nothing more is announced, if the totals are right.
@@ -248,7 +281,13 @@ impl Manifest {
         Ok(covered)
     }
 
-    fn check_path(&self, id: EntryId, entry: &Entry, new: &mut Addition) -> Result<(), SinkError> {
+    fn check_path(
+        &self,
+        entries: &Known<'_>,
+        id: EntryId,
+        entry: &Entry,
+        new: &mut Addition,
+    ) -> Result<(), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
         if !self.names.admit(entry) {
             return Err(SinkError::NotAskedFor { name: shown_top(entry) });
@@ -259,20 +298,38 @@ impl Manifest {
         let path = parent(entry);
         let holder = known(&PathKey::of(path.unwrap_or_default())).flatten();
         let holder = holder.filter(|_| !is_root);
-        if path.is_some() && holder.is_none() || new.root_is_leaf || is_root && id.0 > 0 {
+        let is_orphan = path.is_some() && holder.is_none();
+        if is_orphan && !new.has_left_out || new.root_is_leaf || is_root && id.0 > 0 {
             return Err(SinkError::Orphan { entry: id });
+        }
+        if is_orphan {
+            new.places.push(Place::Out(LEFT_OUT_WITH));
+            return Ok(());
         }
         let is_directory = entry.kind == EntryKind::Directory;
         let key = PathKey::of(entry.path.as_bytes());
         if known(&key).is_some() {
             return Err(SinkError::Duplicate { entry: id });
         }
+        if is_directory {
+            let own = DIRECTORY_COST + ASIDE_COST + own_name(entry).len() as u64;
+            if !entries.entries.names.has_room(new.names + own) {
+                new.has_left_out = true;
+                new.places.push(Place::Out(LEFT_OUT));
+                return Ok(());
+            }
+            new.names += own;
+        }
         new.taken.insert(key, is_directory.then_some(id));
-        new.parents.push(holder);
+        new.places.push(Place::In(holder));
         new.root_is_leaf = is_root && !is_directory;
         Ok(())
     }
 }
+
+const LEFT_OUT: &str =
+    "the receiving side has no memory left for another directory (--memory); copy it in parts";
+const LEFT_OUT_WITH: &str = "its directory, or one above it, was left out";
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +365,7 @@ mod tests {
         let few = cost_of_a_bad_one(100, 100);
         assert!(few >= 100, "{few}: each path is looked for");
         // The depth of the tree is more than twice as large, and no more than four times.
-        let many = cost_of_a_bad_one(400_000, 100);
+        let many = cost_of_a_bad_one(40_000, 100);
         assert!(many < 4 * few, "{many} comparisons, {few} behind a hundred");
         let long = cost_of_a_bad_one(100, 10_000);
         assert!(long < 4 * 100 * few, "{long} comparisons, {few} for a hundredth");

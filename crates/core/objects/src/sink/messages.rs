@@ -31,8 +31,11 @@ impl Sink {
                 let entry = EntryId(entry as u32);
                 // What has its name keeps it, though the source lost the file since.
                 match self.entries.get(entry).map(Slot::state) {
-                    Some(State::Found) => self.found_alone(entry),
-                    Some(state) if state.is_publishing() => {}
+                    Some(State::Found) => {
+                        self.entries.waive(entry);
+                        self.found_alone(entry);
+                    }
+                    Some(state) if state.is_publishing() => self.entries.waive(entry),
                     _ if self.ending.is_receiving() => {
                         self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
                     }

@@ -100,9 +100,10 @@ impl Report {
         self.stats.checkpoints += 1;
     }
 
-    pub(super) fn confirmed(&mut self, entry: &Entry) {
+    /// An entry of so many bytes was confirmed.
+    pub(super) fn confirmed(&mut self, size: u64) {
         self.stats.confirmed += 1;
-        self.stats.confirmed_bytes += entry.size;
+        self.stats.confirmed_bytes += size;
     }
 
     pub(super) fn failed(&mut self, id: EntryId, entry: &Entry, reason: &str) {

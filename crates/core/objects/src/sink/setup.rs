@@ -2,25 +2,34 @@
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::Entry;
 
 use super::earlier::Earlier;
 use super::entries::{Entries, Slot, State, is_large};
 use super::{Kept, Sink, Told};
 use crate::entry::key;
-use crate::limits::ACTION_ENTRIES_MAX;
+use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
 use crate::{
-    Action, Checked, EntryId, Existing, Fsync, Made, NamedEntry, Prepared, RecordedFile, TempName,
+    Action, Checked, EntryId, Existing, Fsync, Made, NamedEntry, Prepared, RecordedFile, Stamp,
+    TempName,
 };
 
-/// Actions that prepare for what was announced, in order.
+/// What prepares for what was announced, in order.
 #[derive(Debug)]
 pub(super) struct Setup {
-    queue: VecDeque<Action>,
+    queue: VecDeque<(EntryId, Step)>,
     nonce: [u8; 16],
+}
+
+/// What is to be done for an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Make,
+    Prepare(TempName, Existing),
+    /// It may be there with this stamp.
+    Check(Option<Stamp>),
 }
 
 impl Setup {
@@ -30,30 +39,19 @@ impl Setup {
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
     /// unpublished file, and whether it has to wait.
-    pub(super) fn begin(&mut self, named: NamedEntry, earlier: &mut Earlier) -> (TempName, State) {
-        let id = named.id;
-        if named.entry.kind == EntryKind::Directory {
-            match self.queue.back_mut() {
-                Some(Action::MakeDirectories(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
-                    batch.push(named);
-                }
-                _ => self.queue.push_back(Action::MakeDirectories(Vec::from([named]))),
-            }
-            return (TempName([0; 16]), State::Waiting);
-        }
-        let (key, size) = (key(&named.entry), named.entry.size);
+    pub(super) fn begin(
+        &mut self,
+        id: EntryId,
+        entry: &Entry,
+        earlier: &mut Earlier,
+    ) -> (TempName, State) {
+        let (key, size) = (key(entry), entry.size);
         let small = TempName::of_small(key);
         if size == 0 {
             return (small, State::Open);
         }
         if let Some(stamp) = earlier.published(&key) {
-            let file = RecordedFile { id, entry: named.entry, stamp };
-            match self.queue.back_mut() {
-                Some(Action::CheckPublished(batch)) if batch.len() < ACTION_ENTRIES_MAX => {
-                    batch.push(file);
-                }
-                _ => self.queue.push_back(Action::CheckPublished(Vec::from([file]))),
-            }
+            self.queue.push_back((id, Step::Check(stamp)));
             return (small, State::Waiting);
         }
         if !is_large(size) {
@@ -62,35 +60,90 @@ impl Setup {
         let (temp, existing) = earlier
             .begin(id, &key, size)
             .unwrap_or_else(|| (TempName::of_large(key, &self.nonce), Existing::Nothing));
-        self.queue.push_back(Action::PrepareFile { file: named, temp, existing });
+        self.queue.push_back((id, Step::Prepare(temp, existing)));
         (temp, State::Waiting)
     }
 
+    /// The same for a directory, which always has to wait.
+    pub(super) fn begin_directory(&mut self, id: EntryId) {
+        self.queue.push_back((id, Step::Make));
+    }
+
+    /// Whether so many are to be prepared that no more should be announced meanwhile. It does not stop
+    /// at files that wait for contents: for these the source has to speak.
+    pub(super) fn is_behind(&self, entries: &Entries) -> bool {
+        let is_held =
+            matches!(self.queue.front(), Some((_, Step::Prepare(..)))) && !entries.may_prepare();
+        self.queue.len() >= BACKLOG_MAX && !is_held
+    }
+
     /// What an earlier run left of the large file is gone. Returns the name of the new one.
-    fn begin_anew(&mut self, id: EntryId, entry: Arc<Entry>) -> TempName {
-        let temp = TempName::of_large(key(&entry), &self.nonce);
-        let file = NamedEntry { id, entry };
-        self.queue.push_front(Action::PrepareFile { file, temp, existing: Existing::Nothing });
+    fn begin_anew(&mut self, id: EntryId, entry: &Entry) -> TempName {
+        let temp = TempName::of_large(key(entry), &self.nonce);
+        self.queue.push_front((id, Step::Prepare(temp, Existing::Nothing)));
         temp
     }
 
     /// The next action.
     pub(super) fn poll(&mut self, entries: &mut Entries) -> Option<Action> {
         loop {
-            if let Some(Action::PrepareFile { file, .. }) = self.queue.front() {
-                let id = file.id;
-                if entries.in_state(id, State::Waiting).is_none() {
-                    // It failed meanwhile.
-                    self.queue.pop_front();
-                    continue;
-                }
-                if !entries.may_prepare() {
-                    return None;
-                }
-                entries.begin_preparing(id);
+            let (id, step) = *self.queue.front()?;
+            if entries.in_state(id, State::Waiting).is_none() {
+                // It failed meanwhile.
+                self.queue.pop_front();
+                continue;
             }
-            return self.queue.pop_front();
+            let known = &*entries;
+            return match step {
+                Step::Make => {
+                    let batch = self.batch(known, |id, step| match step {
+                        Step::Make => {
+                            let entry = known.directory(id).map(|directory| directory.entry());
+                            Some(entry.map(|entry| NamedEntry { id, entry }))
+                        }
+                        _ => None,
+                    });
+                    Some(Action::MakeDirectories(batch))
+                }
+                Step::Check(_) => {
+                    let batch = self.batch(known, |id, step| match step {
+                        Step::Check(stamp) => {
+                            let entry = known.get(id).and_then(Slot::entry).cloned();
+                            Some(entry.map(|entry| RecordedFile { id, entry, stamp }))
+                        }
+                        _ => None,
+                    });
+                    Some(Action::CheckPublished(batch))
+                }
+                Step::Prepare(temp, existing) => {
+                    if !entries.may_prepare() {
+                        return None;
+                    }
+                    self.queue.pop_front();
+                    entries.begin_preparing(id);
+                    let entry = entries.get(id).and_then(Slot::entry).cloned()?;
+                    let file = NamedEntry { id, entry };
+                    Some(Action::PrepareFile { file, temp, existing })
+                }
+            };
         }
+    }
+
+    /// As many from the front as are of one kind; of those that failed meanwhile `of` gives nothing.
+    fn batch<T>(
+        &mut self,
+        entries: &Entries,
+        of: impl Fn(EntryId, Step) -> Option<Option<T>>,
+    ) -> Vec<T> {
+        let mut batch = Vec::new();
+        while batch.len() < ACTION_ENTRIES_MAX
+            && let Some((id, step)) = self.queue.front().copied()
+            && let Some(next) = of(id, step)
+        {
+            self.queue.pop_front();
+            batch.extend(next.filter(|_| entries.in_state(id, State::Waiting).is_some()));
+        }
+        batch
     }
 }
 
@@ -168,7 +221,7 @@ impl Sink {
 
     fn prepare_anew(&mut self, id: EntryId) {
         if let Some(entry) = self.entries.get(id).and_then(Slot::entry) {
-            let temp = self.setup.begin_anew(id, Arc::clone(entry));
+            let temp = self.setup.begin_anew(id, entry);
             self.entries.prepare_anew(id, temp);
         }
     }

@@ -3,10 +3,11 @@
 use core::ops::Range;
 
 use longhaul_units::{Bytes, ObjectId, shown};
-use longhaul_wire::{EntryKind, SinkMessage, Summary};
+use longhaul_wire::{SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError, cut, note_failure};
 use crate::EntryId;
+use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
 
 impl Source {
@@ -97,7 +98,7 @@ impl Source {
 
     fn may_be_confirmed(&self, number: u32) -> bool {
         let Some(slot) = self.entries.get(number) else {
-            return false;
+            return self.is_kept(EntryId(number));
         };
         match slot.state {
             EntryState::Open if slot.size == 0 => true,
@@ -119,13 +120,17 @@ impl Source {
             return Err(error);
         }
         let id = EntryId(entry as u32);
-        let slot = self.entries.get(id.0).ok_or(error)?;
-        match (slot.state, &slot.entry) {
-            (EntryState::Open, Some(entry)) => {
-                note_failure(&mut self.failures, id, entry, &cut(reason));
-            }
-            (EntryState::Failed, _) => {}
-            _ => return Err(error),
+        let slot = self.entries.get(id.0);
+        let is_failed = slot
+            .map_or(self.failed_before.contains_key(&id), |slot| slot.state == EntryState::Failed);
+        let entry = match self.directories.get(id) {
+            Some(directory) => Some(directory.entry()),
+            None => slot.and_then(|slot| slot.entry.clone()),
+        };
+        match entry {
+            Some(entry) => note_failure(&mut self.failures, id, &entry, &cut(reason)),
+            None if is_failed => {}
+            None => return Err(error),
         }
         self.settle(id, EntryState::Refused);
         self.forget();
@@ -151,11 +156,16 @@ impl Source {
 
     /// Moves the entry to `state`, which the caller found to be possible.
     pub(super) fn settle(&mut self, id: EntryId, state: EntryState) {
-        let Some(slot) = self.entries.get_mut(id.0) else {
-            return;
+        let is_directory = self.directories.settle(id);
+        let slot = self.entries.get_mut(id.0);
+        let (was, size) = match &slot {
+            Some(slot) => (slot.state, slot.size),
+            None if is_directory => (EntryState::Open, 0),
+            None => match self.failed_before.remove(&id) {
+                Some(size) => (EntryState::Failed, size),
+                None => return,
+            },
         };
-        let was = slot.state;
-        slot.state = state;
         self.failed.remove(&id);
         if was == EntryState::Failed {
             self.stats.failed -= 1;
@@ -163,16 +173,19 @@ impl Source {
         match state {
             EntryState::Confirmed => {
                 self.stats.confirmed += 1;
-                self.stats.confirmed_bytes += slot.size;
+                self.stats.confirmed_bytes += size;
             }
             _ => self.stats.failed += 1,
         }
+        let Some(slot) = slot else {
+            return;
+        };
+        slot.state = state;
         if was != EntryState::Open {
             return;
         }
-        let entry = slot.entry.take();
-        if entry.is_some_and(|entry| entry.kind != EntryKind::Directory) {
-            self.unsettled -= 1;
+        if let Some(entry) = slot.entry.take() {
+            self.unsettled -= cost(&entry);
         }
         let number = slot.object;
         if let Some(object) = self.objects.get_mut(number) {
@@ -190,10 +203,20 @@ impl Source {
         self.sent_before.extend(again.map(|(group, _)| *group));
     }
 
-    /// Forgets what is settled at the front.
-    fn forget(&mut self) {
-        self.entries.forget_while(|_, slot| {
-            matches!(slot.state, EntryState::Confirmed | EntryState::Refused)
+    /// Whether a forgotten entry can still be confirmed or refused.
+    fn is_kept(&self, id: EntryId) -> bool {
+        self.directories.get(id).is_some() || self.failed_before.contains_key(&id)
+    }
+
+    /// Forgets what is settled at the front, and what is kept elsewhere.
+    pub(super) fn forget(&mut self) {
+        let (announced, failed_before) = (self.announced_entries, &mut self.failed_before);
+        self.entries.forget_while(|number, slot| {
+            if slot.state == EntryState::Failed {
+                failed_before.insert(EntryId(number), slot.size);
+            }
+            // Of a directory or of what is settled nothing is left here.
+            number < announced && slot.entry.is_none()
         });
         let (dealing, base) = (self.dealing, self.entries.base());
         self.objects.forget_while(|number, object| {

@@ -8,11 +8,11 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject, SourceMessage};
 
 use super::{Bundle, EntrySlot, EntryState, NO_OBJECT, Object, PushError, Source};
 use crate::EntryId;
-use crate::entry::check;
+use crate::entry::{check, cost};
 use crate::layout::Layout;
 use crate::limits::{
-    BUNDLE_FILES_MAX, BUNDLE_MAX, ENTRIES_MAX, LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_MAX,
-    UNSETTLED_MAX,
+    BUNDLE_FILES_MAX, BUNDLE_MAX, ENTRIES_MAX, LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_COST,
+    UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
 };
 
 impl Source {
@@ -20,6 +20,19 @@ impl Source {
     /// memory.
     pub fn wants_entries(&self) -> bool {
         self.stats.entries - self.announced_entries < UNANNOUNCED_MAX
+            && self.unannounced < UNANNOUNCED_COST
+            && !self.directories.names.is_awaited()
+    }
+
+    /// Memory for names of directories that it would have, if that is more than it has.
+    pub fn name_memory_wanted(&self) -> Option<u64> {
+        self.directories.names.wanted()
+    }
+
+    /// There is so much of that from now on. If it is not more than there was, and none is left,
+    /// directories are not taken until it is.
+    pub fn grow_name_memory(&mut self, capacity: u64) {
+        self.directories.names.grow(capacity);
     }
 
     /// Takes in the next entry of the scan. Directories come before what is in them.
@@ -32,6 +45,10 @@ impl Source {
         if self.stats.entries >= ENTRIES_MAX || bytes > BYTES_MAX {
             return Err(PushError::TooMany);
         }
+        if entry.kind == EntryKind::Directory && !self.directories.reserve(&entry) {
+            return Err(PushError::NoMemory);
+        }
+        self.unannounced += cost(&entry);
         let id = EntryId(self.stats.entries);
         let size = entry.size;
         self.entries.push(EntrySlot {
@@ -100,18 +117,31 @@ impl Source {
         let first_entry = u64::from(self.announced_entries);
         let mut entries = Vec::new();
         let mut bytes = 0;
-        while bytes < MANIFEST_BYTES && self.unsettled < UNSETTLED_MAX {
-            let Some(slot) = self.entries.get(self.announced_entries) else {
+        while bytes < MANIFEST_BYTES && self.announced_entries - self.entries.base() < WINDOW_MAX {
+            let number = self.announced_entries;
+            let Some(slot) = self.entries.get_mut(number) else {
                 break;
             };
             let Some(entry) = &slot.entry else {
                 break;
             };
+            let is_directory = entry.kind == EntryKind::Directory;
+            let cost = cost(entry);
+            if !is_directory && self.unsettled + cost > UNSETTLED_COST {
+                break;
+            }
             bytes += entry.encoded_len();
-            self.unsettled += u32::from(entry.kind != EntryKind::Directory);
             entries.push(Entry::clone(entry));
+            if is_directory {
+                self.directories.announce(EntryId(number), entry);
+                slot.entry = None;
+            } else {
+                self.unsettled += cost;
+            }
+            self.unannounced -= cost;
             self.announced_entries += 1;
         }
+        self.forget();
         let mut objects = Vec::new();
         while let Some(object) = self.objects.get(self.announced_objects) {
             if object.first.0 + object.entries > self.announced_entries {

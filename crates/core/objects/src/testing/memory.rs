@@ -410,10 +410,11 @@ impl Storage for MemoryStorage {
     }
 
     fn place_directory(&mut self, directory: &FilledDirectory) -> bool {
-        for spoiled in &directory.spoiled {
-            self.change(Change::RemoveUnseen(spoiled.path.as_bytes().into()));
-        }
         let path = directory.entry.path.as_bytes();
+        for spoiled in &directory.spoiled {
+            let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
+            self.change(Change::RemoveUnseen([path, slash, spoiled].concat().into()));
+        }
         if self.check_parent_seen(&directory.entry).is_err() || self.node(path).is_some() {
             return false;
         }
@@ -465,10 +466,10 @@ impl Storage for MemoryStorage {
         }
         let mut synced = BTreeSet::new();
         for named in &checkpoint.names {
-            let path = named.entry.path.as_bytes();
-            synced.insert(directory_of(path));
-            if named.entry.kind == EntryKind::Directory {
-                synced.insert(path);
+            let path = named.path();
+            synced.insert(directory_of(&path).to_vec());
+            if named.is_directory() {
+                synced.insert(path.into_owned());
             }
         }
         for change in core::mem::take(&mut self.journal) {

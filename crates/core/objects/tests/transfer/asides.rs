@@ -1,10 +1,10 @@
 //! New directories, filled before they appear.
 
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_objects::limits::ASIDE_FILES_MAX;
+use longhaul_objects::limits::{ASIDE_NAMES_MAX, ENTRY_COST, UNSETTLED_COST, WINDOW_MAX};
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{Action, Made, Sink, SinkConfig, Source, Verdict, WritePiece, storage};
-use longhaul_units::Instant;
+use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Entry, EntryKind};
 
 use crate::resume::cost;
@@ -24,7 +24,11 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
     let mut disk = MemoryStorage::new();
     let mut entries = entries.into_iter();
     let mut pieces = Vec::new();
+    let (mut now, mut rounds) = (Instant::ZERO, 0);
     while !source.is_done() {
+        rounds += 1;
+        now += Duration::from_secs(1);
+        assert!(rounds < 10_000, "each end waits for the other");
         while source.wants_entries() && !source.stats().complete {
             match entries.next() {
                 Some(entry) => drop(source.push_entry(entry).unwrap()),
@@ -43,7 +47,7 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
                 pieces.extend(write.pieces);
             }
         }
-        while let Some(action) = sink.poll_action(Instant::ZERO) {
+        while let Some(action) = sink.poll_action(now) {
             if let (Action::MakeDirectories(batch), Made::InPlace) = (&action, made) {
                 disk.intrude(batch.iter().map(|named| named.entry.path.as_bytes()));
             }
@@ -103,10 +107,31 @@ fn only_small_files_that_follow_their_directory_are_written_straight_into_it() {
 
 #[test]
 fn a_directory_of_very_many_files_is_seen_before_the_last_of_them() {
-    let more = ASIDE_FILES_MAX + 10;
-    let files = (0..more).map(|n| readable(&format!("d/{n}"), 1));
+    let most = ASIDE_NAMES_MAX / (ENTRY_COST + 8);
+    let files = (0..most + 100).map(|n| readable(&format!("d/{n:06}"), 1));
     let pieces = pieces(std::iter::once(directory("d")).chain(files).collect(), Made::Aside);
-    assert_eq!(straight(&pieces).len(), ASIDE_FILES_MAX as usize);
+    assert_eq!(straight(&pieces).len() as u64, most + 1);
+}
+
+#[test]
+fn a_new_directory_of_very_many_links_does_not_wait_for_what_cannot_be_announced() {
+    let kind = || EntryKind::Link { target: b"a".to_vec() };
+    let link = |n| Entry { kind: kind(), ..file(&format!("d/{n}"), 0) };
+    let links = (0..2 * WINDOW_MAX).map(link);
+    let tree = std::iter::once(directory("d")).chain(links);
+    assert!(pieces(tree.collect(), Made::Aside).is_empty());
+}
+
+#[test]
+fn files_whose_names_are_long_go_as_fast_as_earlier_ones_are_settled() {
+    let long = "x".repeat(250);
+    let directories: Vec<_> =
+        (1..=14).map(|depth| directory(&vec![&long[..]; depth].join("/"))).collect();
+    let deepest = directories.last().unwrap().path.to_string();
+    let count = 3 * UNSETTLED_COST / 3_500;
+    let files = (0..count).map(|n| readable(&format!("{deepest}/{n}"), 1 + n % 7));
+    let pieces = pieces(directories.iter().cloned().chain(files).collect(), Made::Aside);
+    assert_eq!(pieces.len() as u64, count);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{
-    ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, OBJECT_MAX, UNSETTLED_MAX,
+    ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, NAME_MEMORY, OBJECT_MAX, UNSETTLED_COST,
 };
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
@@ -192,9 +192,96 @@ fn more_than_a_sink_holds() {
         if let Err(error) = sink.handle(message) {
             break error;
         }
-        assert!(first < 3 * u64::from(UNSETTLED_MAX));
+        assert!(first < UNSETTLED_COST / 256);
     };
     assert_eq!(error, SinkError::TooMany);
+}
+
+/// A name so long that 4,200 of them are more than a sink holds.
+fn long(number: u64) -> String {
+    format!("{}/{number}", vec!["y".repeat(249); 16].join("/"))
+}
+
+/// The directories above those, and the number of the entry behind them.
+fn above(sink: &mut Sink) -> u64 {
+    let name = "y".repeat(249);
+    let above = (1..=16).map(|depth| directory(&vec![&name[..]; depth].join("/")));
+    sink.handle(manifest(0, above.collect(), &[])).unwrap();
+    16
+}
+
+#[test]
+fn files_that_are_never_bundled_and_links_hold_no_more_than_their_share_by_long_names() {
+    let deep = "y".repeat(249);
+    for kind in [EntryKind::File, EntryKind::Link { target: vec![b'z'; 4096] }] {
+        let mut sink = sink();
+        let mut first = above(&mut sink);
+        let size = u64::from(kind == EntryKind::File);
+        let error = loop {
+            let names =
+                (first..first + 10).map(|n| Entry { kind: kind.clone(), ..file(&long(n), size) });
+            match sink.handle(manifest(first, names.collect(), &[])) {
+                Ok(()) => first += 10,
+                Err(error) => break error,
+            }
+            assert!(first * 4_000 < 2 * UNSETTLED_COST);
+        };
+        assert_eq!(error, SinkError::TooMany);
+        assert!(first * (deep.len() as u64 * 16) < UNSETTLED_COST);
+    }
+}
+
+#[test]
+fn directories_beyond_the_memory_for_names_fail_by_name_with_all_that_is_in_them() {
+    let mut sink = sink();
+    let mut disk = MemoryStorage::new();
+    let mut first = above(&mut sink);
+    let mut answer = |sink: &mut Sink| {
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
+        }
+        let mut refused = Vec::new();
+        while let Some(message) = sink.poll_message() {
+            if let SinkMessage::EntryRefused { entry, reason } = message {
+                refused.push((entry, reason));
+            }
+        }
+        refused
+    };
+    while sink.wants_messages() {
+        let names = (first..first + 100).map(|n| directory(&long(n)));
+        sink.handle(manifest(first, names.collect(), &[])).unwrap();
+        first += 100;
+        assert_eq!(answer(&mut sink), [], "what is in its place takes little");
+        assert!(first * 192 < 2 * NAME_MEMORY);
+    }
+    // It waits for memory that may come.
+    assert!(first > 10_000, "{first}");
+    let wanted = sink.name_memory_wanted().unwrap();
+    sink.grow_name_memory(wanted);
+    assert!(sink.wants_messages());
+    // There is no more.
+    sink.grow_name_memory(wanted);
+    let refused = loop {
+        let names = (first..first + 100).map(|n| directory(&long(n)));
+        sink.handle(manifest(first, names.collect(), &[])).unwrap();
+        first += 100;
+        let refused = answer(&mut sink);
+        if !refused.is_empty() {
+            break refused;
+        }
+    };
+    assert!(sink.wants_messages());
+    assert!(refused[0].1.contains("--memory"), "{refused:?}");
+    let lost = refused[0].0;
+    let within =
+        vec![file(&format!("{}/f", long(lost)), 0), directory(&format!("{}/d", long(lost)))];
+    sink.handle(manifest(first, within, &[])).unwrap();
+    let refused = answer(&mut sink);
+    assert_eq!(refused.len(), 2, "{refused:?}");
+    // Whatever else goes on.
+    sink.handle(manifest(first + 2, vec![file("top", 0)], &[])).unwrap();
+    assert_eq!(answer(&mut sink), []);
 }
 
 /// A source that makes everything fail and never reads: what waits for it is bounded.

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::destination::gone;
-use super::identify::{as_path, aside_name};
+use super::identify::{PlaceKey, as_path, aside_name, place_key};
 use super::place::{beneath, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
@@ -27,9 +27,9 @@ use super::write::{create_anew, set_attributes};
 pub(super) struct Asides {
     /// Directories that this run has made where nothing but the destination directory gives them
     /// group, access list or quota: one made in the hidden directory is then the same.
-    plain: BTreeSet<Vec<u8>>,
+    plain: BTreeSet<PlaceKey>,
     /// Those of them that are not in their places.
-    unplaced: BTreeSet<Vec<u8>>,
+    unplaced: BTreeSet<PlaceKey>,
     /// Names in the hidden directory that an earlier run has left.
     left: BTreeSet<[u8; 36]>,
 }
@@ -55,8 +55,9 @@ impl SinkTree {
         let (parent, _) = split(place);
         let name = aside_name(place);
         let mut asides = lock(&self.asides);
-        let is_unplaced = asides.unplaced.contains(parent);
-        if !parent.is_empty() && !asides.plain.contains(parent) {
+        let above = place_key(parent);
+        let is_unplaced = asides.unplaced.contains(&above);
+        if !parent.is_empty() && !asides.plain.contains(&above) {
             return None;
         }
         if asides.left.contains(&name) {
@@ -75,8 +76,9 @@ impl SinkTree {
         if let Err(error) = mkdirat(&self.hidden, &name[..], Mode::from_raw_mode(mode)) {
             return Some(Err(error.into()));
         }
-        asides.plain.insert(place.to_vec());
-        asides.unplaced.insert(place.to_vec());
+        let key = place_key(place);
+        asides.plain.insert(key);
+        asides.unplaced.insert(key);
         Some(Ok(Made::Aside))
     }
 
@@ -84,8 +86,8 @@ impl SinkTree {
     pub(super) fn note_made_in_place(&self, place: &[u8]) {
         let mut asides = lock(&self.asides);
         let (parent, _) = split(place);
-        if parent.is_empty() || asides.plain.contains(parent) {
-            asides.plain.insert(place.to_vec());
+        if parent.is_empty() || asides.plain.contains(&place_key(parent)) {
+            asides.plain.insert(place_key(place));
         }
     }
 
@@ -108,7 +110,7 @@ impl SinkTree {
                 lock(&self.made).remove(id..id + 1);
             }
         }
-        lock(&self.asides).unplaced.remove(&place[..]);
+        lock(&self.asides).unplaced.remove(&place_key(&place));
         result.is_ok()
     }
 
@@ -121,9 +123,8 @@ impl SinkTree {
         let aside = aside_name(place);
         if !directory.spoiled.is_empty() {
             let inside = open_aside(&self.hidden, &aside, OFlags::RDONLY)?;
-            for file in &directory.spoiled {
-                let (_, name) = split(file.path.as_bytes());
-                gone(unlinkat(&inside, name, AtFlags::empty()))?;
+            for name in &directory.spoiled {
+                gone(unlinkat(&inside, &name[..], AtFlags::empty()))?;
             }
             // What is not whole must not come back behind the name.
             if self.fsync == Fsync::End {

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
-use super::identify::as_path;
+use super::identify::{PlaceKey, as_path, place_key};
 use super::place::split;
 
 /// What a run has made or found of its copy, where the file system folds names.
@@ -19,7 +19,7 @@ pub(super) struct Folding {
     /// Device and inode.
     seen: BTreeSet<(u64, u64)>,
     /// Directories that are refused: what is below them would get into others.
-    refused: BTreeSet<Vec<u8>>,
+    refused: BTreeSet<PlaceKey>,
 }
 
 /// Whether `directory`, which holds the file `name` in small letters, finds it in capitals too.
@@ -55,14 +55,14 @@ impl Folding {
 
     /// The directory `place` is not made, and nothing in it.
     pub(super) fn refuse(&mut self, place: &[u8]) {
-        self.refused.insert(place.to_vec());
+        self.refused.insert(place_key(place));
     }
 
     /// Whether `place` is below a directory that was refused.
     pub(super) fn is_refused(&self, place: &[u8]) -> bool {
         let mut above = split(place).0;
         while !above.is_empty() && !self.refused.is_empty() {
-            if self.refused.contains(above) {
+            if self.refused.contains(&place_key(above)) {
                 return true;
             }
             above = split(above).0;

@@ -76,11 +76,19 @@ fn folded(name: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// What is known of a place whose path may be long.
+pub(super) type PlaceKey = [u8; 16];
+
+/// That of `place`.
+pub(super) fn place_key(place: &[u8]) -> PlaceKey {
+    digest(ASIDE_CONTEXT, [place].into_iter())
+}
+
 /// Name, in the hidden directory, of the new directory `place` while it is filled.
 pub(super) fn aside_name(place: &[u8]) -> [u8; 36] {
     let mut name = [0; 36];
     name[..4].copy_from_slice(ASIDE_PREFIX);
-    name[4..].copy_from_slice(&hex(&digest(ASIDE_CONTEXT, [place].into_iter())));
+    name[4..].copy_from_slice(&hex(&place_key(place)));
     name
 }
 

@@ -1,5 +1,6 @@
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use longhaul_objects::identity;
 use longhaul_wire::{Entry, EntryKind, EntryPath};
@@ -22,8 +23,9 @@ pub struct Scan<'a> {
     /// Whether anything was given out: the entry with the empty path comes first, or not at all.
     has_begun: bool,
     listing: Option<Listing>,
-    /// Directories that are to be read, the next one last.
+    /// Directories that are to be read, the next one last, and memory that their names take.
     pending: Vec<Pending>,
+    pending_cost: usize,
     /// Failures of what has no path that an entry could have.
     nameless: u32,
     /// Of the names that stand in.
@@ -58,18 +60,29 @@ struct Listing {
     dir: Dir,
     honest: Option<pseudo::Honest>,
     root: usize,
-    path: Vec<u8>,
+    path: Arc<[u8]>,
     /// Directory of a source whose contents are copied together with other sources.
     shares_top: bool,
 }
 
+/// Those of one directory share its path, so that long ones cost no more than short ones.
 #[derive(Debug)]
 struct Pending {
     root: usize,
-    /// As an entry has it.
-    path: Vec<u8>,
-    /// Below the source.
-    rest: Vec<u8>,
+    /// What holds it, as an entry has it; `None` for a source.
+    above: Option<Arc<[u8]>>,
+    name: Box<[u8]>,
+}
+
+impl Pending {
+    /// Its path, as an entry has it.
+    fn path(&self) -> Vec<u8> {
+        self.above.as_ref().map_or(self.name.to_vec(), |above| join(above, &self.name))
+    }
+
+    fn cost(&self) -> usize {
+        size_of::<Self>() + PENDING_COST + self.name.len()
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -80,6 +93,7 @@ impl<'a> Scan<'a> {
             has_begun: false,
             listing: None,
             pending: Vec::new(),
+            pending_cost: 0,
             nameless: 0,
             // Without randomness TLS would have failed before.
             salt: random_number().unwrap_or_default(),
@@ -96,7 +110,7 @@ impl<'a> Scan<'a> {
             Err(error) => return Some(self.root_failed(root, explain::at_root(&error))),
         };
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            self.pending.push(Pending { root, path: name, rest: Vec::new() });
+            self.pend(Pending { root, above: None, name: name.into() });
             return None;
         }
         if name.is_empty() {
@@ -124,9 +138,11 @@ impl<'a> Scan<'a> {
     }
 
     fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {
-        let Pending { root, path, rest } = pending;
+        let (root, path) = (pending.root, pending.path());
         let Ok(told) = EntryPath::new(path.clone()) else { return Some(too_long(path)) };
-        let opened = self.tree.open_directory(root, &rest, OFlags::RDONLY);
+        let own = self.tree.roots[root].name.as_ref().map_or(0, |own| own.len() + 1);
+        let rest = path.get(own..).unwrap_or_default();
+        let opened = self.tree.open_directory(root, rest, OFlags::RDONLY);
         let opened = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
             let honest = pseudo::honest(&fd, &stat);
@@ -140,7 +156,7 @@ impl<'a> Scan<'a> {
         let shares_top = is_top && self.tree.roots.len() > 1;
         let is_told = is_top && self.has_begun;
         let entry = (!is_told).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], told));
-        self.listing = Some(Listing { dir, honest, root, path, shares_top });
+        self.listing = Some(Listing { dir, honest, root, path: path.into(), shares_top });
         entry.map(Scanned::Entry)
     }
 
@@ -188,13 +204,28 @@ impl<'a> Scan<'a> {
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
             _ => {
-                let own = self.tree.roots[listing.root].name.as_ref();
-                let rest = own.map_or(0, |own| own.len() + 1);
-                let rest = path.get(rest..).unwrap_or_default().to_vec();
-                self.pending.push(Pending { root: listing.root, path, rest });
+                let (root, above) = (listing.root, Some(listing.path.clone()));
+                let found = Pending { root, above, name: name.to_bytes().into() };
+                if self.pending_cost + found.cost() > self.tree.names_most {
+                    return Some(unreadable(path, TOO_MANY.into()));
+                }
+                self.pend(found);
                 None
             }
         }
+    }
+
+    fn pend(&mut self, found: Pending) {
+        self.pending_cost += found.cost();
+        self.pending.push(found);
+    }
+
+    /// There is no memory for the directory that was given out last: nothing that is in it is.
+    pub fn leave_out_directory(&mut self, path: EntryPath) -> ScanFailure {
+        self.listing = None;
+        let bytes = path.as_bytes().to_vec();
+        let stand_in = (!path.is_empty()).then(|| stand_in_at(path));
+        ScanFailure { path: bytes, reason: TOO_MANY.into(), stand_in }
     }
 }
 
@@ -206,6 +237,7 @@ impl Iterator for Scan<'_> {
             let scanned = if self.listing.is_some() {
                 self.step()
             } else if let Some(pending) = self.pending.pop() {
+                self.pending_cost -= pending.cost();
                 self.start_directory(pending)
             } else if self.next_root < self.tree.roots.len() {
                 self.next_root += 1;
@@ -292,6 +324,11 @@ fn too_long(path: Vec<u8>) -> Scanned {
     let reason = format!("its path is longer than {} bytes", longhaul_wire::MAX_PATH);
     Scanned::Failed(ScanFailure { path, reason, stand_in: None })
 }
+
+/// What the allocations of a directory that is to be read take beside its name.
+const PENDING_COST: usize = 32;
+const TOO_MANY: &str = "the sending side has no memory left for the names of more directories \
+                        (--memory); copy it in parts";
 
 fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(parent.len() + 1 + name.len());

@@ -201,7 +201,15 @@ impl SinkTree {
 
     /// Where the entry is to be, below the destination directory; empty for that itself.
     pub(super) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, String> {
-        let path = entry.path.as_bytes();
+        self.place_of(entry.path.as_bytes(), entry.kind == EntryKind::Directory)
+    }
+
+    /// The same of what has this path.
+    pub(super) fn place_of<'a>(
+        &self,
+        path: &'a [u8],
+        is_directory: bool,
+    ) -> Result<Cow<'a, [u8]>, String> {
         let place = match &self.rename {
             None => Cow::Borrowed(path),
             Some(rename) => Cow::Owned(rename.apply(path)?),
@@ -209,7 +217,7 @@ impl SinkTree {
         if place.split(|byte| *byte == b'/').any(is_hidden_name) {
             return Err("the name is that of the hidden directory of a transfer".into());
         }
-        if place.is_empty() && entry.kind != EntryKind::Directory {
+        if place.is_empty() && !is_directory {
             return Err("the source gives it no name".into());
         }
         if self.folding.as_ref().is_some_and(|folding| lock(folding).is_refused(&place)) {

@@ -11,6 +11,7 @@ use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
 use longhaul_sys::files::{
     Access, ConfinedDir, ConfinedError, FileOptions, PositionedFile, read_up_to_at,
 };
+use longhaul_units::Bytes;
 use longhaul_wire::Entry;
 use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
 
@@ -42,6 +43,8 @@ pub struct SourceTree {
     files: HandleCache<EntryId, PositionedFile>,
     /// Whole blocks of large files are read past the page cache.
     direct: bool,
+    /// Memory for names of directories that were found and are still to be read.
+    pub(super) names_most: usize,
 }
 
 /// What paths are relative to, and confined to.
@@ -84,7 +87,14 @@ impl SourceTree {
             directories: HandleCache::new(DIRECTORIES_OPEN),
             files: HandleCache::new(FILES_OPEN),
             direct: false,
+            names_most: NAMES_MOST,
         }
+    }
+
+    /// Memory for names of directories that were found and are still to be read: those beyond it are
+    /// reported and not copied.
+    pub fn limit_names(self, most: Bytes) -> Self {
+        Self { names_most: usize::try_from(most.get()).unwrap_or(usize::MAX), ..self }
     }
 
     /// Whether whole blocks of large files are read past the page cache (`O_DIRECT`).
@@ -340,6 +350,9 @@ fn escapes() -> io::Error {
 
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Unless it is limited otherwise: some half a million.
+const NAMES_MOST: usize = 64 << 20;
 
 /// Directories kept open for opening files in them.
 const DIRECTORIES_OPEN: usize = 32;

@@ -1,5 +1,6 @@
 //! Making files and names durable, and the lock that survives a panic elsewhere.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -10,6 +11,7 @@ use longhaul_objects::Checkpoint;
 use rustix::fs::{OFlags, fsync, syncfs};
 use rustix::io::Errno;
 
+use super::identify::place_key;
 use super::place::{beneath, split};
 use super::sink::SinkTree;
 
@@ -17,19 +19,8 @@ impl SinkTree {
     /// Makes durable what `checkpoint` names. Where it names much, the whole file system is synced:
     /// for thousands of small files that is one commit of its journal instead of thousands.
     pub(super) fn sync(&self, checkpoint: &Checkpoint) -> io::Result<()> {
-        let mut directories = BTreeSet::new();
-        for named in &checkpoint.names {
-            // What has no place here was refused before.
-            let Ok(path) = self.place(&named.entry) else {
-                continue;
-            };
-            directories.insert(split(&path).0.to_vec());
-            if named.entry.kind == longhaul_wire::EntryKind::Directory {
-                directories.insert(path.into_owned());
-            }
-        }
         let elsewhere = self.elsewhere.load(Ordering::Relaxed);
-        let whole_names = !elsewhere && directories.len() > SYNC_EACH_MAX;
+        let whole_names = !elsewhere && self.are_many(checkpoint);
         let whole = whole_names || checkpoint.files.len() > SYNC_EACH_MAX;
         if whole {
             syncfs(&self.hidden)?;
@@ -59,7 +50,8 @@ impl SinkTree {
         if whole && !elsewhere {
             return Ok(());
         }
-        for path in directories {
+        let mut synced = BTreeSet::new();
+        for path in self.directories(checkpoint).filter(|path| synced.insert(place_key(path))) {
             match beneath(&self.root, &path, OFlags::RDONLY) {
                 Ok(directory) => sync_directory(directory)?,
                 // Removed, or replaced, by somebody since.
@@ -70,6 +62,28 @@ impl SinkTree {
             }
         }
         Ok(())
+    }
+
+    /// The directories whose names `checkpoint` makes durable, one after the other: all paths together
+    /// may be long. Some come several times.
+    fn directories(&self, checkpoint: &Checkpoint) -> impl Iterator<Item = Vec<u8>> {
+        checkpoint.names.iter().flat_map(|named| {
+            let path = named.path();
+            // What has no place here was refused before.
+            let place = self.place_of(&path, named.is_directory()).ok();
+            let parent = place.as_ref().map(|place| split(place).0.to_vec());
+            let own = place.filter(|_| named.is_directory()).map(Cow::into_owned);
+            parent.into_iter().chain(own)
+        })
+    }
+
+    /// Whether they are more than are synced one by one.
+    fn are_many(&self, checkpoint: &Checkpoint) -> bool {
+        let mut some = BTreeSet::new();
+        self.directories(checkpoint).any(|path| {
+            some.insert(place_key(&path));
+            some.len() > SYNC_EACH_MAX
+        })
     }
 
     /// Makes durable what cannot be opened: all that there is on its file system, or on any.

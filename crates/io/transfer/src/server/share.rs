@@ -95,7 +95,7 @@ impl Share {
             Direction::Pull => {
                 let root = self.root.clone();
                 let tree = SourceTree::below(root, &request.paths, request.copy_contents);
-                let tree = tree.direct(self.direct);
+                let tree = tree.direct(self.direct).limit_names(self.memory.of_names());
                 let driver = Driver::Source(Arc::new(SourceDriver::new(tree, verify)));
                 let _ = place.driver.set(driver);
                 send(shared, self.memory, self.patience);
