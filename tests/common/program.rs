@@ -39,6 +39,12 @@ impl<'t> Program<'t> {
         Self::spawn(test, Command::new(PROGRAM).args(words))
     }
 
+    /// The same, with no more than so many descriptors.
+    pub fn start_within(test: &'t Test, descriptors: u32, words: &[&str]) -> Self {
+        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        Self::spawn(test, Command::new("sh").args(["-c", &limited, PROGRAM]).args(words))
+    }
+
     pub fn spawn(test: &'t Test, command: &mut Command) -> Self {
         Self::between(test, command, Stdio::null(), Stdio::piped())
     }
@@ -81,9 +87,15 @@ impl<'t> Program<'t> {
     pub fn serve(test: &'t Test, listen: &str, words: &[&str]) -> (Self, SocketAddr) {
         let fixed = ["serve", "--listen", listen, "--root", "there", "--token-file", "token"];
         let mut program = Self::start(test, &[&fixed[..], words].concat());
-        let line = program.says("listening on ");
+        let at = program.listens();
+        (program, at)
+    }
+
+    /// Where a server listens.
+    pub fn listens(&mut self) -> SocketAddr {
+        let line = self.says("listening on ");
         let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
-        (program, at.parse().unwrap())
+        at.parse().unwrap()
     }
 
     /// A copy from `source` to `destination`, with `--json`.

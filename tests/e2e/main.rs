@@ -9,6 +9,7 @@ mod confinement;
 mod copies;
 mod crowd;
 mod datagrams;
+mod descriptors;
 mod fallback;
 mod forgeries;
 mod history;

@@ -80,6 +80,12 @@ pub fn raise_descriptor_limit() -> io::Result<()> {
     Ok(())
 }
 
+/// So many descriptors may this process have.
+pub fn descriptor_limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

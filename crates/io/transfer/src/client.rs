@@ -11,6 +11,7 @@ use longhaul_connection::{Part, Wish};
 use longhaul_history::History;
 use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{ClientConfig, Token};
+use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
@@ -19,6 +20,7 @@ use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, dial};
+use crate::descriptors;
 use crate::files::DestinationError;
 use crate::links::{self, LinkChoice, LinkError};
 use crate::losses::LossLog;
@@ -96,7 +98,7 @@ impl From<LinkError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::Local(error.to_string())
+        Self::Local(descriptors::in_words(&error).unwrap_or_else(|| error.to_string()))
     }
 }
 
@@ -130,6 +132,8 @@ impl Client<'_> {
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
         self.check_links()?;
+        // Where that is not allowed, files are opened more often.
+        let _ = raise_descriptor_limit();
         let first = match self.carrier {
             CarrierChoice::Tcp if self.circuit.is_some() => {
                 let reason = "a circuit carries UDP lanes, not TCP connections";

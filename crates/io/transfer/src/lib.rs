@@ -17,6 +17,7 @@ pub mod control;
 mod copy;
 mod crew;
 mod damaged;
+mod descriptors;
 mod door;
 pub mod files;
 mod ids;

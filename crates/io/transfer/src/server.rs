@@ -13,7 +13,7 @@ use std::sync::Arc;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
-use longhaul_sys::process::raise_descriptor_limit;
+use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
@@ -26,6 +26,7 @@ use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, default_memory};
 use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
+use crate::descriptors::Descriptors;
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::is_hidden_name;
 use crate::ids::ConnectionIds;
@@ -123,6 +124,7 @@ pub fn serve(
         pipes: Arc::default(),
         // One client with one lane is served in any case.
         memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + NAMES_LEAST + socket_buffer)),
+        descriptors: Descriptors::new(descriptor_limit()),
         door: Door::default(),
         attended: Places::default(),
         clients: Places::default(),
@@ -175,6 +177,7 @@ struct Server<'a> {
     joins: Joins,
     pipes: Arc<Pipes>,
     memory: SharedMemory,
+    descriptors: Descriptors,
     /// Connections that have not said who they are, and the threads that attend to them.
     door: Door,
     attended: Places,
@@ -266,6 +269,11 @@ impl Server<'_> {
                     client.refuse(CloseCode::BUSY, NO_MEMORY);
                     return refused("no memory is left for another client".into());
                 };
+                let Some(_descriptors) = self.descriptors.lease(client.client().hello().lanes)
+                else {
+                    client.refuse(CloseCode::BUSY, NO_DESCRIPTORS);
+                    return refused(NO_DESCRIPTORS.into());
+                };
                 drop(stranger);
                 let (begun, outcome) = match self.serve_client(*client, sending, lease, from, local)
                 {
@@ -313,6 +321,10 @@ impl Server<'_> {
 /// What a client hears that finds no memory left.
 const NO_MEMORY: &str =
     "the memory of this server is in use (serve --memory); try again later, or with fewer lanes";
+
+/// The same of one that finds no descriptors.
+const NO_DESCRIPTORS: &str = "the descriptors of this server are in use (ulimit -n, LimitNOFILE= of \
+                              its unit); try again later, or with fewer lanes";
 
 /// An IPv4 address as one, also where an IPv6 socket took the connection.
 fn canonical(address: SocketAddr) -> SocketAddr {

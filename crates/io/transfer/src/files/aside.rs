@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt;
 use longhaul_objects::{Checked, FilledDirectory, Fsync, Made, RecordedFile};
 use longhaul_wire::Entry;
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, mkdirat, openat, renameat, renameat_with,
-    statat, unlinkat,
+    AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, mkdirat, renameat, renameat_with, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
 use super::destination::gone;
 use super::identify::{PlaceKey, as_path, aside_name, place_key};
-use super::place::{beneath, split};
+use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
 use super::sync::lock;
@@ -164,7 +164,7 @@ impl SinkTree {
         let directory = self.open_aside_of(entry, OFlags::RDONLY)?;
         let (_, name) = split(entry.path.as_bytes());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fsync(openat(&directory, name, flags, Mode::empty())?)?;
+        fsync(open_at(&directory, name, flags, Mode::empty())?)?;
         Ok(fsync(directory)?)
     }
 
@@ -208,13 +208,13 @@ impl SinkTree {
 /// Opens a directory of the hidden directory.
 fn open_aside(hidden: impl AsFd, name: &[u8; 36], flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(hidden, &name[..], flags, Mode::empty())?)
+    Ok(open_at(hidden, &name[..], flags, Mode::empty())?)
 }
 
 /// Removes a directory of the hidden directory, with the files in it.
 pub(super) fn remove_aside(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = match openat(&hidden, name, flags, Mode::empty()) {
+    let directory = match open_at(&hidden, name, flags, Mode::empty()) {
         Ok(directory) => directory,
         Err(error) => return gone(Err(error)),
     };

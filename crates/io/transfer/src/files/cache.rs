@@ -1,16 +1,17 @@
 //! A bounded number of open handles.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::sync::lock;
+use crate::descriptors::{Keeps, keep, let_go, register};
 
-/// Handles by key. When there are too many, the one that was not used for longest is forgotten,
-/// and closed once nobody uses it.
+/// Handles by key. When there are too many, here or in the process, the one that was not used for
+/// longest is forgotten, and closed once nobody uses it.
 #[derive(Debug)]
 pub(super) struct HandleCache<K, V> {
     capacity: usize,
-    inner: Mutex<Inner<K, V>>,
+    inner: Arc<Mutex<Inner<K, V>>>,
 }
 
 #[derive(Debug)]
@@ -19,9 +20,16 @@ struct Inner<K, V> {
     uses: u64,
 }
 
-impl<K: Ord + Clone, V> HandleCache<K, V> {
+impl<K, V> HandleCache<K, V>
+where
+    K: Ord + Clone + Send + 'static,
+    V: Send + Sync + 'static,
+{
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, inner: Mutex::new(Inner { handles: BTreeMap::new(), uses: 0 }) }
+        let inner = Arc::new(Mutex::new(Inner { handles: BTreeMap::new(), uses: 0 }));
+        let known: Weak<Mutex<Inner<K, V>>> = Arc::downgrade(&inner);
+        register(known);
+        Self { capacity, inner }
     }
 
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
@@ -33,20 +41,51 @@ impl<K: Ord + Clone, V> HandleCache<K, V> {
         Some(Arc::clone(handle))
     }
 
+    /// Keeps `handle`, if it may.
     pub(super) fn insert(&self, key: K, handle: Arc<V>) {
         let mut inner = lock(&self.inner);
         inner.uses += 1;
         let uses = inner.uses;
+        inner.remove(&key);
         if inner.handles.len() >= self.capacity {
-            let oldest = inner.handles.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                inner.handles.remove(&oldest);
-            }
+            inner.remove_oldest();
         }
-        inner.handles.insert(key, (uses, handle));
+        if keep() || inner.remove_oldest() && keep() {
+            inner.handles.insert(key, (uses, handle));
+        }
     }
 
     pub(super) fn remove(&self, key: &K) {
-        lock(&self.inner).handles.remove(key);
+        lock(&self.inner).remove(key);
+    }
+}
+
+impl<K: Ord + Clone, V> Inner<K, V> {
+    fn remove(&mut self, key: &K) {
+        if self.handles.remove(key).is_some() {
+            let_go(1);
+        }
+    }
+
+    /// Whether there was any.
+    fn remove_oldest(&mut self) -> bool {
+        let oldest = self.handles.iter().min_by_key(|(_, (used, _))| *used);
+        let oldest = oldest.map(|(key, _)| key.clone());
+        oldest.inspect(|oldest| self.remove(oldest)).is_some()
+    }
+}
+
+impl<K: Ord + Clone + Send, V: Send + Sync> Keeps for Mutex<Inner<K, V>> {
+    fn shrink(&self) {
+        let handles = &mut lock(self).handles;
+        let before = handles.len();
+        handles.retain(|_, (_, handle)| Arc::strong_count(handle) > 1);
+        let_go(before - handles.len());
+    }
+}
+
+impl<K, V> Drop for Inner<K, V> {
+    fn drop(&mut self) {
+        let_go(self.handles.len());
     }
 }

@@ -6,9 +6,13 @@ use super::folding::SameName;
 use super::room::TooLittle;
 use super::special::InTheWay;
 use super::write::Vanished;
+use crate::descriptors;
 
 /// Why a file could not be read.
 pub(super) fn at_source(error: &io::Error) -> String {
+    if let Some(short) = descriptors::in_words(error) {
+        return format!("cannot be opened: {short}");
+    }
     match error.kind() {
         ErrorKind::NotFound => "it is no longer there".into(),
         ErrorKind::PermissionDenied => "no permission to read it".into(),
@@ -38,6 +42,9 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
             "{doing}: {reason}{detail}; what is complete stays: make room and run the same command \
              again"
         );
+    }
+    if let Some(short) = descriptors::in_words(error) {
+        return format!("{doing}: {short}");
     }
     if let Some(special) = in_the_way(error) {
         return format!("{doing}: {special}");

@@ -2,8 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
+use rustix::path::Arg;
+
+use crate::descriptors::patiently;
 
 /// Opens the directory `path` below `directory`; empty is the directory itself. No component of it
 /// is a symbolic link, and nothing leads out.
@@ -17,13 +20,23 @@ pub(super) fn beneath(
     let rules = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mut races = 0;
     loop {
-        match openat2(&directory, path, flags, Mode::empty(), rules) {
+        match patiently(|| openat2(&directory, path, flags, Mode::empty(), rules)) {
             // Something was renamed on the way, and the kernel cannot tell what that means.
             Err(Errno::AGAIN) if races < RACES_MAX => races += 1,
             Err(Errno::INTR) => {}
             result => return result,
         }
     }
+}
+
+/// As the system's `openat`, and patient where descriptors are short.
+pub(super) fn open_at(
+    directory: impl AsFd,
+    name: impl Arg + Copy,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    patiently(|| openat(&directory, name, flags, mode))
 }
 
 /// The path of what holds `path`, empty at the top, and its last component.

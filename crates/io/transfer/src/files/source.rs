@@ -13,15 +13,16 @@ use longhaul_sys::files::{
 };
 use longhaul_units::Bytes;
 use longhaul_wire::Entry;
-use rustix::fs::{CWD, Mode, OFlags, Stat, openat};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 
 use super::cache::HandleCache;
 use super::explain;
 use super::identify::as_path;
 use super::large::large;
-use super::place::{beneath, split};
+use super::place::{beneath, open_at, split};
 use super::scan::Scan;
 use super::sync::lock;
+use crate::descriptors::patiently;
 
 /// The files to be copied: scanned once ([`SourceTree::scan`]), read by group in any order and by
 /// any number of threads ([`SourceTree::read_group`]).
@@ -208,7 +209,7 @@ impl SourceTree {
                 &directory.insert(OpenDirectory { root, path: parent, handle }).handle
             }
         };
-        Ok(openat(&**handle, name, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
+        Ok(open_at(&**handle, name, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
     }
 
     /// The directory of the entry `path`, which is `rest` below source number `root`.
@@ -235,12 +236,15 @@ impl SourceTree {
             Base::Local => {
                 let path = if path.as_os_str().is_empty() { as_path(b".") } else { path };
                 if rest.is_empty() {
-                    return Ok(openat(CWD, path, access, Mode::empty())?);
+                    return Ok(open_at(CWD, path, access, Mode::empty())?);
                 }
-                let top = openat(CWD, path, OFlags::PATH | access, Mode::empty())?;
+                let top = open_at(CWD, path, OFlags::PATH | access, Mode::empty())?;
                 Ok(beneath(top, rest, flags)?)
             }
-            Base::Below(confined) => Ok(beneath(confined.open_dir(path)?, rest, flags)?),
+            Base::Below(confined) => {
+                let top = patiently(|| confined.open_dir(path).map_err(io::Error::from))?;
+                Ok(beneath(top, rest, flags)?)
+            }
         }
     }
 
@@ -262,10 +266,10 @@ impl SourceTree {
     fn open_root_file(&self, root: usize) -> io::Result<File> {
         let path = as_path(&self.roots[root].path);
         match &self.base {
-            Base::Local => Ok(openat(CWD, path, READ, Mode::empty())?.into()),
+            Base::Local => Ok(open_at(CWD, path, READ, Mode::empty())?.into()),
             Base::Below(confined) => {
                 let options = FileOptions { access: Access::Read, ..FileOptions::default() };
-                Ok(confined.open(path, &options)?)
+                patiently(|| confined.open(path, &options).map_err(io::Error::from))
             }
         }
     }

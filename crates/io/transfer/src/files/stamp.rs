@@ -13,12 +13,12 @@ use longhaul_sys::memory::Pages;
 use longhaul_wire::Entry;
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, fstat,
-    futimens, openat, statat,
+    futimens, statat,
 };
 
 use super::identify::hex;
 use super::large::large;
-use super::place::split;
+use super::place::{open_at, split};
 use super::sink::{LastDirectory, SinkTree};
 use super::source::{file_identity, read};
 
@@ -85,7 +85,7 @@ impl SinkTree {
 
     fn open_to_recheck(&self, temp: TempName) -> io::Result<(PositionedFile, Pages)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(&self.hidden, &hex(&temp.0)[..], flags, Mode::empty())?;
+        let file = open_at(&self.hidden, &hex(&temp.0)[..], flags, Mode::empty())?;
         Ok((large(file.into(), self.direct)?, Pages::new(GROUP_SIZE as usize)?))
     }
 }

@@ -12,8 +12,8 @@ use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePi
 use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens, openat, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens, statat, symlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ use super::destination::gone;
 use super::explain;
 use super::identify::{aside_name, hex};
 use super::large::large;
-use super::place::{beneath, split};
+use super::place::{beneath, open_at, split};
 use super::room::Space;
 use super::sink::{LastDirectory, SinkTree, has_time};
 use super::special::{InTheWay, Special, rename_over_files};
@@ -264,14 +264,14 @@ impl SinkTree {
             utimensat(parent, &hidden[..], &times, AtFlags::SYMLINK_NOFOLLOW)?;
         } else {
             Space::of(parent)?.after(entry.size, 0)?;
-            let mut contents = File::from(openat(
+            let mut contents = File::from(open_at(
                 directory,
                 from,
                 OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
                 Mode::empty(),
             )?);
             let mut to =
-                File::from(openat(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
+                File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = io::copy(&mut contents, &mut to)
                 .and_then(|_| set_attributes(&to, Some(self.mode(entry)), entry.modified))
                 .and_then(|()| if self.fsync == Fsync::End { to.sync_all() } else { Ok(()) });
@@ -302,12 +302,12 @@ impl SinkTree {
         }
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = hex(&temp.0);
-        let opened = openat(&self.hidden, &name[..], flags, Mode::empty());
+        let opened = open_at(&self.hidden, &name[..], flags, Mode::empty());
         let open = match opened {
             // One that was written whole may be read-only already, which is enough to sync it.
             Err(Errno::ACCESS) => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let file = openat(&self.hidden, &name[..], flags, Mode::empty())?;
+                let file = open_at(&self.hidden, &name[..], flags, Mode::empty())?;
                 return Ok(Unpublished::new(file));
             }
             Err(error) => return Err(self.vanished(error.into(), &name)),
@@ -341,11 +341,11 @@ impl SinkTree {
 /// Makes a new file, instead of one that is there.
 pub(super) fn create_anew(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(mode);
-    match openat(&directory, name, NEW, mode) {
+    match open_at(&directory, name, NEW, mode) {
         // From an earlier write of the same group, which did not verify.
         Err(Errno::EXIST) => {
             unlinkat(&directory, name, AtFlags::empty())?;
-            Ok(openat(&directory, name, NEW, mode)?)
+            Ok(open_at(&directory, name, NEW, mode)?)
         }
         result => Ok(result?),
     }

@@ -21,6 +21,7 @@ use crate::client::{path, tcp_options};
 use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes, mailboxes};
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
+use crate::descriptors;
 use crate::ids::random_number;
 use crate::lane::LaneSocket;
 use crate::lease::Lease;
@@ -64,7 +65,10 @@ impl Server<'_> {
         from: SocketAddr,
         local: SocketAddr,
     ) -> Result<Served, NotServed> {
-        let text = |error: io::Error| (CloseCode::INTERNAL, error.to_string());
+        let text = |error: io::Error| match descriptors::in_words(&error) {
+            Some(words) => (CloseCode::BUSY, words),
+            None => (CloseCode::INTERNAL, error.to_string()),
+        };
         let own_id = self.ids.take(random_number).map_err(text)?;
         let id = own_id.get();
         // Before the client is welcomed: its data connections may follow at once.
