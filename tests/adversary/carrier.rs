@@ -15,8 +15,17 @@ use crate::tls::{Link, is_early};
 /// What came.
 #[derive(Debug)]
 pub enum Came {
-    Stream { offset: u64, data: Vec<u8> },
-    Object { object: u32, offset: u64, payload: Vec<u8> },
+    Stream {
+        offset: u64,
+        data: Vec<u8>,
+    },
+    /// So many bytes of stream 0 may be sent.
+    Limit(u64),
+    Object {
+        object: u32,
+        offset: u64,
+        payload: Vec<u8>,
+    },
     Close(u16, String),
     Ended,
 }
@@ -295,6 +304,7 @@ fn read_frames(frames: &[u8], came: &mut Vec<Came>) -> Vec<u8> {
                 let limit = offset + data.len() as u64 + (1 << 20);
                 answers.extend(frame(9, &Bytes::new().varint(0).varint(limit).0));
             }
+            Frame::StreamLimit { stream, limit } if stream.0 == 0 => came.push(Came::Limit(limit)),
             Frame::Challenge(bytes) => answers.extend(frame(15, &bytes)),
             Frame::Close { code, reason } => came.push(Came::Close(code.0, reason.into())),
             Frame::Ping => answers.push(0),

@@ -13,6 +13,7 @@ mod honest;
 mod host;
 mod keys;
 mod middle;
+mod names;
 mod oracle;
 mod peer;
 mod pipes;

@@ -73,6 +73,8 @@ pub struct Peer {
     pub carrier: Carrier,
     pub tamper: Option<Tamper>,
     said: u64,
+    /// Bytes of stream 0 that the program takes.
+    limit: u64,
     heard_to: u64,
     early: BTreeMap<u64, Vec<u8>>,
     reader: MessageReader,
@@ -121,6 +123,7 @@ impl Peer {
             carrier,
             tamper: None,
             said: 0,
+            limit: FIRST_LIMIT,
             heard_to: 0,
             early: BTreeMap::new(),
             reader: MessageReader::new(),
@@ -163,6 +166,22 @@ impl Peer {
 
     pub fn message(&mut self, message: Bytes) {
         self.say(Saying::Message(message.0));
+    }
+
+    /// The same, once the program has room for it on stream 0; whether it has, before `deadline`.
+    pub fn message_in_turn(&mut self, message: Bytes, deadline: Instant) -> bool {
+        let end = self.said + message.0.len() as u64 + 8;
+        while end > self.limit && !self.over && Instant::now() < deadline {
+            for came in self.carrier.take(Duration::from_millis(10)) {
+                self.sort(came);
+            }
+            self.read_control();
+        }
+        let has_room = end <= self.limit && !self.over;
+        if has_room {
+            self.message(message);
+        }
+        has_room
     }
 
     pub fn object(&mut self, object: u32, offset: u64, payload: &[u8]) {
@@ -245,6 +264,7 @@ impl Peer {
                     }
                 }
             }
+            Came::Limit(limit) => self.limit = self.limit.max(limit),
             Came::Object { object, offset, payload } => {
                 self.ready.push_back(Heard::Object { object, offset, payload });
             }
@@ -279,6 +299,9 @@ impl Peer {
         }
     }
 }
+
+/// Before the program says more (protocol.md 5.6).
+const FIRST_LIMIT: u64 = 256 << 10;
 
 /// The options of an honest HELLO.
 pub fn hello(secret: &[u8; 32], way: Way) -> Vec<u8> {

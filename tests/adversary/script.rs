@@ -43,7 +43,7 @@ impl Item {
         self.size.unwrap_or(self.contents().len() as u64)
     }
 
-    fn put(&self, bytes: Bytes) -> Bytes {
+    pub fn put(&self, bytes: Bytes) -> Bytes {
         let mut identity = [0; 16];
         identity.copy_from_slice(&blake3::hash(&self.bytes).as_bytes()[..16]);
         let bytes = bytes.u8(self.kind).u16(self.mode).u64(1_700_000_000_000_000_000);
