@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bytes::Bytes;
 use crate::carrier::{Carrier, frame};
@@ -168,6 +168,59 @@ fn reports_of_what_was_never_sent_or_received_stop_nobody_else() {
             // Meanwhile.
             victim.assert_serves();
         });
+        victim.assert_serves();
+    });
+}
+
+#[test]
+fn questions_about_rounds_draw_one_report_each_at_the_most() {
+    limited(|test| {
+        fs::write(test.there("f"), noise(1, 1_000)).unwrap();
+        let victim = Victim::start(test);
+        let mut peer = Peer::dial(victim.address, WAYS[0]).unwrap();
+        peer.message(request(true, 0, &[b"f"]));
+        // Its address is proven meanwhile.
+        sink(&mut peer, Duration::from_millis(300));
+        let Carrier::Udp(udp) = &mut peer.carrier else { unreachable!("of this way") };
+        udp.socket.set_nonblocking(true).unwrap();
+        // Gaps, which fill an answer.
+        let (mut sent, mut questions) = (0, 0);
+        for gap in 0..4_000 {
+            udp.next += 100;
+            udp.control(&[0]);
+            sent += 65;
+            if gap % 64 == 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let mut received = 0;
+        let take = |socket: &std::net::UdpSocket| {
+            let mut buffer = [0; 65_536];
+            std::iter::from_fn(|| socket.recv(&mut buffer).ok()).map(|len| len + 28).sum::<usize>()
+        };
+        for question in 0..5_000 {
+            let end = udp.next;
+            udp.control(&frame(17, &Bytes::new().varint(0).varint(end).0));
+            sent += 70;
+            questions += 1;
+            if question % 16 == 0 {
+                thread::sleep(Duration::from_millis(1));
+                received += take(&udp.socket);
+            }
+        }
+        let mut quiet = Instant::now();
+        while quiet.elapsed() < Duration::from_millis(300) {
+            let more = take(&udp.socket);
+            received += more;
+            // What it sends of its own accord is small.
+            if more > 1_000 {
+                quiet = Instant::now();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(received < sent + questions * 1_280, "{received} for {sent}");
+        assert!(received < 10 * sent, "{received} for {sent}");
+        peer.hang_up();
         victim.assert_serves();
     });
 }

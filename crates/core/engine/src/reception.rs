@@ -22,6 +22,13 @@ const EARLY_BULK_BYTES: u64 = 16 << 10;
 const EARLY_BYTES: u64 = 512 << 10;
 /// Reports behind time that are kept: of all that counts as the first.
 const STEPS_MAX: usize = (EARLY_BYTES / EARLY_BULK_BYTES) as usize;
+/// What has come pays for answers to ROUND_END, byte for byte, up to so many bytes; a whole answer takes
+/// less than [`ANSWER_BYTES`], however many gaps there are.
+const PAID_MAX: u64 = 1 << 20;
+/// With less than that in hand no other answer is begun.
+const ANSWER_BYTES: u64 = 96 << 10;
+/// So many ranges fit one report in any case.
+const GAPS_FEW: usize = 32;
 /// Interval until the peer has told its round trip.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
 
@@ -74,8 +81,11 @@ pub(crate) struct Reception {
     rotation: u64,
     rotation_end: u64,
     report_newest: bool,
-    /// A round ended there: everything below is to be reported, in as many frames as it takes.
+    /// A round ended there: everything below is to be reported, in as many frames as it takes and are
+    /// paid for.
     report_until: Option<u64>,
+    /// Bytes of such frames that are.
+    paid: u64,
 }
 
 /// All that had arrived when the packet `largest` came.
@@ -125,6 +135,7 @@ impl Reception {
             rotation_end: 0,
             report_newest: true,
             report_until: None,
+            paid: 0,
         }
     }
 
@@ -157,6 +168,7 @@ impl Reception {
         }
         self.packets += new;
         self.bytes += arrival.wire_bytes;
+        self.paid = (self.paid + arrival.wire_bytes).min(PAID_MAX);
         self.ecn.add(arrival.ecn, new);
         if self.largest.is_none_or(|largest| end - 1 > largest.number) {
             self.largest =
@@ -232,8 +244,13 @@ impl Reception {
     }
 
     /// The peer's ROUND_END: rotating reports begin anew at the floor, and go on until they come to
-    /// `end`.
+    /// `end`. Where that was asked for so often that nothing pays for it any more, the question brings one
+    /// report in its time, which goes on where the last one left: answers come more slowly, and whole.
     pub fn on_round_end(&mut self, end: u64) {
+        if self.paid < ANSWER_BYTES && self.received.range_count() > GAPS_FEW {
+            self.unreported = true;
+            return;
+        }
         self.report_until = Some(end);
         self.rotation = self.floor;
         self.rotation_end = self.end();
@@ -290,15 +307,19 @@ impl Reception {
         self.rotation >= end.min(self.end())
     }
 
-    /// A report went out.
-    pub fn on_report(&mut self, now: Instant) {
+    /// A report of so many bytes went out.
+    pub fn on_report(&mut self, now: Instant, bytes: usize) {
         self.last_report = Some(now);
         self.unreported = false;
         self.unreported_bytes = 0;
         self.unreported_step = 0;
         self.steps.clear();
         self.urgent = false;
-        self.report_until = self.report_until.filter(|end| !self.reported_to(*end));
+        if self.report_until.is_some() {
+            self.paid = self.paid.saturating_sub(bytes as u64);
+        }
+        self.report_until =
+            self.report_until.filter(|end| self.paid > 0 && !self.reported_to(*end));
         if self.report_until.is_some() {
             self.request_report();
         }
@@ -341,7 +362,7 @@ mod tests {
     fn the_next_epoch_is_no_gap() {
         let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
-        reception.on_report(Instant::ZERO);
+        reception.on_report(Instant::ZERO, 100);
         let mut first = arrival(1 << 48..(1 << 48) + 2);
         first.overflowed = true;
         reception.on_arrival(&first, true);
@@ -411,6 +432,64 @@ mod tests {
             told += u32::from(reception.report(&mut buffer).from() == 0);
         }
         assert!(told >= 20, "{told} of 100 reports tell of the oldest numbers");
+    }
+
+    /// Asks as often, with a packet of 66 bytes each time, and reads all that comes of it. Returns
+    /// bytes that went out, and which numbers the answers covered.
+    fn ask(reception: &mut Reception, questions: u64, first: u64) -> (usize, RangeSet) {
+        let (mut buffer, mut bytes, mut covered) = ([0; 1024], 0, RangeSet::new());
+        let (mut now, mut number) = (Instant::ZERO, first);
+        for _ in 0..questions {
+            number += 1;
+            let mut packet = arrival(number..number + 1);
+            packet.wire_bytes = 66;
+            reception.on_arrival(&packet, true);
+            reception.on_round_end(number);
+            while let Some(due) = reception.report_due() {
+                now = now.max(due);
+                let ranges = reception.report(&mut buffer);
+                covered.insert(ranges.from()..ranges.to());
+                // Headers, and the fields of the frame.
+                let len = 1024 + 128;
+                bytes += len;
+                reception.on_report(now, len);
+            }
+        }
+        (bytes, covered)
+    }
+
+    /// As many gaps as there may be, of packets of that size.
+    fn gappy(wire_bytes: u64) -> Reception {
+        let mut reception = Reception::new(FeedbackSchedule::USUAL);
+        for i in 0..GAPS_MAX as u64 - 8 {
+            let mut packet = arrival(i * 100..i * 100 + 1);
+            packet.wire_bytes = wire_bytes;
+            reception.on_arrival(&packet, true);
+        }
+        reception
+    }
+
+    #[test]
+    fn who_asks_again_and_again_gets_no_more_than_it_sent_and_one_report_for_each_question() {
+        for wire_bytes in [40, 1500] {
+            let mut reception = gappy(wire_bytes);
+            let questions = 10_000;
+            let (bytes, _) = ask(&mut reception, questions, GAPS_MAX as u64 * 100);
+            let sent = reception.bytes.min(PAID_MAX + questions * 66);
+            let most = sent as usize + questions as usize * (1024 + 128);
+            assert!(bytes < most, "{bytes} of {most}");
+        }
+    }
+
+    #[test]
+    fn a_round_is_told_whole_also_when_nothing_pays_for_it_any_more() {
+        let mut reception = gappy(1500);
+        let end = GAPS_MAX as u64 * 100;
+        assert!(ask(&mut reception, 1, end).1.contains_range(&(0..end)), "one question is enough");
+        ask(&mut reception, 1_000, end + 1);
+        assert!(reception.paid < ANSWER_BYTES);
+        let (_, covered) = ask(&mut reception, 200, end + 2_000);
+        assert!(covered.contains_range(&(0..end)));
     }
 
     #[test]

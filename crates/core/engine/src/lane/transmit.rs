@@ -340,7 +340,7 @@ impl Lane {
         let ranges = self.reception.report(&mut buffer[..budget]);
         push(&mut plan.frames, &Frame::Feedback(self.feedback(now, &all, ranges)));
         self.stats.feedback_sent += 1;
-        self.reception.on_report(now);
+        self.reception.on_report(now, plan.frames.len());
     }
 
     fn feedback<'b>(&self, now: Instant, tally: &Tally, ranges: Ranges<'b>) -> Feedback<'b> {
