@@ -172,6 +172,14 @@ fn feedback(page: &mut Page) {
         page.value("received", format_args!("{received:?}"));
         show_feedback(page, Feedback { ranges, ..feedback });
     }
+    page.part(
+        "A frame byte by byte",
+        "The first of the above, which says that nothing is missing: every field that there is without\n\
+         extensions.",
+    );
+    let mut buffer = [0xa5; 64];
+    let ranges = Ranges::lowest(&mut buffer, 1000..1044, core::iter::once(1000..1044));
+    cut_feedback(page, &encoded(&[Frame::Feedback(Feedback { ranges, ..full })]));
     page.part("Credit alone, as a TCP carrier sends it", "");
     show_feedback(page, Feedback::credit_only(Bytes::from_mib(64)));
 }
@@ -204,6 +212,41 @@ fn show_feedback(page: &mut Page, feedback: Feedback<'_>) {
         page.value("limit", format_args!("{rate} {cause} {lasts}"));
     }
     page.bytes("frame", encoded(&[Frame::Feedback(feedback)]));
+}
+
+/// Each field of the frame with its bytes, in the order of protocol.md 5.4.
+fn cut_feedback(page: &mut Page, frame: &[u8]) {
+    const FIELDS: [&str; 18] = [
+        "type",
+        "length",
+        "largest",
+        "largest sent",
+        "largest received",
+        "delay",
+        "packets",
+        "bytes",
+        "ECT(0)",
+        "ECT(1)",
+        "CE",
+        "socket drops",
+        "host drops",
+        "credit",
+        "from",
+        "to",
+        "ranges length",
+        "ranges",
+    ];
+    let mut rest = frame;
+    for name in FIELDS {
+        let len = match name {
+            "largest sent" | "largest received" => 4,
+            "ranges" => rest.len(),
+            _ => 1 << (rest[0] >> 6),
+        };
+        let (field, behind) = rest.split_at(len);
+        page.bytes(name, field);
+        rest = behind;
+    }
 }
 
 /// The frames as they stand in a packet; they must read back as the same.
