@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::carrier::frame;
-use crate::oracle::{Victim, assert_only};
+use crate::oracle::{BOUND, Victim, assert_only};
 use crate::peer::{Peer, Saying, Tamper, WAYS, control_message, hello, options, read_control};
 use crate::script::{Item, request, result, sink, source};
-use crate::test::limited;
+use crate::test::{limited, until};
 use crate::tls::{CONTROL, Link};
 use crate::trees::{is_hidden, names, noise};
 
@@ -250,3 +250,46 @@ fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
 /// Codes of CLOSE (docs/protocol.md 3).
 const PROTOCOL_VIOLATION: u8 = 2;
 const UNSUPPORTED_OPTION: u8 = 5;
+
+#[test]
+fn a_client_that_says_done_on_its_control_connection_alone_has_not_failed() {
+    limited(|test| {
+        fs::write(test.there("f"), noise(1, 1_000)).unwrap();
+        let victim = Victim::start(test);
+        let times = 20;
+        for i in 0..times {
+            let mut peer = Peer::dial(victim.address, WAYS[i % WAYS.len()]).unwrap();
+            peer.message(request(true, 0, &[b"f"]));
+            assert_eq!(sink(&mut peer, BOUND).result, Some((1, 0)));
+            peer.hang_up();
+        }
+        let ended = || victim.said().matches(": done, ").count() + failed(&victim.said());
+        until("all have ended", || (ended() == times).then_some(()));
+        assert_eq!(failed(&victim.said()), 0, "{}", victim.said());
+        victim.assert_sound();
+    });
+}
+
+#[test]
+fn a_client_that_says_done_before_all_is_done_is_said_to_have_left() {
+    limited(|test| {
+        let victim = Victim::start(test);
+        for way in WAYS {
+            let before = victim.said().matches(LEFT).count();
+            let mut peer = Peer::dial(victim.address, way).unwrap();
+            peer.message(request(false, 1, &[b""]));
+            until("a beginning", || {
+                (victim.said().matches("copies to here").count() > before).then_some(())
+            });
+            peer.close(0, b"");
+            until("its end", || (victim.said().matches(LEFT).count() > before).then_some(()));
+        }
+        victim.assert_serves();
+    });
+}
+
+fn failed(said: &str) -> usize {
+    said.matches(": failed: ").count()
+}
+
+const LEFT: &str = "failed: the client closed the connection before all was done";

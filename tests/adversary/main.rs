@@ -6,6 +6,7 @@
 mod bytes;
 mod carrier;
 mod clients;
+mod crowds;
 mod drawn;
 mod floods;
 mod greedy;

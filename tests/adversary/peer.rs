@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use longhaul_wire::{Carrier as Carried, Message, MessageReader, Protect};
+use socket2::{Domain, Socket, Type};
 
 use crate::bytes::Bytes;
 use crate::carrier::{Came, Carrier, Tcp, Udp, stream};
@@ -88,7 +89,12 @@ pub struct Peer {
 impl Peer {
     /// A client of the program at `server`.
     pub fn dial(server: SocketAddr, way: Way) -> io::Result<Self> {
-        let mut control = Link::client(TcpStream::connect(server)?, CONTROL)?;
+        Self::dial_from(Ipv4Addr::LOCALHOST, server, way)
+    }
+
+    /// The same from an address of its own.
+    pub fn dial_from(from: Ipv4Addr, server: SocketAddr, way: Way) -> io::Result<Self> {
+        let mut control = Link::client(connect(from, server)?, CONTROL)?;
         let secret = control.secret();
         let hello = hello(&secret, way);
         control.write_all(&control_message(1, &hello))?;
@@ -100,12 +106,12 @@ impl Peer {
         let carrier = match way.carried {
             Carried::Udp => {
                 let port = u16::from_be_bytes(option(&welcome, 9)?.try_into().unwrap());
-                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let socket = UdpSocket::bind((from, 0))?;
                 let to = Some(SocketAddr::new(server.ip(), port));
                 Carrier::Udp(Udp::new(socket, to, &secret, connection, way.protect))
             }
             Carried::Tcp => {
-                let data = TcpStream::connect(server)?;
+                let data = connect(from, server)?;
                 let mut link = match way.protect {
                     Protect::Clear => Link::Bare(data),
                     _ => Link::client(data, DATA)?,
@@ -298,6 +304,14 @@ impl Peer {
             self.controlled.drain(..len);
         }
     }
+}
+
+/// A connection from that address.
+pub fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
 }
 
 /// Before the program says more (protocol.md 5.6).

@@ -16,16 +16,13 @@ use rustls::{
 pub const CONTROL: &[u8] = b"longhaul/1";
 pub const DATA: &[u8] = b"longhaul/1 data";
 
-/// A connection, in TLS or bare.
-pub enum Link {
-    Bare(TcpStream),
-    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
-}
+/// A client's end that shakes hands step by step.
+#[derive(Debug)]
+pub struct Shaking(StreamOwned<ClientConnection, TcpStream>);
 
-impl Link {
-    /// The client's end under `alpn`, its handshake done.
-    pub fn client(stream: TcpStream, alpn: &[u8]) -> io::Result<Self> {
+impl Shaking {
+    /// Under `alpn`, with nothing sent yet.
+    pub fn new(stream: TcpStream, alpn: &[u8]) -> io::Result<Self> {
         let provider = provider();
         let mut config = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -39,11 +36,38 @@ impl Link {
         let name = ServerName::IpAddress(IpAddr::V4(at).into());
         let tls = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         stream.set_read_timeout(Some(HANDSHAKE))?;
-        let mut tls = StreamOwned::new(tls, stream);
-        while tls.conn.is_handshaking() {
-            tls.conn.complete_io(&mut tls.sock)?;
+        Ok(Self(StreamOwned::new(tls, stream)))
+    }
+
+    /// Sends the ClientHello.
+    pub fn greet(&mut self) -> io::Result<()> {
+        while self.0.conn.wants_write() {
+            self.0.conn.write_tls(&mut self.0.sock)?;
         }
-        Ok(Self::Client(Box::new(tls)))
+        Ok(())
+    }
+
+    /// Does what is left, up to the Finished.
+    pub fn secure(mut self) -> io::Result<Link> {
+        while self.0.conn.is_handshaking() {
+            self.0.conn.complete_io(&mut self.0.sock)?;
+        }
+        Ok(Link::Client(Box::new(self.0)))
+    }
+}
+
+/// A connection, in TLS or bare.
+#[derive(Debug)]
+pub enum Link {
+    Bare(TcpStream),
+    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
+    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+impl Link {
+    /// The client's end under `alpn`, its handshake done.
+    pub fn client(stream: TcpStream, alpn: &[u8]) -> io::Result<Self> {
+        Shaking::new(stream, alpn)?.secure()
     }
 
     /// The server's end, its handshake done.

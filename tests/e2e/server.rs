@@ -97,6 +97,8 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         connections_max: 8,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        excuse_timeout: Duration::ZERO,
+        profiles: None,
         history: None,
         host_priority: false,
     }

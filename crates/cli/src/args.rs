@@ -309,6 +309,17 @@ pub struct ServeArgs {
     /// copy, too; 0 never
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub stall_timeout: u64,
+    /// Of 64 clients at a time: where one more comes, a client is ended in which nothing has moved for so
+    /// long, whatever it says that it waits for; else one of the token that holds most places,
+    /// or of the address, if they hold more than who comes. It ends as where the server is busy, and
+    /// the same command goes on from what had arrived; 0 never ends one for what it waits for
+    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    pub excuse_timeout: u64,
+    /// Profiles that clients may choose, with commas between them: `unlimited`, `fixed` and others send
+    /// what the client wants [default: any]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_possible_values = true)]
+    #[arg(value_parser = PossibleValuesParser::new(Profile::names()))]
+    pub profiles: Option<Vec<String>>,
     /// Most memory of all clients together, for data that is under way and the socket buffers of
     /// their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
     /// others; one that finds less than 64 MiB is told that the server is busy. The program itself

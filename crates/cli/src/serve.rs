@@ -50,6 +50,8 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         connections_max: CONNECTIONS_MAX,
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
+        excuse_timeout: Duration::from_secs(args.excuse_timeout),
+        profiles: args.profiles.clone(),
         history: history::open(args.no_history, output),
         host_priority: args.host_priority,
     };

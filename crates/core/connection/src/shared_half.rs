@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 
 use longhaul_engine::Closed;
-use longhaul_units::{Bytes, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
 
 use crate::{
@@ -292,6 +292,11 @@ impl<O: Clone, I> SharedHalf<O, I> {
         let memory = transfer.look(now, watch, seen, work, lanes);
         transfer.look_for_life(now, watch, seen, lanes);
         Some(memory)
+    }
+
+    /// How long nothing has moved of the transfer, whatever it waits for.
+    pub fn still(&self) -> Duration {
+        self.at_work.as_ref().map_or(Duration::ZERO, |(_, watch)| watch.still())
     }
 
     /// A sink may use so much memory from now on; less than before changes nothing.

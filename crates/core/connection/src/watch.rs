@@ -155,6 +155,11 @@ impl Watch {
         self.stalled.as_deref()
     }
 
+    /// How long nothing has moved, whatever is waited for.
+    pub fn still(&self) -> Duration {
+        self.watchdog.still()
+    }
+
     /// What holds sending up now.
     pub fn bound(&self, awaits_circuit: bool) -> Bottleneck {
         // The data waits for a circuit, whatever else there may be to say.

@@ -39,13 +39,23 @@ pub struct Counts {
 pub struct Watchdog {
     patience: Duration,
     counts: Counts,
+    /// What counts towards the end.
     silence: Option<Silence>,
+    /// The same, whatever is waited for, and how long that was when it was looked at last.
+    standing: Option<Silence>,
+    still: Duration,
 }
 
 impl Watchdog {
     /// One that waits for `patience`; zero is for ever.
     pub fn new(patience: Duration) -> Self {
-        Self { patience, counts: Counts::default(), silence: None }
+        let (counts, still) = (Counts::default(), Duration::ZERO);
+        Self { patience, counts, silence: None, standing: None, still }
+    }
+
+    /// How long nothing has moved, whatever is waited for.
+    pub fn still(&self) -> Duration {
+        self.still
     }
 
     /// What is seen at `now`, and whether something is waited for that may last. In words what
@@ -57,10 +67,15 @@ impl Watchdog {
         waits: bool,
         bound: Bottleneck,
     ) -> Option<String> {
-        if waits || counts != self.counts || self.silence.is_none() {
-            self.counts = counts;
+        let moved = counts != self.counts;
+        self.counts = counts;
+        if waits || moved || self.silence.is_none() {
             self.silence = Some(Silence::since(now));
         }
+        if moved || self.standing.is_none() {
+            self.standing = Some(Silence::since(now));
+        }
+        self.still = self.standing.as_mut()?.look(now);
         let lasted = self.silence.as_mut()?.look(now);
         if self.patience.is_zero() || lasted < self.patience {
             return None;
@@ -136,6 +151,15 @@ mod tests {
         let mut watchdog = Watchdog::new(PATIENCE);
         assert_eq!(watch(&mut watchdog, 0, 5000, |_| (1, true)), None);
         assert_eq!(watch(&mut watchdog, 5000, 6000, |_| (1, false)), Some(52_999));
+    }
+
+    #[test]
+    fn how_long_nothing_has_moved_is_known_also_of_what_waits() {
+        let mut watchdog = Watchdog::new(PATIENCE);
+        assert_eq!(watch(&mut watchdog, 0, 5000, |_| (1, true)), None);
+        assert_eq!(watchdog.still(), Duration::from_millis(4_999_900));
+        assert_eq!(watch(&mut watchdog, 5000, 5001, |_| (2, true)), None);
+        assert_eq!(watchdog.still(), Duration::from_millis(900));
     }
 
     #[test]

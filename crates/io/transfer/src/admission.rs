@@ -1,14 +1,24 @@
 //! Who may knock at a server's door at the same time: connections that have not yet said who they
 //! are cost it a thread and a descriptor each, and anybody can open them.
 //!
-//! Strangers are counted by address. When there are as many as may be, the oldest of the address
-//! that holds most makes room, so whoever opens many takes places from himself only. Clients that
-//! are proven are counted apart ([`Places`]), and make room for their data connections
-//! ([`Strangers::expect`]), which are strangers until they have joined.
+//! When there are as many as may be, one makes room. Each [`Stage`] of the handshake has a part of
+//! the places, and only a stage that holds more than its part gives one up: so those who say
+//! nothing never push out those who shake hands, and those who hold finished handshakes do not push
+//! out those who begin. There, origins go last that proved a token within a day; else first those of
+//! the origin that holds most, and of equals the oldest. An origin's own places are divided by the
+//! same rule, so who opens many takes places from himself only.
+//!
+//! Clients that are proven are counted apart ([`crate::guests`]), and make room for their data
+//! connections ([`Strangers::expect`]), which are strangers until they have joined.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_units::{Duration, Instant};
+
+use crate::control::Stage;
 
 /// A connection at the door. Later ones have higher numbers.
 pub(crate) type Ticket = u64;
@@ -26,22 +36,30 @@ pub(crate) struct Limits {
 pub(crate) struct Strangers {
     limits: Limits,
     next: Ticket,
-    waiting: BTreeMap<Ticket, Origin>,
+    waiting: BTreeMap<Ticket, Stranger>,
     held: BTreeMap<Origin, usize>,
     /// Data connections that proven clients are to open.
     expected: BTreeMap<Origin, usize>,
+    /// When clients there proved a token last.
+    proven: BTreeMap<Origin, Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stranger {
+    origin: Origin,
+    stage: Stage,
 }
 
 /// What one person easily has many addresses of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Origin {
+pub(crate) enum Origin {
     V4(Ipv4Addr),
     /// A network of 64 bits, which one host has all of.
     V6([u8; 8]),
 }
 
 impl Origin {
-    fn of(address: IpAddr) -> Self {
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
             IpAddr::V6(address) => {
@@ -61,45 +79,84 @@ impl Strangers {
             waiting: BTreeMap::new(),
             held: BTreeMap::new(),
             expected: BTreeMap::new(),
+            proven: BTreeMap::new(),
         }
     }
 
     /// Lets a connection from `address` wait, and names the one that has to go for it.
-    pub fn admit(&mut self, address: IpAddr) -> (Ticket, Option<Ticket>) {
+    pub fn admit(&mut self, now: Instant, address: IpAddr) -> (Ticket, Option<Ticket>) {
         let origin = Origin::of(address);
-        let full = self.waiting.len() >= self.limits.all + self.expected.values().sum::<usize>();
-        let gone = if self.excess(origin) >= self.limits.by_origin as isize {
-            self.evict_from(origin)
-        } else if full {
-            self.evict()
+        let all = self.limits.all + self.expected.values().sum::<usize>();
+        let of_origin = self.limits.by_origin + self.expected_of(origin);
+        let gone = if self.held_by(origin) >= of_origin {
+            self.evict_one(now, of_origin, |stranger| stranger.origin == origin)
+        } else if self.waiting.len() >= all {
+            self.evict_one(now, all, |_| true)
         } else {
             None
         };
         let ticket = self.next;
         self.next += 1;
-        self.waiting.insert(ticket, origin);
+        self.waiting.insert(ticket, Stranger { origin, stage: Stage::Silent });
         *self.held.entry(origin).or_default() += 1;
         (ticket, gone)
     }
 
-    /// The oldest of the origin that holds most has to go; it no longer counts.
-    pub fn evict(&mut self) -> Option<Ticket> {
-        let most = self.held.keys().copied().max_by_key(|origin| self.excess(*origin))?;
-        self.evict_from(most)
+    /// There is no descriptor or thread for another one: one has to go; it no longer counts.
+    pub fn evict(&mut self, now: Instant) -> Option<Ticket> {
+        self.evict_one(now, self.waiting.len(), |_| true)
     }
 
-    fn evict_from(&mut self, origin: Origin) -> Option<Ticket> {
-        let oldest =
-            self.waiting.iter().find(|(_, of)| **of == origin).map(|(ticket, _)| *ticket)?;
-        self.leave(oldest);
-        Some(oldest)
+    /// Of those that count, which divide `places`, one has to go for one that comes.
+    fn evict_one(
+        &mut self,
+        now: Instant,
+        places: usize,
+        counts: impl Fn(&Stranger) -> bool,
+    ) -> Option<Ticket> {
+        let candidates = || self.waiting.iter().filter(|(_, stranger)| counts(stranger));
+        // The one that comes is silent yet.
+        let mut held = [1, 0, 0];
+        candidates().for_each(|(_, stranger)| held[stranger.stage as usize] += 1);
+        let (first, second) = ((places / 4).max(1), places / 2);
+        let parts = [first, second, places.saturating_sub(first + second)];
+        let over = candidates()
+            .filter(|(_, stranger)| held[stranger.stage as usize] > parts[stranger.stage as usize]);
+        let (ticket, _) = over.min_by_key(|(ticket, Stranger { origin, stage })| {
+            let excess = self.held_by(*origin).saturating_sub(self.expected_of(*origin));
+            (self.has_proven(now, *origin), Reverse(excess), *stage, **ticket)
+        })?;
+        let ticket = *ticket;
+        self.leave(ticket);
+        Some(ticket)
+    }
+
+    /// A connection has come so far.
+    pub fn reach(&mut self, ticket: Ticket, stage: Stage) {
+        if let Some(stranger) = self.waiting.get_mut(&ticket) {
+            stranger.stage = stranger.stage.max(stage);
+        }
     }
 
     /// A connection is at the door no longer. Whether it was.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let Some(origin) = self.waiting.remove(&ticket) else { return false };
-        take(&mut self.held, origin, 1);
+        let Some(stranger) = self.waiting.remove(&ticket) else { return false };
+        take(&mut self.held, stranger.origin, 1);
         true
+    }
+
+    /// A client at `address` has proven a token.
+    pub fn prove(&mut self, now: Instant, address: IpAddr) {
+        self.proven.insert(Origin::of(address), now);
+        if self.proven.len() > PROVEN_MAX
+            && let Some((&oldest, _)) = self.proven.iter().min_by_key(|(_, at)| **at)
+        {
+            self.proven.remove(&oldest);
+        }
+    }
+
+    fn has_proven(&self, now: Instant, origin: Origin) -> bool {
+        self.proven.get(&origin).is_some_and(|at| now - *at < REMEMBERED)
     }
 
     /// A proven client at `address` is to open `count` data connections.
@@ -112,10 +169,12 @@ impl Strangers {
         take(&mut self.expected, Origin::of(address), count);
     }
 
-    /// How many an origin holds beyond what is expected of it.
-    fn excess(&self, origin: Origin) -> isize {
-        let count = |of: &BTreeMap<_, usize>| of.get(&origin).copied().unwrap_or_default() as isize;
-        count(&self.held) - count(&self.expected)
+    fn held_by(&self, origin: Origin) -> usize {
+        self.held.get(&origin).copied().unwrap_or_default()
+    }
+
+    fn expected_of(&self, origin: Origin) -> usize {
+        self.expected.get(&origin).copied().unwrap_or_default()
     }
 }
 
@@ -151,6 +210,10 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Origins whose last proof is remembered, and for how long: those who copy every night are known.
+const PROVEN_MAX: usize = 4096;
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,14 +226,43 @@ mod tests {
         Strangers::new(Limits { all, by_origin })
     }
 
+    const NOW: Instant = Instant::ZERO;
+
+    impl Strangers {
+        /// One more from there that comes so far, and the one that goes for it.
+        fn come(&mut self, address: IpAddr, stage: Stage) -> (Ticket, Option<Ticket>) {
+            let (ticket, gone) = self.admit(NOW, address);
+            self.reach(ticket, stage);
+            (ticket, gone)
+        }
+
+        /// One from each of these addresses.
+        fn crowd(&mut self, numbers: std::ops::Range<u32>, stage: Stage) {
+            for number in numbers {
+                self.come(many(number), stage);
+            }
+        }
+
+        fn has(&self, ticket: Ticket) -> bool {
+            self.waiting.contains_key(&ticket)
+        }
+    }
+
+    /// One of many addresses, below those of [`v4`].
+    fn many(number: u32) -> IpAddr {
+        Ipv4Addr::from(0x0a00_0000 + number).into()
+    }
+
+    const STAGES: [Stage; 3] = [Stage::Silent, Stage::Greeted, Stage::Secured];
+
     #[test]
     fn who_opens_many_takes_places_from_himself() {
         let mut strangers = strangers(10, 3);
-        let other = strangers.admit(v4(2));
+        let other = strangers.admit(NOW, v4(2));
         assert_eq!(other, (0, None));
-        assert_eq!([(); 3].map(|()| strangers.admit(v4(1)).1), [None; 3]);
+        assert_eq!([(); 3].map(|()| strangers.admit(NOW, v4(1)).1), [None; 3]);
         for oldest in 1..100 {
-            assert_eq!(strangers.admit(v4(1)).1, Some(oldest));
+            assert_eq!(strangers.admit(NOW, v4(1)).1, Some(oldest));
         }
         assert!(strangers.leave(other.0));
         assert!(!strangers.leave(50), "it had to go");
@@ -181,46 +273,118 @@ mod tests {
     fn when_all_places_are_taken_the_address_with_most_makes_room() {
         let mut strangers = strangers(6, 4);
         for last in [1, 2, 2, 3, 2, 3] {
-            assert_eq!(strangers.admit(v4(last)).1, None);
+            assert_eq!(strangers.admit(NOW, v4(last)).1, None);
         }
-        assert_eq!(strangers.admit(v4(4)).1, Some(1), "the oldest of three");
-        assert_eq!(strangers.admit(v4(5)).1, Some(3), "the last of equals makes room");
+        assert_eq!(strangers.admit(NOW, v4(4)).1, Some(1), "the oldest of three");
+        assert_eq!(strangers.admit(NOW, v4(5)).1, Some(2), "the oldest of equals");
         assert_eq!(strangers.waiting.len(), 6);
         assert_eq!(strangers.held.values().sum::<usize>(), 6);
+    }
+
+    #[test]
+    fn of_equals_the_oldest_goes_whatever_its_address() {
+        let mut strangers = strangers(256, 64);
+        // The victim has the highest address, and 300 others come before and behind it.
+        strangers.crowd(0..300, Stage::Silent);
+        let victim = strangers.admit(NOW, v4(255)).0;
+        strangers.crowd(300..500, Stage::Silent);
+        assert!(strangers.has(victim), "fewer than all places came behind it");
+        assert_eq!(strangers.waiting.len(), 256);
+    }
+
+    #[test]
+    fn those_at_one_stage_never_push_out_those_at_another() {
+        for others in STAGES {
+            for stage in STAGES.into_iter().filter(|stage| *stage != others) {
+                let mut strangers = strangers(256, 64);
+                strangers.crowd(0..300, others);
+                let victim = strangers.come(v4(1), stage).0;
+                strangers.crowd(300..5_000, others);
+                assert!(strangers.has(victim), "{stage:?} among {others:?}");
+                assert_eq!(strangers.waiting.len(), 256);
+            }
+        }
+    }
+
+    #[test]
+    fn who_shakes_hands_is_pushed_out_by_half_of_the_places_at_the_least() {
+        let mut strangers = strangers(256, 64);
+        for stage in [Stage::Silent, Stage::Secured] {
+            strangers.crowd(0..256, stage);
+        }
+        let victim = strangers.come(v4(1), Stage::Greeted).0;
+        strangers.crowd(1_000..1_127, Stage::Greeted);
+        assert!(strangers.has(victim));
+        strangers.come(many(2_000), Stage::Greeted);
+        strangers.come(many(2_001), Stage::Greeted);
+        assert!(!strangers.has(victim), "the door is of bounded size");
+    }
+
+    #[test]
+    fn an_origin_that_proved_a_token_within_a_day_goes_last() {
+        let mut strangers = strangers(8, 4);
+        strangers.prove(NOW, v4(1));
+        let known = strangers.come(v4(1), Stage::Greeted).0;
+        strangers.crowd(0..1_000, Stage::Greeted);
+        assert!(strangers.has(known));
+        let later = NOW + REMEMBERED;
+        let gone = (0..8).filter_map(|number| strangers.admit(later, many(2_000 + number)).1);
+        assert!(gone.collect::<Vec<_>>().contains(&known), "a day later it is as the others");
+    }
+
+    #[test]
+    fn origins_that_proved_a_token_are_remembered_in_bounded_memory() {
+        let mut strangers = strangers(8, 4);
+        for number in 0..PROVEN_MAX as u32 + 10 {
+            strangers.prove(NOW + Duration::from_secs(number.into()), many(number));
+        }
+        assert_eq!(strangers.proven.len(), PROVEN_MAX);
+        let now = NOW + Duration::from_secs(PROVEN_MAX as u64 + 10);
+        assert!(!strangers.has_proven(now, Origin::of(many(9))));
+        assert!(strangers.has_proven(now, Origin::of(many(10))));
     }
 
     #[test]
     fn a_network_of_64_bits_is_one_address_and_a_mapped_one_is_ipv4() {
         let mut strangers = strangers(10, 2);
         let v6 = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert_eq!(strangers.admit(v6("2001:db8::1")).1, None);
-        assert_eq!(strangers.admit(v6("2001:db8::ffff:2")).1, None);
-        assert_eq!(strangers.admit(v6("2001:db8:0:1::1")).1, None);
-        assert_eq!(strangers.admit(v6("2001:db8::3")).1, Some(0));
-        assert_eq!(strangers.admit(v4(1)).1, None);
-        assert_eq!(strangers.admit(v6("::ffff:192.0.2.1")).1, None);
-        assert_eq!(strangers.admit(v4(1)).1, Some(4));
+        assert_eq!(strangers.admit(NOW, v6("2001:db8::1")).1, None);
+        assert_eq!(strangers.admit(NOW, v6("2001:db8::ffff:2")).1, None);
+        assert_eq!(strangers.admit(NOW, v6("2001:db8:0:1::1")).1, None);
+        assert_eq!(strangers.admit(NOW, v6("2001:db8::3")).1, Some(0));
+        assert_eq!(strangers.admit(NOW, v4(1)).1, None);
+        assert_eq!(strangers.admit(NOW, v6("::ffff:192.0.2.1")).1, None);
+        assert_eq!(strangers.admit(NOW, v4(1)).1, Some(4));
     }
 
     #[test]
     fn data_connections_of_proven_clients_have_room_of_their_own() {
         let mut strangers = strangers(4, 2);
-        let oldest = strangers.admit(v4(1)).0;
-        strangers.admit(v4(1));
+        let oldest = strangers.admit(NOW, v4(1)).0;
+        strangers.admit(NOW, v4(1));
         strangers.expect(v4(1), 3);
         for _ in 0..3 {
-            assert_eq!(strangers.admit(v4(1)).1, None);
+            assert_eq!(strangers.admit(NOW, v4(1)).1, None);
         }
-        assert_eq!(strangers.admit(v4(1)).1, Some(oldest));
+        assert_eq!(strangers.admit(NOW, v4(1)).1, Some(oldest));
         // Others do not push out what is expected.
         for last in 2..4 {
-            assert_eq!(strangers.admit(v4(last)).1, None);
+            assert_eq!(strangers.admit(NOW, v4(last)).1, None);
         }
-        strangers.admit(v4(2));
+        strangers.admit(NOW, v4(2));
         assert_eq!(strangers.waiting.len(), 7);
         strangers.expect_no_more(v4(1), 3);
         assert!(strangers.expected.is_empty());
-        assert_eq!(strangers.admit(v4(3)).1, Some(2), "it holds most");
+        assert_eq!(strangers.admit(NOW, v4(3)).1, Some(2), "it holds most");
+    }
+
+    #[test]
+    fn where_descriptors_are_short_one_goes_although_there_are_places() {
+        let mut strangers = strangers(256, 64);
+        assert_eq!(strangers.evict(NOW), None);
+        let [first, second] = [v4(1), v4(2)].map(|at| strangers.come(at, Stage::Secured).0);
+        assert_eq!(strangers.evict(NOW), Some(first));
+        assert_eq!(strangers.evict(NOW), Some(second));
     }
 
     #[test]

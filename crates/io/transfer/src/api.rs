@@ -127,13 +127,19 @@ pub struct ServeOptions {
     pub direct: bool,
     /// Bytes of the UDP sockets' buffers, each way; what suits fast paths unless told.
     pub socket_buffer: Option<Bytes>,
-    /// Connections at a time.
+    /// Clients at a time. Where one more comes, tokens and addresses that hold more than its own make
+    /// room.
     pub connections_max: usize,
     /// Time without a sign of the peer after which it is given up.
     pub idle_timeout: Duration,
     /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
     /// and neither end says that it waits for a disk or a booking. Zero is for ever.
     pub stall_timeout: Duration,
+    /// Time for which a client may say that it waits for its disk, its booking or the other end of its
+    /// pipe, while others find no place. Zero is for ever.
+    pub excuse_timeout: Duration,
+    /// Names of the profiles that clients may choose; without, any.
+    pub profiles: Option<Vec<String>>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
     /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).

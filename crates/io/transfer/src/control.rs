@@ -12,7 +12,7 @@ pub(crate) mod pipe;
 pub(crate) mod resolve;
 pub(crate) mod tls;
 
-pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin};
+pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin, Stage};
 pub use dial::{ConnectError, Dialed, dial};
 pub use live::{Control, ControlEnd};
 pub use tls::ServerIdentity;

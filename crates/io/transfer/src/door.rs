@@ -5,8 +5,11 @@ use std::io;
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Mutex;
 
+use longhaul_sys::clock;
+
 use crate::admission::{Limits, Strangers, Ticket};
 use crate::buffer::lock;
+use crate::control::Stage;
 
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -50,7 +53,7 @@ impl Door {
     pub fn admit(&self, stream: &TcpStream, from: IpAddr) -> io::Result<AtDoor<'_>> {
         let socket = stream.try_clone()?;
         let mut state = lock(&self.state);
-        let (ticket, gone) = state.strangers.admit(from);
+        let (ticket, gone) = state.strangers.admit(clock::now(), from);
         state.end(gone);
         state.sockets.insert(ticket, socket);
         Ok(AtDoor { door: self, ticket })
@@ -59,8 +62,13 @@ impl Door {
     /// Descriptors or threads are short: one that waits has to go.
     pub fn make_room(&self) {
         let mut state = lock(&self.state);
-        let gone = state.strangers.evict();
+        let gone = state.strangers.evict(clock::now());
         state.end(gone);
+    }
+
+    /// A client at `from` has proven a token.
+    pub fn prove(&self, from: IpAddr) {
+        lock(&self.state).strangers.prove(clock::now(), from);
     }
 
     /// Lets `count` connections from `from` come in addition.
@@ -81,6 +89,11 @@ impl State {
 }
 
 impl AtDoor<'_> {
+    /// It has come so far.
+    pub fn reach(&self, stage: Stage) {
+        lock(&self.door.state).strangers.reach(self.ticket, stage);
+    }
+
     /// Whether it had to make room.
     pub fn had_to_go(&self) -> bool {
         !lock(&self.door.state).sockets.contains_key(&self.ticket)

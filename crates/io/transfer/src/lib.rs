@@ -20,6 +20,7 @@ mod damaged;
 mod descriptors;
 mod door;
 pub mod files;
+mod guests;
 mod ids;
 mod lane;
 mod lease;

@@ -29,6 +29,7 @@ use crate::control::{Accepted, Acceptor};
 use crate::descriptors::Descriptors;
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::is_hidden_name;
+use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
 use crate::pipe::Pipes;
@@ -127,7 +128,7 @@ pub fn serve(
         descriptors: Descriptors::new(descriptor_limit()),
         door: Door::default(),
         attended: Places::default(),
-        clients: Places::default(),
+        clients: Guests::new(options.connections_max, options.excuse_timeout),
         ids: ConnectionIds::default(),
         served: Stop::default(),
         left: Stop::default(),
@@ -182,7 +183,7 @@ struct Server<'a> {
     door: Door,
     attended: Places,
     /// Proven clients, whom no number of strangers keeps out.
-    clients: Places,
+    clients: Guests,
     ids: ConnectionIds,
     /// With `once`: a transfer was served.
     served: Stop,
@@ -251,13 +252,15 @@ impl Server<'_> {
     fn attend(&self, stream: TcpStream, from: SocketAddr, stranger: (Place<'_>, AtDoor<'_>)) {
         let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
-        match self.acceptor.accept(stream) {
+        match self.acceptor.accept(stream, |stage| stranger.1.reach(stage)) {
             Ok(Accepted::Client(client)) => {
-                let Some(_place) = self.clients.take(self.options.connections_max) else {
+                self.door.prove(from.ip());
+                let hello = client.client().hello();
+                let Some(guest) = self.clients.admit(hello.key_id, from.ip()) else {
                     client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
                     return refused("too many clients".into());
                 };
-                let sending = match sending(client.client().hello()) {
+                let sending = match sending(hello, self.options.profiles.as_deref()) {
                     Ok(sending) => sending,
                     Err(error) => {
                         let reason = error.to_string();
@@ -265,7 +268,7 @@ impl Server<'_> {
                         return refused(reason);
                     }
                 };
-                let Some(lease) = self.lease(client.client().hello()) else {
+                let Some(lease) = self.lease_of_others(hello, &guest) else {
                     client.refuse(CloseCode::BUSY, NO_MEMORY);
                     return refused("no memory is left for another client".into());
                 };
@@ -275,7 +278,8 @@ impl Server<'_> {
                     return refused(NO_DESCRIPTORS.into());
                 };
                 drop(stranger);
-                let (begun, outcome) = match self.serve_client(*client, sending, lease, from, local)
+                let place = (&guest, lease);
+                let (begun, outcome) = match self.serve_client(*client, sending, place, from, local)
                 {
                     Ok(served) => (true, Ok(served)),
                     // Its request was turned away: nothing was served.
@@ -307,6 +311,22 @@ impl Server<'_> {
         }
     }
 
+    /// Memory for a client, also that of one that has to make room for it.
+    fn lease_of_others(&self, hello: &Hello, guest: &Guest<'_>) -> Option<Arc<Lease>> {
+        let found = self.lease(hello);
+        if found.is_some() || !guest.make_room() {
+            return found;
+        }
+        let deadline = clock::now() + MAKING_ROOM;
+        while clock::now() < deadline && !self.is_over() {
+            std::thread::sleep(LEAVING);
+            if let Some(lease) = self.lease(hello) {
+                return Some(lease);
+            }
+        }
+        None
+    }
+
     /// Memory for a client, and for the sockets of its lanes.
     fn lease(&self, hello: &Hello) -> Option<Arc<Lease>> {
         let buffer = match hello.carrier {
@@ -336,6 +356,10 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// Why a stranger was sent away.
 const CROWDED: &str = "it did not say who it is, and made room for others that came";
+/// How long a client waits for the memory of another that has to go, which makes durable first what
+/// has arrived; less than the time of a handshake. And how often is looked for it.
+const MAKING_ROOM: Duration = Duration::from_secs(5);
+const LEAVING: Duration = Duration::from_millis(10);
 /// How often, and how many times, is looked for a thread to attend to a stranger.
 const MOMENT: Duration = Duration::from_millis(1);
 const MOMENTS: usize = 1000;

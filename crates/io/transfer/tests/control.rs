@@ -86,7 +86,7 @@ fn serve() -> (SocketAddr, mpsc::Receiver<(Session, Control)>) {
         for stream in listener.incoming() {
             let (acceptor, tell) = (acceptor.clone(), tell.clone());
             thread::spawn(move || {
-                if let Ok(Accepted::Client(client)) = acceptor.accept(stream.unwrap()) {
+                if let Ok(Accepted::Client(client)) = acceptor.accept(stream.unwrap(), |_| {}) {
                     let _ = tell.send(client.welcome(NonZeroU32::MIN, PATIENCE).unwrap());
                 }
             });

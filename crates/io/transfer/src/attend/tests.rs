@@ -87,6 +87,8 @@ fn serve_options(root: &Path) -> ServeOptions {
         connections_max: 8,
         idle_timeout: PATIENCE,
         stall_timeout: PATIENCE,
+        excuse_timeout: Duration::ZERO,
+        profiles: None,
         history: None,
         host_priority: false,
     }

@@ -43,12 +43,16 @@ impl Acceptor {
         Ok(Self { tls: ServerTls::new()?, keyring, config, stop })
     }
 
-    /// Finds out who opened `stream`. Blocks for at most the configured timeout (and a second for
-    /// a farewell), or until a stop is asked for.
+    /// Finds out who opened `stream`, and tells `reached` how far that is. Blocks for at most the
+    /// configured timeout (and a second for a farewell), or until a stop is asked for.
     ///
     /// # Errors
     /// Nobody to be let in; the connection is closed, and a Longhaul client knows why.
-    pub fn accept(&self, stream: TcpStream) -> Result<Accepted, AcceptError> {
+    pub fn accept(
+        &self,
+        stream: TcpStream,
+        reached: impl Fn(Stage),
+    ) -> Result<Accepted, AcceptError> {
         let until = Until { deadline: clock::now() + self.config.timeout, stop: &self.stop };
         stream.set_nonblocking(true)?;
         let from = stream.peer_addr()?;
@@ -60,7 +64,8 @@ impl Acceptor {
         }
         let tls = self.tls.connection().map_err(PipeError::from)?;
         let mut pipe = Pipe::new(tls, stream)?;
-        pipe.handshake(until)?;
+        pipe.handshake_telling(until, || reached(Stage::Greeted))?;
+        reached(Stage::Secured);
         match Purpose::of(&pipe.tls) {
             Some(Purpose::Control) => self.shake_hands(pipe, from, until),
             Some(Purpose::Data) => {
@@ -103,6 +108,18 @@ impl Acceptor {
         pipe.finish(&error.close_message());
         Err(error.into())
     }
+}
+
+/// How far a connection has come of which nobody knows who opened it. Each stage takes more of its
+/// peer than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It is open.
+    Silent,
+    /// A whole ClientHello has come: somebody begins to shake hands.
+    Greeted,
+    /// A whole Finished has come: they have shaken hands, so the address is its own.
+    Secured,
 }
 
 /// Who opened a connection.

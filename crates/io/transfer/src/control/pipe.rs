@@ -70,7 +70,22 @@ impl Pipe {
 
     /// Runs the TLS handshake.
     pub(crate) fn handshake(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+        self.handshake_telling(until, || {})
+    }
+
+    /// The same, and calls `greeted` once the peer's ClientHello or ServerHello has come whole.
+    pub(crate) fn handshake_telling(
+        &mut self,
+        until: Until<'_>,
+        greeted: impl FnOnce(),
+    ) -> Result<(), PipeError> {
+        let mut greeted = Some(greeted);
         while self.tls.is_handshaking() {
+            if self.tls.protocol_version().is_some()
+                && let Some(greeted) = greeted.take()
+            {
+                greeted();
+            }
             self.flush(until)?;
             if self.tls.is_handshaking() {
                 self.receive(until)?;

@@ -309,7 +309,7 @@ fn a_stop_ends_every_wait() {
     let acceptor = Acceptor::new(&[token()], server_config(), stop).unwrap();
     let (listener, address) = listen();
     let _client = TcpStream::connect(address).unwrap();
-    let error = acceptor.accept(listener.accept().unwrap().0).unwrap_err();
+    let error = acceptor.accept(listener.accept().unwrap().0, |_| {}).unwrap_err();
     assert!(matches!(error, AcceptError::Stopped), "{error:?}");
 }
 
@@ -460,7 +460,7 @@ impl Server {
                 let (shared, tell) = (Arc::clone(&shared), tell.clone());
                 thread::spawn(move || {
                     let (acceptor, serve) = &*shared;
-                    let outcome = match acceptor.accept(stream.unwrap()) {
+                    let outcome = match acceptor.accept(stream.unwrap(), |_| {}) {
                         Ok(Accepted::Client(client)) => serve(*client),
                         Ok(Accepted::Data(_)) => Outcome::Refused,
                         Err(error) => Outcome::Failed(error),

@@ -22,6 +22,7 @@ use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes, m
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
 use crate::descriptors;
+use crate::guests::Guest;
 use crate::ids::random_number;
 use crate::lane::LaneSocket;
 use crate::lease::Lease;
@@ -61,7 +62,7 @@ impl Server<'_> {
         &self,
         client: PendingClient,
         profile: ChosenProfile,
-        lease: Arc<Lease>,
+        (guest, lease): (&Guest<'_>, Arc<Lease>),
         from: SocketAddr,
         local: SocketAddr,
     ) -> Result<Served, NotServed> {
@@ -137,7 +138,8 @@ impl Server<'_> {
             Ok(mut lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
                 let peer = Peer { from, local, profile: profile_name };
-                let run = || self.run(&shared, &lanes, &control, &peer, &granted, &lease);
+                let place = (guest, &*lease);
+                let run = || self.run(&shared, &lanes, &control, &peer, &granted, place);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     shared.stop();
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
@@ -168,7 +170,7 @@ impl Server<'_> {
         control: &Control,
         peer: &Peer,
         granted: &Granted,
-        lease: &Lease,
+        (guest, lease): (&Guest<'_>, &Lease),
     ) -> Result<Served, (CloseCode, String)> {
         let Peer { from, local, profile } = *peer;
         let patience = self.options.stall_timeout;
@@ -176,6 +178,8 @@ impl Server<'_> {
         let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
+        // Of one that closed with `done` before all was.
+        let mut parting = None;
         let outcome = loop {
             let end = attendant.round();
             let Milestones { begun, done, .. } = attendant.known();
@@ -194,18 +198,31 @@ impl Server<'_> {
                     break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
+            let now = clock::now();
+            if let Some(End::Closed(closed)) = &end
+                && closed.code == CloseCode::DONE
+                && begun
+                && now - *parting.get_or_insert(now) < PARTING
+            {
+                // It came by the control connection: a RESULT over the lanes may come later.
+                continue;
+            }
             if let Some(end) = end {
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
                     lanes.close(CloseCode::TIMEOUT, reason);
                     control.close(CloseCode::TIMEOUT, reason);
                 }
-                break served(shared, end);
+                break served(shared, end, granted.sends());
             }
             if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));
             }
-            if !begun && idle.look(clock::now()) >= patience && !patience.is_zero() {
+            let still = if begun { shared.lock().still() } else { idle.look(now) };
+            if let Some(gone) = guest.look(still).filter(|_| !done) {
+                break Err((CloseCode::BUSY, gone.reason()));
+            }
+            if !begun && still >= patience && !patience.is_zero() {
                 let reason = format!("the client asked for nothing for {} s", patience.as_secs());
                 let refused = shared.lock().refused().cloned();
                 let refused = refused.map(|refused| (refused.code, refused.reason));
@@ -231,22 +248,49 @@ impl Server<'_> {
     }
 }
 
-/// How this host sends to the client: under the profile of the connection, and within its limit.
-pub(super) fn sending(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
+/// How this host sends to the client: under the profile of the connection, which has to be one of
+/// those `allowed`, and within its limit.
+pub(super) fn sending(
+    hello: &Hello,
+    allowed: Option<&[String]>,
+) -> Result<ChosenProfile, NotPlayed> {
     let parameters = hello.parameters.as_deref().unwrap_or_default().split_whitespace();
-    Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
+    let chosen = Profile::wished(hello.profile.as_deref(), hello.rate, parameters)?;
+    let name = chosen.profile.name;
+    match allowed {
+        Some(allowed) if !allowed.iter().any(|one| one == name) => {
+            Err(NotPlayed::Forbidden { name, allowed: allowed.join(", ") })
+        }
+        _ => Ok(chosen),
+    }
+}
+
+/// Why the profile that a client chose is not played.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotPlayed {
+    /// It cannot be.
+    #[error(transparent)]
+    Unplayable(#[from] Unplayable),
+    /// It is not to be.
+    #[error("this server does not let clients choose the profile {name}, only: {allowed}")]
+    Forbidden { name: &'static str, allowed: String },
 }
 
 /// How a connection ended, for the log.
-fn served(shared: &Shared, end: End) -> Result<Served, (CloseCode, String)> {
+fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, String)> {
+    let bytes = || shared.lock().transfer().and_then(Transfer::done);
     match end {
-        End::Done => {
-            let bytes = shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
-            Ok(Served { bytes, failures: shared.failures() })
+        End::Done => Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() }),
+        // Its RESULT is here: what it did not wait for is for people only.
+        End::Closed(closed) if sends && !closed.by_peer && bytes().is_some() => {
+            Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() })
         }
         End::Refused(refused) => Err((refused.code, refused.reason)),
         End::Failed(reason) => Err((CloseCode::STORAGE, reason)),
         End::Stalled(reason) => Err((CloseCode::TIMEOUT, reason)),
+        End::Closed(closed) if closed.code == CloseCode::DONE => {
+            Err((closed.code, "the client closed the connection before all was done".into()))
+        }
         End::Closed(closed) if closed.reason.is_empty() => {
             Err((closed.code, closed.code.to_string()))
         }
@@ -254,6 +298,8 @@ fn served(shared: &Shared, end: End) -> Result<Served, (CloseCode, String)> {
     }
 }
 
+/// How long is waited for the last words of a client that has closed its control connection.
+const PARTING: Duration = Duration::from_secs(1);
 /// Until the first sample.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 
@@ -289,7 +335,7 @@ mod tests {
             ("fixed", limit),
             ("rbudp", limit),
         ] {
-            let chosen = sending(&hello(wished, Some(rate))).unwrap();
+            let chosen = sending(&hello(wished, Some(rate)), None).unwrap();
             assert_eq!(chosen.profile.name, wished);
             let path = super::path(&chosen, INITIAL_RTT);
             assert_eq!(path.allowed(), (rate, Bottleneck::UserLimit));
@@ -298,12 +344,28 @@ mod tests {
 
     #[test]
     fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
-        let refused = |name| sending(&hello(name, None)).unwrap_err().to_string();
+        let refused = |name| sending(&hello(name, None), None).unwrap_err().to_string();
         assert!(refused("of another version").contains("no profile of another version"));
         assert!(refused("rbudp").contains("profile rbudp"));
         let strange = Hello { parameters: Some("warp=9".into()), ..hello("auto", None) };
-        assert!(sending(&strange).unwrap_err().to_string().contains("auto has no parameter warp"));
+        assert!(
+            sending(&strange, None).unwrap_err().to_string().contains("auto has no parameter warp")
+        );
         let unnamed = Hello { profile: None, ..hello("", None) };
-        assert_eq!(sending(&unnamed).unwrap().profile.name, "auto");
+        assert_eq!(sending(&unnamed, None).unwrap().profile.name, "auto");
+    }
+
+    #[test]
+    fn a_profile_that_the_server_does_not_allow_is_refused_with_those_that_it_does() {
+        let allowed = ["auto".to_owned(), "cubic".to_owned()];
+        let refused = sending(&hello("unlimited", None), Some(&allowed)).unwrap_err().to_string();
+        assert!(
+            refused.contains("unlimited") && refused.contains("only: auto, cubic"),
+            "{refused}"
+        );
+        assert!(sending(&hello("cubic", None), Some(&allowed)).is_ok());
+        // Who names none chooses the default.
+        let unnamed = Hello { profile: None, ..hello("", None) };
+        assert!(sending(&unnamed, Some(&allowed[1..])).is_err());
     }
 }
