@@ -3,6 +3,7 @@
 //! docs/protocol.md; docs/threats.md says which test shows what.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod bookings;
 mod bytes;
 mod carrier;
 mod clients;
@@ -12,6 +13,7 @@ mod floods;
 mod greedy;
 mod honest;
 mod host;
+mod http;
 mod keys;
 mod middle;
 mod names;

@@ -150,8 +150,17 @@ pub struct Identity(Arc<ServerConfig>);
 
 impl Identity {
     pub fn new() -> Self {
+        Self::of(rcgen::CertificateParams::default()).0
+    }
+
+    /// One that vouches for itself at 127.0.0.1, and its certificate in PEM.
+    pub fn of_loopback() -> (Self, String) {
+        Self::of(rcgen::CertificateParams::new(vec!["127.0.0.1".into()]).unwrap())
+    }
+
+    fn of(params: rcgen::CertificateParams) -> (Self, String) {
         let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::default().self_signed(&key).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -160,8 +169,26 @@ impl Identity {
             .with_single_cert(vec![certificate.der().clone()], key)
             .unwrap();
         config.alpn_protocols = vec![CONTROL.to_vec(), DATA.to_vec()];
-        Self(Arc::new(config))
+        (Self(Arc::new(config)), pem(certificate.der()))
     }
+}
+
+/// A certificate as text (RFC 7468).
+fn pem(der: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::from("-----BEGIN CERTIFICATE-----");
+    for (i, three) in der.chunks(3).enumerate() {
+        let bits =
+            three.iter().chain([&0; 2]).take(3).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+        if i % 16 == 0 {
+            text.push('\n');
+        }
+        for place in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize % 64];
+            text.push(if place <= three.len() { letter.into() } else { '=' });
+        }
+    }
+    text + "\n-----END CERTIFICATE-----\n"
 }
 
 fn provider() -> Arc<CryptoProvider> {

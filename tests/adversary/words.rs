@@ -13,9 +13,9 @@ use crate::program::Program;
 use crate::script::{Item, manifest, manifest_end, request, result, sink, source};
 use crate::test::{Test, limited};
 
-const EVIL: &[u8] = b"no\x1b[2J\x1b]0;title\x07\r\nforged: done, 7 B\n\xc2\x9b2J";
+pub const EVIL: &[u8] = b"no\x1b[2J\x1b]0;title\x07\r\nforged: done, 7 B\n\xc2\x9b2J";
 
-fn assert_tame(text: &str, what: &str) {
+pub fn assert_tame(text: &str, what: &str) {
     let steers = |c: char| c.is_control() && c != '\n';
     assert!(!text.contains(steers), "{what}: {text:?}");
     assert!(!text.lines().any(|line| line.starts_with("forged")), "{what}: {text:?}");

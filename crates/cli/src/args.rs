@@ -216,15 +216,22 @@ pub struct CircuitArgs {
     /// Book a circuit at this service and send the data over it, at the rates that were booked (VBTP);
     /// messages, and what it does not carry, go over IP. FROM and TO are the service's names of the
     /// two ends; without them it has to know one link only
-    #[arg(long, value_name = "http://HOST:PORT[/FROM/TO]")]
+    #[arg(long, value_name = "https://HOST[:PORT][/FROM/TO]")]
     pub circuit: Option<String>,
     /// Follow this booking, made before by `longhaul circuits request`, instead of making one. What is
     /// left of it is given back once all is sent
     #[arg(long, value_name = "ID", requires = "circuit")]
     pub booking: Option<u64>,
-    /// File with the token for the service [default: that of --token-file]
+    /// File with the token for the service [default: ~/.config/longhaul/circuit-token]. It is another
+    /// than the server's: the service reads it
     #[arg(long, value_name = "FILE", requires = "circuit")]
     pub circuit_token_file: Option<PathBuf>,
+    /// File in PEM with the authorities that may vouch for the service [default: those this host knows]
+    #[arg(long, value_name = "FILE", requires = "circuit")]
+    pub circuit_ca: Option<PathBuf>,
+    /// Let the token cross the network in the clear, to a service at http:// on another host
+    #[arg(long, requires = "circuit")]
+    pub plain_http: bool,
     /// The server's address at the circuit's far end [default: its address over IP]
     #[arg(long, value_name = "ADDR", requires = "circuit")]
     pub circuit_to: Option<IpAddr>,
@@ -235,7 +242,7 @@ pub struct CircuitArgs {
     /// Go over IP where no circuit is to be had, instead of failing
     #[arg(long, requires = "circuit")]
     pub circuit_or_ip: bool,
-    /// Begin over IP, and go over to the circuit when it begins, instead of waiting for it
+    /// Begin over IP at once, and go over to the circuit when it begins; where none is to be had, stay
     #[arg(long, requires = "circuit")]
     pub circuit_and_ip: bool,
 }
@@ -559,14 +566,14 @@ Examples:
   longhaul cp lh://[2001:db8::7]:7421/run-17 .         by address and port
   longhaul cp --rate 1.6Gbps big.tar lh://dtn2/        take no more than 1.6 Gb/s
   longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps
-  longhaul cp --circuit http://book.example:7430/gva/chi --deadline +6h big.tar lh://dtn2/";
+  longhaul cp --circuit https://book.example/gva/chi --deadline +6h big.tar lh://dtn2/";
 
 const PIPE_EXAMPLES: &str = "\
 Examples:
   tar c run-17 | longhaul pipe lh://dtn2.example/run-17
   longhaul pipe --receive lh://dtn2.example/run-17 | tar x
   longhaul pipe --receive --json lh://[2001:db8::7]:7421/feed >feed.raw 2>feed.json
-  visualise | longhaul pipe --circuit http://book.example:7430/gva/chi --time 10m \\
+  visualise | longhaul pipe --circuit https://book.example/gva/chi --time 10m \\
     --min-rate 100Mbps --max-rate 400Mbps lh://dtn2.example/frames";
 
 const SERVE_EXAMPLES: &str = "\

@@ -3,6 +3,7 @@
 pub mod args;
 pub(crate) mod ask;
 mod gantt;
+pub(crate) mod reach;
 mod serve;
 mod show;
 pub mod when;

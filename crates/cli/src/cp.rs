@@ -98,7 +98,7 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
         bytes_wait: true,
         history: options.history.as_ref(),
     };
-    circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
+    circuit::wanted(&args.circuit, &errand)
 }
 
 /// What `args` mean.

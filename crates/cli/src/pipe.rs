@@ -163,7 +163,7 @@ fn circuit(
         bytes_wait: false,
         history: options.history.as_ref(),
     };
-    circuit::wanted(&args.circuit, &errand, args.link.token_file.as_deref())
+    circuit::wanted(&args.circuit, &errand)
 }
 
 /// A standard stream without the buffer that Rust puts before it.

@@ -47,6 +47,21 @@ pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
         .or_else(|| folder("HOME").map(|home| Path::new(&home).join(below_home)))
 }
 
+/// `file`, or the file with the token for a booking service that is used where none is named: never that
+/// with the token of servers, since who reads that one can use it as its owner can.
+///
+/// # Errors
+/// None is named, and there is no home directory.
+pub(crate) fn circuit_file_or_default(file: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(file) = file {
+        return Ok(file.to_owned());
+    }
+    let config = user_folder("XDG_CONFIG_HOME", ".config");
+    config.map(|config| config.join("longhaul/circuit-token")).ok_or_else(|| {
+        Failure::usage("no home directory to look for the booking service's token in: name a file")
+    })
+}
+
 /// The tokens of `file`, at least one.
 ///
 /// # Errors
@@ -66,6 +81,16 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Token>, Failure> {
 pub(crate) fn read_at_server(file: &Path) -> Result<Vec<Token>, Failure> {
     read_or(file, |shown| {
         format!("`longhaul keys new --token-file {shown}` makes one, of which clients need a copy")
+    })
+}
+
+/// The same at a client of a booking service.
+///
+/// # Errors
+/// It cannot be read, or is no token file.
+pub(crate) fn read_of_circuits(file: &Path) -> Result<Vec<Token>, Failure> {
+    read_or(file, |_| {
+        "the operator of the booking service gives one out; that of servers stays with them".into()
     })
 }
 

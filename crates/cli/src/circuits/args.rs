@@ -82,9 +82,15 @@ pub struct Where {
     /// The service
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7430")]
     pub url: String,
-    /// File with the token that the service knows [default: ~/.config/longhaul/token]
+    /// File with the token that the service knows [default: ~/.config/longhaul/circuit-token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// File in PEM with the authorities that may vouch for the service [default: those this host knows]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Let the token cross the network in the clear, to a service at http:// on another host
+    #[arg(long)]
+    pub plain_http: bool,
 }
 
 /// What is asked for.

@@ -6,13 +6,13 @@ use longhaul_circuits::api::{
     BookRequest, Bookings, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
     Recurring,
 };
-use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::client::{Access, Client, ClientError};
 use longhaul_units::{Bytes, Rate};
 use serde_json::Value;
 
 use super::args::{ExtendArgs, ModifyArgs, PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
 use super::when::When;
-use super::{gantt, show, value};
+use super::{gantt, reach, show, value};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::report::object;
@@ -106,10 +106,8 @@ fn milliseconds(time: Duration) -> u64 {
 
 /// A client with the first token of the file.
 pub(super) fn client(at: &Where) -> Result<Client, Failure> {
-    let file = token::file_or_default(at.token_file.as_deref())?;
-    let tokens = token::read(&file)?;
-    let token = tokens.first().map(ToString::to_string).unwrap_or_default();
-    Client::new(&at.url, &token).map_err(|error| Failure::usage(format!("--url {error}")))
+    let access = Access { authorities: at.ca.clone(), plain_http: at.plain_http };
+    reach::client(&at.url, at.token_file.as_deref(), &access, &reach::OF_COMMANDS)
 }
 
 /// An idempotency key that nobody has used.
@@ -129,7 +127,7 @@ pub(super) fn failure(error: ClientError) -> Failure {
                 None => failure,
             }
         }
-        other => Failure::failed(other.to_string()),
+        other => Failure::failed(reach::words(&other, &reach::OF_COMMANDS)),
     }
 }
 
@@ -248,7 +246,8 @@ fn describe(preview: &Preview) -> String {
     for other in &preview.alternatives {
         say(format!("  or {}: {}", other.what, show::span(other.plan.start, other.plan.finish)));
     }
-    if let Some(quote) = &preview.quote {
+    // Words to be typed again are those of no service that puts others among them.
+    if let Some(quote) = preview.quote.as_ref().filter(|quote| is_word(&quote.id)) {
         say(format!(
             "to book this until {}: longhaul circuits request --quote {}",
             show::short(quote.valid_until),
@@ -256,6 +255,12 @@ fn describe(preview: &Preview) -> String {
         ));
     }
     out
+}
+
+/// True if a shell takes it for one word.
+fn is_word(text: &str) -> bool {
+    !text.starts_with('-')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]

@@ -14,9 +14,17 @@ use crate::output::Output;
 pub(super) fn list(args: &ListArgs, output: &Output) -> Result<(), Failure> {
     let client = client(&args.at)?;
     let mut all = Bookings { bookings: Vec::new(), more_after: None };
+    let mut size = 0;
     loop {
         let after = all.bookings.last().map(|booking| booking.id);
         let page = client.list(args.all, after).map_err(failure)?;
+        size += page.bookings.iter().map(|booking| 1 + booking.ranges.len()).sum::<usize>();
+        if size > SIZE_MOST {
+            return Err(Failure::failed(format!(
+                "{}: more bookings than this command lists; ask for one with `show`",
+                client.url()
+            )));
+        }
         all.bookings.extend(page.bookings);
         if page.more_after.is_none() {
             break;
@@ -102,6 +110,7 @@ fn state(state: State) -> &'static str {
         State::Released => "released",
         State::Cancelled => "cancelled",
         State::Lapsed => "lapsed",
+        State::Unknown => "unknown",
     }
 }
 
@@ -117,3 +126,7 @@ pub(super) fn span(from: Timestamp, to: Timestamp) -> String {
     let seconds = to.duration_since(from).as_secs_f64();
     format!("{} to {} ({seconds:.3} s)", short(from), short(to))
 }
+
+/// Bookings and their ranges, of a service that says that there are more without end: some hundred
+/// megabytes.
+const SIZE_MOST: usize = 1_000_000;

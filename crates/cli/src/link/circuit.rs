@@ -2,15 +2,15 @@
 
 mod clock;
 mod experience;
+mod fitness;
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
-use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, State};
-use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, Range, State};
+use longhaul_circuits::client::{Access, Client, ClientError};
 use longhaul_history::{History, unix_time};
-use longhaul_rate_control::{TimeRange, Vector, VectorError};
+use longhaul_rate_control::{Profile, TimeRange, Vector, VectorError};
 use longhaul_transfer::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, ServiceError,
 };
@@ -18,9 +18,10 @@ use longhaul_units::{Duration, Rate};
 
 use self::clock::ServiceClock;
 use self::experience::{Experience, learn, margin_ppm};
+use self::fitness::{Fit, Unfit};
 use crate::args::CircuitArgs;
-use crate::circuits::ask;
 use crate::circuits::when::When;
+use crate::circuits::{ask, reach};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::token;
@@ -57,11 +58,7 @@ pub(crate) struct Wanted {
 ///
 /// # Errors
 /// They do not fit each other, or there is no token.
-pub(crate) fn wanted(
-    args: &CircuitArgs,
-    errand: &Errand<'_>,
-    token_file: Option<&Path>,
-) -> Result<Option<Wanted>, Failure> {
+pub(crate) fn wanted(args: &CircuitArgs, errand: &Errand<'_>) -> Result<Option<Wanted>, Failure> {
     let Some(url) = &args.circuit else { return Ok(None) };
     if errand.margin.is_some_and(|margin| !(0.0..=100.0).contains(&margin)) {
         return Err(Failure::usage("--margin takes 0 to 100 percent"));
@@ -72,10 +69,9 @@ pub(crate) fn wanted(
             "--booking: its ends are those that were booked: --circuit {base}"
         )));
     }
-    let file = token::file_or_default(args.circuit_token_file.as_deref().or(token_file))?;
-    let token = token::read(&file)?.swap_remove(0).to_string();
+    let access = Access { authorities: args.circuit_ca.clone(), plain_http: args.plain_http };
     let client =
-        Client::new(&base, &token).map_err(|error| Failure::usage(format!("--circuit {error}")))?;
+        reach::client(&base, args.circuit_token_file.as_deref(), &access, &reach::OF_COPIES)?;
     // What cannot be read holds up nothing; writing will say why.
     let known = errand.history.and_then(|history| history.circuit(errand.host).ok());
     let known = known.unwrap_or_default();
@@ -92,6 +88,7 @@ pub(crate) fn wanted(
         },
         label: errand.label.clone(),
         clock: Mutex::default(),
+        fit: Mutex::new(Fit::of_any(Rate::ZERO)),
     };
     let options = CircuitOptions {
         circuits: Arc::new(booker),
@@ -122,7 +119,7 @@ impl Wanted {
 fn service(url: &str) -> Result<(String, Option<(String, String)>), Failure> {
     let wrong = || {
         Failure::usage(format!(
-            "--circuit {url}: expected http://HOST:PORT or http://HOST:PORT/FROM/TO"
+            "--circuit {url}: expected https://HOST:PORT or https://HOST:PORT/FROM/TO"
         ))
     };
     let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -153,13 +150,15 @@ struct Booker {
     margin_ppm: u32,
     label: String,
     clock: Mutex<ServiceClock>,
+    /// The conditions for the booking that is followed.
+    fit: Mutex<Fit>,
 }
 
 impl Booker {
     /// The ends, and the rate of the fastest link that leads away from the first, as far as this
     /// project may book it: the service grants no more.
-    fn ends(&self) -> Result<(String, String, Rate), BookingError> {
-        let topology = self.client.topology()?;
+    fn ends(&self, client: &Client) -> Result<(String, String, Rate), BookingError> {
+        let topology = client.topology()?;
         let fastest = |from: &str| {
             let links = topology.links.iter().filter(|link| link.from == from);
             let fastest = links.map(|link| link.capacity_bps).max().unwrap_or(0);
@@ -170,35 +169,44 @@ impl Booker {
             (None, [link]) => Ok((link.from.clone(), link.to.clone(), fastest(&link.from))),
             (None, _) => Err(BookingError::SeveralEnds {
                 ends: topology.nodes.join(", "),
-                url: self.client.url().to_owned(),
+                url: client.url().to_owned(),
             }),
         }
     }
 
-    fn vector(&self, booking: &Booking) -> Result<Vector, BookingError> {
-        let network = self.client.topology()?;
+    /// The part of a booking that can be followed, in this host's clock.
+    fn vector(
+        &self,
+        client: &Client,
+        booking: &Booking,
+        fit: &Fit,
+    ) -> Result<Vector, BookingError> {
+        fit.check(&booking.ranges)?;
+        let network = client.topology()?;
         let tick = Duration::from_nanos(network.tick_nanos);
         let idle = tick.saturating_mul(u32::try_from(network.guard_ticks).unwrap_or(u32::MAX));
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.measure(&self.client, network.tick_nanos)?;
-        let ranges = booking.ranges.iter().map(|range| TimeRange {
+        clock.measure(client, network.tick_nanos)?;
+        let range = |range: &Range| TimeRange {
             start: clock.here(range.start),
             end: clock.here(range.end),
             rate: Rate::from_bps(range.rate_bps),
-        });
+        };
         // What begins and ends before the origin of this clock is over.
-        let ranges = ranges.filter(|range| range.end > range.start).collect();
-        let vector = Vector::new(ranges)?;
-        Ok(vector.idle_first(idle).guarded(clock.error()))
+        let ranges = booking.ranges.iter().map(range).filter(|range| range.end > range.start);
+        let vector = Vector::new(ranges.collect())?.idle_first(idle);
+        fit.check_bytes(&vector)?;
+        Ok(vector.guarded(clock.error()))
     }
 
-    /// Books anew; `fill` says what, and is told the fastest rate that may be had.
+    /// Makes a booking; `fill` says what for, and is given the fastest rate that may be had.
     fn make(
         &self,
         wish: &CircuitWish,
         fill: impl FnOnce(&mut BookRequest, Rate),
     ) -> Result<CircuitBooking, BookingError> {
-        let (from, to, fastest) = self.ends()?;
+        let client = self.client.for_one_answer();
+        let (from, to, fastest) = self.ends(&client)?;
         let mut request = BookRequest {
             from: Some(from),
             to: Some(to),
@@ -212,17 +220,18 @@ impl Booker {
             .key()
             .id()
             .to_string();
-        let made = ask::again(|| self.client.book(&request, Some(&key)))?;
+        let made = ask::again(|| client.book(&request, Some(&key)))?;
         let booking = made.bookings.into_iter().next().ok_or(BookingError::Nothing)?;
-        self.here(&booking).inspect_err(|_| {
+        self.here(&client, &booking, Fit::of(&request)).inspect_err(|_| {
             // The reason that counts is that of the vector.
-            let _ = self.client.release(booking.id);
+            let _ = self.client.for_one_answer().release(booking.id);
         })
     }
 
     /// A booking that was made before, if it can be followed.
     fn find(&self, id: u64) -> Result<CircuitBooking, BookingError> {
-        let booking = self.client.show(id)?;
+        let client = self.client.for_one_answer();
+        let booking = client.show(id)?;
         match booking.state {
             State::Scheduled | State::Active => {}
             State::Held => {
@@ -231,17 +240,24 @@ impl Booker {
             State::Finished | State::Released | State::Cancelled | State::Lapsed => {
                 return Err(BookingError::Over(id));
             }
+            State::Unknown => return Err(BookingError::Unknown(id)),
         }
         let peak = booking.ranges.iter().map(|range| range.rate_bps).max().map(Rate::from_bps);
         match peak.zip(self.rate) {
             Some((peak, most)) if peak > most => Err(BookingError::TooFast { id, peak, most }),
-            _ => self.here(&booking),
+            _ => self.here(&client, &booking, Fit::of_any(self.rate.unwrap_or(Profile::RATE_MOST))),
         }
     }
 
     /// The booking in this host's clock.
-    fn here(&self, booking: &Booking) -> Result<CircuitBooking, BookingError> {
-        let vector = self.vector(booking)?;
+    fn here(
+        &self,
+        client: &Client,
+        booking: &Booking,
+        fit: Fit,
+    ) -> Result<CircuitBooking, BookingError> {
+        let vector = self.vector(client, booking, &fit)?;
+        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = fit.of_the_rest();
         let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
         Ok(CircuitBooking { id, vector, bytes, finish })
@@ -278,12 +294,15 @@ impl Circuits for Booker {
     }
 
     fn renew(&self, booking: u64) -> Result<Vector, ServiceError> {
-        let booking = self.client.show(booking).map_err(BookingError::from)?;
-        Ok(self.vector(&booking)?)
+        let client = self.client.for_one_answer();
+        let booking = client.show(booking).map_err(BookingError::from)?;
+        let fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(self.vector(&client, &booking, &fit)?)
     }
 
     fn release(&self, booking: u64) -> Result<(), ServiceError> {
-        let released = ask::again(|| self.client.release(booking));
+        let client = self.client.for_one_answer();
+        let released = ask::again(|| client.release(booking));
         Ok(released.map(drop).map_err(BookingError::from)?)
     }
 }
@@ -295,7 +314,7 @@ fn told(error: &ClientError) -> String {
             Some(explanation) => format!("{}: {}", problem.detail, explanation.summary),
             None => problem.detail.clone(),
         },
-        other => other.to_string(),
+        other => reach::words(other, &reach::OF_COPIES),
     }
 }
 
@@ -309,6 +328,8 @@ enum BookingError {
     SeveralEnds { ends: String, url: String },
     #[error(transparent)]
     Vector(#[from] VectorError),
+    #[error("the service booked {0}")]
+    Unfit(#[from] Unfit),
     #[error("{0}")]
     NoKey(String),
     #[error("the service booked nothing")]
@@ -317,6 +338,8 @@ enum BookingError {
     Held(u64),
     #[error("nothing is left of booking {0}")]
     Over(u64),
+    #[error("booking {0} is in a state that a newer longhaul knows")]
+    Unknown(u64),
     #[error("booking {id} has up to {peak}, which is more than --rate {most}")]
     TooFast { id: u64, peak: Rate, most: Rate },
 }
@@ -332,7 +355,7 @@ mod tests {
         assert_eq!(service("http://[::1]:7430/gva/chi").unwrap(), (base.clone(), ends));
         assert_eq!(service("http://[::1]:7430/").unwrap(), (base, None));
         for wrong in ["localhost:7430", "http://a/b", "http://a/b/c/d", "http://a//c"] {
-            assert!(service(wrong).unwrap_err().message.contains("expected http://"), "{wrong}");
+            assert!(service(wrong).unwrap_err().message.contains("expected https://"), "{wrong}");
         }
     }
 }

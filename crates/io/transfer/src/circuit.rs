@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::{fmt, io};
 
 use longhaul_rate_control::Vector;
+use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, PathId, Rate};
 
 use crate::buffer::lock;
@@ -127,7 +128,7 @@ pub struct CircuitOptions {
     pub local: Option<IpAddr>,
     /// Where no circuit is to be had data goes over IP; else the copy or pipe fails.
     pub or_ip: bool,
-    /// Until the circuit begins data goes over IP; else it waits.
+    /// Until the circuit begins, and where none is to be had, data goes over IP; else it waits.
     pub and_ip: bool,
 }
 
@@ -227,12 +228,29 @@ impl Circuit {
         Ok(Self { shared, thread })
     }
 
-    /// The copy is at its end: what is left of the booking is given back.
+    /// The copy is at its end: what is left of the booking is given back. For a service that does not
+    /// answer nobody waits longer than [`PATIENCE`]; the thread goes on alone until it gives up.
     pub fn finish(self) -> Outcome {
         *lock(&self.shared.ended) = true;
         self.shared.changed.notify_all();
-        // A panic there has been reported by the thread itself.
-        let _ = self.thread.join();
+        let deadline = clock::now() + PATIENCE;
+        while !self.thread.is_finished() && clock::now() < deadline {
+            std::thread::sleep(GLANCE);
+        }
+        if self.thread.is_finished() {
+            // A panic there has been reported by the thread itself.
+            let _ = self.thread.join();
+        } else {
+            self.shared.note(format!(
+                "the booking service did not answer within {} s: what it booked may be booked still",
+                PATIENCE.as_secs()
+            ));
+        }
         lock(&self.shared.outcome).clone()
     }
 }
+
+/// The service answers within milliseconds, or is in trouble.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often is looked whether it has.
+const GLANCE: Duration = Duration::from_millis(2);

@@ -188,6 +188,7 @@ impl Booked {
             cp.args(["--rate", &said(limit)]);
         }
         cp.args(["--circuit-to", &circuit.far.to_string()]);
+        cp.arg("--circuit-token-file").arg(commands.token());
         match booking {
             Some(id) => {
                 let url = format!("http://{SERVICE}");

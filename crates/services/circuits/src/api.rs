@@ -1,7 +1,8 @@
 //! What travels between the service and its clients, as JSON.
 //!
 //! Rates are bits per second, sizes bytes, times RFC 3339 with an offset or Z. The same types make
-//! the OpenAPI document.
+//! the OpenAPI document. A field that is not known is refused in a request, where it may be a
+//! condition, and left out of an answer, where a newer service may say more.
 
 mod object;
 
@@ -180,6 +181,9 @@ pub enum State {
     Cancelled,
     /// It was held and never committed.
     Lapsed,
+    /// A state that a newer service knows and this program does not; no service sends it.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One rate for a time.
@@ -203,9 +207,25 @@ pub struct Bookings {
     pub more_after: Option<u64>,
 }
 
-/// A link.
+/// A link that is to be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub struct LinkRequest {
+    /// Its name.
+    pub name: String,
+    /// Node at which it begins.
+    pub from: String,
+    /// Node at which it ends.
+    pub to: String,
+    /// Its capacity.
+    pub capacity_bps: u64,
+    /// Price of 10^12 bytes booked, in millionths of the currency.
+    #[serde(default)]
+    pub price_micros_per_tb: u64,
+}
+
+/// A link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Link {
     /// Its name.
     pub name: String,
@@ -427,7 +447,7 @@ pub struct UsageRecord {
     /// For people.
     pub label: String,
     /// How it ended.
-    pub ending: crate::ledger::Ending,
+    pub ending: State,
     /// Bytes that it could carry until then.
     pub used_bytes: u64,
     /// Bytes that it gave back.

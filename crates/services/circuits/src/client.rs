@@ -2,9 +2,9 @@
 //!
 //! ```no_run
 //! use longhaul_circuits::api::{BookRequest, FileWant};
-//! use longhaul_circuits::client::Client;
+//! use longhaul_circuits::client::{Access, Client};
 //!
-//! let client = Client::new("http://127.0.0.1:7430", "lh1-...")?;
+//! let client = Client::new("http://127.0.0.1:7430", "lh1-...", &Access::default())?;
 //! let file = FileWant { bytes: 5_000_000_000, max_rate_bps: 20_000_000_000, ..FileWant::default() };
 //! let (from, to) = (Some("gva".into()), Some("chi".into()));
 //! let request = BookRequest { from, to, file: Some(file), ..BookRequest::default() };
@@ -13,54 +13,41 @@
 //! # Ok::<(), longhaul_circuits::client::ClientError>(())
 //! ```
 
-use std::io::{BufRead, BufReader};
-use std::time::Duration;
+mod answer;
+mod reach;
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::http::{Method, Request, Response};
-use ureq::{Agent, Body};
+use ureq::Agent;
+use ureq::http::{Method, Request};
 
+pub use self::answer::ClientError;
+pub use self::reach::Access;
 use crate::api::{
     Availability, BookRequest, Booking, Bookings, Explanation, ExtendRequest, Health,
-    ModifyRequest, Preview, Problem, TakeQuote, Topology, UsageReport,
+    ModifyRequest, Preview, TakeQuote, Topology, UsageReport,
 };
 
-/// Talks to one service. Clones share connections.
-#[derive(Clone, Debug)]
+/// Talks to one service, which it does not trust: each answer has [`Client::PATIENCE`] in all and is
+/// bounded, fields that it does not know are left out, whatever acts on a terminal is written as
+/// [`longhaul_units::shown`] writes it, and no redirection is followed. Clones share connections.
+#[derive(Clone)]
 pub struct Client {
     agent: Agent,
     base: String,
     token: String,
+    /// Its requests end by then.
+    deadline: Option<Instant>,
 }
 
-/// Why there is no answer, or not the one hoped for.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The address is none.
-    #[error("{0}: expected a URL like http://127.0.0.1:7430")]
-    Url(String),
-    /// The service said why not.
-    #[error("{}", .0.detail)]
-    Problem(Box<Problem>),
-    /// The service cannot be reached, or the connection broke: whether a request was carried out
-    /// is not known. With an idempotency key it can be sent again.
-    #[error("{url}: {why}")]
-    Connection {
-        /// Where.
-        url: String,
-        /// What happened.
-        why: String,
-    },
-    /// The answer is none that this client understands.
-    #[error("{url}: an answer that makes no sense: {why}")]
-    Answer {
-        /// Where.
-        url: String,
-        /// What is wrong.
-        why: String,
-    },
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("base", &self.base).finish_non_exhaustive()
+    }
 }
 
 /// A change of a booking, as it happened.
@@ -75,21 +62,23 @@ pub struct News {
 }
 
 impl Client {
-    /// A client for the service at `url`, with a token.
+    /// How long an answer may take in all, from the look-up of the service's name to its last byte: the
+    /// service answers within milliseconds, or is in trouble.
+    pub const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A client for the service at `url`, `https://HOST[:PORT]`, with a token.
     ///
     /// # Errors
-    /// `url` is not `http://HOST[:PORT]`.
-    pub fn new(url: &str, token: &str) -> Result<Self, ClientError> {
-        let base = url.trim_end_matches('/').to_owned();
-        if base.strip_prefix("http://").is_none_or(str::is_empty) {
-            return Err(ClientError::Url(url.into()));
-        }
-        let config = Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(PATIENCE))
-            .timeout_recv_response(Some(PATIENCE))
-            .build();
-        Ok(Self { agent: config.into(), base, token: token.into() })
+    /// `url` is none, or the token would cross a network in the clear and `access` does not allow that.
+    pub fn new(url: &str, token: &str, access: &Access) -> Result<Self, ClientError> {
+        let (base, agent) = reach::agent(url, access)?;
+        Ok(Self { agent, base, token: token.into(), deadline: None })
+    }
+
+    /// The same, for several requests that all end within [`Self::PATIENCE`] from now.
+    #[must_use]
+    pub fn for_one_answer(&self) -> Self {
+        Self { deadline: Some(Instant::now() + Self::PATIENCE), ..self.clone() }
     }
 
     /// Where the service is.
@@ -129,9 +118,19 @@ impl Client {
     }
 
     /// Up to a thousand bookings after identifier `after`; those that ended too with `all`.
+    ///
+    /// # Errors
+    /// Among others that there is to be more, and nothing came after `after`: to ask for what comes
+    /// after the last one comes to an end.
     pub fn list(&self, all: bool, after: Option<u64>) -> Result<Bookings, ClientError> {
-        let after = after.map_or(String::new(), |after| format!("&after={after}"));
-        self.get(&format!("/v1/bookings?limit=1000&all={all}{after}"))
+        let from = after.map_or(String::new(), |after| format!("&after={after}"));
+        let page: Bookings = self.get(&format!("/v1/bookings?limit=1000&all={all}{from}"))?;
+        let ids = after.into_iter().chain(page.bookings.iter().map(|booking| booking.id));
+        let leads_on = !page.bookings.is_empty() && ids.is_sorted_by(|id, next| id < next);
+        match leads_on || page.more_after.is_none() {
+            true => Ok(page),
+            false => Err(self.senseless("bookings that lead nowhere")),
+        }
     }
 
     /// A booking.
@@ -196,21 +195,28 @@ impl Client {
             request = request.header("last-event-id", after.to_string());
         }
         let request = request.body(()).map_err(|error| self.senseless(error))?;
-        let mut response = self.agent.run(request).map_err(|error| self.broken(error))?;
+        let request = reach::watching(&self.agent, request);
+        let response = self.agent.run(request).map_err(|error| self.broken(error))?;
         if !response.status().is_success() {
-            return Err(self.problem(&mut response));
+            return Err(answer::problem(&self.base, response));
         }
         let mut what = String::new();
         let mut number = 0;
         let mut data = String::new();
-        for line in BufReader::new(response.into_body().into_reader()).lines() {
-            let line = line.map_err(|error| self.broken(error))?;
-            match line.split_once(": ").unwrap_or((&line, "")) {
-                ("event", value) => what = value.into(),
+        let mut stream = BufReader::new(response.into_body().into_reader());
+        loop {
+            let mut line = String::new();
+            let read = stream.by_ref().take(answer::MAX).read_line(&mut line);
+            if read.map_err(|error| self.broken(error))? == 0 {
+                return Ok(());
+            }
+            let line = line.trim_end_matches(['\r', '\n']);
+            match line.split_once(": ").unwrap_or((line, "")) {
+                ("event", value) => what = answer::tamed(value),
                 ("id", value) => number = value.parse().unwrap_or(number),
                 ("data", value) => data = value.into(),
                 ("", _) if !what.is_empty() => {
-                    let booking = serde_json::from_str(&data).ok();
+                    let booking = answer::read(data.as_bytes()).ok();
                     if !news(News { what: std::mem::take(&mut what), number, booking }) {
                         return Ok(());
                     }
@@ -218,7 +224,6 @@ impl Client {
                 _ => {}
             }
         }
-        Ok(())
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
@@ -242,21 +247,30 @@ impl Client {
             None => Vec::new(),
         };
         let request = request.header("content-type", "application/json");
+        let patience = match self.deadline {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None => Self::PATIENCE,
+        };
         // An order without a body says that its length is 0. As `()` it would be sent in chunks, and
         // the service, which answers without waiting for the last, would then close the connection
         // under the next request (RFC 9112, section 9.6).
         let sent = match has_no_body {
-            true => self.agent.run(request.body(()).map_err(|error| self.senseless(error))?),
-            false => self.agent.run(request.body(text).map_err(|error| self.senseless(error))?),
+            true => {
+                let request = request.body(()).map_err(|error| self.senseless(error))?;
+                self.agent.run(reach::within(&self.agent, request, patience))
+            }
+            false => {
+                let request = request.body(text).map_err(|error| self.senseless(error))?;
+                self.agent.run(reach::within(&self.agent, request, patience))
+            }
         };
         let mut response = sent.map_err(|error| self.broken(error))?;
         let understood = response.status().is_success() || path == "/v1/health";
         if !understood {
-            return Err(self.problem(&mut response));
+            return Err(answer::problem(&self.base, response));
         }
-        let text = response.body_mut().with_config().limit(ANSWER_MAX).read_to_vec();
-        let text = text.map_err(|error| self.broken(error))?;
-        serde_json::from_slice(&text).map_err(|error| self.senseless(error))
+        let text = answer::body(&mut response).map_err(|error| self.broken(error))?;
+        answer::read(&text).map_err(|error| self.senseless(error))
     }
 
     fn request(&self, method: Method, path: &str) -> ureq::http::request::Builder {
@@ -265,20 +279,12 @@ impl Client {
         Request::builder().method(method).uri(url).header("authorization", bearer)
     }
 
-    fn problem(&self, response: &mut Response<Body>) -> ClientError {
-        let status = response.status();
-        match response.body_mut().read_to_vec().ok().map(|text| serde_json::from_slice(&text)) {
-            Some(Ok(problem)) => ClientError::Problem(Box::new(problem)),
-            _ => self.senseless(status),
-        }
-    }
-
-    fn broken(&self, why: impl ToString) -> ClientError {
-        ClientError::Connection { url: self.base.clone(), why: why.to_string() }
+    fn broken(&self, why: impl Into<ureq::Error>) -> ClientError {
+        answer::broken(&self.base, why.into())
     }
 
     fn senseless(&self, why: impl ToString) -> ClientError {
-        ClientError::Answer { url: self.base.clone(), why: why.to_string() }
+        answer::senseless(&self.base, why)
     }
 }
 
@@ -295,10 +301,6 @@ fn encoded(name: &str) -> String {
 }
 
 const NOTHING: Option<&()> = None;
-/// The service answers within milliseconds, or is in trouble.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// A thousand bookings with long vectors.
-const ANSWER_MAX: u64 = 256 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -319,7 +321,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
             head
         });
-        let _ = Client::new(&url, "lh1-").unwrap().commit(3);
+        let _ = Client::new(&url, "lh1-", &Access::default()).unwrap().commit(3);
         let head = service.join().unwrap();
         assert!(head.iter().any(|line| line == "content-length: 0"), "{head:?}");
         assert!(!head.iter().any(|line| line.starts_with("transfer-encoding")), "{head:?}");

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use longhaul_circuits::api::{BookRequest, FileWant};
 use longhaul_circuits::archive;
-use longhaul_circuits::client::{Client, ClientError};
+use longhaul_circuits::client::{Access, Client, ClientError};
 use longhaul_circuits::ledger::{Event, Ledger, Record, audit};
 use longhaul_circuits::service::config::Archive;
 use longhaul_circuits::store::{self, Location};
@@ -121,7 +121,7 @@ fn load(
             std::thread::yield_now();
             continue;
         }
-        let client = Client::new(&at, &site::token(ASTRO).to_string()).unwrap();
+        let client = Client::new(&at, &site::token(ASTRO).to_string(), &Access::default()).unwrap();
         turns.fetch_add(1, Ordering::Relaxed);
         let (key, request) = pending.take().unwrap_or_else(|| {
             turn += 1;

@@ -15,7 +15,7 @@ use longhaul_circuits::api::{
     BookRequest, Booking, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
     Problem, Range, Recurring, State,
 };
-use longhaul_circuits::client::{Client, ClientError, News};
+use longhaul_circuits::client::{Access, Client, ClientError, News};
 use longhaul_circuits::ledger::audit;
 use longhaul_circuits::store;
 use serde_json::{Value, json};
@@ -625,7 +625,8 @@ fn bad_input_is_told_and_changes_nothing(store: &Kept) {
 
 fn tokens_roles_and_quotas(store: &Kept) {
     let site = store.open();
-    let nobody = Client::new(&site.url(), &site::token(99).to_string()).unwrap();
+    let nobody =
+        Client::new(&site.url(), &site::token(99).to_string(), &Access::default()).unwrap();
     assert_eq!(problem(nobody.list(false, None)).status, 401);
     let bare = "GET /v1/bookings HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(raw(&site, bare).1.contains("www-authenticate: bearer"));

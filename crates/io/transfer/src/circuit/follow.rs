@@ -81,13 +81,17 @@ impl Follower {
     }
 
     pub fn run(self) {
-        let Some(want) = self.await_want() else { return };
+        if self.options.and_ip {
+            // Before the service is asked: it may be slow to answer, or never do.
+            self.errand.set_outlook(Outlook::Open);
+        }
+        let Some(want) = self.await_want() else { return self.note_if_sent() };
         if want == CircuitWant::Bytes(0) {
             return self.errand.set_outlook(Outlook::Open);
         }
         match self.prepare(want) {
             Ok((ends, booking)) => self.follow(ends, &booking),
-            Err(why) if self.options.or_ip => {
+            Err(why) if self.options.or_ip || self.options.and_ip => {
                 self.shared.note(format!("no circuit: {why}; data goes over IP"));
                 self.errand.set_outlook(Outlook::Open);
             }
@@ -193,16 +197,11 @@ impl Follower {
         // Of a booking that was made before, what is over allows nothing any more.
         let found = clock::now();
         let mut renewed = found;
-        if self.options.and_ip {
-            self.errand.set_outlook(Outlook::Open);
-        } else if !self.wait_with_groups(booking, &mut vector, &mut renewed) {
+        if !self.options.and_ip && !self.wait_with_groups(booking, &mut vector, &mut renewed) {
             return;
         }
         if !self.await_start(Duration::ZERO, booking, &mut vector, &mut renewed) {
-            if self.options.and_ip && self.errand.is_sent() {
-                self.shared.note("everything went over IP before the circuit began".into());
-            }
-            return;
+            return self.note_if_sent();
         }
         let opened = clock::now();
         let circuit = self.lines.add(self.path(opened, vector.clone()), ends);
@@ -245,6 +244,13 @@ impl Follower {
         self.shared.report(Followed { report, circuit });
     }
 
+    /// Says where everything went, if it did before there was a circuit.
+    fn note_if_sent(&self) {
+        if self.options.and_ip && self.errand.is_sent() {
+            self.shared.note("everything went over IP before the circuit began".into());
+        }
+    }
+
     /// Until the circuit is about to begin; then groups are read and hashed, and wait in their lanes,
     /// on a path over IP that lets no data through: what a lane asks of a path is not lost on a circuit
     /// that is not set up yet. `false` if the copy or pipe ended before.
@@ -284,6 +290,11 @@ impl Follower {
         vector: &mut Vector,
         renewed: &mut Instant,
     ) -> bool {
+        // The service may have taken longer than the copy.
+        if self.shared.pause(Duration::ZERO) {
+            self.release(booking);
+            return false;
+        }
         while let Some(left) = vector.start().map(|start| start - (clock::now() + before))
             && left > Duration::ZERO
         {

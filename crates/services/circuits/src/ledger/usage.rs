@@ -5,16 +5,7 @@ use super::order::{Ask, LinkSpec, Ranges, Route};
 
 /// How a booking ended.
 #[derive(
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Debug,
-    serde::Serialize,
-    serde::Deserialize,
-    utoipa::ToSchema,
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {

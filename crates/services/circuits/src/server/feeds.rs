@@ -128,7 +128,7 @@ pub(super) async fn usage(State(site): State<Site>, caller: Caller) -> Json<Usag
                 id: *id,
                 project: closed.entry.project.clone(),
                 label: closed.entry.note.label.clone(),
-                ending: closed.ending,
+                ending: translate::ended(closed.ending),
                 used_bytes: closed.used_bytes,
                 returned_bytes: closed.returned_bytes,
                 price_micros: closed.price_micros,

@@ -12,7 +12,7 @@ use super::auth::Caller;
 use super::input::{Body, Filter, Named, key};
 use super::problem::Failure;
 use super::{Site, bookings, planning, translate};
-use crate::api::{Availability, Health, Link, Topology};
+use crate::api::{Availability, Health, Link, LinkRequest, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
 use crate::service::View;
 use crate::service::config::{Role, link_can_be_named, link_is_sound};
@@ -73,22 +73,22 @@ fn shown(view: &View, spec: &LinkSpec) -> Link {
 ///
 /// Its name and those of its nodes have up to 64 letters, digits and - _ . : >, and
 /// the first is a letter or digit. Its capacity is kept in whole steps of rate.
-#[utoipa::path(post, path = "/v1/links", request_body = Link, responses(
+#[utoipa::path(post, path = "/v1/links", request_body = LinkRequest, responses(
     (status = 201, body = Link),
     (status = 200, description = "The key came before", body = Link)))]
 pub(super) async fn add_link(
     State(site): State<Site>,
     caller: Caller,
     headers: HeaderMap,
-    Body { value, fingerprint }: Body<Link>,
+    Body { value, fingerprint }: Body<LinkRequest>,
 ) -> Result<(StatusCode, Json<Link>), Failure> {
     caller.must_be(Role::Operator)?;
     let key = key(&headers, &fingerprint)?;
-    let Link { name, from, to, .. } = &value;
+    let LinkRequest { name, from, to, .. } = &value;
     link_is_sound(name, from, to).map_err(Failure::invalid)?;
     link_can_be_named(name, from, to).map_err(Failure::invalid)?;
     let capacity = translate::capacity(&site.service.view(), value.capacity_bps)?;
-    let Link { name, from, to, price_micros_per_tb: price_micros, .. } = value;
+    let LinkRequest { name, from, to, price_micros_per_tb: price_micros, .. } = value;
     let spec = LinkSpec { name, from, to, capacity, price_micros };
     let order = Order {
         actor: caller.name,

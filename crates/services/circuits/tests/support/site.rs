@@ -5,7 +5,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-use longhaul_circuits::client::Client;
+use longhaul_circuits::client::{Access, Client};
 use longhaul_circuits::server::{Doors, Server};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
@@ -90,7 +90,7 @@ impl Site {
     }
 
     pub fn client(&self, token_number: u8) -> Client {
-        Client::new(&self.url(), &token(token_number).to_string()).unwrap()
+        Client::new(&self.url(), &token(token_number).to_string(), &Access::default()).unwrap()
     }
 }
 

@@ -93,11 +93,11 @@ impl Vector {
             .filter(|at| *at < Instant::FAR_FUTURE)
     }
 
-    /// Bytes that its ranges carry between two times.
+    /// Bytes that its ranges carry between two times, saturating.
     pub fn bytes_within(&self, from: Instant, to: Instant) -> u64 {
         let part =
             |range: &TimeRange| range.rate.bytes_in(range.end.min(to).since(range.start.max(from)));
-        self.0.iter().map(part).sum()
+        self.0.iter().map(part).fold(0, u64::saturating_add)
     }
 
     /// The most that is safe while this clock and the switch's are up to `guard` apart: the least

@@ -49,6 +49,16 @@ pub(in crate::server) fn open(view: &View, id: Id, open: &Open) -> api::Booking 
     }
 }
 
+/// How a booking ended, as it travels.
+pub(in crate::server) fn ended(ending: Ending) -> api::State {
+    match ending {
+        Ending::Finished => api::State::Finished,
+        Ending::Released => api::State::Released,
+        Ending::Cancelled => api::State::Cancelled,
+        Ending::Lapsed => api::State::Lapsed,
+    }
+}
+
 /// A booking that ended, as it travels.
 pub(in crate::server) fn closed(view: &View, id: Id, closed: &Closed) -> api::Booking {
     let vector = closed.ranges.vector(view.rules.guard).unwrap_or_default();
@@ -58,12 +68,7 @@ pub(in crate::server) fn closed(view: &View, id: Id, closed: &Closed) -> api::Bo
     api::Booking {
         id,
         project: closed.entry.project.clone(),
-        state: match closed.ending {
-            Ending::Finished => api::State::Finished,
-            Ending::Released => api::State::Released,
-            Ending::Cancelled => api::State::Cancelled,
-            Ending::Lapsed => api::State::Lapsed,
-        },
+        state: ended(closed.ending),
         label: closed.entry.note.label.clone(),
         links: names(view, &closed.path),
         ranges: ranges(view, &vector),
