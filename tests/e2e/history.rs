@@ -1,5 +1,6 @@
 //! What copies learn of a path is there for those that come after them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use longhaul_needs::needs;
 use serde_json::{Value, json};
 
 use crate::program::{Ended, PROGRAM, Program};
-use crate::test::{Test, limited, until};
+use crate::test::{Test, limited, token, until};
 use crate::trees::{assert_same, noise};
 
 const BYTES: usize = 6_000_000;
@@ -103,6 +104,36 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
             .assert_failed("nothing is known of paths to elsewhere");
         assert_eq!(history(test, &["clear", "127.0.0.1"]).json()["cleared"], 4);
         assert_eq!(paths(test).len(), 0);
+    });
+}
+
+#[test]
+fn clients_of_one_address_learn_apart_by_their_tokens() {
+    limited(|test| {
+        fs::write(test.there("file"), noise(1, BYTES)).unwrap();
+        let tokens = format!("{}\n{}\n", token(1), token(2));
+        fs::write(test.path("token"), tokens).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let from = format!("lh://127.0.0.1:{}/file", at.port());
+        let pull = |number: u8| {
+            fs::write(test.path("one"), token(number).to_string()).unwrap();
+            let words = ["cp", "--json", "--token-file", "one", "--rate", "100Mbps"];
+            let words = [&words[..], &["--carrier", "udp", &from, "here/back"]].concat();
+            let pulled = Program::start(test, &words).end();
+            pulled.assert_succeeded();
+            pulled.json()["memory"]["used"].clone()
+        };
+        let ids = || {
+            let paths = paths(test).into_iter();
+            paths.map(|path| path["token"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(pull(1), "nothing known");
+        until("what the first has learnt", || Some(ids()).filter(|ids| ids.len() == 1));
+        assert_eq!(pull(2), "nothing known");
+        let both = until("what the second has learnt", || Some(ids()).filter(|ids| ids.len() == 2));
+        let tokens = [1, 2].map(|number| token(number).key().id().to_string());
+        assert_eq!(both, BTreeSet::from(tokens));
+        assert_ne!(pull(1), "nothing known");
     });
 }
 

@@ -124,6 +124,7 @@ fn path(path: &KnownPath) -> Value {
         "local": path.key.local,
         "remote": path.key.remote,
         "direction": path.key.direction.name(),
+        "token": Some(&path.key.token).filter(|token| !token.is_empty()),
         "known": path.memory.as_ref().map(known),
         "transfers": path.seen.len(),
     })
@@ -156,8 +157,12 @@ fn circuit((host, known): &(String, CircuitRecord)) -> Value {
 
 fn line(path: &KnownPath) -> String {
     let key = &path.key;
+    let by = match key.token.as_str() {
+        "" => String::new(),
+        token => format!(", token {}", shown(token)),
+    };
     let way = format!(
-        "{} to {} ({} to {})",
+        "{} to {} ({} to {}{by})",
         key.direction.name(),
         shown(&key.peer),
         key.local,

@@ -75,9 +75,15 @@ fn connect(file: &Path, notices: &mut Vec<String>) -> Result<Connection, History
     if version(&connection)? < VERSION {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have been first.
-        if version(&transaction)? < VERSION {
-            transaction.execute_batch(TABLES)?;
-            let taken_over = circuits::take_over(&transaction, file, notices)?;
+        let found = version(&transaction)?;
+        if found < VERSION {
+            for (_, step) in (0..).zip(STEPS).filter(|(from, _)| *from >= found) {
+                transaction.execute_batch(step)?;
+            }
+            let taken_over = match found {
+                0 => circuits::take_over(&transaction, file, notices)?,
+                _ => None,
+            };
             transaction.pragma_update(None, "user_version", VERSION)?;
             transaction.commit()?;
             if let Some(taken_over) = taken_over {
@@ -127,8 +133,10 @@ fn move_aside(file: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-const VERSION: i64 = 1;
-const TABLES: &str = "
+const VERSION: i64 = STEPS.len() as i64;
+/// The steps from each version to the next.
+const STEPS: [&str; 2] = [FIRST, BY_TOKEN];
+const FIRST: &str = "
     CREATE TABLE observations (
         peer TEXT NOT NULL,
         local TEXT NOT NULL,
@@ -167,5 +175,24 @@ const TABLES: &str = "
         wasted_ppm INTEGER NOT NULL,
         deviation_ppm INTEGER NOT NULL,
         max_rate_bps INTEGER
+    ) STRICT;
+";
+/// Nobody knows whose pulls were seen before.
+const BY_TOKEN: &str = "
+    ALTER TABLE observations ADD COLUMN token TEXT NOT NULL DEFAULT '';
+    DELETE FROM observations WHERE direction = 'pull';
+    DROP INDEX of_path;
+    CREATE INDEX of_path ON observations (peer, local, remote, direction, token, seen);
+    CREATE INDEX of_token ON observations (token, seen);
+    DROP TABLE leases;
+    CREATE TABLE leases (
+        peer TEXT NOT NULL,
+        local TEXT NOT NULL,
+        remote TEXT NOT NULL,
+        direction TEXT NOT NULL,
+        token TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        PRIMARY KEY (peer, local, remote, direction, token)
     ) STRICT;
 ";

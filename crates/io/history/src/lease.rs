@@ -21,12 +21,12 @@ impl History {
     /// The file cannot be written.
     pub fn lease(&self, key: &PathKey, now: u64) -> Result<Option<Lease>, HistoryError> {
         let number = number();
-        let [peer, local, remote, direction] = texts(key);
+        let [peer, local, remote, direction, token] = texts(key);
         // One that ends later than any would was given before the clock was set.
         let taken = self.connection(BUSY_AT_WORK)?.execute(
-            "INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE SET number = \
-             ?5, until = ?6 WHERE until <= ?7 OR until > ?6",
-            (peer, local, remote, direction, number, signed(end(now)), signed(now)),
+            "INSERT INTO leases VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO UPDATE SET number = \
+             ?6, until = ?7 WHERE until <= ?8 OR until > ?7",
+            (peer, local, remote, direction, token, number, signed(end(now)), signed(now)),
         )?;
         Ok((taken == 1).then(|| Lease { key: key.clone(), number }))
     }
@@ -36,10 +36,10 @@ impl History {
     /// # Errors
     /// The file cannot be written.
     pub fn renew(&self, lease: &Lease, now: u64) -> Result<bool, HistoryError> {
-        let [peer, local, remote, direction] = texts(&lease.key);
+        let [peer, local, remote, direction, token] = texts(&lease.key);
         let renewed = self.connection(BUSY_AT_WORK)?.execute(
-            &format!("UPDATE leases SET until = ?6 WHERE {OF_PATH} AND number = ?5"),
-            (peer, local, remote, direction, lease.number, signed(end(now))),
+            &format!("UPDATE leases SET until = ?7 WHERE {OF_PATH} AND number = ?6"),
+            (peer, local, remote, direction, token, lease.number, signed(end(now))),
         )?;
         Ok(renewed == 1)
     }
@@ -49,10 +49,10 @@ impl History {
     /// # Errors
     /// The file cannot be written; it ends by itself.
     pub fn give_back(&self, lease: &Lease) -> Result<(), HistoryError> {
-        let [peer, local, remote, direction] = texts(&lease.key);
+        let [peer, local, remote, direction, token] = texts(&lease.key);
         self.connection(BUSY_AT_WORK)?.execute(
-            &format!("DELETE FROM leases WHERE {OF_PATH} AND number = ?5"),
-            (peer, local, remote, direction, lease.number),
+            &format!("DELETE FROM leases WHERE {OF_PATH} AND number = ?6"),
+            (peer, local, remote, direction, token, lease.number),
         )?;
         Ok(())
     }

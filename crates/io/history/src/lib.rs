@@ -17,6 +17,7 @@
 //!     local: "192.0.2.1".parse().unwrap(),
 //!     remote: "192.0.2.7".parse().unwrap(),
 //!     direction: Direction::Push,
+//!     token: String::new(),
 //! };
 //! assert_eq!(history.recall(&key, 1_700_000_000).unwrap(), None);
 //! ```
@@ -79,6 +80,9 @@ pub struct PathKey {
     pub remote: IpAddr,
     /// Who asked for the data.
     pub direction: Direction,
+    /// At a server, the identifier of the client's token: many clients may have one address, and what
+    /// one of them makes of its path the others need not believe. At a client empty.
+    pub token: String,
 }
 
 /// Who asked for the data that this host sends.

@@ -16,8 +16,7 @@ impl History {
         let mut rows = connection.prepare(&format!(
             "SELECT {COLUMNS} FROM observations WHERE {OF_PATH} ORDER BY seen DESC, rowid DESC"
         ))?;
-        let [peer, local, remote, direction] = texts(key);
-        let found = rows.query_map([peer, local, remote, direction], |row| remembered(row, now))?;
+        let found = rows.query_map(texts(key), |row| remembered(row, now))?;
         let found = found.collect::<Result<Vec<_>, _>>()?;
         Ok(PathMemory::of(&found))
     }
@@ -30,13 +29,18 @@ impl History {
         let mut connection = self.connection(BUSY_AT_END)?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         insert(&transaction, key, record, now)?;
-        let [peer, local, remote, direction] = texts(key);
         transaction.execute(
             &format!(
                 "DELETE FROM observations WHERE rowid IN (SELECT rowid FROM observations WHERE {OF_PATH} \
                  ORDER BY seen DESC, rowid DESC LIMIT -1 OFFSET {OF_ONE_PATH})"
             ),
-            [peer, local, remote, direction],
+            texts(key),
+        )?;
+        // The holder of a token fills no more of it by many addresses.
+        transaction.execute(
+            "DELETE FROM observations WHERE rowid IN (SELECT rowid FROM observations WHERE token = ?1 \
+             AND token <> '' ORDER BY seen DESC, rowid DESC LIMIT -1 OFFSET ?2)",
+            (&key.token, OF_ONE_TOKEN),
         )?;
         transaction.execute(
             "DELETE FROM observations WHERE seen < ?1 OR seen > ?2",
@@ -56,9 +60,8 @@ impl History {
     /// # Errors
     /// The file cannot be written.
     pub fn forget(&self, key: &PathKey) -> Result<(), HistoryError> {
-        let [peer, local, remote, direction] = texts(key);
         let forget = format!("DELETE FROM observations WHERE {OF_PATH}");
-        self.connection(BUSY_AT_WORK)?.execute(&forget, [peer, local, remote, direction])?;
+        self.connection(BUSY_AT_WORK)?.execute(&forget, texts(key))?;
         Ok(())
     }
 }
@@ -69,13 +72,13 @@ fn insert(
     record: &Record,
     now: u64,
 ) -> rusqlite::Result<()> {
-    let [peer, local, remote, direction] = texts(key);
+    let [peer, local, remote, direction, token] = texts(key);
     let Record { seen, packets, lost, profile } = record;
     let micros = u64::try_from(seen.round_trip.as_micros()).unwrap_or(u64::MAX);
     transaction.execute(
         "INSERT INTO observations VALUES (:peer, :local, :remote, :direction, :seen, :rate, \
          :by_path, :rtt, :packet, :chance, :packets, :congestion, :random, :socket, :host, :sender, \
-         :unknown, :profile)",
+         :unknown, :profile, :token)",
         named_params! {
             ":peer": peer,
             ":local": local,
@@ -95,6 +98,7 @@ fn insert(
             ":sender": signed(lost.sender),
             ":unknown": signed(lost.unknown),
             ":profile": profile,
+            ":token": token,
         },
     )?;
     Ok(())
@@ -122,15 +126,19 @@ pub(crate) fn remembered(row: &Row<'_>, now: u64) -> rusqlite::Result<Remembered
 }
 
 /// The columns of [`OF_PATH`].
-pub(crate) fn texts(key: &PathKey) -> [String; 4] {
-    let PathKey { peer, local, remote, direction } = key;
-    [peer.clone(), local.to_string(), remote.to_string(), direction.name().to_owned()]
+pub(crate) fn texts(key: &PathKey) -> [String; 5] {
+    let PathKey { peer, local, remote, direction, token } = key;
+    let (local, remote) = (local.to_string(), remote.to_string());
+    [peer.clone(), local, remote, direction.name().to_owned(), token.clone()]
 }
 
-pub(crate) const OF_PATH: &str = "peer = ?1 AND local = ?2 AND remote = ?3 AND direction = ?4";
+pub(crate) const OF_PATH: &str =
+    "peer = ?1 AND local = ?2 AND remote = ?3 AND direction = ?4 AND token = ?5";
 pub(crate) const COLUMNS: &str = "seen, rate_bps, by_path, rtt_us, packet, chance_ppm, profile";
 /// More of one path say nothing that the newest do not.
 const OF_ONE_PATH: u32 = 32;
+/// Sixteen paths in full, of many clients that share it.
+const OF_ONE_TOKEN: u32 = 512;
 /// About a megabyte.
 const IN_ALL: u32 = 4_096;
 pub(crate) const DAY: u64 = 24 * 3_600;

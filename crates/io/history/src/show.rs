@@ -38,7 +38,7 @@ impl History {
         let connection = self.connection(BUSY)?;
         let mut rows = connection.prepare(&format!(
             "SELECT {COLUMNS}, packets, congestion, random, socket, host, sender, unknown, \
-             peer, local, remote, direction FROM observations WHERE {OF_HOST} ORDER BY seen DESC, \
+             peer, local, remote, direction, token FROM observations WHERE {OF_HOST} ORDER BY seen DESC, \
              rowid DESC"
         ))?;
         let mut rows = rows.query([host])?;
@@ -53,7 +53,7 @@ impl History {
                 "push" => Direction::Push,
                 _ => Direction::Pull,
             };
-            let key = PathKey { peer: text(14)?, local, remote, direction };
+            let key = PathKey { peer: text(14)?, local, remote, direction, token: text(18)? };
             let one = remembered(row, now)?;
             let lost = Losses {
                 congestion: number(8)?,

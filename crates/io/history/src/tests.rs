@@ -11,7 +11,12 @@ const DAY: u64 = 24 * 3_600;
 
 fn key(peer: &str) -> PathKey {
     let (local, remote) = ("192.0.2.1".parse().unwrap(), "192.0.2.7".parse().unwrap());
-    PathKey { peer: peer.into(), local, remote, direction: Direction::Push }
+    PathKey { peer: peer.into(), local, remote, direction: Direction::Push, token: String::new() }
+}
+
+/// A pull by the holder of a token.
+fn pull(peer: &str, token: &str) -> PathKey {
+    PathKey { direction: Direction::Pull, token: token.into(), ..key(peer) }
 }
 
 fn record(mbps: u64, profile: &str) -> Record {
@@ -149,7 +154,7 @@ fn a_damaged_file_is_moved_aside() {
 fn what_cannot_be_used_is_said_and_left_alone() {
     with_file(|file| {
         let history = History::open(file).unwrap();
-        history.connection(BUSY).unwrap().pragma_update(None, "user_version", 2).unwrap();
+        history.connection(BUSY).unwrap().pragma_update(None, "user_version", 3).unwrap();
         drop(history);
         assert!(matches!(History::open(file), Err(HistoryError::Newer(_))));
         let below = file.join("history.db");
@@ -179,6 +184,53 @@ fn what_is_old_or_too_much_is_forgotten() {
             (0..32).try_for_each(transaction).unwrap();
         }
         assert_eq!(observations(&history), 4_096);
+    });
+}
+
+#[test]
+fn what_one_token_has_learnt_neither_misleads_nor_displaces_another() {
+    with_file(|file| {
+        let history = History::open(file).unwrap();
+        let (one, other) = (pull("a", "00aa"), pull("a", "00bb"));
+        history.record(&one, &record(900, "auto"), NOW).unwrap();
+        assert_eq!(rate(&history, &other, NOW), None);
+        history.record(&other, &record(7, "auto"), NOW).unwrap();
+        assert_eq!(rate(&history, &one, NOW), Some(Rate::from_mbps(900)));
+        // One that builds on its memory, or drops it, stops no other.
+        let _lease = history.lease(&one, NOW).unwrap().unwrap();
+        assert!(history.lease(&other, NOW).unwrap().is_some());
+        history.forget(&other).unwrap();
+        assert_eq!(rate(&history, &one, NOW), Some(Rate::from_mbps(900)));
+        history.record(&key("b"), &record(800, "auto"), NOW).unwrap();
+        for address in 0..600 {
+            let many = pull(&address.to_string(), "00bb");
+            history.record(&many, &record(1, "auto"), NOW + 1).unwrap();
+        }
+        assert_eq!(rate(&history, &one, NOW), Some(Rate::from_mbps(900)));
+        assert_eq!(rate(&history, &key("b"), NOW), Some(Rate::from_mbps(800)));
+        let paths = history.paths(None, NOW).unwrap();
+        assert_eq!(paths.iter().filter(|path| path.key.token == "00bb").count(), 512);
+    });
+}
+
+#[test]
+fn a_file_of_before_tokens_is_gone_on_with_but_for_what_anybody_may_have_spoilt() {
+    with_file(|file| {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let old = Connection::open(file).unwrap();
+        old.execute_batch(include_str!("tests/version-1.sql")).unwrap();
+        drop(old);
+        let history = History::open(file).unwrap();
+        assert_eq!(rate(&history, &key("a"), NOW), Some(Rate::from_mbps(900)));
+        assert_eq!(history.circuit("dtn").unwrap().circuits, 4);
+        let paths = history.paths(None, NOW).unwrap();
+        assert_eq!(paths.len(), 1, "{paths:?}");
+        history.record(&pull("192.0.2.7", "00aa"), &record(5, "auto"), NOW).unwrap();
+        history.record(&key("a"), &record(600, "auto"), NOW).unwrap();
+        assert!(history.lease(&key("a"), NOW).unwrap().is_some());
+        drop(history);
+        let again = History::open(file).unwrap();
+        assert_eq!(again.paths(None, NOW).unwrap().len(), 2);
     });
 }
 

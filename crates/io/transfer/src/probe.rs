@@ -132,6 +132,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         local: *local,
         remote: server.ip(),
         direction: Direction::Push,
+        token: String::new(),
     };
     let known = history.as_ref().map(|history| history.recall(&key, unix_time())).transpose()?;
     Ok(ProbeReport {

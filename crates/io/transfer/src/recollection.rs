@@ -1,12 +1,9 @@
 //! The memory of a path, as one transfer uses it and adds to it.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use longhaul_engine::Path;
-use longhaul_history::{
-    Direction, History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time,
-};
+use longhaul_history::{History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time};
 use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_sys::clock;
 use longhaul_units::{MemoryUse, Rate};
@@ -52,17 +49,11 @@ pub(crate) struct Recollection {
 impl Recollection {
     /// Before the first data over `lanes`: tells their path what is remembered of it, unless another
     /// transfer builds on that. TCP has the kernel's own memory.
-    pub fn begin(
-        history: &Arc<History>,
-        lanes: &Lanes,
-        (peer, direction): (&str, Direction),
-        (local, remote): (IpAddr, IpAddr),
-    ) -> Option<Self> {
+    pub fn begin(history: &Arc<History>, lanes: &Lanes, key: PathKey) -> Option<Self> {
         let Lanes::Udp(lanes) = lanes else { return None };
-        let peer = peer.to_owned();
         let mut this = Self {
             history: history.clone(),
-            key: PathKey { peer, local, remote, direction },
+            key,
             path: lanes.lines().path(FIRST),
             known: None,
             lease: None,

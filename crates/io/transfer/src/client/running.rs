@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_engine::Closed;
-use longhaul_history::Direction;
+use longhaul_history::{Direction, PathKey};
 use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
@@ -82,8 +82,14 @@ impl<T: Task> Running<T> {
         // A booked circuit is no path that anything is to be found out about.
         let history = client.history.filter(|_| !booked && part == Part::Source);
         let recollection = history.and_then(|history| {
-            let ends = (ends.local, ends.remote.ip());
-            Recollection::begin(history, &lanes, (client.host, Direction::Push), ends)
+            let key = PathKey {
+                peer: client.host.to_owned(),
+                local: ends.local,
+                remote: ends.remote.ip(),
+                direction: Direction::Push,
+                token: String::new(),
+            };
+            Recollection::begin(history, &lanes, key)
         });
         let links = Some(links).filter(|_| !client.links.is_empty());
         if let (Some(links), Lanes::Udp(lanes)) = (&links, &lanes) {

@@ -6,8 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use longhaul_connection::{End, Silence, Transfer, Wish};
-use longhaul_history::Direction as Asked;
+use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
+use longhaul_session::KeyId;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, LaneId};
 use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, MONITOR_LANE, Protect};
@@ -54,6 +55,8 @@ struct Peer {
     /// This host's address towards it.
     local: SocketAddr,
     profile: &'static str,
+    /// Which token let it in.
+    key_id: [u8; 8],
 }
 
 impl Server<'_> {
@@ -76,7 +79,8 @@ impl Server<'_> {
         let expected = self.joins.expect(ConnectionId(id.get()));
         let hello = client.client().hello();
         // Each token's pushes are its own; a server that has but one serves one party.
-        let owner = (self.options.tokens.len() > 1).then_some(hello.key_id);
+        let key_id = hello.key_id;
+        let owner = (self.options.tokens.len() > 1).then_some(key_id);
         let lanes = if hello.carrier == Carrier::Tcp { hello.lanes } else { 0 };
         let coming = self.door.expect(from.ip(), lanes.into());
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
@@ -137,7 +141,7 @@ impl Server<'_> {
         let outcome = match lanes {
             Ok(mut lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let peer = Peer { from, local, profile: profile_name };
+                let peer = Peer { from, local, profile: profile_name, key_id };
                 let place = (guest, &*lease);
                 let run = || self.run(&shared, &lanes, &control, &peer, &granted, place);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
@@ -172,7 +176,7 @@ impl Server<'_> {
         granted: &Granted,
         (guest, lease): (&Guest<'_>, &Lease),
     ) -> Result<Served, (CloseCode, String)> {
-        let Peer { from, local, profile } = *peer;
+        let Peer { from, local, profile, key_id } = *peer;
         let patience = self.options.stall_timeout;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
         let mut has_begun = false;
@@ -190,9 +194,14 @@ impl Server<'_> {
                     lanes.tell_limits();
                 }
                 if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
-                    let (peer, ends) = (from.ip().to_string(), (local.ip(), from.ip()));
-                    let peer = (&*peer, Asked::Pull);
-                    attendant.remember(Recollection::begin(history, lanes, peer, ends));
+                    let key = PathKey {
+                        peer: from.ip().to_string(),
+                        local: local.ip(),
+                        remote: from.ip(),
+                        direction: Asked::Pull,
+                        token: KeyId(key_id).to_string(),
+                    };
+                    attendant.remember(Recollection::begin(history, lanes, key));
                 }
                 if let Err(error) = granted.start(shared) {
                     break Err((CloseCode::INTERNAL, error.to_string()));
