@@ -21,6 +21,7 @@ mod oracle;
 mod peer;
 mod pipes;
 mod places;
+mod prepared;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;

@@ -122,8 +122,8 @@ pub fn assert_only(root: &Path, allowed: &[&str]) {
     assert!(found.iter().all(|name| allowed.iter().any(|one| name == one)), "{found:?}");
 }
 
-/// Beside the folders of both ends nothing was made but the history of paths, which the end that sends
-/// keeps in its own home.
+/// Beside the folders of both ends nothing was made but the history of paths and the secret, which the
+/// end that sends keeps in its own home.
 pub fn assert_nothing_beside(folder: &Path) {
     assert_only(folder, &["here", "there", "token", ".local"]);
     let state = folder.join(".local/state");
@@ -131,8 +131,9 @@ pub fn assert_nothing_beside(folder: &Path) {
         assert_only(&folder.join(".local"), &["state"]);
         assert_only(&state, &["longhaul"]);
         let kept = names(&state.join("longhaul"));
-        let history = |name: &OsString| name.to_string_lossy().starts_with("history.");
-        assert!(kept.iter().all(history), "{kept:?}");
+        let own =
+            |name: &OsString| name == "secret" || name.to_string_lossy().starts_with("history.");
+        assert!(kept.iter().all(own), "{kept:?}");
     }
 }
 

@@ -2,9 +2,10 @@
 //! here: in what it offers, or by tampering with what is said.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use longhaul_wire::{Message, SinkMessage, SourceMessage};
+use longhaul_wire::{Message, Offered, SinkMessage, SourceMessage};
 
 use crate::bytes::Bytes;
 use crate::carrier::Carrier;
@@ -20,11 +21,20 @@ pub struct Item {
     pub bytes: Vec<u8>,
     /// Said in place of the length of the contents.
     pub size: Option<u64>,
+    /// Identity and modification time, in place of those of the contents.
+    pub known: Option<([u8; 16], i64)>,
 }
 
 impl Item {
     pub fn file(path: &[u8], bytes: &[u8]) -> Self {
-        Self { kind: 1, mode: 0o644, path: path.to_vec(), bytes: bytes.to_vec(), size: None }
+        Self {
+            kind: 1,
+            mode: 0o644,
+            path: path.to_vec(),
+            bytes: bytes.to_vec(),
+            size: None,
+            known: None,
+        }
     }
 
     pub fn directory(path: &[u8]) -> Self {
@@ -46,7 +56,8 @@ impl Item {
     pub fn put(&self, bytes: Bytes) -> Bytes {
         let mut identity = [0; 16];
         identity.copy_from_slice(&blake3::hash(&self.bytes).as_bytes()[..16]);
-        let bytes = bytes.u8(self.kind).u16(self.mode).u64(1_700_000_000_000_000_000);
+        let (identity, modified) = self.known.unwrap_or((identity, 1_700_000_000_000_000_000));
+        let bytes = bytes.u8(self.kind).u16(self.mode).u64(modified as u64);
         let bytes = bytes.varint(self.size()).raw(&identity).sized(&self.path);
         if self.kind == 3 { bytes.sized(&self.bytes) } else { bytes }
     }
@@ -80,6 +91,13 @@ pub fn manifest_end(items: &[Item]) -> Bytes {
 pub fn hashes(object: u32, contents: &[u8]) -> Bytes {
     let bytes = Bytes::new().varint(4).varint(object.into()).varint(0);
     chaining_values(contents).iter().fold(bytes, |bytes, value| bytes.raw(value))
+}
+
+/// HASHES of some groups of it.
+fn some_hashes(object: u32, contents: &[u8], groups: Range<u64>) -> Bytes {
+    let bytes = Bytes::new().varint(4).varint(object.into()).varint(groups.start);
+    let values = &chaining_values(contents)[groups.start as usize..groups.end as usize];
+    values.iter().fold(bytes, |bytes, value| bytes.raw(value))
 }
 
 fn chaining_values(contents: &[u8]) -> Vec<[u8; 32]> {
@@ -123,6 +141,10 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
         items.iter().filter(|item| item.size() > 0).map(Item::contents).collect();
     let mut ending = Ending::default();
     let mut sent = 0;
+    let mut had: BTreeMap<u32, Vec<Range<u64>>> = BTreeMap::new();
+    let has = |had: &BTreeMap<u32, Vec<Range<u64>>>, id: u32, group: u64| {
+        had.get(&id).is_some_and(|groups| groups.iter().any(|range| range.contains(&group)))
+    };
     loop {
         let Some(heard) = peer.hear(deadline.min(Instant::now() + QUIET)) else {
             if peer.over || Instant::now() >= deadline {
@@ -131,7 +153,7 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
             // Nobody else sends again what a flood, or a busy host, has lost.
             if matches!(peer.carrier, Carrier::Udp(_)) {
                 for (id, contents) in contents.iter().enumerate().take(sent) {
-                    send_object(peer, id as u32, contents, None);
+                    send_missing(peer, id as u32, contents, |group| !has(&had, id as u32, group));
                 }
             }
             continue;
@@ -140,15 +162,26 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
             Heard::Message(Message::Sink(SinkMessage::Accept { objects })) => {
                 let accepted = (objects as usize).min(contents.len());
                 for (id, contents) in contents.iter().enumerate().take(accepted).skip(sent) {
-                    send_object(peer, id as u32, contents, None);
+                    send_missing(peer, id as u32, contents, |group| !has(&had, id as u32, group));
                     peer.message(hashes(id as u32, contents));
                 }
                 sent = sent.max(objects as usize);
             }
+            // It has no secret, so it has made no tags.
+            Heard::Message(Message::Sink(SinkMessage::Offer { object, groups })) => {
+                let Some(contents) = contents.get(object.0 as usize) else { continue };
+                let Offered::Untagged(ranges) = groups else { panic!("{groups:?}") };
+                for range in ranges {
+                    peer.message(some_hashes(object.0, contents, range));
+                }
+            }
+            Heard::Message(Message::Sink(SinkMessage::Have { object, groups })) => {
+                had.entry(object.0).or_default().extend(groups);
+            }
             Heard::Message(Message::Sink(SinkMessage::Repair { object, group })) => {
                 ending.repairs += 1;
                 let Some(contents) = contents.get(object.0 as usize) else { continue };
-                send_object(peer, object.0, contents, Some(group));
+                send_missing(peer, object.0, contents, |one| one == group);
                 peer.message(hashes(object.0, contents));
             }
             Heard::Message(Message::Sink(SinkMessage::EntryRefused { entry, reason })) => {
@@ -247,9 +280,9 @@ pub fn result(confirmed: u64, failed: u64, bytes: u64) -> Bytes {
     counts.raw(&[0; HOST_ACCOUNT])
 }
 
-fn send_object(peer: &mut Peer, object: u32, contents: &[u8], only: Option<u64>) {
+fn send_missing(peer: &mut Peer, object: u32, contents: &[u8], is_missing: impl Fn(u64) -> bool) {
     for (i, group) in contents.chunks(GROUP).enumerate() {
-        if only.is_none_or(|only| only == i as u64) {
+        if is_missing(i as u64) {
             for (j, piece) in group.chunks(PIECE).enumerate() {
                 peer.object(object, (i * GROUP + j * PIECE) as u64, piece);
             }

@@ -65,6 +65,33 @@ fn a_server_cannot_choose_the_names_of_a_pull() {
 }
 
 #[test]
+fn a_server_that_says_nothing_of_a_source_fails_by_its_name() {
+    limited(|test| {
+        for way in [WAYS[0], WAYS[3]] {
+            let ended = pull(test, way, &[], |_| {});
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            assert!(ended.stderr.contains("f: the server says nothing of it"), "{ended:?}");
+            let ended = pull_to(test, "here/new", way, &[], |_| {});
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            // Of two it offers one.
+            let host = Host::new();
+            let [f, g] = ["f", "g"].map(|name| format!("lh://{}/{name}", host.address));
+            let copying = copy(test, way, &[&f, &g, "here"]);
+            let mut peer = host.accept().unwrap();
+            await_request(&mut peer);
+            source(&mut peer, &[Item::file(b"f", b"offered")], BOUND);
+            peer.hang_up();
+            let ended = end(copying);
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            assert!(format!("{ended:?}").contains("the server says nothing of it"), "{ended:?}");
+            assert!(!format!("{ended:?}").contains("verified\\\":true"), "{ended:?}");
+            assert_eq!(fs::read(test.here("f")).unwrap(), b"offered");
+            fs::remove_file(test.here("f")).unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_server_that_sends_other_bytes_than_it_hashed_fails() {
     limited(|test| {
         for way in WAYS {

@@ -127,6 +127,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         links: Vec::new(),
         circuit: None,
         history: None,
+        secret: None,
         host_priority: false,
         losses: None,
     }

@@ -21,6 +21,7 @@ use crate::location::{self, Parsed};
 use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
+use crate::secret;
 use crate::signals::Held;
 
 pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Failure> {
@@ -121,6 +122,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         FsyncArg::End => Fsync::End,
         FsyncArg::Never => Fsync::Never { boot: boot_id()? },
     };
+    let to_server = matches!(destination.location, Location::Remote { .. });
     Ok(CopyOptions {
         destination_is_directory: destination.trailing_slash,
         copy_contents: contents,
@@ -143,6 +145,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         links: link.links,
         circuit: None,
         history: link.history,
+        secret: to_server.then(|| secret::open(output)).flatten(),
         host_priority: link.host_priority,
         losses: None,
     })

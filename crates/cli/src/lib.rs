@@ -36,6 +36,7 @@ mod pipe;
 mod probe;
 mod progress;
 mod report;
+mod secret;
 mod serve;
 mod signals;
 mod token;

@@ -3,6 +3,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
@@ -304,6 +305,11 @@ impl<I> IncomingCopy<I> {
         self.sink.stats()
     }
 
+    /// What was asked for and of which the source says nothing.
+    pub fn unannounced(&self) -> Vec<String> {
+        self.sink.unannounced()
+    }
+
     /// Entries that could not be copied, the first of them.
     pub fn failures(&self) -> &[Failure] {
         self.sink.failures()
@@ -318,7 +324,7 @@ impl<I> IncomingCopy<I> {
             moved: stats.received_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: u64::from(stats.confirmed) + u64::from(stats.failed),
-            other: stats.repairs + stats.checkpoints + stats.rechecked,
+            other: stats.repairs + stats.checkpoints + stats.rechecked + stats.answered,
         }
     }
 }

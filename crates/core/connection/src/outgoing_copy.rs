@@ -2,7 +2,7 @@
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    ChainingValue, EntryId, Failure, GroupTask, PushError, Source, SourceError, SourceStats,
+    Belief, ChainingValue, EntryId, Failure, GroupTask, PushError, Source, SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport, Summary};
@@ -41,9 +41,10 @@ pub enum Wanted {
 }
 
 impl OutgoingCopy {
-    /// One without entries, over so many lanes.
-    pub fn new(now: Instant, lanes: u16) -> Self {
-        Self { source: Source::new(), gate: Gate::new(now, lanes), reading: 0, drained: false }
+    /// One without entries, over so many lanes, which believes so much of what the sink says to have.
+    pub fn new(now: Instant, lanes: u16, belief: Belief) -> Self {
+        let (source, gate) = (Source::new(belief), Gate::new(now, lanes));
+        Self { source, gate, reading: 0, drained: false }
     }
 
     // Entries.
@@ -110,10 +111,14 @@ impl OutgoingCopy {
         given
     }
 
-    /// A group that was read is to be dealt: the lane for it, unless nobody needs it any more. It is
+    /// A group that was read is to be dealt: the lane for it, unless the sink has it to compare, or
+    /// nobody needs it any more. It is
     /// offered to that lane as a whole, before [`Self::poll_withdrawn`] is asked again.
     pub fn deal(&mut self, task: &GroupTask, lanes: &impl Lanes) -> Option<usize> {
         self.reading -= 1;
+        if task.compare {
+            return None;
+        }
         if !self.source.is_wanted(task.object) {
             self.source.group_withdrawn(task.object, task.group, task.len);
             return None;
@@ -211,7 +216,7 @@ impl OutgoingCopy {
             moved: stats.sent_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: u64::from(stats.confirmed) + u64::from(stats.failed),
-            other: stats.repairs,
+            other: stats.repairs + stats.answered,
         }
     }
 

@@ -23,7 +23,7 @@
 //! use longhaul_objects::{Sink, SinkConfig, Source, Verdict, storage};
 //! use longhaul_units::Instant;
 //!
-//! let mut source = Source::new();
+//! let mut source = Source::default();
 //! source.push_entry(file("hello", 5)).unwrap();
 //! source.finish_entries();
 //! let mut sink = Sink::new(SinkConfig::default(), Default::default());
@@ -77,6 +77,7 @@ mod sink;
 mod source;
 pub mod storage;
 mod table;
+mod tags;
 pub mod testing;
 mod window;
 
@@ -95,3 +96,4 @@ pub use record::{Fsync, ResumeState, Stamp};
 pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
 pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
 pub use table::{ObjectTable, PlaceError, Placement};
+pub use tags::{Belief, Tag, TagKey};

@@ -45,7 +45,12 @@ pub const MANIFEST_BYTES: usize = 32 << 10;
 pub const HASHES_MAX: usize = 1024;
 /// Most pairs in one CONFIRM or HAVE message that this implementation sends.
 pub const PAIRS_MAX: usize = 1024;
-/// Most ranges of groups that HAVE may name for one object; a sink names no more.
+/// Most groups in one OFFER message with tags that this implementation sends.
+pub const OFFERED_MAX: usize = 512;
+/// Groups that were read to be compared, and wait to be sent their hashes, from which on a source reads
+/// no more of them.
+pub const COMPARED_MAX: usize = 4096;
+/// Most ranges of groups that HAVE or OFFER may name for one object; a sink names no more.
 pub const HAVE_RANGES_MAX: usize = 1 << 16;
 /// Repairs of one group after which the entries in it fail (docs/protocol.md section 7.3).
 pub const REPAIRS_MAX: u8 = 3;

@@ -29,6 +29,16 @@ impl TopNames {
         names.map_or(Self::Contents, Self::Only)
     }
 
+    /// What the source is to announce, if only to say that it failed: the top of what was asked for.
+    pub(crate) fn due(&self) -> impl Iterator<Item = &[u8]> {
+        let (names, top) = match self {
+            Self::Any => (None, None),
+            Self::Contents => (None, Some(&b""[..])),
+            Self::Only(names) => (Some(names), None),
+        };
+        names.into_iter().flatten().map(Vec::as_slice).chain(top)
+    }
+
     /// Whether `entry` may be part of the copy.
     pub fn admit(&self, entry: &Entry) -> bool {
         match self {
@@ -46,8 +56,12 @@ impl TopNames {
 
 /// The first component of the entry's path, for people: escaped, and cut.
 pub(crate) fn shown_top(entry: &Entry) -> String {
-    let first = entry.path.components().next().unwrap_or_default();
-    let mut shown: String = first.escape_ascii().map(char::from).take(SHOWN_MAX).collect();
+    shown_name(entry.path.components().next().unwrap_or_default())
+}
+
+/// A name, likewise.
+pub(crate) fn shown_name(name: &[u8]) -> String {
+    let mut shown: String = name.escape_ascii().map(char::from).take(SHOWN_MAX).collect();
     if shown.is_empty() {
         shown.push('.');
     }
@@ -103,6 +117,15 @@ mod tests {
         assert!(!contents.admit(&file("", 1)) && !contents.admit(&link("")));
         assert_eq!(TopNames::asked([Some(&b"a"[..]), None]), TopNames::Contents);
         assert!(TopNames::Any.admit(&file("", 1)));
+    }
+
+    #[test]
+    fn each_source_that_was_asked_for_is_due() {
+        let due = |names: TopNames| names.due().map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let both = TopNames::asked([Some(&b"b"[..]), Some(b"a")]);
+        assert_eq!(due(both), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(due(TopNames::Contents), [b"".to_vec()]);
+        assert_eq!(due(TopNames::Any), Vec::<Vec<u8>>::new());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entry::first_16;
-use crate::{ChainingValue, EntryId, EntryKey, TempName};
+use crate::{ChainingValue, EntryId, EntryKey, Tag, TempName};
 
 /// How a run makes its claims durable, as the record says it.
 ///
@@ -38,18 +38,27 @@ pub struct ResumeState {
     checksum: [u8; 16],
     /// Claims by entry; values by group, ascending.
     partial: BTreeMap<EntryKey, PartialFile>,
-    /// Entries that are whole and durable under their names, ascending.
+    /// The same of large files that are whole and durable under their names.
+    whole: BTreeMap<EntryKey, PartialFile>,
+    /// Small ones that are, ascending.
     published: Vec<EntryKey>,
     /// Those that were so in directories that waited for theirs, ascending.
     kept: Vec<(EntryKey, Stamp)>,
+    /// Groups of small files, by what they consist of.
+    bundled: BTreeMap<[u8; 16], (ChainingValue, Option<Tag>)>,
+    /// How many were published and kept when these were found not to be what the record says.
+    unpublished: BTreeMap<EntryKey, (usize, usize)>,
 }
+
+/// A group of an earlier run: its number, chaining value and tag.
+pub(crate) type Recorded = (u32, ChainingValue, Option<Tag>);
 
 /// Groups of a large file that are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartialFile {
     pub(crate) temp: TempName,
-    /// Group and its chaining value, ascending.
-    pub(crate) groups: Vec<(u32, ChainingValue)>,
+    /// Ascending.
+    pub(crate) groups: Vec<Recorded>,
     /// As the file was when the last of them was recorded, if that is known.
     pub(crate) stamp: Option<Stamp>,
 }
@@ -86,7 +95,7 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
 impl ResumeState {
     /// Whether nothing is claimed.
     pub fn is_empty(&self) -> bool {
-        self.partial.is_empty() && self.published.is_empty() && self.kept.is_empty()
+        self.groups() == 0 && self.published() == 0 && self.kept.is_empty()
     }
 
     /// Valid bytes of the record; the next entries are written there, over whatever follows.
@@ -107,7 +116,7 @@ impl ResumeState {
 
     /// Number of published files.
     pub fn published(&self) -> usize {
-        self.published.len()
+        self.published.len() + self.whole.len()
     }
 
     /// Number of whole files in directories that waited for their names.
@@ -124,6 +133,16 @@ impl ResumeState {
         self.kept.get(found).map(|(_, stamp)| *stamp)
     }
 
+    /// The groups of a large file that is published.
+    pub(crate) fn take_whole(&mut self, key: &EntryKey) -> Option<PartialFile> {
+        self.whole.remove(key)
+    }
+
+    /// Value and tag of the group of small files that consists of this.
+    pub(crate) fn bundled(&self, contents: &[u8; 32]) -> Option<(ChainingValue, Option<Tag>)> {
+        self.bundled.get(&short(contents)).copied()
+    }
+
     pub(crate) fn take_partial(&mut self, key: &EntryKey) -> Option<PartialFile> {
         self.partial.remove(key)
     }
@@ -135,13 +154,11 @@ impl ResumeState {
                 let run_boot: &[u8; 16] = body.try_into().ok()?;
                 *trusted = *run_boot == [0; 16] || *run_boot == boot_of(fsync);
             }
-            GROUPS => {
+            GROUPS | TAGGED => {
                 let (key, body) = body.split_first_chunk::<16>()?;
                 let (temp, body) = body.split_first_chunk::<16>()?;
                 let (first, values) = body.split_first_chunk::<4>()?;
-                let (values, []) = values.as_chunks::<32>() else {
-                    return None;
-                };
+                let values = read_values(values, *kind == TAGGED)?;
                 let first = u32::from_be_bytes(*first);
                 first.checked_add(u32::try_from(values.len()).ok()?)?;
                 let temp = TempName(*temp);
@@ -154,16 +171,19 @@ impl ResumeState {
                 // Whoever wrote them wrote to the file.
                 file.stamp = None;
                 if *trusted {
-                    file.groups.extend((first..).zip(values.iter().copied()));
+                    let groups = (first..).zip(values);
+                    file.groups.extend(groups.map(|(group, (value, tag))| (group, value, tag)));
                 }
             }
             PUBLISHED => {
                 let (keys, []) = body.as_chunks::<16>() else {
                     return None;
                 };
-                for key in keys.iter().filter(|_| *trusted) {
-                    self.partial.remove(&EntryKey(*key));
-                    self.published.push(EntryKey(*key));
+                for key in keys.iter().map(|key| EntryKey(*key)).filter(|_| *trusted) {
+                    match self.partial.remove(&key) {
+                        Some(file) => drop(self.whole.insert(key, file)),
+                        None => self.published.push(key),
+                    }
                 }
             }
             VOID => {
@@ -176,7 +196,7 @@ impl ResumeState {
                 if let Some(file) = file.filter(|file| file.temp == TempName(*temp)) {
                     let void: BTreeSet<u32> =
                         groups.iter().map(|group| u32::from_be_bytes(*group)).collect();
-                    file.groups.retain(|(group, _)| !void.contains(group));
+                    file.groups.retain(|(group, ..)| !void.contains(group));
                     file.stamp = None;
                 }
             }
@@ -205,12 +225,42 @@ impl ResumeState {
                     self.kept.push((EntryKey(*key), Stamp(*stamp)));
                 }
             }
+            BUNDLED => {
+                let (words, []) = body.as_chunks::<16>() else {
+                    return None;
+                };
+                let (groups, []) = words.as_chunks::<4>() else {
+                    return None;
+                };
+                for [contents, a, b, tag] in groups.iter().filter(|_| *trusted) {
+                    let value = [*a, *b].as_flattened().try_into().ok()?;
+                    let tag = Some(*tag).filter(|tag| *tag != NO_TAG);
+                    self.bundled.insert(*contents, (value, tag));
+                }
+            }
+            UNPUBLISHED => {
+                let (keys, []) = body.as_chunks::<16>() else {
+                    return None;
+                };
+                for key in keys.iter().map(|key| EntryKey(*key)) {
+                    self.whole.remove(&key);
+                    self.unpublished.insert(key, (self.published.len(), self.kept.len()));
+                }
+            }
             _ => return None,
         }
         Some(())
     }
 
     fn settle(&mut self) {
+        let void = core::mem::take(&mut self.unpublished);
+        if !void.is_empty() {
+            let since = |key: &EntryKey| void.get(key).copied().unwrap_or_default();
+            let mut at = 0..;
+            self.published.retain(|key| at.next() >= Some(since(key).0));
+            let mut at = 0..;
+            self.kept.retain(|(key, _)| at.next() >= Some(since(key).1));
+        }
         self.published.sort_unstable();
         self.published.dedup();
         // The last word about each holds: reversed, then stable.
@@ -218,11 +268,11 @@ impl ResumeState {
         self.kept.sort_by_key(|(key, _)| *key);
         self.kept.dedup_by_key(|(key, _)| *key);
         self.partial.retain(|_, file| !file.groups.is_empty());
-        for file in self.partial.values_mut() {
+        for file in self.partial.values_mut().chain(self.whole.values_mut()) {
             // The last claim about a group is the one that holds: reversed, then stable.
             file.groups.reverse();
-            file.groups.sort_by_key(|(group, _)| *group);
-            file.groups.dedup_by_key(|(group, _)| *group);
+            file.groups.sort_by_key(|(group, ..)| *group);
+            file.groups.dedup_by_key(|(group, ..)| *group);
         }
     }
 }
@@ -264,14 +314,32 @@ impl RecordWriter {
                 groups.iter().for_each(|group| body.extend_from_slice(&group.to_be_bytes()));
             });
         }
-        let follows =
-            |a: &Claim, b: &Claim| (a.key, a.temp) == (b.key, b.temp) && a.group + 1 == b.group;
+        for keys in news.unpublished.chunks(KEYS_MAX) {
+            self.entry(&mut bytes, UNPUBLISHED, |body| {
+                keys.iter().for_each(|key| body.extend_from_slice(&key.0));
+            });
+        }
+        let file = |claim: &Claim| (claim.key, claim.temp, claim.tag.is_some());
+        let follows = |a: &Claim, b: &Claim| file(a) == file(b) && a.group + 1 == b.group;
         for run in news.claims.chunk_by(follows) {
-            self.entry(&mut bytes, GROUPS, |body| {
+            let kind = if run[0].tag.is_some() { TAGGED } else { GROUPS };
+            self.entry(&mut bytes, kind, |body| {
                 body.extend_from_slice(&run[0].key.0);
                 body.extend_from_slice(&run[0].temp.0);
                 body.extend_from_slice(&run[0].group.to_be_bytes());
-                run.iter().for_each(|claim| body.extend_from_slice(&claim.value));
+                for claim in run {
+                    body.extend_from_slice(&claim.value);
+                    body.extend_from_slice(claim.tag.as_ref().map_or(&[], |tag| &tag[..]));
+                }
+            });
+        }
+        for bundled in news.bundled.chunks(KEYS_MAX) {
+            self.entry(&mut bytes, BUNDLED, |body| {
+                for group in bundled {
+                    body.extend_from_slice(&short(&group.contents));
+                    body.extend_from_slice(&group.value);
+                    body.extend_from_slice(&group.tag.unwrap_or(NO_TAG));
+                }
             });
         }
         for keys in news.published.chunks(KEYS_MAX) {
@@ -317,8 +385,11 @@ impl RecordWriter {
 pub(crate) struct News {
     /// Groups that were recorded and are not so any more.
     pub(crate) void: Vec<Void>,
+    /// Entries that were recorded as published, or kept, and are not what was copied.
+    pub(crate) unpublished: Vec<EntryKey>,
     /// Sorted: file, group, value.
     pub(crate) claims: Vec<Claim>,
+    pub(crate) bundled: Vec<Bundled>,
     pub(crate) published: Vec<EntryKey>,
     /// Of the files that claims are about.
     pub(crate) stamps: Vec<(EntryKey, TempName, Stamp)>,
@@ -336,6 +407,33 @@ pub(crate) struct Claim {
     pub(crate) temp: TempName,
     pub(crate) group: u32,
     pub(crate) value: ChainingValue,
+    pub(crate) tag: Option<Tag>,
+}
+
+/// A group of small files that is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bundled {
+    /// What it consists of.
+    pub(crate) contents: [u8; 32],
+    pub(crate) value: ChainingValue,
+    pub(crate) tag: Option<Tag>,
+}
+
+/// As much of what a group consists of as is recorded.
+fn short(contents: &[u8; 32]) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&contents[..16]);
+    short
+}
+
+/// The chaining values of an entry, each with its tag where they are `tagged`.
+fn read_values(bytes: &[u8], tagged: bool) -> Option<Vec<(ChainingValue, Option<Tag>)>> {
+    let size = if tagged { 48 } else { 32 };
+    let read = |one: &[u8]| {
+        let (value, tag) = one.split_first_chunk::<32>()?;
+        Some((*value, tag.first_chunk().copied()))
+    };
+    bytes.len().is_multiple_of(size).then(|| bytes.chunks(size).map_while(read).collect())
 }
 
 /// What a RUN entry says: zeros for a run that syncs.
@@ -386,6 +484,12 @@ const PUBLISHED: u8 = 3;
 const VOID: u8 = 4;
 const STAMPS: u8 = 5;
 const KEPT: u8 = 6;
+const TAGGED: u8 = 7;
+const BUNDLED: u8 = 8;
+const UNPUBLISHED: u8 = 9;
+
+/// Stands for a tag where there is none.
+const NO_TAG: Tag = [0; 16];
 
 /// Keys in one PUBLISHED entry, so that a torn write loses few.
 const KEYS_MAX: usize = 256;
@@ -406,6 +510,7 @@ mod tests {
             temp: TempName([file ^ 0xf0; 16]),
             group,
             value: [group as u8; 32],
+            tag: None,
         }
     }
 
@@ -439,7 +544,7 @@ mod tests {
         assert!(state.is_published(&EntryKey([103; 16])));
         assert!(!state.is_published(&EntryKey([99; 16])));
         let groups = &state.partial[&EntryKey([1; 16])].groups;
-        assert!(groups.iter().copied().eq((0..12).map(|g| (g, [g as u8; 32]))));
+        assert!(groups.iter().copied().eq((0..12).map(|g| (g, [g as u8; 32], None))));
     }
 
     #[test]
@@ -497,7 +602,7 @@ mod tests {
         let record = [writer.append(&first).1, writer.append(&second).1].concat();
         let state = replay(&record, &TRANSFER, NEVER);
         let file = &state.partial[&key];
-        assert_eq!(file.groups, [(0, [0; 32]), (2, [2; 32])]);
+        assert_eq!(file.groups, [(0, [0; 32], None), (2, [2; 32], None)]);
         assert_eq!(file.stamp, Some(Stamp([4; 16])));
         // Before the restart, nothing of the second run is believed but what it takes back.
         let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
@@ -506,7 +611,7 @@ mod tests {
         let mut writer = RecordWriter::new(&state, TRANSFER, NEVER);
         record.extend_from_slice(&writer.append(&second).1);
         let state = replay(&record, &TRANSFER, Fsync::End);
-        assert_eq!(state.partial[&key].groups, [(0, [0; 32])]);
+        assert_eq!(state.partial[&key].groups, [(0, [0; 32], None)]);
         assert_eq!(state.partial[&key].stamp, None);
     }
 
@@ -521,6 +626,46 @@ mod tests {
         assert_eq!(state.stamp_of_kept(&EntryKey([1; 16])), Some(Stamp([2; 16])));
         assert_eq!(state.stamp_of_kept(&EntryKey([2; 16])), Some(Stamp([3; 16])));
         assert_eq!(state.stamp_of_kept(&EntryKey([3; 16])), None);
+    }
+
+    #[test]
+    fn tags_are_kept_with_their_values_also_of_what_is_published() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let tagged = |group| Claim { tag: Some([group as u8 + 9; 16]), ..claim(1, group) };
+        let claims = vec![tagged(0), tagged(1), claim(1, 2)];
+        let group = |contents, tag| Bundled { contents: [contents; 32], value: [3; 32], tag };
+        let bundled = vec![group(1, Some([4; 16])), group(2, None)];
+        let first = News { bundled, ..news(claims, &[]) };
+        let mut record = writer.append(&first).1;
+        record.extend(writer.append(&news(vec![], &[claim(1, 0).key])).1);
+        let mut state = replay(&record, &TRANSFER, NEVER);
+        assert_eq!((state.groups(), state.published()), (0, 1));
+        let value = |group: u32, tag| (group, [group as u8; 32], tag);
+        let groups = [value(0, Some([9; 16])), value(1, Some([10; 16])), value(2, None)];
+        assert_eq!(state.take_whole(&claim(1, 0).key).unwrap().groups, groups);
+        assert_eq!(state.bundled(&[1; 32]), Some(([3; 32], Some([4; 16]))));
+        assert_eq!(state.bundled(&[2; 32]), Some(([3; 32], None)));
+        assert_eq!(state.bundled(&[3; 32]), None);
+    }
+
+    #[test]
+    fn what_was_published_is_not_once_it_was_found_to_be_something_else() {
+        let mut writer = RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        let (large, small, kept) = (claim(1, 0).key, EntryKey([50; 16]), EntryKey([51; 16]));
+        let published = News {
+            kept: vec![(kept, Stamp([1; 16]))],
+            ..news(vec![], &[large, small, EntryKey([52; 16])])
+        };
+        let unpublished = News { unpublished: vec![large, small, kept], ..News::default() };
+        let claims = writer.append(&news(vec![claim(1, 0)], &[])).1;
+        let mut record = [claims, writer.append(&published).1].concat();
+        assert_eq!(replay(&record, &TRANSFER, NEVER).published(), 3);
+        record.extend(writer.append(&unpublished).1);
+        let state = replay(&record, &TRANSFER, NEVER);
+        assert_eq!((state.published(), state.kept(), state.groups()), (1, 0, 0));
+        record.extend(writer.append(&news(vec![], &[small])).1);
+        let state = replay(&record, &TRANSFER, NEVER);
+        assert!(state.is_published(&small) && state.published() == 2);
     }
 
     #[test]

@@ -11,12 +11,14 @@ mod groups;
 mod manifest;
 mod messages;
 mod objects;
+mod offers;
 mod publications;
 mod recorder;
 mod report;
 mod setup;
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryKind, HostAccount, SourceReport, Summary};
@@ -30,6 +32,7 @@ use self::ending::Ending;
 use self::entries::{Entries, Failed};
 use self::manifest::Manifest;
 use self::objects::Objects;
+use self::offers::Offers;
 use self::publications::Publications;
 use self::recorder::Recorder;
 use self::report::Report;
@@ -37,7 +40,7 @@ use self::setup::Setup;
 use crate::limits::UNSETTLED_COST;
 use crate::record::RecordWriter;
 use crate::{
-    ChainingValue, EntryError, EntryId, Failure, Fsync, ObjectTable, ResumeState, TopNames,
+    ChainingValue, EntryError, EntryId, Failure, Fsync, ObjectTable, ResumeState, Tag, TopNames,
 };
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
@@ -73,6 +76,9 @@ pub struct Sink {
     setup: Setup,
     earlier: Earlier,
     asides: Asides,
+    offers: Offers,
+    /// Of the next HASHES.
+    tags: Option<NextTags>,
     objects: Objects,
     credit: Credit,
     checkpoints: Checkpoints,
@@ -97,6 +103,17 @@ pub struct SinkConfig {
     pub nonce: [u8; 16],
     /// What the source may call what it sends.
     pub names: TopNames,
+    /// The source is asked what it believes of the record of an earlier run: others may have written
+    /// that. Who copies to himself believes his own.
+    pub asks: bool,
+}
+
+/// Tags of groups whose hashes come next.
+#[derive(Debug)]
+struct NextTags {
+    object: ObjectId,
+    first: u64,
+    tags: Vec<Tag>,
 }
 
 impl Default for SinkConfig {
@@ -107,6 +124,7 @@ impl Default for SinkConfig {
             transfer: [0; 16],
             nonce: [0; 16],
             names: TopNames::Any,
+            asks: true,
         }
     }
 }
@@ -136,6 +154,8 @@ pub struct SinkStats {
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
     pub rechecked: u64,
+    /// Groups of an earlier run that the source has answered for.
+    pub answered: u64,
     /// Groups that were received more than once.
     pub duplicates: u64,
     /// Checkpoints begun.
@@ -198,6 +218,12 @@ pub enum SinkError {
         /// The object.
         object: ObjectId,
     },
+    /// BELIEVED of groups that were not offered, or are answered.
+    #[error("belief of {object:?} is not possible")]
+    Believed {
+        /// The object.
+        object: ObjectId,
+    },
     /// ENTRY_FAILED for an entry that was not announced.
     #[error("failure of entry {entry}, which was not announced")]
     Failure {
@@ -210,7 +236,7 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, names } = config;
+        let SinkConfig { capacity, fsync, transfer, nonce, names, asks } = config;
         Self {
             fsync,
             manifest: Manifest::new(names),
@@ -219,6 +245,8 @@ impl Sink {
             recorder: Recorder::new(RecordWriter::new(&resume, transfer, fsync), fsync),
             earlier: Earlier::new(resume),
             asides: Asides::default(),
+            offers: Offers::new(asks),
+            tags: None,
             objects: Objects::new(),
             credit: Credit::new(capacity),
             checkpoints: Checkpoints::new(),

@@ -1,6 +1,7 @@
 mod answers;
 mod directories;
 mod manifest;
+mod offers;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -14,7 +15,7 @@ use self::directories::Directories;
 use crate::layout::Layout;
 use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
 use crate::window::Window;
-use crate::{ChainingValue, EntryError, EntryId, Failure};
+use crate::{Belief, ChainingValue, EntryError, EntryId, Failure, Tag};
 
 /// The side that holds the files: makes objects of them, says what is to be read and sent, and
 /// takes in what the sink answers (docs/protocol.md section 7).
@@ -53,13 +54,20 @@ pub struct Source {
     accepted: u32,
     /// The object that the next first-sent group belongs to.
     dealing: u32,
+    belief: Belief,
+    /// Groups of objects that are not accepted: those that the sink is to know as believed, and those
+    /// that are to be read and compared.
+    believed: BTreeMap<ObjectId, RangeSet>,
+    unread: BTreeMap<ObjectId, RangeSet>,
     repairs: VecDeque<(ObjectId, u32)>,
     repair_counts: BTreeMap<(ObjectId, u32), u8>,
     /// Objects of which the lanes are to send no more.
     withdrawn: VecDeque<ObjectId>,
     /// Groups of such objects that were sent, and asked for again.
     sent_before: BTreeSet<(ObjectId, u32)>,
-    hashes: Vec<(ObjectId, u32, ChainingValue)>,
+    hashes: Vec<(ObjectId, u32, ChainingValue, Option<Tag>)>,
+    /// Those whose tags were sent.
+    next_hashes: Option<SourceMessage>,
     /// Failures not sent to the sink yet.
     failed: BTreeMap<EntryId, String>,
     failures: Vec<Failure>,
@@ -85,6 +93,8 @@ pub struct GroupTask {
     pub only: bool,
     /// Whether it was sent before and did not verify.
     pub repair: bool,
+    /// Whether it is hashed and not sent: the sink says that it has it.
+    pub compare: bool,
     /// Where its bytes come from, in order. Bytes of no piece are sent as zeros: their file has
     /// failed or was refused.
     pub pieces: Vec<ReadPiece>,
@@ -125,6 +135,8 @@ pub struct SourceStats {
     pub resumed_bytes: u64,
     /// Groups that the sink wants again.
     pub repairs: u64,
+    /// Groups that the sink has offered and that were believed, or read and hashed for it.
+    pub answered: u64,
     /// Entries confirmed.
     pub confirmed: u32,
     /// Bytes of the confirmed files.
@@ -143,7 +155,15 @@ pub enum SourceError {
         /// What ACCEPT says.
         objects: u64,
     },
-    /// HAVE names groups that are not, or in no ascending order, or too many ranges.
+    /// OFFER of an object that was not announced or is accepted, or of groups that are not, or were
+    /// offered before, or too many ranges; or nothing of this copy is compared.
+    #[error("OFFER of {object:?} is not possible")]
+    Offer {
+        /// The object.
+        object: ObjectId,
+    },
+    /// HAVE names groups that are not, or in no ascending order, or too many ranges, or were not offered
+    /// and answered.
     #[error("HAVE of {object:?} is not possible")]
     Have {
         /// The object.
@@ -224,6 +244,9 @@ struct Object {
     /// Groups below were dealt, where the sink did not have them.
     next_group: u32,
     have: RangeSet,
+    /// Groups that the sink has offered, and those that it knows the source's word of.
+    offered: RangeSet,
+    answered: RangeSet,
     /// Files that are neither failed nor settled; none: nothing more is sent.
     live: u32,
 }
@@ -249,7 +272,7 @@ impl Object {
 
 impl Source {
     /// A source without entries.
-    pub fn new() -> Self {
+    pub fn new(belief: Belief) -> Self {
         Self {
             entries: Window::new(),
             directories: Directories::new(),
@@ -264,11 +287,15 @@ impl Source {
             unannounced: 0,
             accepted: 0,
             dealing: 0,
+            belief,
+            believed: BTreeMap::new(),
+            unread: BTreeMap::new(),
             repairs: VecDeque::new(),
             repair_counts: BTreeMap::new(),
             withdrawn: VecDeque::new(),
             sent_before: BTreeSet::new(),
             hashes: Vec::new(),
+            next_hashes: None,
             failed: BTreeMap::new(),
             failures: Vec::new(),
             stats: SourceStats::default(),
@@ -282,7 +309,8 @@ impl Source {
     /// waiting stays here, where it is bounded.
     #[must_use]
     pub fn poll_message(&mut self) -> Option<SourceMessage> {
-        // Failures before hashes: see the contract above.
+        // Nothing comes between tags and their hashes but failures. Those come before hashes: see the
+        // contract above.
         if let Some(first) = self.failed.first_entry()
             && first.key().0 < self.announced_entries
         {
@@ -316,6 +344,9 @@ impl Source {
             if self.objects.get(id.0).is_some_and(|object| object.live > 0) {
                 return self.task(id, group, true);
             }
+        }
+        if let Some(task) = self.next_compared() {
+            return Some(task);
         }
         while self.dealing < self.accepted {
             let number = self.dealing;
@@ -390,7 +421,17 @@ impl Source {
     /// The group was read and has this chaining value
     /// ([`crate::hash::group_chaining_value`], zeros where nothing could be read).
     pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {
-        self.hashes.push((object, group, value));
+        let tag = match &self.belief {
+            Belief::Tags(key) => self.contents(object, group).map(|of| key.tag(&of, &value)),
+            _ => None,
+        };
+        self.hashes.push((object, group, value, tag));
+        if object.0 >= self.accepted
+            && let Some(object) = self.objects.get_mut(object.0)
+        {
+            object.answered.insert_one(u64::from(group));
+            self.stats.answered += 1;
+        }
     }
 
     /// The entry cannot be read (any more), or was found changed while it was read.
@@ -440,22 +481,37 @@ impl Source {
     }
 
     fn poll_hashes(&mut self) -> Option<SourceMessage> {
+        if let Some(hashes) = self.next_hashes.take() {
+            return Some(hashes);
+        }
+        if let Some((object, groups)) = self.believed.pop_first() {
+            return Some(self.say_believed(object, groups));
+        }
         if self.hashes.is_empty() {
             return None;
         }
         // Hashing on several threads delivers a little out of order; runs save message heads. A
         // repair may bring a group again: a stable sort keeps the later value behind.
-        self.hashes.sort_by_key(|(object, group, _)| (*object, *group));
-        let (object, first, _) = self.hashes[0];
+        self.hashes.sort_by_key(|(object, group, ..)| (*object, *group));
+        let (object, first, _, tag) = self.hashes[0];
         let len = self
             .hashes
             .iter()
             .zip(first..)
             .take(HASHES_MAX)
             .take_while(|(hash, group)| (hash.0, hash.1) == (object, *group))
+            .take_while(|(hash, _)| hash.3.is_some() == tag.is_some())
             .count();
-        let values = self.hashes.drain(..len).map(|hash| hash.2).collect();
-        Some(SourceMessage::Hashes { object, first_group: u64::from(first), values })
+        let (values, tags): (_, Vec<_>) =
+            self.hashes.drain(..len).map(|hash| (hash.2, hash.3)).unzip();
+        let tags: Vec<Tag> = tags.into_iter().flatten().collect();
+        let first_group = u64::from(first);
+        let hashes = SourceMessage::Hashes { object, first_group, values };
+        if tags.is_empty() {
+            return Some(hashes);
+        }
+        self.next_hashes = Some(hashes);
+        Some(SourceMessage::Tags { object, first_group, tags })
     }
 
     fn task(&self, id: ObjectId, group: u32, repair: bool) -> Option<GroupTask> {
@@ -480,6 +536,7 @@ impl Source {
             len: layout.group_len(group),
             only: layout.groups() == 1,
             repair,
+            compare: false,
             pieces,
         })
     }
@@ -487,7 +544,7 @@ impl Source {
 
 impl Default for Source {
     fn default() -> Self {
-        Self::new()
+        Self::new(Belief::default())
     }
 }
 

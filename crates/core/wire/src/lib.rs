@@ -57,8 +57,8 @@ pub use header::{
 pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
     Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath, MAX_MESSAGE,
-    MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message, MessageReader, PipeRequest, PipeRole,
-    Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes, Summary,
+    MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message, MessageReader, Offered, PipeRequest,
+    PipeRole, Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes, Summary,
 };
 pub use reader::Reader;
 pub use record::{

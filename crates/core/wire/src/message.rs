@@ -127,6 +127,22 @@ pub enum SourceMessage {
         /// The values.
         values: Vec<[u8; 32]>,
     },
+    /// TAGS: of the groups whose values the next HASHES has, of the same object.
+    Tags {
+        /// The object.
+        object: ObjectId,
+        /// Group of the first tag.
+        first_group: u64,
+        /// The tags.
+        tags: Vec<[u8; 16]>,
+    },
+    /// BELIEVED: groups of OFFER whose tags are right.
+    Believed {
+        /// The object.
+        object: ObjectId,
+        /// Ranges of groups, none empty.
+        groups: Vec<Range<u64>>,
+    },
     /// ENTRY_FAILED: the source cannot read an entry (any more).
     EntryFailed {
         /// Number of the entry.
@@ -151,6 +167,20 @@ pub struct ManifestObject {
     pub size: u64,
 }
 
+/// Groups that the record of an earlier run tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// Ranges of groups, none empty, of which it has no tags.
+    Untagged(Vec<Range<u64>>),
+    /// Consecutive groups of which it has them.
+    Tagged {
+        /// The first group.
+        first_group: u64,
+        /// The chaining value and the tag of each.
+        groups: Vec<([u8; 32], [u8; 16])>,
+    },
+}
+
 /// A message from the sink to the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkMessage {
@@ -158,6 +188,13 @@ pub enum SinkMessage {
     Accept {
         /// Number of objects.
         objects: u64,
+    },
+    /// OFFER: groups that the record of an earlier run tells of.
+    Offer {
+        /// The object.
+        object: ObjectId,
+        /// The groups.
+        groups: Offered,
     },
     /// HAVE: groups that are durable and need not be sent.
     Have {
@@ -238,6 +275,9 @@ impl Message {
             REFUSED => "REFUSED",
             REPORT => "REPORT",
             PIPE => "PIPE",
+            TAGS => "TAGS",
+            OFFER => "OFFER",
+            BELIEVED => "BELIEVED",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -248,7 +288,7 @@ impl Message {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
             }),
-            MANIFEST..=ENTRY_FAILED | REPORT => {
+            MANIFEST..=ENTRY_FAILED | REPORT | TAGS | BELIEVED => {
                 Self::Source(SourceMessage::decode(number, &mut r)?)
             }
             _ => Self::Sink(SinkMessage::decode(number, &mut r)?),
@@ -403,6 +443,15 @@ impl SourceMessage {
                 w.varint(*first_group)?;
                 w.bytes(values.as_flattened())
             }),
+            Self::Tags { object, first_group, tags } => append(out, TAGS, |w| {
+                w.varint(object.0.into())?;
+                w.varint(*first_group)?;
+                w.bytes(tags.as_flattened())
+            }),
+            Self::Believed { object, groups } => append(out, BELIEVED, |w| {
+                w.varint(object.0.into())?;
+                groups.iter().try_for_each(|groups| encode_range(w, groups))
+            }),
             Self::EntryFailed { entry, reason } => entry_reason(out, ENTRY_FAILED, *entry, reason),
             Self::Report(report) => append(out, REPORT, |w| report.encode(w)),
         }
@@ -439,6 +488,15 @@ impl SourceMessage {
                 }
                 Ok(Self::Hashes { object, first_group, values: values.to_vec() })
             }
+            TAGS => {
+                let (object, first_group) = (object_id(r)?, r.varint()?);
+                let (tags, rest) = r.rest().as_chunks::<16>();
+                if !rest.is_empty() || first_group + tags.len() as u64 > varint::MAX {
+                    return Err(r.invalid());
+                }
+                Ok(Self::Tags { object, first_group, tags: tags.to_vec() })
+            }
+            BELIEVED => Ok(Self::Believed { object: object_id(r)?, groups: ranges(r)? }),
             REPORT => Ok(Self::Report(Box::new(SourceReport::decode(r)?))),
             _ => Ok(Self::EntryFailed { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() }),
         }
@@ -481,6 +539,10 @@ impl SinkMessage {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
         match self {
             Self::Accept { objects } => append(out, ACCEPT, |w| w.varint(*objects)),
+            Self::Offer { object, groups } => append(out, OFFER, |w| {
+                w.varint(object.0.into())?;
+                groups.encode(w)
+            }),
             Self::Have { object, groups } => append(out, HAVE, |w| {
                 w.varint(object.0.into())?;
                 groups.iter().try_for_each(|groups| encode_range(w, groups))
@@ -508,6 +570,7 @@ impl SinkMessage {
     fn decode(kind: u64, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         match kind {
             ACCEPT => Ok(Self::Accept { objects: r.varint()? }),
+            OFFER => Ok(Self::Offer { object: object_id(r)?, groups: Offered::decode(r)? }),
             HAVE => Ok(Self::Have { object: object_id(r)?, groups: ranges(r)? }),
             REPAIR => Ok(Self::Repair { object: object_id(r)?, group: r.varint()? }),
             CONFIRM => Ok(Self::Confirm { entries: ranges(r)? }),
@@ -521,6 +584,43 @@ impl SinkMessage {
                 resumed: Bytes::new(r.varint()?),
                 host: HostAccount::decode(r)?,
             }))),
+        }
+    }
+}
+
+impl Offered {
+    fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        match self {
+            Self::Untagged(groups) => {
+                w.u8(0)?;
+                groups.iter().try_for_each(|groups| encode_range(w, groups))
+            }
+            Self::Tagged { first_group, groups } => {
+                w.u8(1)?;
+                w.varint(*first_group)?;
+                groups.iter().try_for_each(|(value, tag)| {
+                    w.bytes(value)?;
+                    w.bytes(tag)
+                })
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match r.u8()? {
+            0 => Ok(Self::Untagged(ranges(r)?)),
+            1 => {
+                let first_group = r.varint()?;
+                let mut groups = Vec::new();
+                while !r.is_empty() {
+                    groups.push((r.array()?, r.array()?));
+                }
+                if first_group + groups.len() as u64 > varint::MAX {
+                    return Err(r.invalid());
+                }
+                Ok(Self::Tagged { first_group, groups })
+            }
+            _ => Err(r.invalid()),
         }
     }
 }
@@ -594,6 +694,9 @@ const RESULT: u64 = 11;
 const REFUSED: u64 = 12;
 const REPORT: u64 = 13;
 const PIPE: u64 = 14;
+const TAGS: u64 = 15;
+const OFFER: u64 = 16;
+const BELIEVED: u64 = 17;
 
 #[cfg(test)]
 mod tests;

@@ -96,12 +96,13 @@ impl Copy {
             fsync,
             direct: false,
             only_empty: false,
+            goes_on: true,
         };
         let (sink_tree, resume) = SinkTree::open(Destination::Local(to), &options)?;
         let config = SinkConfig { transfer, fsync, ..SinkConfig::default() };
         Ok(Self {
             tree: SourceTree::local(&[from.to_path_buf()], false),
-            source: Mutex::new(Source::new()),
+            source: Mutex::new(Source::default()),
             sink: Mutex::new(Sink::new(config, resume)),
             sink_tree,
             in_order: Mutex::new(()),

@@ -99,6 +99,9 @@ pub struct CopyOptions {
     pub circuit: Option<CircuitOptions>,
     /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
     pub history: Option<Arc<History>>,
+    /// What only this user knows: by it a copy to a server believes what that has of an earlier one.
+    /// Without, that is read here and compared.
+    pub secret: Option<[u8; 32]>,
     /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
     pub host_priority: bool,
     /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.

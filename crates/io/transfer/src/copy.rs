@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
-use longhaul_objects::{Fsync, ResumeState, SinkConfig, TopNames};
+use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
@@ -289,6 +289,11 @@ impl Job {
         TopNames::asked(self.remote.iter().map(|path| own(path)))
     }
 
+    /// The server as the user names it: what a tag says to one proves nothing of another.
+    fn server(&self) -> Vec<u8> {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port).into_bytes()
+    }
+
     fn request(&self, options: &CopyOptions) -> Request {
         let label = match self.direction {
             Direction::Push => source_label(&self.local, options.copy_contents),
@@ -373,7 +378,12 @@ impl Part {
             let tree = SourceTree::local(&job.local, options.copy_contents)
                 .direct(options.direct)
                 .limit_names(budget.of_names());
-            send(&shared, budget, patience);
+            let belief = match (options.verify, &options.secret) {
+                (false, _) => Belief::Unhashed,
+                (true, None) => Belief::Nothing,
+                (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &job.server())),
+            };
+            send(&shared, budget, patience, belief);
             let driver = Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)));
             return Ok(Self { driver, shared });
         }
@@ -392,10 +402,11 @@ impl Part {
             fsync: options.fsync,
             direct: options.direct,
             only_empty: names == TopNames::Contents && !options.merge,
+            goes_on: true,
         };
         let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
             .map_err(Failure::Destination)?;
-        let config = sink_config(options.fsync, transfer, budget, names);
+        let config = sink_config(options.fsync, transfer, budget, Some(names));
         receive(&shared, config, resume, budget, patience);
         let driver = Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify)));
         Ok(Self { driver, shared })
@@ -408,8 +419,8 @@ impl Part {
 }
 
 /// This end sends a copy.
-pub(crate) fn send(shared: &Shared, budget: Budget, patience: Duration) {
-    let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count());
+pub(crate) fn send(shared: &Shared, budget: Budget, patience: Duration, belief: Belief) {
+    let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
     shared.begin(Transfer::OutgoingCopy(Box::new(copy)), Memory::OF_SOURCE, budget, patience);
 }
 
@@ -470,17 +481,22 @@ impl Task for Part {
 
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
+    let mut unannounced = Vec::new();
     let (bytes, files, resumed_bytes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or((0, 0, 0), |result| {
             (result.bytes.get(), result.confirmed, result.resumed.get())
         }),
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
+            unannounced = copy.unannounced();
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes)
         }
         _ => (0, 0, 0),
     };
-    let failures = task.shared.failures();
+    let mut failures = task.shared.failures();
+    for name in unannounced {
+        failures.push(name, "the server says nothing of it, not even that it failed".into());
+    }
     CopyReport {
         bytes,
         files,
@@ -498,17 +514,25 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
 pub(crate) const UNCHECKED: &str = "nothing would notice corrupted data: what is neither verified nor \
                                     protected on its way is not copied";
 
-/// What a sink of this program is told.
+/// Of a sink of this program; of a client, with the `names` that it asked for.
 pub(crate) fn sink_config(
     fsync: Fsync,
     transfer: [u8; 16],
     memory: Budget,
-    names: TopNames,
+    names: Option<TopNames>,
 ) -> SinkConfig {
     let mut nonce = [0; 16];
     // Without randomness TLS would have failed before.
     let _ = aws_lc_rs::rand::fill(&mut nonce);
-    SinkConfig { capacity: memory.of_sink().get(), fsync, transfer, nonce, names }
+    SinkConfig {
+        capacity: memory.of_sink().get(),
+        fsync,
+        transfer,
+        nonce,
+        // A client's record is its own.
+        asks: names.is_none(),
+        names: names.unwrap_or_default(),
+    }
 }
 
 /// Bytes of a path that is too long to be shown.

@@ -6,16 +6,33 @@ use longhaul_connection::{
     Begun, GroupPart, Heard, IncomingPipe, OutgoingCopy, OutgoingPipe, Part, Repair, SharedHalf,
     Transfer, Unplaceable, buffers,
 };
+use longhaul_objects::{Belief, TagKey};
 use longhaul_units::{Bytes, Extent, Instant};
 use longhaul_wire::Message;
 
 use crate::connection::LaneState;
 use crate::drain::DrainDriver;
+use crate::draw::Draw;
 use crate::feed::FeedDriver;
 use crate::scenario::{End, Scenario};
 use crate::sink::{Env, SinkDriver};
 use crate::source::SourceDriver;
 use crate::staging::Staged;
+
+/// What the source believes of the record of an earlier run, in a run behind so many.
+fn belief(scenario: &Scenario, runs: u64) -> Belief {
+    if !scenario.push {
+        return Belief::Everything;
+    }
+    let draw = &mut Draw::new(scenario.seed ^ runs << 32, SECRET_STREAM);
+    match if scenario.forgets { draw.below(3) as u8 } else { 1 } {
+        0 => Belief::Nothing,
+        secret => Belief::Tags(TagKey::new(&[secret; 32], b"server")),
+    }
+}
+
+/// Number of the stream of choices of who has lost his secret.
+const SECRET_STREAM: u64 = 62;
 
 /// A shared half, of the simulation's buffers.
 pub(crate) type Half = SharedHalf<Arc<Vec<u8>>, Staged>;
@@ -55,7 +72,8 @@ impl Driver {
                 (Self::Drain(driver), Transfer::IncomingPipe(Box::new(pipe)))
             }
             Part::Source => {
-                let copy = OutgoingCopy::new(local, lanes);
+                let belief = belief(scenario, env.disk.runs);
+                let copy = OutgoingCopy::new(local, lanes, belief);
                 let (latency, hashing) = (scenario.disk_latency, scenario.hash_delay);
                 let driver = Box::new(SourceDriver::new(latency, hashing));
                 (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))

@@ -15,6 +15,8 @@ pub(crate) struct Files {
     items: Vec<Item>,
     /// Which item has a path: versions keep it.
     by_path: BTreeMap<Vec<u8>, usize>,
+    /// Somebody else has put other contents under the same names before.
+    pub has_foreign: bool,
 }
 
 /// One name in the tree.
@@ -70,7 +72,7 @@ impl Files {
     fn of(items: Vec<Item>) -> Self {
         let path = |item: &Item| item.present().entry.path.as_bytes().to_vec();
         let by_path = items.iter().enumerate().map(|(number, item)| (path(item), number)).collect();
-        Self { items, by_path }
+        Self { items, by_path, has_foreign: false }
     }
 
     /// A file of each size, in this order.
@@ -157,6 +159,12 @@ impl Files {
         (!right).then(|| format!("`{}` of {} bytes is {node:?}", entry.path, entry.size))
     }
 
+    fn is_foreign(&self, disk: &MemoryStorage, version: &Version) -> bool {
+        let mut other = version.data.to_vec();
+        other.iter_mut().for_each(foreign);
+        self.has_foreign && disk.contents(version.entry.path.as_bytes()) == Some(&other)
+    }
+
     fn version(&self, entry: &Entry) -> Option<&Version> {
         self.versions(entry.path.as_bytes()).iter().find(|version| version.entry == *entry)
     }
@@ -171,6 +179,7 @@ impl Files {
         disk.nodes().find_map(|(path, node)| {
             let Node::File { modified, .. } = node else { return None };
             match self.versions(path).iter().find(|version| version.entry.modified == *modified) {
+                Some(version) if self.is_foreign(disk, version) => None,
                 Some(version) => self.fault_of(disk, &version.entry),
                 None => Some(format!("{path:?} was never at the source")),
             }
@@ -196,6 +205,11 @@ impl Item {
     fn present(&self) -> &Version {
         self.versions.last().expect("an item has a version")
     }
+}
+
+/// What somebody else puts in the place of a byte.
+pub(crate) fn foreign(byte: &mut u8) {
+    *byte = !*byte;
 }
 
 /// Of the number of an item.

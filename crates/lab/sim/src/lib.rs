@@ -30,6 +30,7 @@ mod files;
 mod host;
 mod network;
 mod packet;
+mod prepared;
 mod protection;
 mod records;
 mod scenario;

@@ -93,8 +93,10 @@ impl SinkDriver {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
         let capacity = memory.promised.get();
-        let config =
-            SinkConfig { capacity, fsync, transfer: TRANSFER, nonce, ..SinkConfig::default() };
+        // A client believes its own record.
+        let asks = scenario.push;
+        let transfer = TRANSFER;
+        let config = SinkConfig { capacity, fsync, transfer, nonce, asks, ..SinkConfig::default() };
         let copy = IncomingCopy::new(config, resume);
         let driver = Self {
             fsync,
@@ -343,4 +345,4 @@ impl SinkDriver {
 /// Number of the stream of choices of what is altered between runs.
 const TAMPER_STREAM: u64 = 7;
 /// All runs in a world are of one request.
-const TRANSFER: [u8; 16] = [3; 16];
+pub(crate) const TRANSFER: [u8; 16] = [3; 16];

@@ -16,6 +16,7 @@ use crate::draw::Draw;
 use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, close_in};
 use crate::network::{Arrived, Network};
+use crate::prepared;
 use crate::scenario::{Choice, End, Fault, Scenario};
 use crate::sink::{Disk, Env};
 use crate::tls::Piece;
@@ -145,7 +146,7 @@ impl World {
     pub fn new(scenario: Scenario, verbose: bool) -> Self {
         let start = Instant::from_nanos(1_000_000_000);
         let mut tree = Draw::new(scenario.seed, 4);
-        let disk = Disk {
+        let mut disk = Disk {
             storage: MemoryStorage::new(),
             boot: 1,
             sync_fails: false,
@@ -153,13 +154,19 @@ impl World {
             is_tidy: false,
             cut_when_tidy: false,
         };
+        let mut files = match &scenario.sizes[..] {
+            [] => Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
+            sizes => Files::of_sizes(&mut tree, sizes),
+        };
+        // Who pulls has a record of his own.
+        if scenario.prepared && scenario.push && !scenario.pipe {
+            prepared::prepare(&scenario, &files, &mut disk);
+            files.has_foreign = true;
+        }
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
         Self {
-            files: match &scenario.sizes[..] {
-                [] => Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
-                sizes => Files::of_sizes(&mut tree, sizes),
-            },
+            files,
             network: Network::new(&scenario, start),
             control: None,
             wires: Vec::new(),

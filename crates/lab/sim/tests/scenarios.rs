@@ -344,3 +344,29 @@ fn a_piece_that_comes_damaged_is_sent_again() {
     assert_eq!(report.runs, [CloseCode::DONE]);
     assert!(report.repairs > 0);
 }
+
+#[test]
+fn nothing_is_taken_that_somebody_else_left_under_the_same_identities() {
+    let mut taken = 0;
+    for seed in 0..40 {
+        let (prepared, forgets) = (true, seed % 3 == 0);
+        let sizes = vec![300_000, 700_000, 3 << 20, 10, 900_000, 200_000, 2 << 20];
+        let bytes = sizes.iter().sum();
+        let scenario = Scenario { prepared, forgets, sizes, bytes, ..Scenario::new(seed) };
+        let report = run(scenario);
+        assert_eq!((report.failed, report.resumed_bytes), (0, 0));
+        taken += u64::from(report.groups_read > 9);
+    }
+    assert!(taken > 0, "something was left, and compared");
+}
+
+#[test]
+fn a_source_that_lost_its_secret_goes_on_all_the_same() {
+    for seed in 0..12 {
+        let scenario = Scenario { forgets: true, ..one_file(seed, 24) };
+        let report = run(scenario.fault(ms(1_700), Accident::Kill(End::Client)));
+        assert_eq!(report.failed, 0);
+        assert!(report.resumed_bytes > 0);
+        assert!(report.groups_read <= 24, "each is read once: {report:?}");
+    }
+}

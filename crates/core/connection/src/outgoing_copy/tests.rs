@@ -1,5 +1,6 @@
 use alloc::vec;
 
+use longhaul_objects::Belief;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::testing::file;
 
@@ -11,7 +12,7 @@ const NOW: Instant = Instant::ZERO;
 
 /// A copy of one file of so many groups, which the sink accepts.
 fn copy(groups: u64) -> OutgoingCopy {
-    let mut copy = OutgoingCopy::new(NOW, 2);
+    let mut copy = OutgoingCopy::new(NOW, 2, Belief::default());
     copy.push_entry(file("a", groups * GROUP_SIZE)).unwrap();
     copy.finish_entries();
     while copy.poll_message().is_some() {}
@@ -74,7 +75,7 @@ fn it_is_not_drained_while_somebody_reads() {
 
 #[test]
 fn what_is_wanted_becomes_exact() {
-    let mut copy = OutgoingCopy::new(NOW, 1);
+    let mut copy = OutgoingCopy::new(NOW, 1, Belief::default());
     copy.push_entry(file("a", 5 * GROUP_SIZE)).unwrap();
     assert_eq!(copy.wanted(), Wanted::NotLess(5 * GROUP_SIZE));
     copy.finish_entries();
@@ -114,7 +115,7 @@ fn a_group_that_was_never_sent_gives_its_credit_back_and_a_repair_does_not() {
 
 #[test]
 fn what_is_withdrawn_makes_room_for_other_files() {
-    let mut copy = OutgoingCopy::new(NOW, 1);
+    let mut copy = OutgoingCopy::new(NOW, 1, Belief::default());
     for name in ["a", "b"] {
         copy.push_entry(file(name, 2 * GROUP_SIZE)).unwrap();
     }

@@ -3,7 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use longhaul_objects::testing::MemoryStorage;
-use longhaul_objects::{ResumeState, SinkConfig};
+use longhaul_objects::{Belief, ResumeState, SinkConfig};
 use longhaul_rate_control::{MemoryBudget, Repair};
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Direction, PipeRequest, PipeRole, Request, SinkMessage, SourceMessage};
@@ -34,7 +34,7 @@ fn watch(patience: Duration) -> Watch {
 }
 
 fn source() -> Transfer<Vec<u8>, Vec<u8>> {
-    Transfer::OutgoingCopy(Box::new(OutgoingCopy::new(NOW, 1)))
+    Transfer::OutgoingCopy(Box::new(OutgoingCopy::new(NOW, 1, Belief::default())))
 }
 
 fn sink() -> Transfer<Vec<u8>, Vec<u8>> {

@@ -100,10 +100,19 @@ impl Answers {
     }
 
     /// The next message; so many objects are `accepted`.
-    pub(super) fn poll(&mut self, accepted: u32) -> Option<SinkMessage> {
+    /// `offer` is the next of those.
+    pub(super) fn poll(
+        &mut self,
+        accepted: u32,
+        offer: impl FnOnce() -> Option<SinkMessage>,
+    ) -> Option<SinkMessage> {
         if let Some((entry, reason)) = self.refused.pop_front() {
             let reason = String::from(&*reason);
             return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
+        }
+        // The source takes a round trip to answer.
+        if let Some(offer) = offer() {
+            return Some(offer);
         }
         // What need not be sent comes before the permission to send.
         if let Some(have) = self.haves.pop_front() {

@@ -334,7 +334,8 @@ impl Sink {
                 self.publications.add([file]);
             }
         }
-        if is_placed && self.fsync == Fsync::End {
+        if self.fsync == Fsync::End {
+            // Where it was not placed somebody has made one with its name meanwhile.
             self.checkpoints.directory_in_place(id);
         }
         self.publications.add(left.waiting);

@@ -7,7 +7,7 @@ use longhaul_units::{Duration, Instant};
 use crate::limits::{
     CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_MIN, CHECKPOINT_SHARE,
 };
-use crate::record::Claim;
+use crate::record::{Bundled, Claim};
 use crate::{EntryId, TempName};
 
 #[derive(Debug)]
@@ -32,6 +32,8 @@ struct Pending {
     dirty: Vec<(EntryId, TempName)>,
     /// Groups that were verified.
     claims: Vec<Claim>,
+    /// Groups of small files that were.
+    bundled: Vec<Bundled>,
     /// Files that became whole.
     whole: Vec<EntryId>,
     /// Entries that got their names.
@@ -53,6 +55,7 @@ pub(super) struct Begun {
 pub(super) struct Covered {
     pub(super) id: u64,
     pub(super) claims: Vec<Claim>,
+    pub(super) bundled: Vec<Bundled>,
     pub(super) whole: Vec<EntryId>,
     pub(super) names: Vec<EntryId>,
 }
@@ -87,6 +90,11 @@ impl Checkpoints {
     /// A group was verified of which the record is to tell.
     pub(super) fn verified(&mut self, claim: Option<Claim>) {
         self.next.claims.extend(claim);
+    }
+
+    /// The same of a group of small files: of use where those are recorded.
+    pub(super) fn bundle_verified(&mut self, group: Bundled) {
+        self.next.bundled.push(group);
     }
 
     pub(super) fn became_whole(&mut self, id: EntryId) {
@@ -162,8 +170,9 @@ impl Checkpoints {
         self.since = None;
         self.began = Some(now);
         self.written = 0;
-        let Pending { dirty, claims, whole, names, placed } = core::mem::take(&mut self.next);
-        let covered = Covered { id: self.count, claims, whole, names };
+        let Pending { dirty, claims, bundled, whole, names, placed } =
+            core::mem::take(&mut self.next);
+        let covered = Covered { id: self.count, claims, bundled, whole, names };
         Begun { files: dirty, placed, covered }
     }
 }

@@ -222,7 +222,8 @@ impl Sink {
         claims.sort_unstable();
         let (entries, is_last) = (&self.entries, self.ending.is_winding_up());
         let kept_file = |id| entries.kept_file(id);
-        if let Some(unstamped) = self.recorder.begin_record(claims, whole, kept_file, is_last) {
+        let groups = (claims, covered.bundled);
+        if let Some(unstamped) = self.recorder.begin_record(groups, whole, kept_file, is_last) {
             self.append_record(unstamped, &[]);
         }
     }

@@ -5,16 +5,19 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::Sink;
-use super::entries::{Entries, State};
+use super::entries::{Entries, State, is_large};
 use crate::hash::group_count;
 use crate::limits::RECHECK_GROUPS;
-use crate::record::PartialFile;
-use crate::{Action, EntryId, EntryKey, Existing, NamedEntry, ResumeState, Stamp, TempName};
+use crate::record::{PartialFile, Recorded};
+use crate::{
+    Action, ChainingValue, EntryId, EntryKey, Existing, NamedEntry, ResumeState, Stamp, Tag,
+    TempName,
+};
 
 #[derive(Debug)]
 pub(super) struct Earlier {
     resume: ResumeState,
-    /// Claims about files that are being prepared.
+    /// Claims about large files that are being prepared, or are published.
     partials: BTreeMap<EntryId, PartialFile>,
     /// Those of them whose files may have been altered.
     rechecks: BTreeMap<EntryId, Recheck>,
@@ -40,10 +43,29 @@ impl Earlier {
         Self { resume, partials: BTreeMap::new(), rechecks: BTreeMap::new() }
     }
 
-    /// Whether the record says that the file is published, or kept with this stamp.
-    pub(super) fn published(&self, key: &EntryKey) -> Option<Option<Stamp>> {
+    /// Whether the record says that the file is published, or kept with this stamp; of a large one,
+    /// with the value of every group.
+    pub(super) fn published(
+        &mut self,
+        id: EntryId,
+        key: &EntryKey,
+        size: u64,
+    ) -> Option<Option<Stamp>> {
+        if is_large(size) {
+            let file = self.resume.take_whole(key)?;
+            let is_whole = file.groups.len() as u64 == u64::from(group_count(size));
+            return is_whole.then(|| {
+                self.partials.insert(id, file);
+                None
+            });
+        }
         let stamp = self.resume.stamp_of_kept(key);
         (stamp.is_some() || self.resume.is_published(key)).then_some(stamp)
+    }
+
+    /// Value and tag that are recorded of a group of small files.
+    pub(super) fn bundled(&self, contents: &[u8; 32]) -> Option<(ChainingValue, Option<Tag>)> {
+        self.resume.bundled(contents)
     }
 
     /// The large file is about to be prepared: what there should be of it, if anything.
@@ -66,9 +88,9 @@ impl Earlier {
         self.rechecks.remove(&id);
     }
 
-    /// The groups that are claimed of a prepared file.
-    pub(super) fn take_groups(&mut self, id: EntryId) -> Option<Vec<(u32, crate::ChainingValue)>> {
-        self.partials.remove(&id).map(|partial| partial.groups)
+    /// The groups that are claimed of a prepared or published file.
+    pub(super) fn take_groups(&mut self, id: EntryId) -> Vec<Recorded> {
+        self.partials.remove(&id).map(|partial| partial.groups).unwrap_or_default()
     }
 
     /// The groups of the file are believed once they are compared; until then it is not prepared.
@@ -86,7 +108,8 @@ impl Earlier {
             (recheck.given < partial.groups.len()).then_some((*id, recheck, partial))
         })?;
         let left = partial.groups.get(recheck.given..)?;
-        let groups = left.get(..RECHECK_GROUPS).unwrap_or(left).to_vec();
+        let left = left.get(..RECHECK_GROUPS).unwrap_or(left);
+        let groups: Vec<_> = left.iter().map(|(group, value, _)| (*group, *value)).collect();
         recheck.given += groups.len();
         recheck.under_way += 1;
         let file = NamedEntry { id, entry: entries.get(id)?.entry()?.clone() };
@@ -104,7 +127,7 @@ impl Earlier {
             return None;
         }
         let wrong = self.rechecks.remove(&id)?.wrong;
-        partial.groups.retain(|(group, _)| !wrong.contains(group));
+        partial.groups.retain(|(group, ..)| !wrong.contains(group));
         Some(Wrong { temp: partial.temp, groups: wrong.into_iter().collect() })
     }
 }

@@ -11,11 +11,10 @@ use crate::entry::{cost, key};
 use crate::layout::Part;
 use crate::limits::{ACTION_ENTRIES_MAX, LARGE_FILE_MIN, PREPARED_MAX};
 use crate::name_memory::NameMemory;
-use crate::record::Claim;
+use crate::record::{Claim, Recorded};
 use crate::window::Window;
 use crate::{
-    ChainingValue, Directory, EntryId, EntryKey, Named, NamedEntry, NamedFile, Publication,
-    TempName, WritePiece,
+    Directory, EntryId, EntryKey, Named, NamedEntry, NamedFile, Publication, TempName, WritePiece,
 };
 
 #[derive(Debug)]
@@ -55,6 +54,8 @@ pub(super) struct Slot {
     aside: bool,
     /// Recorded as published, by an earlier run or while its directory had to wait.
     recorded: bool,
+    /// The record had something else published under its name.
+    replaces: bool,
     object: u32,
     /// Groups not verified and written.
     left: u32,
@@ -289,6 +290,20 @@ impl Entries {
         }
     }
 
+    /// What is under the name of the file is not what is copied: it is received, once it is prepared.
+    pub(super) fn unfound(&mut self, id: EntryId) -> Option<EntryKey> {
+        let slot = self.in_state_mut(id, State::Found)?;
+        slot.state = if slot.is_large() { State::Waiting } else { State::Open };
+        (slot.recorded, slot.replaces) = (false, true);
+        self.unfinished += 1;
+        self.get(id)?.entry.as_deref().map(key)
+    }
+
+    /// What identifies its contents, while it is not settled.
+    pub(super) fn identity(&self, id: EntryId) -> Option<[u8; 16]> {
+        Some(self.get(id)?.entry()?.identity)
+    }
+
     /// Passes what is prepared. Returns what is whole with that, since it has no contents.
     pub(super) fn pass_prepared(&mut self) -> Vec<EntryId> {
         let mut whole = Vec::new();
@@ -336,9 +351,9 @@ impl Entries {
     }
 
     /// What the record is to say of a verified group, if it is one of a large file.
-    pub(super) fn claim(&self, id: EntryId, group: u32, value: ChainingValue) -> Option<Claim> {
-        let slot = self.get(id).filter(|slot| slot.state.awaits_groups() && slot.is_large())?;
-        Some(Claim { id, key: key(slot.entry.as_ref()?), temp: slot.temp, group, value })
+    pub(super) fn claim(&self, id: EntryId, (group, value, tag): Recorded) -> Option<Claim> {
+        let slot = self.get(id).filter(|slot| slot.state == State::Open && slot.is_large())?;
+        Some(Claim { id, key: key(slot.entry.as_ref()?), temp: slot.temp, group, value, tag })
     }
 
     /// The file was written to. Returns what to sync at the next checkpoint, if that is not known.
@@ -365,6 +380,11 @@ impl Entries {
             self.prepared -= slot.take_prepared();
             self.unfinished -= 1;
         }
+    }
+
+    /// Whether it takes the place of what the record tells to be published.
+    pub(super) fn replaces(&self, id: EntryId) -> bool {
+        self.get(id).is_some_and(|slot| slot.replaces)
     }
 
     /// The file is durable in its directory, and gets its name with it.
@@ -493,6 +513,7 @@ impl Slot {
             directory: None,
             aside: false,
             recorded: false,
+            replaces: false,
             object: NO_OBJECT,
             left: 0,
             state,

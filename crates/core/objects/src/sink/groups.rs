@@ -9,7 +9,8 @@ use super::entries::{Slot, State};
 use super::objects::{Arrival, Rejection, Verification};
 use super::{Kept, Sink, SinkError, Told};
 use crate::limits::{GROUP_SIZE, WAITING_HASHES_MAX};
-use crate::{ChainingValue, EntryId, Fsync, Verdict, WritePiece, WriteTask};
+use crate::record::Bundled;
+use crate::{ChainingValue, EntryId, Fsync, Tag, Verdict, WritePiece, WriteTask};
 
 impl Sink {
     /// A lane has received this group whole, and `value` is the chaining value of what it
@@ -104,10 +105,27 @@ impl Sink {
         first_group: u64,
         values: &[ChainingValue],
     ) -> Result<(), SinkError> {
-        let error = || SinkError::Hashes { object: id };
-        if id.0 >= self.objects.accepted() {
-            return Err(error());
+        let next = self.tags.take();
+        let tags = next.as_ref().filter(|tags| (tags.object, tags.first) == (id, first_group));
+        let tags = tags.map_or(&[][..], |tags| &tags.tags);
+        let taken = match id.0 < self.objects.accepted() {
+            true => self.expect(id, first_group, values, tags),
+            false => self.handle_answers(id, first_group, values, tags),
+        };
+        if taken.is_err() {
+            self.tags = next;
         }
+        taken
+    }
+
+    fn expect(
+        &mut self,
+        id: ObjectId,
+        first_group: u64,
+        values: &[ChainingValue],
+        tags: &[Tag],
+    ) -> Result<(), SinkError> {
+        let error = || SinkError::Hashes { object: id };
         let Some(groups) = self.objects.groups(id) else {
             return Ok(());
         };
@@ -120,8 +138,9 @@ impl Sink {
         if self.objects.is_abandoned(id) {
             return Ok(());
         }
-        for (group, value) in (first_group as u32..).zip(values) {
-            match self.objects.expect(id, group, *value) {
+        let tags = tags.iter().copied().map(Some).chain(core::iter::repeat(None));
+        for ((group, value), tag) in (first_group as u32..).zip(values).zip(tags) {
+            match self.objects.expect(id, group, *value, tag) {
                 None => return Ok(()),
                 Some(Verification::Pending) => {}
                 Some(Verification::Right) => self.finish_group(id, group),
@@ -159,9 +178,17 @@ impl Sink {
         if finished.value.is_some() {
             self.report.verified(finished.len);
         }
+        if let Some(value) = finished.value
+            && !self.objects.is_large(id)
+            && let Some(contents) = self.contents(id, group)
+        {
+            self.checkpoints.bundle_verified(Bundled { contents, value, tag: finished.tag });
+        }
         let mut ended = Vec::new();
         for file in self.objects.parts(id, group).map(|part| part.entry) {
-            let claim = finished.value.and_then(|value| self.entries.claim(file, group, value));
+            let claim = finished
+                .value
+                .and_then(|value| self.entries.claim(file, (group, value, finished.tag)));
             self.checkpoints.verified(claim);
             ended.extend(self.entries.group_finished(file).map(|state| (file, state)));
         }
@@ -196,11 +223,12 @@ impl Sink {
             self.objects.finish_digest(slot.object(), id);
         }
         match self.fsync {
-            Fsync::End => self.checkpoints.became_whole(id),
-            Fsync::Never { .. } => {
+            Fsync::Never { .. } if !self.entries.replaces(id) => {
                 let others = self.keep(Vec::from([id]));
                 self.publications.add(others);
             }
+            // The record is to know it first.
+            Fsync::Never { .. } | Fsync::End => self.checkpoints.became_whole(id),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Checking what the source announces.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -15,7 +16,7 @@ use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
     UNSETTLED_COST, WINDOW_MAX,
 };
-use crate::names::shown_top;
+use crate::names::{shown_name, shown_top};
 use crate::{Directory, EntryId, TopNames};
 
 /// What was announced.
@@ -111,6 +112,12 @@ impl Sink {
         self.entries.announce_directory(id, Directory::new(entry, within));
     }
 
+    /// The own names of what was asked for and was not announced, `.` for contents: of these the source
+    /// says nothing, not even that they failed.
+    pub fn unannounced(&self) -> Vec<String> {
+        self.manifest.unannounced().map(shown_name).collect()
+    }
+
     pub(super) fn handle_manifest_end(
         &mut self,
         entries: u64,
@@ -153,6 +160,11 @@ impl Manifest {
     /// Entries below have no contents or belong to an announced object.
     pub(super) fn covered(&self) -> u32 {
         self.covered
+    }
+
+    /// What was asked for and was not announced: names at the top, or that itself.
+    fn unannounced(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.due().filter(|name| !self.paths.contains_key(&PathKey::of(name)))
     }
 
     /// Checks what one more message announces. Nothing is taken before all of it is known to be right,

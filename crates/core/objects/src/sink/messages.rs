@@ -4,7 +4,7 @@ use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
 use super::entries::{Slot, State};
-use super::{Kept, Sink, SinkError, Told};
+use super::{Kept, NextTags, Sink, SinkError, Told};
 use crate::EntryId;
 
 impl Sink {
@@ -24,12 +24,22 @@ impl Sink {
             SourceMessage::Hashes { object, first_group, values } => {
                 self.handle_hashes(object, first_group, &values)
             }
+            SourceMessage::Tags { object, first_group, tags } => {
+                self.tags = Some(NextTags { object, first: first_group, tags });
+                Ok(())
+            }
+            SourceMessage::Believed { object, groups } => self.handle_believed(object, &groups),
             SourceMessage::EntryFailed { entry, reason } => {
                 if entry >= u64::from(self.entries.end()) {
                     return Err(SinkError::Failure { entry });
                 }
                 let entry = EntryId(entry as u32);
-                // What has its name keeps it, though the source lost the file since.
+                // What has its name keeps it, though the source lost the file since; but for what an
+                // earlier run named, and the source has not answered for.
+                let object = self.entries.get(entry).map(Slot::object);
+                if object.is_some_and(|object| object >= self.objects.accepted()) {
+                    self.recorder.unpublish(self.entries.unfound(entry));
+                }
                 match self.entries.get(entry).map(Slot::state) {
                     Some(State::Found) => {
                         self.entries.waive(entry);
@@ -60,7 +70,7 @@ impl Sink {
     }
 
     fn next_message(&mut self) -> Option<SinkMessage> {
-        let answer = self.answers.poll(self.objects.accepted());
+        let answer = self.answers.poll(self.objects.accepted(), || self.offers.poll());
         answer.or_else(|| {
             self.ending.take_result().then(|| SinkMessage::Result(self.summary().into()))
         })

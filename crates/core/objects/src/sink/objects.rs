@@ -8,13 +8,16 @@ use longhaul_units::{ObjectId, RangeSet};
 
 use crate::hash::RootHasher;
 use crate::layout::{Layout, Part};
-use crate::limits::{HAVE_RANGES_MAX, REPAIRS_MAX};
+use crate::limits::REPAIRS_MAX;
+use crate::record::Recorded;
 use crate::window::Window;
-use crate::{ChainingValue, EntryId, ObjectTable};
+use crate::{ChainingValue, EntryId, ObjectTable, Tag};
 
 #[derive(Debug)]
 pub(super) struct Objects {
     window: Window<Object>,
+    /// Objects below are prepared, and the source is asked what it believes of them.
+    offered: u32,
     /// Objects below are accepted.
     accepted: u32,
     table: ObjectTable,
@@ -43,6 +46,8 @@ pub(super) struct Object {
 #[derive(Debug, Default)]
 struct Group {
     stage: Stage,
+    /// That of its hash, if that had one.
+    tag: Option<Tag>,
     repairs: u8,
 }
 
@@ -113,12 +118,14 @@ pub(super) struct Finished {
     pub(super) len: u32,
     /// `None` if it was not received, or did not verify.
     pub(super) value: Option<ChainingValue>,
+    pub(super) tag: Option<Tag>,
 }
 
 impl Objects {
     pub(super) fn new() -> Self {
         Self {
             window: Window::new(),
+            offered: 0,
             accepted: 0,
             table: ObjectTable::default(),
             abandoned: BTreeMap::new(),
@@ -161,13 +168,30 @@ impl Objects {
         self.window.push(object);
     }
 
-    /// Accepts the next object, if everything in it is prepared: entries below `ready` are.
-    pub(super) fn accept_next(&mut self, ready: u32) -> Option<ObjectId> {
-        let object = self.window.get(self.accepted)?;
+    /// The next object that is prepared: entries below `ready` are.
+    pub(super) fn offer_next(&mut self, ready: u32) -> Option<ObjectId> {
+        let object = self.window.get(self.offered)?;
         object.layout.files().next_back().filter(|last| last.0 < ready)?;
-        self.table.push(object.layout.size());
-        self.accepted += 1;
-        Some(ObjectId(self.accepted - 1))
+        self.offered += 1;
+        Some(ObjectId(self.offered - 1))
+    }
+
+    /// The one that is accepted next, if it is prepared.
+    pub(super) fn next(&self) -> Option<ObjectId> {
+        (self.accepted < self.offered).then_some(ObjectId(self.accepted))
+    }
+
+    /// Accepts that.
+    pub(super) fn accept_next(&mut self) {
+        if let Some(object) = self.window.get(self.accepted) {
+            self.table.push(object.layout.size());
+            self.accepted += 1;
+        }
+    }
+
+    /// Whether it is a large file, not small ones.
+    pub(super) fn is_large(&self, id: ObjectId) -> bool {
+        self.get(id).is_some_and(|object| object.layout.is_large())
     }
 
     /// The object, while it is not over or those before it are not.
@@ -181,6 +205,11 @@ impl Objects {
             return Vec::new();
         };
         layout.files().enumerate().map(|(index, file)| (file, layout.groups_of(index))).collect()
+    }
+
+    /// The same, without their groups.
+    pub(super) fn file_ids(&self, id: ObjectId) -> impl Iterator<Item = EntryId> + '_ {
+        self.get(id).into_iter().flat_map(|object| object.layout.files())
     }
 
     /// What the group consists of.
@@ -221,20 +250,13 @@ impl Objects {
         }
     }
 
-    /// These groups were verified and written by an earlier run. Returns how many of them are
-    /// believed, and their bytes.
-    pub(super) fn resume(&mut self, id: ObjectId, groups: Vec<(u32, ChainingValue)>) -> (u32, u64) {
+    /// These groups were verified and written by an earlier run. Returns how many, and their bytes.
+    pub(super) fn resume(&mut self, id: ObjectId, groups: Vec<Recorded>) -> (u32, u64) {
         let (mut count, mut bytes) = (0, 0);
         let Some(object) = self.window.get_mut(id.0) else {
             return (count, bytes);
         };
-        for (group, value) in groups {
-            let extends = object.done.last().is_some_and(|last| last.end == u64::from(group));
-            if group >= object.layout.groups()
-                || !extends && object.done.range_count() == HAVE_RANGES_MAX
-            {
-                continue;
-            }
+        for (group, value, _) in groups {
             object.finish_range(u64::from(group)..u64::from(group) + 1);
             object.hash(group, value);
             count += 1;
@@ -317,6 +339,7 @@ impl Objects {
         id: ObjectId,
         group: u32,
         value: ChainingValue,
+        tag: Option<Tag>,
     ) -> Option<Verification> {
         let object = self.window.get_mut(id.0)?;
         // One that was abandoned, by a hash before this one perhaps, has nothing done and is over.
@@ -324,6 +347,10 @@ impl Objects {
             return Some(Verification::Pending);
         }
         let state = object.groups.entry(group).or_default();
+        let is_settled = matches!(state.stage, Stage::WritingRight(_) | Stage::Right(_));
+        if !is_settled {
+            state.tag = tag;
+        }
         match state.stage {
             Stage::Missing | Stage::Hashed(_) => {
                 self.waiting_hashes += u64::from(!state.awaits_bytes());
@@ -358,7 +385,8 @@ impl Objects {
     /// The group is verified and written, or nobody needs it.
     pub(super) fn finish(&mut self, id: ObjectId, group: u32) -> Option<Finished> {
         let object = self.window.get_mut(id.0)?;
-        let value = match object.groups.remove(&group).unwrap_or_default().stage {
+        let Group { stage, tag, .. } = object.groups.remove(&group).unwrap_or_default();
+        let value = match stage {
             Stage::Right(value) => Some(value),
             _ => None,
         };
@@ -366,7 +394,7 @@ impl Objects {
         if let Some(value) = value.filter(|_| object.layout.is_large()) {
             object.hash(group, value);
         }
-        Some(Finished { len: object.layout.group_len(group), value })
+        Some(Finished { len: object.layout.group_len(group), value, tag })
     }
 
     /// The large file that the object is has become whole.
@@ -485,15 +513,16 @@ mod tests {
             let mut object = Object::new();
             object.push(EntryId(number), 3 * GROUP_SIZE);
             objects.announce(object);
-            assert_eq!(objects.accept_next(number + 1), Some(ObjectId(number)));
+            assert_eq!(objects.offer_next(number + 1), Some(ObjectId(number)));
+            objects.accept_next();
         }
         let id = ObjectId(1);
-        assert!(objects.expect(id, 0, [1; 32]).is_some());
+        assert!(objects.expect(id, 0, [1; 32], None).is_some());
         assert_eq!(objects.waiting_hashes(), 1);
         objects.abandon_if_idle(id.0, |_| false);
         // It is kept for the one before it.
         objects.forget();
-        assert!(objects.expect(id, 1, [1; 32]).is_some());
+        assert!(objects.expect(id, 1, [1; 32], None).is_some());
         assert_eq!(objects.waiting_hashes(), 0);
     }
 }

@@ -8,7 +8,7 @@ use longhaul_wire::Entry;
 use super::checkpoints::Covered;
 use super::earlier::Wrong;
 use crate::entry::key;
-use crate::record::{Claim, News, RecordWriter, Void};
+use crate::record::{Bundled, Claim, News, RecordWriter, Void};
 use crate::{Action, EntryId, EntryKey, Fsync, NamedFile, Stamp, TempName};
 
 #[derive(Debug)]
@@ -17,6 +17,10 @@ pub(super) struct Recorder {
     fsync: Fsync,
     /// Recorded groups that were found wrong.
     void: Vec<Void>,
+    /// Recorded as published, or kept, and not what is copied.
+    unpublished: Vec<EntryKey>,
+    /// Groups of small files, which the record tells of no sooner than of a file.
+    bundled: Vec<Bundled>,
     /// Published and durable.
     published: Vec<EntryKey>,
     /// Whole and durable in directories that have to wait.
@@ -55,6 +59,8 @@ impl Recorder {
             writer,
             fsync,
             void: Vec::new(),
+            unpublished: Vec::new(),
+            bundled: Vec::new(),
             published: Vec::new(),
             kept: Vec::new(),
             step: Step::Idle,
@@ -88,6 +94,11 @@ impl Recorder {
         }
     }
 
+    /// A file that it tells to be under its name is not what is copied.
+    pub(super) fn unpublish(&mut self, key: Option<EntryKey>) {
+        self.unpublished.extend(key);
+    }
+
     /// The file is durable under its name.
     pub(super) fn published(&mut self, key: EntryKey) {
         self.published.push(key);
@@ -119,7 +130,7 @@ impl Recorder {
     /// stamps where the last write was too short a time ago depends on whether this `is_last`.
     pub(super) fn begin_record(
         &mut self,
-        claims: Vec<Claim>,
+        (claims, bundled): (Vec<Claim>, Vec<Bundled>),
         then: Vec<EntryId>,
         kept_file: impl Fn(EntryId) -> Option<NamedFile>,
         is_last: bool,
@@ -137,6 +148,7 @@ impl Recorder {
             files.extend(file);
             is_kept
         });
+        self.bundled.extend(bundled);
         let unstamped = Unstamped { claims, large, kept, then };
         if files.is_empty() {
             return Some(unstamped);
@@ -180,12 +192,16 @@ impl Recorder {
             stamps: stamps.collect(),
             published: core::mem::take(&mut self.published),
             kept: kept.collect(),
-            void: Vec::new(),
+            ..News::default()
         };
-        if news.claims.is_empty() && news.published.is_empty() && news.kept.is_empty() {
+        let has_files = !news.published.is_empty() || !news.kept.is_empty();
+        // What takes the place of a recorded file may not have its name before the record says so.
+        if news.claims.is_empty() && !has_files && self.unpublished.is_empty() {
             return then;
         }
+        news.bundled = core::mem::take(&mut self.bundled);
         news.void = core::mem::take(&mut self.void);
+        news.unpublished = core::mem::take(&mut self.unpublished);
         let (offset, bytes) = self.writer.append(&news);
         let sync = self.fsync == Fsync::End;
         self.action = Some(Action::AppendRecord { offset, bytes, sync });

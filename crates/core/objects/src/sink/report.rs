@@ -86,6 +86,11 @@ impl Report {
         self.stats.rechecked += groups as u64;
     }
 
+    /// The source has answered for so many groups of an earlier run.
+    pub(super) fn answered(&mut self, groups: u64) {
+        self.stats.answered += groups;
+    }
+
     /// A group came once more.
     pub(super) fn repeated(&mut self) {
         self.stats.duplicates += 1;

@@ -20,6 +20,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Setup {
     queue: VecDeque<(EntryId, Step)>,
+    /// Files that begin again, before all others: what is behind them waits for them.
+    restarts: VecDeque<(EntryId, TempName)>,
     nonce: [u8; 16],
 }
 
@@ -34,7 +36,7 @@ enum Step {
 
 impl Setup {
     pub(super) fn new(nonce: [u8; 16]) -> Self {
-        Self { queue: VecDeque::new(), nonce }
+        Self { queue: VecDeque::new(), restarts: VecDeque::new(), nonce }
     }
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
@@ -50,7 +52,7 @@ impl Setup {
         if size == 0 {
             return (small, State::Open);
         }
-        if let Some(stamp) = earlier.published(&key) {
+        if let Some(stamp) = earlier.published(id, &key, size) {
             self.queue.push_back((id, Step::Check(stamp)));
             return (small, State::Waiting);
         }
@@ -80,12 +82,20 @@ impl Setup {
     /// What an earlier run left of the large file is gone. Returns the name of the new one.
     fn begin_anew(&mut self, id: EntryId, entry: &Entry) -> TempName {
         let temp = TempName::of_large(key(entry), &self.nonce);
-        self.queue.push_front((id, Step::Prepare(temp, Existing::Nothing)));
+        self.restarts.push_back((id, temp));
         temp
     }
 
     /// The next action.
     pub(super) fn poll(&mut self, entries: &mut Entries) -> Option<Action> {
+        while let Some((id, temp)) = self.restarts.pop_front() {
+            let waiting = entries.in_state(id, State::Waiting).and_then(Slot::entry).cloned();
+            if let Some(entry) = waiting {
+                entries.begin_preparing(id);
+                let (file, existing) = (NamedEntry { id, entry }, Existing::Nothing);
+                return Some(Action::PrepareFile { file, temp, existing });
+            }
+        }
         loop {
             let (id, step) = *self.queue.front()?;
             if entries.in_state(id, State::Waiting).is_none() {
@@ -193,7 +203,6 @@ impl Sink {
                 self.prepare_anew(id);
             }
             Ok(Prepared::Published) => {
-                self.earlier.forget(id);
                 self.entries.found(id);
                 self.advance();
             }
@@ -211,7 +220,10 @@ impl Sink {
                 self.entries.found(id);
                 self.advance();
             }
-            Checked::Missing if slot.is_large() => self.prepare_anew(id),
+            Checked::Missing if slot.is_large() => {
+                self.earlier.forget(id);
+                self.prepare_anew(id);
+            }
             Checked::Missing => {
                 self.entries.open(id);
                 self.advance();
@@ -219,7 +231,7 @@ impl Sink {
         }
     }
 
-    fn prepare_anew(&mut self, id: EntryId) {
+    pub(super) fn prepare_anew(&mut self, id: EntryId) {
         if let Some(entry) = self.entries.get(id).and_then(Slot::entry) {
             let temp = self.setup.begin_anew(id, entry);
             self.entries.prepare_anew(id, temp);

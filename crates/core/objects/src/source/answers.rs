@@ -6,9 +6,9 @@ use longhaul_units::{Bytes, ObjectId, shown};
 use longhaul_wire::{SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError, cut, note_failure};
-use crate::EntryId;
 use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
+use crate::{Belief, EntryId};
 
 impl Source {
     /// Takes in what the sink says.
@@ -22,6 +22,7 @@ impl Source {
         }
         match message {
             SinkMessage::Accept { objects } => self.handle_accept(objects),
+            SinkMessage::Offer { object, groups } => self.handle_offer(object, groups),
             SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
@@ -46,8 +47,14 @@ impl Source {
         let error = SourceError::Have { object: id };
         let open = (self.accepted..self.announced_objects).contains(&id.0);
         let object = self.objects.get_mut(id.0).filter(|_| open).ok_or(error)?;
+        let is_believed = matches!(self.belief, Belief::Everything);
+        let slots = &self.entries;
+        let is_open =
+            |id: EntryId| slots.get(id.0).is_some_and(|slot| slot.state == EntryState::Open);
         let groups = u64::from(object.layout.groups());
-        if !ascending(ranges, groups) || object.have.range_count() + ranges.len() > HAVE_RANGES_MAX
+        if !ascending(ranges, groups)
+            || object.have.range_count() + ranges.len() > HAVE_RANGES_MAX
+            || !is_believed && !ranges.iter().all(|range| object.may_have(range, is_open))
         {
             return Err(error);
         }
@@ -230,7 +237,7 @@ impl Source {
 }
 
 /// Whether the ranges are not empty, ascend without overlap, and end at `end` at the latest.
-fn ascending(ranges: &[Range<u64>], end: u64) -> bool {
+pub(super) fn ascending(ranges: &[Range<u64>], end: u64) -> bool {
     let mut past = 0;
     ranges.iter().all(|range| {
         let fits = past <= range.start && range.start < range.end && range.end <= end;

@@ -108,6 +108,8 @@ impl Source {
             layout: bundle.layout,
             next_group: 0,
             have: RangeSet::new(),
+            offered: RangeSet::new(),
+            answered: RangeSet::new(),
             live,
         });
         self.stats.objects += 1;

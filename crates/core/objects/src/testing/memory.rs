@@ -236,6 +236,12 @@ impl MemoryStorage {
         self.visible.temps.len() + self.visible.asides.len()
     }
 
+    /// Removes what is under the path, as somebody else might, at once and for ever.
+    pub fn remove(&mut self, path: &[u8]) {
+        self.visible.nodes.remove(path);
+        self.durable.nodes.remove(path);
+    }
+
     /// Makes directories of these paths, as somebody else might.
     pub fn intrude<'p>(&mut self, paths: impl IntoIterator<Item = &'p [u8]>) {
         for path in paths {

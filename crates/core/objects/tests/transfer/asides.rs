@@ -19,7 +19,7 @@ fn readable(path: &str, size: u64) -> Entry {
 
 /// All pieces that are written, where every new directory is made as `made` says.
 fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
-    let mut source = Source::new();
+    let mut source = Source::default();
     let mut sink = Sink::new(SinkConfig::default(), Default::default());
     let mut disk = MemoryStorage::new();
     let mut entries = entries.into_iter();
@@ -136,7 +136,7 @@ fn files_whose_names_are_long_go_as_fast_as_earlier_ones_are_settled() {
 
 #[test]
 fn a_directory_that_somebody_made_meanwhile_gets_its_files_one_by_one() {
-    let mut source = Source::new();
+    let mut source = Source::default();
     let mut sink = Sink::new(SinkConfig::default(), Default::default());
     let mut disk = MemoryStorage::new();
     for entry in [directory("d"), readable("d/a", 10), directory("d/e"), readable("d/e/b", 10)] {

@@ -72,8 +72,21 @@ fn with_directories_that_somebody_else_makes_meanwhile() {
 }
 
 #[test]
+fn with_runs_of_somebody_else_under_the_same_identities() {
+    let faults = Faults { impostor: 2, forgets: 3, kill: 700, crash: 900, ..Faults::default() };
+    transfers(1200..1260, faults);
+    for seed in 1300..1340 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xabcd);
+        World::new(seed, small_files(&mut rng), faults).run();
+    }
+    transfers(1400..1430, Faults { unreadable: 40, intruder: 200, tamper: 2, ..faults });
+}
+
+#[test]
 fn with_everything() {
     let faults = Faults {
+        impostor: 3,
+        forgets: 4,
         corrupt: 20,
         duplicate: 20,
         unreadable: 60,

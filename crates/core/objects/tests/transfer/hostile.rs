@@ -12,7 +12,7 @@ use longhaul_objects::{
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
-    Entry, EntryKind, ManifestObject, SinkMessage, SourceMessage, SourceReport, Summary,
+    Entry, EntryKind, ManifestObject, Offered, SinkMessage, SourceMessage, SourceReport, Summary,
 };
 use proptest::prelude::*;
 
@@ -383,7 +383,7 @@ fn withheld_hashes_stop_the_credit() {
 /// A source that has announced everything: a directory, a bundle of two, a file of two groups;
 /// and has sent the bundle and one group.
 fn source() -> Source {
-    let mut source = Source::new();
+    let mut source = Source::default();
     for entry in [directory("d"), file("a", 10), file("b", 5), file("c", GROUP_SIZE + 1)] {
         source.push_entry(entry).unwrap();
     }
@@ -422,7 +422,7 @@ fn accepting_and_having_what_is_not() {
     // Too late: it is accepted.
     rejects(&mut source, SinkMessage::Have { object: ObjectId(1), groups: ranges(&[(1, 2)]) });
 
-    let mut source = Source::new();
+    let mut source = Source::default();
     source.push_entry(file("c", 9 * GROUP_SIZE)).unwrap();
     source.finish_entries();
     let have =
@@ -434,6 +434,23 @@ fn accepting_and_having_what_is_not() {
     {
         rejects(&mut source, have(groups));
     }
+    // It has to offer them first.
+    rejects(&mut source, have(&[(0, 2)]));
+    let offer = |groups: &[(u64, u64)]| SinkMessage::Offer {
+        object: ObjectId(0),
+        groups: Offered::Untagged(ranges(groups)),
+    };
+    rejects(&mut source, offer(&[(0, 10)]));
+    source.handle(offer(&[(0, 2), (4, 9)])).unwrap();
+    rejects(&mut source, offer(&[(1, 2)]));
+    rejects(&mut source, have(&[(0, 2), (4, 9)]));
+    for _ in 0..7 {
+        let task = source.next_group(0).unwrap();
+        assert!(task.compare);
+        source.group_hashed(task.object, task.group, [1; 32]);
+    }
+    while source.poll_message().is_some() {}
+    rejects(&mut source, have(&[(0, 3)]));
     source.handle(have(&[(0, 2), (4, 9)])).unwrap();
     assert_eq!(source.stats().resumed_bytes, 7 * GROUP_SIZE);
     source.handle(SinkMessage::Accept { objects: 1 }).unwrap();
@@ -461,7 +478,7 @@ fn repairs_that_are_not_possible() {
 
 #[test]
 fn a_repair_that_crosses_the_end_of_its_object_is_of_no_use() {
-    let mut source = Source::new();
+    let mut source = Source::default();
     source.push_entry(file("c", 3 * GROUP_SIZE)).unwrap();
     source.finish_entries();
     while source.poll_message().is_some() {}
@@ -519,7 +536,7 @@ fn confirming_and_refusing_what_is_not() {
 
 #[test]
 fn pushing_what_is_not_allowed() {
-    let mut source = Source::new();
+    let mut source = Source::default();
     let large = file("x", OBJECT_MAX + 1);
     assert_eq!(source.push_entry(large), Err(PushError::Entry(EntryError::Size)));
     source.finish_entries();
@@ -534,7 +551,13 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
             pairs.into_iter().map(|(start, len)| start..start.saturating_add(len)).collect()
         })
     };
+    let tagged = (small(), 0usize..4).prop_map(|(first_group, count)| Offered::Tagged {
+        first_group,
+        groups: vec![([7; 32], [7; 16]); count],
+    });
+    let offered = prop_oneof![some().prop_map(Offered::Untagged), tagged];
     prop_oneof![
+        (object(), offered).prop_map(|(object, groups)| SinkMessage::Offer { object, groups }),
         small().prop_map(|objects| SinkMessage::Accept { objects }),
         (object(), some()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
         (object(), small()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
@@ -576,6 +599,13 @@ fn any_source_message() -> impl Strategy<Value = SourceMessage> {
         }),
         2 => (object(), small(), 0usize..3).prop_map(|(object, first_group, count)| {
             SourceMessage::Hashes { object, first_group, values: vec![[1; 32]; count] }
+        }),
+        1 => (object(), small(), 0usize..3).prop_map(|(object, first_group, count)| {
+            SourceMessage::Tags { object, first_group, tags: vec![[1; 16]; count] }
+        }),
+        1 => (object(), small()).prop_map(|(object, first)| {
+            let groups = core::iter::once(first..first.saturating_add(1)).collect();
+            SourceMessage::Believed { object, groups }
         }),
         1 => small().prop_map(|entry| SourceMessage::EntryFailed { entry, reason: "no".into() }),
         1 => Just(SourceMessage::Report(Box::default())),
@@ -708,7 +738,7 @@ fn every_repair_is_first_given_to_the_lanes() {
 
 #[test]
 fn what_does_not_verify_four_times_fails() {
-    let mut source = Source::new();
+    let mut source = Source::default();
     source.push_entry(file("a", 10)).unwrap();
     source.push_entry(file("b", 3 * GROUP_SIZE)).unwrap();
     source.finish_entries();

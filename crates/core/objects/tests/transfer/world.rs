@@ -6,7 +6,7 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{
-    Action, Fsync, GroupTask, Sink, SinkConfig, Source, Verdict, WriteTask, record,
+    Action, Belief, Fsync, GroupTask, Sink, SinkConfig, Source, TagKey, Verdict, WriteTask, record,
 };
 use longhaul_units::{Duration, Instant, ObjectId};
 use longhaul_wire::{EntryKind, Message, MessageReader, SinkMessage, SourceMessage};
@@ -27,6 +27,10 @@ pub struct Faults {
     pub kill: u64,
     /// Somebody else changes a byte of an unpublished file between two runs.
     pub tamper: u64,
+    /// A run of somebody else, under the identities of what is copied, with other contents.
+    pub impostor: u64,
+    /// The source has no secret, or another one than before.
+    pub forgets: u64,
     /// Somebody else makes a directory that is to be copied.
     pub intruder: u64,
     pub space: Option<u64>,
@@ -45,6 +49,11 @@ pub struct World {
     pub sink: Sink,
     pub runs: u64,
     pub boot: u8,
+    /// The run is somebody else's; and any was.
+    pub is_impostor: bool,
+    had_impostor: bool,
+    /// Of the source, if it has one.
+    pub secret: Option<u8>,
     pushed: usize,
     to_sink: VecDeque<SourceMessage>,
     to_source: VecDeque<SinkMessage>,
@@ -81,10 +90,13 @@ impl World {
             fsync,
             capacity,
             disk: MemoryStorage::new(),
-            source: Source::new(),
+            source: Source::default(),
             sink: Sink::new(SinkConfig::default(), Default::default()),
             runs: 0,
             boot: 1,
+            is_impostor: false,
+            had_impostor: false,
+            secret: Some(1),
             pushed: 0,
             to_sink: VecDeque::new(),
             to_source: VecDeque::new(),
@@ -124,7 +136,15 @@ impl World {
             nonce,
             ..SinkConfig::default()
         };
-        self.source = Source::new();
+        // The last run is an honest one.
+        self.is_impostor = self.runs < 6 && self.chance(self.faults.impostor);
+        self.had_impostor |= self.is_impostor;
+        if self.chance(self.faults.forgets) {
+            self.secret = Some(below(&mut self.rng, 4) as u8).filter(|secret| *secret > 0);
+        }
+        let secret = if self.is_impostor { Some(99) } else { self.secret };
+        let key = secret.map(|secret| TagKey::new(&[secret; 32], b"server"));
+        self.source = Source::new(key.map_or(Belief::Nothing, Belief::Tags));
         self.sink = Sink::new(config, resume);
         self.pushed = 0;
         self.to_sink.clear();
@@ -144,7 +164,7 @@ impl World {
     pub fn crash(&mut self) {
         self.disk.crash(&mut self.rng);
         self.boot += 1;
-        if self.fsync == Fsync::End {
+        if self.fsync == Fsync::End && !self.had_impostor {
             self.check_names();
         }
         self.start();
@@ -174,7 +194,9 @@ impl World {
     /// Runs to the end, through all faults.
     pub fn run(&mut self) {
         for _ in 0..2_000_000 {
-            if self.is_done() {
+            if self.is_done() && self.is_impostor {
+                self.start();
+            } else if self.is_done() {
                 self.check_credit();
                 return self.check_end();
             }
@@ -298,8 +320,11 @@ impl World {
                 continue;
             }
             let from = &self.items[number as usize].data[piece.file_offset as usize..];
-            data[piece.group_offset as usize..][..piece.len as usize]
-                .copy_from_slice(&from[..piece.len as usize]);
+            let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
+            to.copy_from_slice(&from[..piece.len as usize]);
+            if self.is_impostor {
+                to[0] ^= 1;
+            }
         }
         self.unhashed.push((task, data));
     }
@@ -312,6 +337,9 @@ impl World {
         let (task, mut data) = self.unhashed.swap_remove(index);
         let value = group_chaining_value(&data, task.group, task.only);
         self.source.group_hashed(task.object, task.group, value);
+        if task.compare {
+            return;
+        }
         if !self.source.is_wanted(task.object) {
             return self.source.group_withdrawn(task.object, task.group, task.len);
         }
@@ -414,6 +442,9 @@ impl World {
         if let SinkMessage::Confirm { entries } = message {
             for number in entries.iter().cloned().flatten() {
                 assert!(self.confirmed.insert(number), "seed {}: confirmed twice", self.seed);
+                if self.is_impostor {
+                    continue;
+                }
                 let item = &self.items[number as usize];
                 let path = item.entry.path.as_bytes();
                 self.check_item(item);
@@ -474,7 +505,7 @@ impl World {
             let settled = self.confirmed.contains(&(number as u64));
             if settled {
                 self.check_item(item);
-            } else if self.runs == 1 {
+            } else if self.runs == 1 && !self.had_impostor {
                 let node = self.disk.node(item.entry.path.as_bytes());
                 assert!(node.is_none() || matches!(node, Some(Node::Directory { .. })), "{node:?}");
             }

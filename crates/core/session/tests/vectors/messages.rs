@@ -4,8 +4,8 @@ use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
     Bottleneck, Cipher, CloseCode, Direction, Entry, EntryKind, EntryPath, Frame, JOIN_LEN, Losses,
-    ManifestObject, Message, MessageReader, PipeRequest, PipeRole, RecordHead, Refused, Request,
-    SinkMessage, SourceMessage, SourceReport, Summary, Writer,
+    ManifestObject, Message, MessageReader, Offered, PipeRequest, PipeRole, RecordHead, Refused,
+    Request, SinkMessage, SourceMessage, SourceReport, Summary, Writer,
 };
 use siphasher::sip::SipHasher24;
 
@@ -47,9 +47,17 @@ fn messages(page: &mut Page) {
     show(page, "MANIFEST", manifest.into());
     let end = SourceMessage::ManifestEnd { entries: 4, objects: 1, bytes: Bytes::new(2_500_000) };
     show(page, "MANIFEST_END", end.into());
+    let groups = Offered::Tagged { first_group: 0, groups: vec![([0x11; 32], [0x44; 16])] };
+    show(page, "OFFER", SinkMessage::Offer { object, groups }.into());
+    let groups = Offered::Untagged(core::iter::once(2..3).collect());
+    show(page, "OFFER", SinkMessage::Offer { object, groups }.into());
+    let groups = core::iter::once(0..1).collect();
+    show(page, "BELIEVED", SourceMessage::Believed { object, groups }.into());
     show(page, "ACCEPT", SinkMessage::Accept { objects: 1 }.into());
     let have = SinkMessage::Have { object, groups: vec![0..1, 2..3] };
     show(page, "HAVE", have.into());
+    let tags = vec![[0x44; 16], [0x55; 16]];
+    show(page, "TAGS", SourceMessage::Tags { object, first_group: 1, tags }.into());
     let values = vec![[0x11; 32], [0x22; 32]];
     show(page, "HASHES", SourceMessage::Hashes { object, first_group: 1, values }.into());
     show(page, "REPAIR", SinkMessage::Repair { object, group: 1 }.into());

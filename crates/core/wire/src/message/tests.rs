@@ -72,6 +72,11 @@ fn literal_bytes() {
     let hashes =
         SourceMessage::Hashes { object: ObjectId(2), first_group: 5, values: vec![[7; 32]] };
     check(&[&[35, 4, 2, 5][..], &[7; 32]].concat(), hashes);
+    let (object, first_group) = (ObjectId(2), 5);
+    let tags = SourceMessage::Tags { object, first_group, tags: vec![[8; 16], [9; 16]] };
+    check(&[&[35, 15, 2, 5][..], &[8; 16], &[9; 16]].concat(), tags);
+    let believed = SourceMessage::Believed { object, groups: vec![0..3, 5..6] };
+    check(&[6, 17, 2, 0, 3, 5, 1], believed);
     let failed = SourceMessage::EntryFailed { entry: 9, reason: "gone".into() };
     check(b"\x06\x05\x09gone", failed);
     let report = SourceReport {
@@ -93,6 +98,15 @@ fn literal_bytes() {
     check(&[2, 6, 4], SinkMessage::Accept { objects: 4 });
     let have = SinkMessage::Have { object: ObjectId(2), groups: vec![0..3, 5..6] };
     check(&[6, 7, 2, 0, 3, 5, 1], have);
+    let groups = Offered::Untagged(vec![0..3, 5..6]);
+    check(&[7, 16, 2, 0, 0, 3, 5, 1], SinkMessage::Offer { object, groups });
+    let groups = Offered::Tagged { first_group, groups: vec![([7; 32], [8; 16])] };
+    let bytes = [&[52, 16, 2, 1, 5][..], &[7; 32], &[8; 16]].concat();
+    check(&bytes, SinkMessage::Offer { object, groups });
+    for wrong in [&[4, 16, 2, 2, 0][..], &bytes[..40]] {
+        let wrong = [&[wrong.len() as u8 - 1][..], &wrong[1..]].concat();
+        assert!(decode(&wrong).is_err());
+    }
     check(&[3, 8, 2, 9], SinkMessage::Repair { object: ObjectId(2), group: 9 });
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
     check(b"\x06\x0a\x09full", SinkMessage::EntryRefused { entry: 9, reason: "full".into() });
@@ -323,6 +337,11 @@ fn message() -> impl Strategy<Value = Message> {
                 values,
             }
         ),
+        (id(), number(), prop::collection::vec(any::<[u8; 16]>(), 0..4)).prop_map(
+            |(object, first, tags)| SourceMessage::Tags { object, first_group: first / 2, tags }
+        ),
+        (id(), some_ranges())
+            .prop_map(|(object, groups)| SourceMessage::Believed { object, groups }),
         (number(), reason())
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
         report().prop_map(|report| SourceMessage::Report(report.into())),
@@ -338,7 +357,13 @@ fn message() -> impl Strategy<Value = Message> {
             }))
         },
     );
+    let tagged = (number(), prop::collection::vec(any::<([u8; 32], [u8; 16])>(), 0..4));
+    let offered = prop_oneof![
+        some_ranges().prop_map(Offered::Untagged),
+        tagged.prop_map(|(first, groups)| Offered::Tagged { first_group: first / 2, groups }),
+    ];
     let sink = prop_oneof![
+        (id(), offered).prop_map(|(object, groups)| SinkMessage::Offer { object, groups }),
         number().prop_map(|objects| SinkMessage::Accept { objects }),
         (id(), some_ranges()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
         (id(), number()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),

@@ -118,6 +118,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         links: Vec::new(),
         circuit: None,
         history: None,
+        secret: None,
         host_priority: false,
         losses: None,
     }

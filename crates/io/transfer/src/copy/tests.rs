@@ -66,6 +66,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         links: Vec::new(),
         circuit: None,
         history: None,
+        secret: None,
         host_priority: false,
         losses: None,
     }

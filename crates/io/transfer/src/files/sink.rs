@@ -101,6 +101,8 @@ pub struct SinkOptions {
     /// The destination has to be new, empty, or begun by this transfer: who sends chooses all
     /// names in it.
     pub only_empty: bool,
+    /// What an earlier run has left is gone on with.
+    pub goes_on: bool,
 }
 
 /// The destination as a whole failed: the transfer ends. What is recorded stays valid.
@@ -152,7 +154,10 @@ impl SinkTree {
         let hidden = destination.hide(&place.root, &options.transfer)?;
         let explain = |error| destination.error(error);
         let bytes = read_record(&hidden.record).map_err(explain)?;
-        let resume = record::replay(&bytes, &options.transfer, options.fsync);
+        let resume = match options.goes_on {
+            true => record::replay(&bytes, &options.transfer, options.fsync),
+            false => ResumeState::default(),
+        };
         let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
         let mut left = BTreeSet::new();
         for temp in temps(&hidden.directory).map_err(explain)? {

@@ -52,13 +52,14 @@ impl Copy {
             fsync: Fsync::End,
             direct: false,
             only_empty: false,
+            goes_on: true,
         };
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mut nonce = [0; 16];
         nonce[..4].copy_from_slice(&RUNS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let config = SinkConfig { transfer, nonce, ..SinkConfig::default() };
-        let mut source = Source::new();
+        let mut source = Source::default();
         for scanned in tree.scan() {
             match scanned {
                 Scanned::Entry(entry) => drop(source.push_entry(entry).unwrap()),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_objects::{Fsync, TopNames};
+use longhaul_objects::{Belief, Fsync};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, Direction, PipeRequest, PipeRole, Refused, Request};
@@ -98,7 +98,8 @@ impl Share {
                 let tree = tree.direct(self.direct).limit_names(self.memory.of_names());
                 let driver = Driver::Source(Arc::new(SourceDriver::new(tree, verify)));
                 let _ = place.driver.set(driver);
-                send(shared, self.memory, self.patience);
+                // What a client says to have hurts nobody else.
+                send(shared, self.memory, self.patience, Belief::Everything);
             }
             Direction::Push => {
                 let path = request.paths.first().map_or(&[][..], Vec::as_slice);
@@ -109,12 +110,20 @@ impl Share {
                 let (contents, direct) = (request.copy_contents, self.direct);
                 // The client chooses the names, as it may.
                 let only_empty = false;
-                let options =
-                    SinkOptions { is_directory, contents, transfer, fsync, direct, only_empty };
+                let options = SinkOptions {
+                    is_directory,
+                    contents,
+                    transfer,
+                    fsync,
+                    direct,
+                    only_empty,
+                    // Nothing could be compared: anybody who wrote it would be believed.
+                    goes_on: verify,
+                };
                 let destination = Destination::Below { root: &self.root, path };
                 let (tree, resume) = SinkTree::open(destination, &options)
                     .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-                let config = sink_config(fsync, transfer, self.memory, TopNames::Any);
+                let config = sink_config(fsync, transfer, self.memory, None);
                 let driver = Driver::Sink(Arc::new(SinkDriver::new(tree, verify)));
                 let _ = place.driver.set(driver);
                 receive(shared, config, resume, self.memory, self.patience);

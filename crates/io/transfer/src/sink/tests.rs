@@ -22,6 +22,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         fsync: Fsync::End,
         direct: false,
         only_empty: false,
+        goes_on: true,
     };
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();

@@ -59,6 +59,8 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         disk_latency: draw.micros(10, 20_000),
         hash_delay: hash_delay(seed),
         tampers: Draw::new(seed, TAMPER_STREAM).one_in(2),
+        prepared: Draw::new(seed, PREPARED_STREAM).one_in(4),
+        forgets: Draw::new(seed, FORGETS_STREAM).one_in(3),
         pipe: Draw::new(seed, PIPE_STREAM).one_in(6),
         clocks: [clock(draw), clock(draw)],
         adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
@@ -293,6 +295,10 @@ const STREAM: u64 = 1;
 const HASH_STREAM: u64 = 27;
 /// That of whether files are altered, likewise.
 const TAMPER_STREAM: u64 = 28;
+/// That of whether somebody has prepared the record of an earlier run, likewise.
+const PREPARED_STREAM: u64 = 63;
+/// That of whether the source may lose its secret, likewise.
+const FORGETS_STREAM: u64 = 64;
 /// That of whether it is a pipe, likewise.
 const PIPE_STREAM: u64 = 29;
 /// That of whether there are many names, likewise.

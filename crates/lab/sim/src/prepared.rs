@@ -1,0 +1,80 @@
+//! Somebody else who pushes under the same identities, with other contents, and leaves.
+
+use longhaul_objects::hash::group_chaining_value;
+use longhaul_objects::storage;
+use longhaul_objects::{Belief, Fsync, Sink, SinkConfig, Source, TagKey, Verdict, record};
+use longhaul_units::{Duration, Instant};
+
+use crate::draw::Draw;
+use crate::files::{Files, foreign};
+use crate::scenario::Scenario;
+use crate::sink::{Disk, TRANSFER};
+
+/// Lets him do it: how far he comes is drawn, and how he leaves.
+pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
+    let draw = &mut Draw::new(scenario.seed, STREAM);
+    disk.runs += 1;
+    let boot = [disk.boot; 16];
+    let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
+    let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
+    let config = SinkConfig { fsync, transfer: TRANSFER, nonce: [99; 16], ..SinkConfig::default() };
+    let mut sink = Sink::new(config, resume);
+    // Tags, of his own secret, or none.
+    let mut source = Source::new(match draw.one_in(2) {
+        true => Belief::Tags(TagKey::new(&[99; 32], b"server")),
+        false => Belief::Nothing,
+    });
+    let items: Vec<_> = (0..files.len()).filter_map(|number| files.get(number)).collect();
+    for version in &items {
+        source.push_entry(version.entry.clone()).expect("scenarios have possible entries");
+    }
+    source.finish_entries();
+    let mut now = Instant::ZERO;
+    let mut groups = draw.below(scenario.bytes / (1 << 19) + 4);
+    let last = draw.below(60);
+    // A while after its last group he is gone.
+    for _ in 0..groups + last {
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).expect("he keeps to the protocol");
+        }
+        while let Some(action) = sink.poll_action(now) {
+            let Ok(answer) = storage::perform(&mut disk.storage, action);
+            sink.handle_answer(answer);
+        }
+        while let Some(message) = sink.poll_message() {
+            source.handle(message).expect("the sink keeps to the protocol");
+        }
+        now += Duration::from_millis(draw.below(1_500));
+        if source.is_done() {
+            break;
+        }
+        let task = if groups > 0 { source.next_group(sink.credit()) } else { None };
+        let Some(task) = task else { continue };
+        groups -= 1;
+        let mut data = vec![0; task.len as usize];
+        for piece in &task.pieces {
+            let from = &items[piece.id.0 as usize].data[piece.file_offset as usize..];
+            let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
+            to.copy_from_slice(&from[..piece.len as usize]);
+            to.iter_mut().for_each(foreign);
+        }
+        let value = group_chaining_value(&data, task.group, task.only);
+        source.group_hashed(task.object, task.group, value);
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).expect("he keeps to the protocol");
+        }
+        if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+            sink.group_written(&write, &storage::write(&mut disk.storage, &write, &data));
+        }
+    }
+    if draw.one_in(2) {
+        sink.wind_up();
+        while let Some(action) = sink.poll_action(now) {
+            let Ok(answer) = storage::perform(&mut disk.storage, action);
+            sink.handle_answer(answer);
+        }
+    }
+}
+
+/// Number of the stream of choices.
+const STREAM: u64 = 61;
