@@ -33,6 +33,8 @@ const ALL: &[(&str, Probe)] = &[
     ("direct_io", direct_io),
     // `chattr +i` keeps even who has a file open from writing to it.
     ("immutable_files", immutable_files),
+    // System calls can be sent to a supervisor.
+    ("supervision", supervision),
     // The kernel records context switches.
     ("switch_records", || switch_records(0)),
     // And those of a thread to itself.
@@ -137,6 +139,13 @@ fn immutable_files() -> Found {
     let written = std::io::Write::write(&mut &file, b"x");
     run("chattr", &["-i", &name])?;
     written.err().map(drop).ok_or_else(|| "what is open can be written to nevertheless".into())
+}
+
+fn supervision() -> Found {
+    let path = "/proc/sys/kernel/seccomp/actions_avail";
+    let actions = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let there = actions.split_whitespace().any(|action| action == "user_notif");
+    there.then_some(()).ok_or_else(|| format!("{path} does not have user_notif"))
 }
 
 fn switch_records(most: i32) -> Found {
