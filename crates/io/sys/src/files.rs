@@ -59,13 +59,16 @@ pub fn preallocate(file: &File, len: u64) -> io::Result<Allocation> {
             _ => match fallocate(file, FallocateFlags::empty(), 0, len) {
                 Ok(()) => Ok(Allocation::Reserved),
                 Err(Errno::INTR) => continue,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                // Only a want of room, or a disk that fails, would keep the file from its bytes.
+                Err(
+                    error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS),
+                ) => Err(error.into()),
+                Err(_) => {
                     if file.metadata()?.len() < len {
                         file.set_len(len)?;
                     }
                     Ok(Allocation::Sparse)
                 }
-                Err(error) => Err(error.into()),
             },
         };
     }

@@ -71,10 +71,22 @@ pub(crate) enum Failure {
     Connect(ConnectError),
     Join(JoinError),
     Destination(DestinationError),
-    Refused { server: SocketAddr, reason: String },
-    UdpBlocked { server: SocketAddr },
+    Refused {
+        server: SocketAddr,
+        reason: String,
+    },
+    UdpBlocked {
+        server: SocketAddr,
+    },
     TooNarrow(TooNarrow),
-    Closed { server: SocketAddr, code: CloseCode, by_peer: bool, reason: String },
+    /// This host lets no UDP be sent.
+    NoUdp(String),
+    Closed {
+        server: SocketAddr,
+        code: CloseCode,
+        by_peer: bool,
+        reason: String,
+    },
     Local(String),
     Stopped,
 }
@@ -144,18 +156,19 @@ impl Client<'_> {
         };
         let free =
             self.carrier == CarrierChoice::Auto && self.circuit.is_none() && self.links.is_empty();
-        let (notice, packet_max) =
-            match self.attempt((first, None), Vec::new(), &make, progress, stop) {
-                Err(Failure::UdpBlocked { server }) if free => {
-                    (format!("no UDP packet comes through to {server}: TCP carries instead"), None)
-                }
-                Err(Failure::TooNarrow(narrow)) if free && !narrow.moved => {
-                    let notice = format!("{}: TCP carries instead", narrow.reason);
-                    (notice, Some(narrow.passed.unwrap_or(PACKET_LEAST)))
-                }
-                result => return result,
-            };
-        self.attempt((Carrier::Tcp, packet_max), vec![notice], &make, progress, stop)
+        let (why, packet_max) = match self.attempt((first, None), Vec::new(), &make, progress, stop)
+        {
+            Err(Failure::UdpBlocked { server }) if free => {
+                (format!("no UDP packet comes through to {server}"), None)
+            }
+            Err(Failure::TooNarrow(narrow)) if free && !narrow.moved => {
+                (narrow.reason, Some(narrow.passed.unwrap_or(PACKET_LEAST)))
+            }
+            Err(Failure::NoUdp(reason)) if free => (reason, None),
+            result => return result,
+        };
+        let notices = vec![format!("{why}: TCP carries instead")];
+        self.attempt((Carrier::Tcp, packet_max), notices, &make, progress, stop)
     }
 
     fn check_links(&self) -> Result<(), LinkError> {

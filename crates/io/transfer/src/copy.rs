@@ -158,6 +158,10 @@ impl CopyError {
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::TooNarrow { server, reason, kept }
             }
+            Failure::NoUdp(reason) => {
+                let reason = format!("{reason}; --carrier tcp does without it");
+                Self::Local { reason, kept }
+            }
             Failure::Closed { server, code: CloseCode::STORAGE, by_peer: true, reason } => {
                 Self::Server { server, reason, kept }
             }

@@ -61,7 +61,7 @@ pub enum ServeError {
         error: io::Error,
     },
     /// The operating system refuses something else.
-    #[error(transparent)]
+    #[error("cannot go on serving: {0}")]
     System(#[from] io::Error),
 }
 
@@ -155,9 +155,10 @@ fn listen(
     let mut choices = if address.port() == 0 { CHOICES } else { 1 };
     loop {
         let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
-        listener.set_nonblocking(true)?;
+        listener.set_nonblocking(true).map_err(failed("TCP"))?;
         choices -= 1;
-        match UdpSocket::bind(listener.local_addr()?, udp_options) {
+        let bound = listener.local_addr().map_err(failed("TCP"))?;
+        match UdpSocket::bind(bound, udp_options) {
             Ok(udp) => return Ok((listener, udp)),
             Err(error) if choices > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(failed("UDP")(error)),
@@ -201,17 +202,27 @@ impl Server<'_> {
         scope: &'scope std::thread::Scope<'scope, 'env>,
         listener: &TcpListener,
     ) -> io::Result<()> {
+        let mut refused = None;
         while !self.is_over() {
             let deadline = clock::now() + INTERVAL;
             if wait::wait(&[(listener.as_fd(), Interest::Readable)], Some(deadline))? == 0 {
                 continue;
             }
             let (stream, from) = match listener.accept() {
-                Ok(accepted) => accepted,
+                Ok(accepted) => {
+                    refused = None;
+                    accepted
+                }
                 // The client was gone before we came, or descriptors are short: others go on.
                 Err(error) => {
                     if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
                         self.door.make_room();
+                    }
+                    // Each reason once, until somebody is let in again.
+                    let number = error.raw_os_error();
+                    if is_own_fault(&error) && std::mem::replace(&mut refused, number) != number {
+                        let notice = format!("cannot let clients in: {error}");
+                        (self.events)(ServeEvent::Notice(notice));
                     }
                     std::thread::sleep(Duration::from_millis(1));
                     continue;
@@ -336,6 +347,12 @@ impl Server<'_> {
         };
         self.memory.lease(Bytes::new(u64::from(hello.lanes) * buffer))
     }
+}
+
+/// Whether this host is why nobody was let in, and not a client that has gone again.
+fn is_own_fault(error: &io::Error) -> bool {
+    let gone = [Errno::CONNABORTED, Errno::PROTO, Errno::AGAIN, Errno::INTR];
+    !Errno::from_io_error(error).is_some_and(|error| gone.contains(&error))
 }
 
 /// What a client hears that finds no memory left.

@@ -241,13 +241,6 @@ impl ConfinedDir {
         Ok(Entries(Dir::new(fd)?))
     }
 
-    /// Makes names added to, changed in and removed from the directory `path` durable.
-    pub fn sync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let fd = self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)?;
-        Ok(rustix::fs::fsync(fd)?)
-    }
-
     /// The directory that holds the last component of `path`, and that component, which is never
     /// `.` or `..` and holds no separator.
     pub(super) fn parent(&self, path: &Path) -> Result<(OwnedFd, CString)> {

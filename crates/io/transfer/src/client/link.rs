@@ -103,9 +103,10 @@ impl Link<'_> {
     }
 
     /// What is needed of this host's monitor, where the profile has one.
-    fn monitoring(&self) -> std::io::Result<Option<Monitoring>> {
+    fn monitoring(&self) -> Result<Option<Monitoring>, Failure> {
         let Some(part) = part_of(self.profile) else { return Ok(None) };
-        let socket = self.ends.socket_with(&SocketSize::Messages.options())?;
+        let socket = self.ends.socket_with(&SocketSize::Messages.options());
+        let socket = socket.map_err(|error| no_udp(self.ends, &error))?;
         let remote = self.ends.remote;
         Ok(Some(Monitoring {
             part,
@@ -167,17 +168,21 @@ pub(crate) fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
 
 /// Where lanes begin; what the user should know of the first socket goes to `notices`.
 fn sockets(ends: Ends, count: u16, notices: &mut Vec<String>) -> Result<Vec<LaneEnd>, Failure> {
-    let Ends { local, remote } = ends;
+    let remote = ends.remote;
     let bind = |lane| {
-        let socket = ends.socket().map_err(|error| {
-            Failure::Local(format!("cannot send from {local} to {}: {error}", remote.ip()))
-        })?;
+        let socket = ends.socket().map_err(|error| no_udp(ends, &error))?;
         if lane == 0 {
             notices.extend(socket_notices(&socket));
         }
         Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
     };
     (0..count).map(bind).collect()
+}
+
+/// This host refuses a socket for lanes.
+fn no_udp(ends: Ends, error: &std::io::Error) -> Failure {
+    let Ends { local, remote } = ends;
+    Failure::NoUdp(format!("cannot send UDP from {local} to {}: {error}", remote.ip()))
 }
 
 /// How this program uses the TCP carrier.

@@ -66,6 +66,7 @@ pub fn dial(
         PipeError::Stopped => ConnectError::Stopped,
         PipeError::Io(error) => ConnectError::Lost { server, reason: error.to_string() },
         PipeError::TimedOut => ConnectError::TimedOut { server },
+        PipeError::Ended => ConnectError::HungUp { server },
         error => ConnectError::NotLonghaul { server, reason: error.to_string() },
     })?;
     let identity = ServerIdentity::of(&pipe.tls).ok_or_else(|| {
@@ -109,6 +110,15 @@ pub enum ConnectError {
     /// It accepted the connection and then did not answer in time.
     #[error("{server} does not answer")]
     TimedOut {
+        /// The server.
+        server: SocketAddr,
+    },
+    /// It accepted the connection and closed it before it was to say who it is.
+    #[error(
+        "{server} closed the connection without an answer: it is no Longhaul server, or could not \
+         serve, which its log says"
+    )]
+    HungUp {
         /// The server.
         server: SocketAddr,
     },

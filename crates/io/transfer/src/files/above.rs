@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, accessat, fstat, openat, syncfs};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, accessat, fstat, openat};
 use rustix::io::Errno;
 
-use super::sync::sync_directory;
+use super::sync::{sync_all_of, sync_directory};
 
 /// Directories above the destination directory that may hold names which are not durable: this run has
 /// made them, or an earlier one that ended before its first checkpoint.
@@ -37,7 +37,7 @@ impl Above {
             here = match openat(&here, "..", FLAGS, Mode::empty()) {
                 Ok(above) => above,
                 // It may be written and not read.
-                Err(Errno::ACCESS) => return Ok(syncfs(&here)?),
+                Err(Errno::ACCESS) => return sync_all_of(&here),
                 Err(error) => return Err(error.into()),
             };
             let above = fstat(&here)?;

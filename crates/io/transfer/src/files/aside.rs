@@ -9,8 +9,7 @@ use std::os::unix::fs::FileExt;
 use longhaul_objects::{Checked, FilledDirectory, Fsync, Made, RecordedFile};
 use longhaul_wire::Entry;
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, mkdirat, renameat, renameat_with, statat,
-    unlinkat,
+    AtFlags, Dir, Mode, OFlags, RenameFlags, mkdirat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -19,7 +18,7 @@ use super::identify::{PlaceKey, as_path, aside_name, place_key};
 use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
-use super::sync::lock;
+use super::sync::{lock, sync_whole};
 use super::write::{create_anew, set_attributes};
 
 /// Which directories are where.
@@ -128,7 +127,7 @@ impl SinkTree {
             }
             // What is not whole must not come back behind the name.
             if self.fsync == Fsync::End {
-                fsync(inside)?;
+                sync_whole(inside)?;
             }
         }
         let (parent, name) = split(place);
@@ -164,8 +163,8 @@ impl SinkTree {
         let directory = self.open_aside_of(entry, OFlags::RDONLY)?;
         let (_, name) = split(entry.path.as_bytes());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fsync(open_at(&directory, name, flags, Mode::empty())?)?;
-        Ok(fsync(directory)?)
+        sync_whole(open_at(&directory, name, flags, Mode::empty())?)?;
+        sync_whole(directory)
     }
 
     /// A file that was recorded as whole and is not there lies, perhaps, in what an earlier run has

@@ -115,10 +115,12 @@ pub enum DestinationError {
         reason: &'static str,
     },
     /// Anything else.
-    #[error("{path}: {error}")]
+    #[error("{path}: {doing}: {error}")]
     Io {
         /// The destination.
         path: String,
+        /// What was tried there, like "cannot list it".
+        doing: String,
         /// What the operating system said.
         error: io::Error,
     },
@@ -172,8 +174,9 @@ impl Destination<'_> {
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound if is_directory => {
-                    self.make(place).map_err(|error| self.error(error))?;
-                    let root = self.open(place).map_err(|error| self.error(error))?;
+                    self.make(place).map_err(|error| self.error("cannot make it", error))?;
+                    let opened = self.open(place);
+                    let root = opened.map_err(|error| self.error("cannot open it", error))?;
                     self.as_directory(root, is_directory)
                 }
                 io::ErrorKind::NotADirectory if is_directory => {
@@ -190,7 +193,7 @@ impl Destination<'_> {
                     }
                     Ok(resolved)
                 }
-                _ => Err(self.error(error)),
+                _ => Err(self.error("cannot open it", error)),
             },
         }
     }
@@ -203,7 +206,8 @@ impl Destination<'_> {
         is_directory: bool,
     ) -> Result<Resolved, DestinationError> {
         let above = match is_directory {
-            true => Above::of(self.bytes(), self.top()).map_err(|error| self.error(error))?,
+            true => Above::of(self.bytes(), self.top())
+                .map_err(|error| self.error("cannot look at what it is in", error))?,
             false => Above::default(),
         };
         let way = self.way(trimmed(self.bytes()))?;
@@ -218,7 +222,8 @@ impl Destination<'_> {
 
     /// How the directory `path` was found.
     fn way(&self, path: &[u8]) -> Result<Way, DestinationError> {
-        Way::new(path, self.top()).map_err(|error| self.error(error))
+        Way::new(path, self.top())
+            .map_err(|error| self.error("cannot look at what it is in", error))
     }
 
     /// What it is confined to.
@@ -238,7 +243,7 @@ impl Destination<'_> {
         // A new name is no directory yet, or is one that this transfer has made.
         if place.name.is_some()
             || is_begun(&place.root, transfer)
-            || is_empty(&place.root).map_err(|error| self.error(error))?
+            || is_empty(&place.root).map_err(|error| self.error("cannot list it", error))?
         {
             return Ok(());
         }
@@ -270,15 +275,17 @@ impl Destination<'_> {
         transfer: &[u8; 16],
     ) -> Result<Hidden, DestinationError> {
         let name = hidden_name(transfer);
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        let cannot = |doing: &str, error: io::Error| self.error(&format!("{doing} {shown}"), error);
         for _ in 0..RACES_MAX {
             match mkdirat(root, &name[..], Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(self.error(error.into())),
+                Err(error) => return Err(cannot("cannot make", error.into())),
             }
             let directory = match beneath(root, &name, OFlags::RDONLY) {
                 Ok(directory) => directory,
                 Err(Errno::NOENT) => continue,
-                Err(error) => return Err(self.error(error.into())),
+                Err(error) => return Err(cannot("cannot open", error.into())),
             };
             let flags = OFlags::RDWR
                 | OFlags::CREATE
@@ -288,7 +295,7 @@ impl Destination<'_> {
             let record = match openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(record) => File::from(record),
                 Err(Errno::NOENT) => continue,
-                Err(error) => return Err(self.error(error.into())),
+                Err(error) => return Err(cannot("cannot open the record in", error.into())),
             };
             let lock = match FileLock::try_take(&record) {
                 Ok(lock) => Some(lock),
@@ -300,12 +307,12 @@ impl Destination<'_> {
                 // Some network file systems cannot lock; then nobody can.
                 Err(_) => None,
             };
-            let found = record.metadata().map_err(|error| self.error(error))?;
+            let found = record.metadata();
+            let found = found.map_err(|error| cannot("cannot look at the record in", error))?;
             if !found.is_file() {
                 // A FIFO would be read for ever.
-                let shown = String::from_utf8_lossy(&name);
-                let error = format!("{shown}/{RECORD} there is no file: remove {shown}");
-                return Err(self.error(io::Error::other(error)));
+                let error = io::Error::other("it is no file; remove that directory");
+                return Err(cannot("cannot use the record in", error));
             }
             // The run that held the lock may have removed it all meanwhile.
             if found.nlink() > 0 {
@@ -315,7 +322,8 @@ impl Destination<'_> {
         Err(DestinationError::Busy { path: self.shown() })
     }
 
-    pub(super) fn error(&self, error: io::Error) -> DestinationError {
+    /// What could not be done, as `doing` says, because of `error`.
+    pub(super) fn error(&self, doing: &str, error: io::Error) -> DestinationError {
         let path = self.shown();
         if let Some(reason) = explain::no_room(&error) {
             return DestinationError::NoRoom { path, reason };
@@ -326,7 +334,7 @@ impl Destination<'_> {
                 DestinationError::Escapes { path }
             }
             io::ErrorKind::PermissionDenied => DestinationError::Permission { path },
-            _ => DestinationError::Io { path, error },
+            _ => DestinationError::Io { path, doing: doing.to_owned(), error },
         }
     }
 
@@ -341,7 +349,7 @@ impl Destination<'_> {
                 let path = if path.is_empty() { b"." } else { path };
                 DestinationError::NoParent { path: path.escape_ascii().to_string() }
             }
-            _ => self.error(error),
+            _ => self.error("cannot open what it is in", error),
         })
     }
 

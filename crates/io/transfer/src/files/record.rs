@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use super::sync::sync_data;
+
 /// The file that holds the resume record.
 ///
 /// On a full disk the transfer goes on without it: what cannot be written waits for room. Behind a
@@ -31,7 +33,7 @@ impl Record {
         }
         self.waiting.extend_from_slice(bytes);
         let written = self.file.write_all_at(&self.waiting, self.offset);
-        match written.and_then(|()| if sync { self.file.sync_data() } else { Ok(()) }) {
+        match written.and_then(|()| if sync { sync_data(&self.file) } else { Ok(()) }) {
             Ok(()) => {
                 self.waiting.clear();
                 Ok(())

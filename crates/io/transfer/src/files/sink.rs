@@ -15,7 +15,7 @@ use longhaul_objects::{
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryKind};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::above::Above;
@@ -32,7 +32,7 @@ use super::record::Record;
 use super::room::Room;
 use super::source::nanoseconds;
 use super::stamp::keeps_change_times;
-use super::sync::lock;
+use super::sync::{lock, sync_whole};
 use super::way::Way;
 use super::write::{Unpublished, set_attributes};
 
@@ -152,26 +152,32 @@ impl SinkTree {
             destination.check_empty(&place, &options.transfer)?;
         }
         let hidden = destination.hide(&place.root, &options.transfer)?;
-        let explain = |error| destination.error(error);
-        let bytes = read_record(&hidden.record).map_err(explain)?;
+        let name = String::from_utf8_lossy(&hidden.name).into_owned();
+        let explain = |doing: &'static str| {
+            let doing = format!("{doing} {name}");
+            move |error| destination.error(&doing, error)
+        };
+        let bytes = read_record(&hidden.record).map_err(explain("cannot read the record in"))?;
         let resume = match options.goes_on {
             true => record::replay(&bytes, &options.transfer, options.fsync),
             false => ResumeState::default(),
         };
         let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
         let mut left = BTreeSet::new();
-        for temp in temps(&hidden.directory).map_err(explain)? {
+        for temp in temps(&hidden.directory).map_err(explain("cannot list"))? {
             match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
                 // Files that the record vouches for may lie in it.
                 Ok(name) if resume.kept() > 0 && is_aside_name(&name) => {
                     left.insert(name);
                 }
                 _ if kept.iter().any(|name| as_path(name) == temp) => {}
-                _ => remove_temp(&hidden.directory, &temp).map_err(explain)?,
+                _ => remove_temp(&hidden.directory, &temp)
+                    .map_err(explain("cannot remove what an earlier run has left in"))?,
             }
         }
         let keeps_change_times = keeps_change_times(&hidden.record);
-        let folds = folding::folds(&hidden.directory, RECORD).map_err(explain)?;
+        let folds = folding::folds(&hidden.directory, RECORD);
+        let folds = folds.map_err(explain("cannot look up names in"))?;
         let tree = Self {
             root: place.root,
             way: place.way,
@@ -335,8 +341,8 @@ impl SinkTree {
         let mut record = lock(&self.record);
         record.append(offset, bytes, sync)?;
         if sync && !std::mem::replace(&mut record.is_findable, true) {
-            fsync(&self.hidden)?;
-            self.root.sync_dir("")?;
+            sync_whole(&self.hidden)?;
+            sync_whole(beneath(&self.root, b"", OFlags::RDONLY)?)?;
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_objects::Checkpoint;
-use rustix::fs::{OFlags, fsync, syncfs};
-use rustix::io::Errno;
+use rustix::fs::{OFlags, fdatasync, fsync, syncfs};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::identify::place_key;
 use super::place::{beneath, split};
@@ -23,13 +23,13 @@ impl SinkTree {
         let whole_names = !elsewhere && self.are_many(checkpoint);
         let whole = whole_names || checkpoint.files.len() > SYNC_EACH_MAX;
         if whole {
-            syncfs(&self.hidden)?;
+            sync_all_of(&self.hidden)?;
         } else {
             for file in &checkpoint.files {
                 let synced = match &file.aside {
                     // It was refused before, so nothing of it is there.
                     Some(entry) if self.place(entry).is_err() => continue,
-                    None => self.open_file(file.temp).and_then(|open| open.file().sync_data()),
+                    None => self.open_file(file.temp).and_then(|open| sync_data(open.file())),
                     Some(entry) => self.sync_aside(entry),
                 };
                 match synced {
@@ -92,7 +92,7 @@ impl SinkTree {
             rustix::fs::sync();
             return Ok(());
         }
-        Ok(syncfs(&self.hidden)?)
+        sync_all_of(&self.hidden)
     }
 }
 
@@ -100,7 +100,38 @@ impl SinkTree {
 pub(super) fn sync_directory(directory: impl AsFd) -> io::Result<()> {
     #[cfg(test)]
     tests::note(directory.as_fd());
-    Ok(fsync(directory)?)
+    sync_whole(directory)
+}
+
+/// Makes a file, or the names in a directory, durable.
+pub(super) fn sync_whole(of: impl AsFd) -> io::Result<()> {
+    or_more(retry_on_intr(|| fsync(&of)), || sync_all_of(&of))
+}
+
+/// Makes the contents of a file durable.
+pub(super) fn sync_data(of: impl AsFd) -> io::Result<()> {
+    or_more(retry_on_intr(|| fdatasync(&of)), || sync_all_of(&of))
+}
+
+/// Makes all that is on its file system durable.
+pub(super) fn sync_all_of(of: impl AsFd) -> io::Result<()> {
+    // What everything takes cannot be refused.
+    or_more(syncfs(of), || {
+        rustix::fs::sync();
+        Ok(())
+    })
+}
+
+/// Some file systems sync no directory, or no file, and some sandboxes forbid the call. That says nothing
+/// of the disk, so `more` is synced.
+fn or_more(
+    synced: rustix::io::Result<()>,
+    more: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    match synced {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => more(),
+        synced => Ok(synced?),
+    }
 }
 
 /// Locks; what a thread that panicked has left is as consistent as any.
@@ -116,6 +147,27 @@ pub(super) mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
     use std::os::fd::BorrowedFd;
+
+    use super::{Errno, or_more};
+
+    #[test]
+    fn what_cannot_be_synced_by_itself_is_synced_with_more() {
+        let synced = |error| {
+            let mut more = false;
+            let result = or_more(Err(error), || {
+                more = true;
+                Ok(())
+            });
+            (result.map_err(|error| error.raw_os_error()), more)
+        };
+        for error in [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP, Errno::PERM] {
+            assert_eq!(synced(error), (Ok(()), true));
+        }
+        // A disk that fails has failed.
+        for error in [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS] {
+            assert_eq!(synced(error), (Err(Some(error.raw_os_error())), false));
+        }
+    }
 
     thread_local! {
         static SYNCED: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };

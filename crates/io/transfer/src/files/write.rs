@@ -26,7 +26,7 @@ use super::room::Space;
 use super::sink::{LastDirectory, SinkTree, has_time};
 use super::special::{InTheWay, Special, rename_over_files};
 use super::stamp::stat_file;
-use super::sync::lock;
+use super::sync::{lock, sync_whole};
 
 /// An unpublished file that is open.
 #[derive(Debug)]
@@ -103,7 +103,9 @@ impl SinkTree {
         let place = self.place(entry)?;
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
-            self.check_not_special(&place).map_err(explain)?;
+            self.check_not_special(&place).map_err(|error| {
+                explain::at_destination("cannot look at what has its name", &error)
+            })?;
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
             let reserved = self.reserve(temp, &file, entry.size);
             let file = reserved.and_then(|()| large(file, self.direct)).map_err(|error| {
@@ -274,7 +276,7 @@ impl SinkTree {
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = io::copy(&mut contents, &mut to)
                 .and_then(|_| set_attributes(&to, Some(self.mode(entry)), entry.modified))
-                .and_then(|()| if self.fsync == Fsync::End { to.sync_all() } else { Ok(()) });
+                .and_then(|()| if self.fsync == Fsync::End { sync_whole(&to) } else { Ok(()) });
             if let Err(error) = copied {
                 let _ = unlinkat(parent, &hidden[..], AtFlags::empty());
                 return Err(error);

@@ -172,6 +172,10 @@ impl PipeError {
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::TooNarrow { server, reason, so_far }
             }
+            Failure::NoUdp(reason) => {
+                let reason = format!("{reason}; --carrier tcp does without it");
+                Self::Local { reason, so_far }
+            }
             Failure::Closed { reason, .. } => Self::Broken { reason, so_far },
             Failure::Destination(error) => Self::Local { reason: error.to_string(), so_far },
             Failure::Local(reason) => Self::Local { reason, so_far },

@@ -71,7 +71,7 @@ impl Server<'_> {
     ) -> Result<Served, NotServed> {
         let text = |error: io::Error| match descriptors::in_words(&error) {
             Some(words) => (CloseCode::BUSY, words),
-            None => (CloseCode::INTERNAL, error.to_string()),
+            None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
         };
         let own_id = self.ids.take(random_number).map_err(text)?;
         let id = own_id.get();
