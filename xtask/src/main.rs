@@ -12,6 +12,7 @@
 mod arguments;
 mod ci;
 mod command;
+mod errors;
 mod fuzz;
 mod metadata;
 mod mutants;
@@ -62,6 +63,11 @@ fn run() -> Result<()> {
             arguments.finish()?;
             fuzz::run(&root, seconds)
         }
+        "errors" => {
+            let only = arguments.text("--only")?.unwrap_or_default();
+            arguments.finish()?;
+            errors::run(&root, &only)
+        }
         "mutants" => {
             let seeds = arguments.number("--seeds")?.unwrap_or(20_000);
             let only = arguments.text("--only")?.unwrap_or_default();
@@ -91,5 +97,6 @@ cargo xtask COMMAND
   swarm [--seeds N] [--from S]  simulate N seeds from S on (20000 from 1)
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
+  errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words
   help                        this text
 ";
