@@ -18,7 +18,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 pub use self::confined::{
-    Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions,
+    Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions, open_dir_beneath,
 };
 pub use self::lock::FileLock;
 pub use self::positioned::PositionedFile;

@@ -4,19 +4,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat2, readlinkat,
-    unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
 /// A directory under which files are opened, made, renamed and removed, and that no path leads out
 /// of: neither `..` nor an absolute path, nor a symbolic link, whoever made it and whenever.
 ///
-/// The kernel resolves every path in one step (`openat2` with `RESOLVE_BENEATH`), so that renaming
-/// directories meanwhile does not help an intruder. Links that stay inside are followed. Paths are
-/// relative; the empty path and `.` are the directory itself.
+/// The kernel resolves every path in one step (`openat2` with `RESOLVE_BENEATH`), or one component after
+/// the other is opened below the one before, so that renaming directories meanwhile does not help an
+/// intruder. Links that stay inside are followed, those to an absolute path too. Paths are relative; the
+/// empty path and `.` are the directory itself.
 ///
 /// Opening a FIFO or a device never blocks; see [`File::metadata`] for what was opened.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct ConfinedDir {
     dir: OwnedFd,
     /// Names that no path may have on its way.
     off_limits: Option<fn(&[u8]) -> bool>,
+    /// Absolute paths of it, for links that have such targets.
+    names: Arc<[PathBuf]>,
 }
 
 /// Why something under a [`ConfinedDir`] was not done.
@@ -34,9 +38,12 @@ pub enum ConfinedError {
     /// nothing that could be made, renamed or removed.
     #[error("the path leads out of the directory")]
     Escapes,
-    /// The kernel (before Linux 5.6) or a sandbox has no `openat2`, without which confinement
-    /// cannot be had.
-    #[error("this system has no openat2 (Linux 5.6), which is needed to confine paths")]
+    /// The kernel (before Linux 5.6) or a sandbox has no `openat2`, without which the kernel does not
+    /// confine paths.
+    #[error(
+        "the system call openat2, by which the kernel confines paths, is missing (Linux before 5.6) or \
+         forbidden here (by the filter of a sandbox or container, which has to allow it)"
+    )]
     Unsupported,
     /// Anything else.
     #[error(transparent)]
@@ -120,27 +127,37 @@ pub struct DirEntry {
 }
 
 impl ConfinedDir {
-    /// Takes the directory `path`, which itself is resolved as usual.
+    /// Takes the directory `path`, which itself is resolved as usual, for others, whom the kernel is to
+    /// confine.
     ///
     /// # Errors
     /// Those of opening a directory, and [`ConfinedError::Unsupported`].
     pub fn open_root(path: impl AsRef<Path>) -> Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
-        let root = Self { dir, off_limits: None };
-        match root.resolve(Path::new("."), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) {
+        let root = Self::open_own(path)?;
+        let (flags, rules) = (OFlags::PATH | OFlags::DIRECTORY, ResolveFlags::empty());
+        match open_beneath(&root.dir, OsStr::new("."), flags, Mode::empty(), rules) {
             Ok(_) => Ok(root),
-            // Sandboxes that do not know a call tend to answer EPERM.
-            Err(Errno::NOSYS | Errno::PERM) => Err(ConfinedError::Unsupported),
+            Err(error) if is_missing(error) => Err(ConfinedError::Unsupported),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// As [`Self::open_root`], for this process's own sake: where the system has no `openat2`, or a
+    /// sandbox forbids it, paths are resolved here.
+    pub fn open_own(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(path, flags, Mode::empty())?;
+        let names = [std::path::absolute(path), path.canonicalize()];
+        let names = names.into_iter().flatten().collect();
+        Ok(Self { dir, off_limits: None, names })
     }
 
     /// Takes the directory `path` below this one; what is confined to the new one is so to this.
     pub fn open_dir(&self, path: impl AsRef<Path>) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = self.resolve(path.as_ref(), flags, Mode::empty()).map_err(escape)?;
-        Ok(Self { dir, off_limits: self.off_limits })
+        Ok(Self { dir, off_limits: self.off_limits, names: Arc::default() })
     }
 
     /// Another handle of it.
@@ -148,7 +165,8 @@ impl ConfinedDir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { dir: self.dir.try_clone()?, off_limits: self.off_limits })
+        let (dir, names) = (self.dir.try_clone()?, self.names.clone());
+        Ok(Self { dir, off_limits: self.off_limits, names })
     }
 
     /// Without what has such a name, which counts as outside: no path leads there, neither by itself
@@ -261,20 +279,18 @@ impl ConfinedDir {
 
     fn resolve(&self, path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let path = if path.as_os_str().is_empty() { OsStr::new(".") } else { path.as_os_str() };
-        match self.off_limits {
-            None => open_beneath(&self.dir, path, flags, mode, ResolveFlags::empty()),
-            Some(is_off) => self.walk(path.as_bytes(), flags, mode, is_off),
+        if self.off_limits.is_none() {
+            match open_beneath(&self.dir, path, flags, mode, ResolveFlags::empty()) {
+                // A link with an absolute target may stay inside for all that.
+                Err(error) if error == Errno::XDEV || is_missing(error) => {}
+                result => return result,
+            }
         }
+        self.walk(path.as_bytes(), flags, mode)
     }
 
     /// Resolves step by step, so that every name on the way is seen, those in links too.
-    fn walk(
-        &self,
-        path: &[u8],
-        flags: OFlags,
-        mode: Mode,
-        is_off: fn(&[u8]) -> bool,
-    ) -> rustix::io::Result<OwnedFd> {
+    fn walk(&self, path: &[u8], flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         // Names that are to be walked, the next one last, and directories that were walked through.
         let mut left = Vec::new();
         let mut walked: Vec<OwnedFd> = Vec::new();
@@ -285,8 +301,7 @@ impl ConfinedDir {
         loop {
             let here = walked.last().map_or(self.dir.as_fd(), |dir| dir.as_fd());
             let Some(name) = left.pop() else {
-                let dot = OsStr::new(".");
-                return open_beneath(here, dot, flags, mode, ResolveFlags::NO_SYMLINKS);
+                return open_name(here, OsStr::new("."), flags, mode);
             };
             match &name[..] {
                 b"" | b"." => continue,
@@ -294,7 +309,9 @@ impl ConfinedDir {
                     walked.pop().ok_or(Errno::XDEV)?;
                     continue;
                 }
-                name if is_off(name) => return Err(Errno::XDEV),
+                name if self.off_limits.is_some_and(|is_off| is_off(name)) => {
+                    return Err(Errno::XDEV);
+                }
                 _ => {}
             }
             let component = OsStr::from_bytes(&name);
@@ -303,17 +320,32 @@ impl ConfinedDir {
                 true => (flags, mode),
                 false => (OFlags::PATH | OFlags::DIRECTORY, Mode::empty()),
             };
-            match open_beneath(here, component, step, mode, ResolveFlags::NO_SYMLINKS) {
+            match open_name(here, component, step, mode) {
                 Ok(fd) if is_last => return Ok(fd),
                 Ok(fd) => walked.push(fd),
                 Err(Errno::LOOP) if !(is_last && stays_at_links) && links < LINKS_MAX => {
                     links += 1;
                     let target = readlinkat(here, component, Vec::new())?;
-                    push_names(&mut left, target.as_bytes())?;
+                    let target = target.as_bytes();
+                    if target.starts_with(b"/") {
+                        push_names(&mut left, self.below(target).ok_or(Errno::XDEV)?)?;
+                        walked.clear();
+                    } else {
+                        push_names(&mut left, target)?;
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// What the absolute `path` is below this directory, by one of its names. The path is taken as it is
+    /// written: nothing outside is looked at.
+    fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
+        let path = Path::new(OsStr::from_bytes(path));
+        let mut names = self.names.iter();
+        let rest = names.find_map(|name| path.strip_prefix(name).ok())?;
+        Some(rest.as_os_str().as_bytes())
     }
 }
 
@@ -345,6 +377,76 @@ impl Iterator for Entries {
     }
 }
 
+/// Opens the directory `path` below `dir`; empty is `dir` itself. No component of it is a symbolic link
+/// (`ELOOP`), and nothing leads out. Where there is no `openat2`, or a sandbox forbids it, one component is
+/// opened after the other.
+pub fn open_dir_beneath(dir: impl AsFd, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::DIRECTORY;
+    let whole = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
+    match open_beneath(&dir, whole, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Err(error) if is_missing(error) => {}
+        result => return result,
+    }
+    let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    let names: Vec<&[u8]> = names.collect();
+    if path.starts_with(b"/") || names.contains(&&b".."[..]) {
+        return Err(Errno::XDEV);
+    }
+    let Some((last, above)) = names.split_last() else {
+        return open_step(dir, OsStr::new("."), flags, Mode::empty());
+    };
+    let mut here = None::<OwnedFd>;
+    let step = |here: &Option<OwnedFd>, name, flags| {
+        let above = here.as_ref().map_or(dir.as_fd(), |here| here.as_fd());
+        open_step(above, OsStr::from_bytes(name), flags, Mode::empty())
+    };
+    for name in above {
+        here = Some(step(&here, name, OFlags::PATH | OFlags::DIRECTORY)?);
+    }
+    step(&here, last, flags)
+}
+
+/// Opens one name, which is no path, in `dir`; a link is not followed (`ELOOP`).
+fn open_name(
+    dir: impl AsFd,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    match open_beneath(&dir, name, flags, mode, ResolveFlags::NO_SYMLINKS) {
+        Err(error) if is_missing(error) => open_step(dir, name, flags, mode),
+        result => result,
+    }
+}
+
+/// As [`open_name`], without `openat2`.
+fn open_step(
+    dir: impl AsFd,
+    name: &OsStr,
+    flags: OFlags,
+    mode: Mode,
+) -> rustix::io::Result<OwnedFd> {
+    let is_link = |stat: rustix::io::Result<Stat>| {
+        stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+    };
+    match openat(&dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, mode) {
+        // Nobody has asked for the link itself.
+        Ok(fd) if flags & (OFlags::PATH | OFlags::NOFOLLOW) == OFlags::PATH => {
+            if is_link(rustix::fs::fstat(&fd)) { Err(Errno::LOOP) } else { Ok(fd) }
+        }
+        Err(Errno::NOTDIR) if is_link(statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)) => {
+            Err(Errno::LOOP)
+        }
+        result => result,
+    }
+}
+
+/// Whether the system does not know a call, or a sandbox forbids it: those that do not know it tend to
+/// answer EPERM.
+fn is_missing(error: Errno) -> bool {
+    matches!(error, Errno::NOSYS | Errno::PERM)
+}
+
 /// `openat2`, once more where a rename on the way asks for it.
 fn open_beneath(
     dir: impl AsFd,
@@ -355,6 +457,10 @@ fn open_beneath(
 ) -> rustix::io::Result<OwnedFd> {
     let rules = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | more;
     let mut races = 0;
+    #[cfg(test)]
+    if super::tests::is_forbidden() {
+        return Err(Errno::PERM);
+    }
     loop {
         match openat2(&dir, path, flags | OFlags::CLOEXEC, mode, rules) {
             // Something was renamed on the way and the kernel cannot tell what that means.

@@ -1,9 +1,11 @@
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
+use rustix::io::Errno;
 
 use super::positioned::BLOCK;
 use longhaul_needs::needs;
@@ -108,7 +110,7 @@ fn paths_that_lead_out_are_refused() {
     symlink("/", inside.join("slash")).unwrap();
     symlink("..", inside.join("parent")).unwrap();
     symlink("sub/../../secret", inside.join("detour")).unwrap();
-    let root = ConfinedDir::open_root(&inside).unwrap();
+    let root = ConfinedDir::open_own(&inside).unwrap();
     let absolute = scratch.path.join("secret");
     for path in [
         "..",
@@ -149,7 +151,7 @@ fn paths_that_lead_out_are_refused() {
 
 #[test]
 fn magic_links_are_refused() {
-    let proc = ConfinedDir::open_root("/proc/self").unwrap();
+    let proc = ConfinedDir::open_own("/proc/self").unwrap();
     assert!(proc.open("root/etc/passwd", &FileOptions::default()).is_err());
     assert!(proc.metadata("cwd").is_err());
     assert!(proc.symlink_metadata("cwd").unwrap().is_symlink());
@@ -172,6 +174,100 @@ fn links_that_stay_inside_are_followed() {
     // Removing a link removes the link.
     root.remove_file("a/link").unwrap();
     assert!(root.metadata("a/file").unwrap().is_file());
+}
+
+#[test]
+fn links_with_absolute_targets_are_followed_where_they_stay_inside() {
+    let scratch = Scratch::new();
+    scratch.root().create_dir_all("real/a/b", 0o755).unwrap();
+    symlink("real", scratch.path.join("served")).unwrap();
+    let (served, real) = (scratch.path.join("served"), scratch.path.join("real"));
+    symlink(served.join("a"), real.join("as named")).unwrap();
+    symlink(real.join("a/b/../b"), real.join("a/as it is")).unwrap();
+    symlink(served.join("./as named//"), real.join("a/chain")).unwrap();
+    for (name, target) in [
+        ("beside", scratch.path.join("real2")),
+        ("up", real.join("../secret")),
+        ("down and up", real.join("a/../../secret")),
+        ("elsewhere", "/etc/passwd".into()),
+    ] {
+        symlink(target, real.join(name)).unwrap();
+    }
+    scratch.root().create_dir_all("real2", 0o755).unwrap();
+    std::fs::write(scratch.path.join("secret"), "secret").unwrap();
+    let plain = ConfinedDir::open_own(&served).unwrap();
+    let without = ConfinedDir::open_own(&served).unwrap().without(|name| name == b"off");
+    for root in [plain, without] {
+        for path in ["as named", "as named/b", "as named/as it is", "a/chain/b", "a/chain/chain"] {
+            assert!(root.metadata(path).unwrap().is_dir(), "{path}");
+        }
+        for path in ["beside", "up", "down and up", "elsewhere"] {
+            assert!(matches!(root.metadata(path), Err(ConfinedError::Escapes)), "{path}");
+        }
+        // What is asked for is relative.
+        let asked = root.metadata(real.join("a"));
+        assert!(matches!(asked, Err(ConfinedError::Escapes)), "{asked:?}");
+    }
+    symlink(real.join("off"), real.join("a/to off")).unwrap();
+    std::fs::create_dir(real.join("off")).unwrap();
+    let without = ConfinedDir::open_own(&served).unwrap().without(|name| name == b"off");
+    assert!(matches!(without.metadata("a/to off"), Err(ConfinedError::Escapes)));
+}
+
+#[test]
+fn directories_beneath_are_reached_through_no_link() {
+    let scratch = Scratch::new();
+    let root = scratch.root();
+    root.create_dir_all("a/b", 0o755).unwrap();
+    root.open("file", &NEW).unwrap();
+    symlink("a", scratch.path.join("link")).unwrap();
+    symlink("b", scratch.path.join("a/link")).unwrap();
+    let open = |path: &str| open_dir_beneath(&root, path.as_bytes(), OFlags::RDONLY).map(drop);
+    for path in ["", ".", "a", "a/b", "a//b/", "./a/./b"] {
+        assert_eq!(open(path), Ok(()), "{path}");
+    }
+    for (path, error) in [
+        ("link", Errno::LOOP),
+        ("link/b", Errno::LOOP),
+        ("a/link", Errno::LOOP),
+        ("missing", Errno::NOENT),
+        ("a/missing/b", Errno::NOENT),
+        ("file", Errno::NOTDIR),
+        ("file/b", Errno::NOTDIR),
+        ("..", Errno::XDEV),
+        ("/", Errno::XDEV),
+    ] {
+        assert_eq!(open(path), Err(error), "{path}");
+    }
+}
+
+/// As in a sandbox that does not know it.
+#[test]
+fn all_of_this_holds_where_openat2_is_forbidden() {
+    IS_FORBIDDEN.set(true);
+    paths_that_lead_out_are_refused();
+    magic_links_are_refused();
+    links_that_stay_inside_are_followed();
+    links_with_absolute_targets_are_followed_where_they_stay_inside();
+    directories_beneath_are_reached_through_no_link();
+    files_are_made_as_asked();
+    a_fifo_does_not_block();
+    directories_are_made_listed_and_removed();
+    renaming_replaces_only_when_told();
+    let scratch = Scratch::new();
+    let refused = ConfinedDir::open_root(&scratch.path);
+    assert!(matches!(refused, Err(ConfinedError::Unsupported)), "{refused:?}");
+    let missing = ConfinedDir::open_root(scratch.path.join("missing"));
+    assert!(matches!(missing, Err(ConfinedError::Io(_))), "{missing:?}");
+}
+
+thread_local! {
+    static IS_FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is to find `openat2` forbidden.
+pub(super) fn is_forbidden() -> bool {
+    IS_FORBIDDEN.get()
 }
 
 #[test]
@@ -282,7 +378,7 @@ impl Scratch {
     }
 
     fn root(&self) -> ConfinedDir {
-        ConfinedDir::open_root(&self.path).unwrap()
+        ConfinedDir::open_own(&self.path).unwrap()
     }
 }
 

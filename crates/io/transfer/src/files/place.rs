@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::io::Errno;
+use longhaul_sys::files::open_dir_beneath;
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::path::Arg;
 
 use crate::descriptors::patiently;
@@ -15,18 +15,7 @@ pub(super) fn beneath(
     path: &[u8],
     flags: OFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    let path = if path.is_empty() { b"." } else { path };
-    let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let rules = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let mut races = 0;
-    loop {
-        match patiently(|| openat2(&directory, path, flags, Mode::empty(), rules)) {
-            // Something was renamed on the way, and the kernel cannot tell what that means.
-            Err(Errno::AGAIN) if races < RACES_MAX => races += 1,
-            Err(Errno::INTR) => {}
-            result => return result,
-        }
-    }
+    patiently(|| open_dir_beneath(&directory, path, flags))
 }
 
 /// As the system's `openat`, and patient where descriptors are short.
@@ -46,6 +35,3 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
         None => (b"", path),
     }
 }
-
-/// Renames that one lookup may meet: a bound for an intruder who does nothing else.
-const RACES_MAX: u32 = 1000;
