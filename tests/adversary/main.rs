@@ -40,4 +40,5 @@ mod tls;
 #[path = "../common/trees.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod trees;
+mod users;
 mod words;

@@ -277,6 +277,7 @@ pub fn note_end(ending: &mut Ending, heard: Heard) -> bool {
 /// nothing of itself.
 pub fn result(confirmed: u64, failed: u64, bytes: u64) -> Bytes {
     let counts = Bytes::new().varint(11).varint(confirmed).varint(failed).varint(bytes).varint(0);
+    let counts = counts.varint(0);
     counts.raw(&[0; HOST_ACCOUNT])
 }
 

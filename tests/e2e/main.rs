@@ -23,6 +23,7 @@ mod profiles;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
 mod queues;
+mod refused;
 #[path = "../common/relay.rs"]
 mod relay;
 mod reports;

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
+    report.remarks.iter().for_each(|remark| output.say(format!("note: {remark}")));
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
     hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {

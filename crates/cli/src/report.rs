@@ -33,6 +33,9 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "failures": failures,
     }));
     fields.append(&mut of_link(&report.link));
+    if let Some(Value::Array(notices)) = fields.get_mut("notices") {
+        notices.extend(report.remarks.iter().cloned().map(Value::from));
+    }
     fields
 }
 
@@ -114,7 +117,7 @@ fn circuit(used: &CircuitReport) -> Value {
 /// What is known of a copy that did not come to its end.
 pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
     object(json!({
-        "bytes": snapshot.bytes_done,
+        "bytes": snapshot.bytes_named,
         "files": snapshot.files_done,
         "seconds": seconds(snapshot.elapsed),
         "rtt_ms": seconds(snapshot.rtt) * 1e3,
@@ -265,6 +268,7 @@ mod tests {
             resumed_bytes: 0,
             verified: true,
             discarded: false,
+            remarks: Vec::new(),
             failures: Failures::default(),
             link: LinkReport {
                 carrier: "udp",
@@ -375,6 +379,18 @@ mod tests {
         let json = json(&CopyReport { failures, ..report() });
         assert_eq!(json["failed"], 14_886);
         assert_eq!(json["failures"], json!([{ "path": "d/f", "reason": "no space left" }]));
+    }
+
+    #[test]
+    fn what_the_destination_does_not_let_be_set_is_a_notice() {
+        let remarks = vec!["no times".to_string()];
+        assert_eq!(json(&CopyReport { remarks, ..report() })["notices"], json!(["no times"]));
+    }
+
+    #[test]
+    fn only_what_is_under_its_name_counts_of_a_copy_that_did_not_end() {
+        let reached = Snapshot { bytes_done: 201_600, bytes_named: 100, ..Snapshot::default() };
+        assert_eq!(partial(&reached)["bytes"], 100);
     }
 
     #[test]

@@ -35,6 +35,8 @@ const ALL: &[(&str, Probe)] = &[
     ("immutable_files", immutable_files),
     // System calls can be sent to a supervisor.
     ("supervision", supervision),
+    // System calls of a program can be made to fail.
+    ("strace", || run("strace", &["-qq", "-e", "inject=getppid:error=EPERM", "true"])),
     // The kernel records context switches.
     ("switch_records", || switch_records(0)),
     // And those of a thread to itself.

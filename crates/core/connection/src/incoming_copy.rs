@@ -230,6 +230,11 @@ impl<I> IncomingCopy<I> {
         self.sink.set_host(host);
     }
 
+    /// What the source's user should know though nothing failed, as [`longhaul_wire::Summary::notes`].
+    pub fn set_notes(&mut self, notes: u64) {
+        self.sink.set_notes(notes);
+    }
+
     /// What the source said last of its sending.
     pub fn source_report(&self) -> Option<&SourceReport> {
         self.sink.source_report()

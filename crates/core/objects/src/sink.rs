@@ -267,6 +267,11 @@ impl Sink {
         self.report.set_host(host);
     }
 
+    /// What the source's user should know though nothing failed, for RESULT ([`Summary::notes`]).
+    pub fn set_notes(&mut self, notes: u64) {
+        self.report.set_notes(notes);
+    }
+
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.
     pub fn objects(&self) -> &ObjectTable {
         self.objects.table()

@@ -237,8 +237,21 @@ pub struct Summary {
     pub bytes: Bytes,
     /// How many of them were durable before.
     pub resumed: Bytes,
+    /// What the user should know though nothing failed, as bits; others than those named here are ignored.
+    pub notes: u64,
     /// What it cost the sink's host, and how that fared.
     pub host: HostAccount,
+}
+
+impl Summary {
+    /// The destination did not let modification times be set.
+    pub const TIMES_NOT_SET: u64 = 1;
+    /// It did not let permission bits be set.
+    pub const MODES_NOT_SET: u64 = 2;
+    /// Modification times were the first or the last that an entry can have: they stand for those beyond.
+    pub const TIMES_OUT_OF_RANGE: u64 = 4;
+    /// What an earlier run may have left there is not the sink's alone, and was not used.
+    pub const LEFT_ALONE: u64 = 8;
 }
 
 impl Message {
@@ -562,6 +575,7 @@ impl SinkMessage {
                 w.varint(summary.failed)?;
                 w.varint(summary.bytes.get())?;
                 w.varint(summary.resumed.get())?;
+                w.varint(summary.notes)?;
                 summary.host.encode(w)
             }),
         }
@@ -582,6 +596,7 @@ impl SinkMessage {
                 failed: r.varint()?,
                 bytes: Bytes::new(r.varint()?),
                 resumed: Bytes::new(r.varint()?),
+                notes: r.varint()?,
                 host: HostAccount::decode(r)?,
             }))),
         }

@@ -168,6 +168,8 @@ impl Stop {
 /// Where a copy is, for a progress display. Rates are over the last second or so.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
+    /// Bytes of files that are under their names at the destination.
+    pub bytes_named: u64,
     /// Bytes of files that are at the sink (received and verified by it as far as known here).
     pub bytes_done: u64,
     /// Bytes in all, once the scan is over.
@@ -210,6 +212,8 @@ pub struct CopyReport {
     pub discarded: bool,
     /// All file contents were compared with the source's hashes.
     pub verified: bool,
+    /// What the user should know though nothing failed: times that could not be set, ...
+    pub remarks: Vec<String>,
     /// Entries that could not be copied.
     pub failures: Failures,
     /// How the data travelled.

@@ -26,6 +26,7 @@ use crate::files::{
 };
 use crate::monitor::Priority;
 use crate::progress::Progress;
+use crate::remarks;
 use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -459,6 +460,7 @@ impl Task for Part {
                 let given = stats.sent_bytes - stats.withdrawn_bytes;
                 let sent = given.saturating_sub(backlog) + stats.resumed_bytes;
                 Snapshot {
+                    bytes_named: stats.confirmed_bytes,
                     bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
                     bytes_total: stats.complete.then_some(stats.bytes),
                     files_done: stats.confirmed.into(),
@@ -470,6 +472,7 @@ impl Task for Part {
             Some(Transfer::IncomingCopy(copy)) => {
                 let stats = copy.stats();
                 Snapshot {
+                    bytes_named: stats.confirmed_bytes,
                     bytes_done: stats.received_bytes + stats.resumed_bytes,
                     bytes_total: stats.complete.then_some(stats.bytes),
                     files_done: stats.confirmed.into(),
@@ -486,16 +489,17 @@ impl Task for Part {
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
     let mut unannounced = Vec::new();
-    let (bytes, files, resumed_bytes) = match task.shared.lock().transfer() {
-        Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or((0, 0, 0), |result| {
-            (result.bytes.get(), result.confirmed, result.resumed.get())
+    let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
+        Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or((0, 0, 0, 0), |result| {
+            (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
         }),
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
+            let notes = task.shared.notes();
             unannounced = copy.unannounced();
-            (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes)
+            (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
-        _ => (0, 0, 0),
+        _ => (0, 0, 0, 0),
     };
     let mut failures = task.shared.failures();
     for name in unannounced {
@@ -509,6 +513,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         resumed_bytes,
         discarded: task.discards(),
         verified: verify && failures.is_empty(),
+        remarks: remarks::of(notes),
         failures,
         link,
     }

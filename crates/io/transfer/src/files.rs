@@ -6,10 +6,12 @@
 
 mod above;
 mod aside;
+mod attributes;
 mod cache;
 mod destination;
 mod explain;
 mod folding;
+mod hidden;
 #[cfg(test)]
 pub(crate) mod hindrance;
 mod identify;
@@ -27,6 +29,7 @@ mod sync;
 mod target;
 #[cfg(test)]
 mod tests;
+mod trust;
 mod way;
 mod write;
 

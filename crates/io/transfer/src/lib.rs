@@ -35,6 +35,7 @@ mod probe;
 mod progress;
 mod protection;
 mod recollection;
+mod remarks;
 mod server;
 mod shared;
 mod sink;

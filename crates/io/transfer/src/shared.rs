@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     host: OnceLock<HostView>,
     /// What the threads of the transfer do so that lanes are not late.
     remedies: AtomicU64,
+    /// What the user should know of a copy that came here, as `Summary::notes`.
+    notes: AtomicU64,
     /// What waits for storage, for the monitor of this host.
     stored: StoredSeen,
 }
@@ -177,6 +179,7 @@ impl Shared {
             cpu_at_start: clock::process_cpu_time(),
             host: OnceLock::new(),
             remedies: AtomicU64::new(0),
+            notes: AtomicU64::new(0),
             stored: StoredSeen::default(),
         })
     }
@@ -265,6 +268,7 @@ impl Shared {
             // Once: it costs a call of the system.
             Transfer::IncomingCopy(copy) if copy.is_result_due() => {
                 copy.set_host(self.host_account());
+                copy.set_notes(self.notes());
             }
             Transfer::IncomingCopy(_) | Transfer::OutgoingCopy(_) | Transfer::OutgoingPipe(_) => {}
         }
@@ -282,6 +286,16 @@ impl Shared {
     /// Its threads do so.
     pub fn note_remedies(&self, remedies: u64) {
         self.remedies.fetch_or(remedies, Ordering::Relaxed);
+    }
+
+    /// What the user should know of a copy that came here, as [`longhaul_wire::Summary::notes`].
+    pub fn notes(&self) -> u64 {
+        self.notes.load(Ordering::Relaxed)
+    }
+
+    /// The user should know this, too.
+    pub fn note(&self, notes: u64) {
+        self.notes.fetch_or(notes, Ordering::Relaxed);
     }
 
     /// The carrier knows that of this host, as long as it lives.

@@ -61,6 +61,7 @@ impl SinkDriver {
                 Step::Group(group) => self.take_group(shared, group),
                 Step::Action(action) => {
                     let answer = self.tree.perform(action)?;
+                    shared.note(self.tree.notes());
                     change(shared, |copy| copy.handle_answer(answer));
                     shared.hint();
                 }

@@ -222,6 +222,7 @@ impl PipeSink {
             failed: 0,
             bytes: Bytes::new(self.bytes),
             resumed: Bytes::new(0),
+            notes: 0,
             host,
         });
     }

@@ -117,6 +117,7 @@ fn what_does_not_fit_is_refused() {
         failed: 0,
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
+        notes: 0,
         host: longhaul_wire::HostAccount { cpu_time: Duration::ZERO, ..Default::default() },
     };
     for wrong in [

@@ -14,6 +14,7 @@ pub(super) struct Report {
     stats: SinkStats,
     failures: Vec<Failure>,
     host: HostAccount,
+    notes: u64,
     /// What the source said last of its sending.
     source: Option<SourceReport>,
 }
@@ -21,7 +22,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new() -> Self {
         let stats = SinkStats::default();
-        Self { stats, failures: Vec::new(), host: HostAccount::default(), source: None }
+        Self { stats, failures: Vec::new(), host: HostAccount::default(), notes: 0, source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -42,6 +43,7 @@ impl Report {
             failed: u64::from(self.stats.failed),
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
+            notes: self.notes,
             host: self.host,
         }
     }
@@ -53,6 +55,10 @@ impl Report {
 
     pub(super) fn set_host(&mut self, host: HostAccount) {
         self.host = host;
+    }
+
+    pub(super) fn set_notes(&mut self, notes: u64) {
+        self.notes = notes;
     }
 
     pub(super) fn source_said(&mut self, report: SourceReport) {

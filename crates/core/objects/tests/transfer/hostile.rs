@@ -518,6 +518,7 @@ fn confirming_and_refusing_what_is_not() {
         failed: 1,
         bytes: Bytes::new(GROUP_SIZE + 11),
         resumed: Bytes::ZERO,
+        notes: 0,
         host: longhaul_wire::HostAccount { cpu_time: Default::default(), ..Default::default() },
     };
     assert_eq!(rejects(&mut source, SinkMessage::Result(summary.into())), SourceError::Result);
@@ -569,6 +570,7 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
                 failed,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::ZERO,
+                notes: 0,
                 host: longhaul_wire::HostAccount::default(),
             }))
         }),

@@ -72,6 +72,7 @@ fn messages(page: &mut Page) {
         failed: 1,
         bytes: Bytes::new(2_500_000),
         resumed: Bytes::new(1_451_424),
+        notes: Summary::TIMES_NOT_SET,
         host: longhaul_wire::HostAccount {
             cpu_time: Duration::from_micros(9_000),
             ..Default::default()

@@ -115,10 +115,11 @@ fn literal_bytes() {
         failed: 2,
         bytes: Bytes::new(3),
         resumed: Bytes::new(4),
+        notes: 5,
         host: literal_host(),
     };
     check(
-        &[&[26, 11, 1, 2, 3, 4][..], &LITERAL_HOST].concat(),
+        &[&[27, 11, 1, 2, 3, 4, 5][..], &LITERAL_HOST].concat(),
         SinkMessage::Result(summary.into()),
     );
 }
@@ -346,13 +347,14 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
         report().prop_map(|report| SourceMessage::Report(report.into())),
     ];
-    let result = (number(), number(), number(), number(), host()).prop_map(
-        |(confirmed, failed, bytes, resumed, host)| {
+    let result = (number(), number(), number(), number(), number(), host()).prop_map(
+        |(confirmed, failed, bytes, resumed, notes, host)| {
             SinkMessage::Result(Box::new(Summary {
                 confirmed,
                 failed,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::new(resumed),
+                notes,
                 host,
             }))
         },

@@ -13,13 +13,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::destination::gone;
+use super::hidden::gone;
 use super::identify::{PlaceKey, as_path, aside_name, place_key};
 use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
 use super::sync::{lock, sync_whole};
-use super::write::{create_anew, set_attributes};
+use super::write::create_anew;
 
 /// Which directories are where.
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ impl SinkTree {
         let directory = LastDirectory::or_open(last, parent, open)?;
         let file = File::from(create_anew(directory, name, u32::from(entry.mode) & 0o777)?);
         file.write_all_at(data, 0)?;
-        set_attributes(&file, None, entry.modified)
+        self.set_attributes(&file, None, entry)
     }
 
     /// The directory that holds `entry` and is, or was, aside.
@@ -184,7 +184,8 @@ impl SinkTree {
             }
             let left = open_aside(&self.hidden, &aside, OFlags::PATH).ok()?;
             let parent = self.parent(parent, last).ok()?;
-            let stamp = self.stamp(&stat_file(&left, name).ok()?);
+            let stat = stat_file(&left, name).ok()?;
+            let stamp = self.stamp(&stat).filter(|_| self.trust.has_file(&stat));
             let is_as_it_was = stamp.is_some() && stamp == file.stamp;
             if !is_as_it_was || !is_whole(&left, name, entry) || self.is_there(&place) {
                 return None;

@@ -1,22 +1,16 @@
-//! Where a copy goes, and the hidden directory in which it grows.
+//! Where a copy goes.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use longhaul_sys::files::{ConfinedDir, ConfinedError, FileLock};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
-use rustix::io::Errno;
+use longhaul_sys::files::{ConfinedDir, ConfinedError};
 
 use super::above::Above;
-use super::aside::remove_aside;
 use super::explain;
-use super::identify::{as_path, hidden_name, is_aside_name, is_hidden_name};
-use super::place::{beneath, split};
+use super::hidden::{Failed, Hidden, is_begun};
+use super::identify::{as_path, is_hidden_name};
+use super::place::split;
 use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
 use super::way::Way;
@@ -135,15 +129,6 @@ pub(super) struct Resolved {
     /// What may have been made on the way to it.
     pub(super) above: Above,
     pub(super) way: Way,
-}
-
-/// The hidden directory of a transfer, locked.
-pub(super) struct Hidden {
-    pub(super) name: Vec<u8>,
-    pub(super) directory: OwnedFd,
-    pub(super) record: File,
-    /// `None` where files cannot be locked.
-    pub(super) lock: Option<FileLock>,
 }
 
 impl Destination<'_> {
@@ -274,52 +259,9 @@ impl Destination<'_> {
         root: &ConfinedDir,
         transfer: &[u8; 16],
     ) -> Result<Hidden, DestinationError> {
-        let name = hidden_name(transfer);
-        let shown = String::from_utf8_lossy(&name).into_owned();
-        let cannot = |doing: &str, error: io::Error| self.error(&format!("{doing} {shown}"), error);
-        for _ in 0..RACES_MAX {
-            match mkdirat(root, &name[..], Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(cannot("cannot make", error.into())),
-            }
-            let directory = match beneath(root, &name, OFlags::RDONLY) {
-                Ok(directory) => directory,
-                Err(Errno::NOENT) => continue,
-                Err(error) => return Err(cannot("cannot open", error.into())),
-            };
-            let flags = OFlags::RDWR
-                | OFlags::CREATE
-                | OFlags::NOFOLLOW
-                | OFlags::CLOEXEC
-                | OFlags::NONBLOCK;
-            let record = match openat(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(record) => File::from(record),
-                Err(Errno::NOENT) => continue,
-                Err(error) => return Err(cannot("cannot open the record in", error.into())),
-            };
-            let lock = match FileLock::try_take(&record) {
-                Ok(lock) => Some(lock),
-                // An earlier run that was stopped a moment ago lets go when its last sync is over.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    std::thread::sleep(RACE_INTERVAL);
-                    continue;
-                }
-                // Some network file systems cannot lock; then nobody can.
-                Err(_) => None,
-            };
-            let found = record.metadata();
-            let found = found.map_err(|error| cannot("cannot look at the record in", error))?;
-            if !found.is_file() {
-                // A FIFO would be read for ever.
-                let error = io::Error::other("it is no file; remove that directory");
-                return Err(cannot("cannot use the record in", error));
-            }
-            // The run that held the lock may have removed it all meanwhile.
-            if found.nlink() > 0 {
-                return Ok(Hidden { name, directory, record, lock });
-            }
-        }
-        Err(DestinationError::Busy { path: self.shown() })
+        let taken = Hidden::take(root, transfer);
+        let taken = taken.map_err(|Failed { doing, error }| self.error(&doing, error))?;
+        taken.ok_or_else(|| DestinationError::Busy { path: self.shown() })
     }
 
     /// What could not be done, as `doing` says, because of `error`.
@@ -356,8 +298,8 @@ impl Destination<'_> {
     /// Opens a directory; the empty path is the one that paths are relative to.
     fn open(&self, path: &[u8]) -> io::Result<ConfinedDir> {
         Ok(match self {
-            Self::Local(_) if path.is_empty() => ConfinedDir::open_root(".")?,
-            Self::Local(_) => ConfinedDir::open_root(as_path(path))?,
+            Self::Local(_) if path.is_empty() => ConfinedDir::open_own(".")?,
+            Self::Local(_) => ConfinedDir::open_own(as_path(path))?,
             Self::Below { root, .. } => root.open_dir(as_path(path))?,
         })
     }
@@ -384,12 +326,6 @@ impl Destination<'_> {
     }
 }
 
-/// Whether the hidden directory of the transfer lies in `root`.
-fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
-    let stat = statat(root, hidden_name(transfer), AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
-}
-
 /// Whether nothing is in `root` but hidden directories of transfers.
 pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
     for entry in root.read_dir("")? {
@@ -398,67 +334,6 @@ pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
         }
     }
     Ok(true)
-}
-
-/// Names in the hidden directory, the record excepted.
-pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(hidden)? {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if !matches!(name, b"." | b"..") && name != RECORD.as_bytes() {
-            names.push(as_path(name).to_path_buf());
-        }
-    }
-    Ok(names)
-}
-
-/// Removes the hidden directory with all that is in it.
-pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
-    for temp in temps(&hidden)? {
-        remove_temp(&hidden, &temp)?;
-    }
-    gone(unlinkat(&hidden, RECORD, AtFlags::empty()))?;
-    leave_hidden(root, name, hidden)
-}
-
-/// Removes the hidden directory, whose record is gone, unless the next run of the transfer has
-/// begun in it meanwhile: then it is that run's.
-pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
-    for _ in 0..RACES_MAX {
-        match unlinkat(&root, name, AtFlags::REMOVEDIR) {
-            // A run that has ended between the two looks has removed both.
-            Err(Errno::NOTEMPTY) => match statat(&hidden, RECORD, AtFlags::SYMLINK_NOFOLLOW) {
-                Err(Errno::NOENT) => {}
-                found => return Ok(found.map(drop)?),
-            },
-            result => return gone(result),
-        }
-    }
-    Err(Errno::NOTEMPTY.into())
-}
-
-/// Removes one of the names in the hidden directory.
-pub(super) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
-    if is_aside_name(temp.as_os_str().as_bytes()) {
-        return remove_aside(hidden, temp.as_os_str().as_bytes());
-    }
-    gone(unlinkat(hidden, temp, AtFlags::empty()))
-}
-
-/// Nothing is to be removed where nothing is.
-pub(super) fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// All of the record.
-pub(super) fn read_record(mut record: &File) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    record.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Whether a path can only mean a directory.
@@ -479,12 +354,3 @@ pub(super) fn is_escape(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
     matches!(inner, Some(ConfinedError::Escapes))
 }
-
-/// Name of the resume record in the hidden directory.
-pub(super) const RECORD: &str = "record";
-
-/// Runs of the same transfer that may end while this one begins.
-const RACES_MAX: u32 = 100;
-/// Between looks at the lock of such a run: together, they make two seconds. A server's first lane
-/// is silent for so long, and a client takes more silence for a path without UDP.
-const RACE_INTERVAL: Duration = Duration::from_millis(20);

@@ -67,7 +67,10 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
         ErrorKind::NotADirectory => {
             format!("{doing}: something that is no directory is where its directory should be")
         }
-        ErrorKind::NotFound => format!("{doing}: its directory is gone from the destination"),
+        ErrorKind::NotFound => format!(
+            "{doing}: its directory is not at the destination: it could not be made, or somebody has \
+             removed it"
+        ),
         ErrorKind::InvalidFilename => {
             format!("{doing}: the name is too long for the file system of the destination")
         }

@@ -1,4 +1,4 @@
-//! Slow disks and busy processors for tests, by the names of files.
+//! Slow disks, busy processors and file systems that refuse, for tests, by the names of files.
 
 use std::thread;
 use std::time::Duration;
@@ -19,6 +19,11 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
         let start = clock::thread_cpu_time();
         while clock::thread_cpu_time() < start + HARD {}
     }
+}
+
+/// Whether the file system does not let the mode or time of `entry` be set, as `what` says.
+pub(super) fn refuses(entry: &Entry, what: &str) -> bool {
+    String::from_utf8_lossy(entry.path.as_bytes()).contains(&format!("without {what}"))
 }
 
 pub(crate) const SLOW: Duration = Duration::from_secs(1);

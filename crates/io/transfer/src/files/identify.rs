@@ -46,9 +46,14 @@ pub fn boot_id() -> io::Result<[u8; 16]> {
     }
 }
 
-/// Name of the hidden directory of a transfer.
-pub(super) fn hidden_name(transfer: &[u8; 16]) -> Vec<u8> {
-    [HIDDEN_PREFIX, &hex(transfer)[..]].concat()
+/// Name of the hidden directory of a transfer; from `number` 1 on those that it has where others hold the
+/// ones before.
+pub(super) fn hidden_name(transfer: &[u8; 16], number: u8) -> Vec<u8> {
+    let digits = match number {
+        0 => hex(transfer),
+        number => hex(&digest(NEXT_CONTEXT, [&transfer[..], &[number]].into_iter())),
+    };
+    [HIDDEN_PREFIX, &digits[..]].concat()
 }
 
 /// Whether a name is that of a hidden directory of some transfer, also for a file system that folds
@@ -128,6 +133,7 @@ const HIDDEN_PREFIX: &[u8] = b".longhaul-";
 const LIGATURE_FF: &[u8] = "\u{fb00}".as_bytes();
 const ASIDE_PREFIX: &[u8] = b"new-";
 const ASIDE_CONTEXT: &str = "longhaul 2026 directory that is filled";
+const NEXT_CONTEXT: &str = "longhaul 2026 next name of a hidden directory";
 const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
 const UNVERIFIED_CONTEXT: &str = "longhaul 2026 identity of a transfer that is not verified";
 const LABEL_CONTEXT: &str = "longhaul 2026 label of sources";
@@ -160,7 +166,9 @@ mod tests {
 
     #[test]
     fn hidden_names_are_known_again() {
-        let name = hidden_name(&[0xa5; 16]);
+        let name = hidden_name(&[0xa5; 16], 0);
+        assert!(is_hidden_name(&hidden_name(&[0xa5; 16], 1)));
+        assert_ne!(hidden_name(&[0xa5; 16], 1), hidden_name(&[0xa5; 16], 2));
         assert_eq!(name, b".longhaul-a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5");
         assert!(is_hidden_name(&name));
         for other in [

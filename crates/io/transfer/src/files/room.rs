@@ -26,11 +26,11 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Of the file system that `file` is on.
-    pub(super) fn of(file: impl AsFd) -> io::Result<Self> {
-        let stat = fstatvfs(file)?;
+    /// Of the file system that `file` is on; where that does not say, no limit is known.
+    pub(super) fn of(file: impl AsFd) -> Self {
+        let Ok(stat) = fstatvfs(file) else { return Self { free: 0, total: 0 } };
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        Ok(Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
+        Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }
     }
 
     /// Bytes that a copy leaves.
@@ -121,7 +121,7 @@ impl SinkTree {
             return Ok(());
         }
         let owed = self.owed(&room);
-        Ok(room.take(Space::of(&self.hidden)?, owed, len)?)
+        Ok(room.take(Space::of(&self.hidden), owed, len)?)
     }
 
     /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
@@ -130,7 +130,7 @@ impl SinkTree {
         {
             let mut room = lock(&self.room);
             let owed = self.owed(&room);
-            room.take(Space::of(file)?, owed, len)?;
+            room.take(Space::of(file), owed, len)?;
             // Before it has the blocks, so that nobody else is given them meanwhile.
             room.promised.insert(temp, len);
         }
@@ -161,7 +161,7 @@ impl SinkTree {
 
 /// A file system in memory would touch every page before the first byte has arrived.
 fn allocate(file: &File, len: u64) -> io::Result<Allocation> {
-    if fstatfs(file)?.f_type == TMPFS {
+    if fstatfs(file).is_ok_and(|system| system.f_type == TMPFS) {
         return file.set_len(len).map(|()| Allocation::Sparse);
     }
     preallocate(file, len)

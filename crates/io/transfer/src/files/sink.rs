@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use longhaul_objects::storage::Storage;
@@ -14,18 +14,17 @@ use longhaul_objects::{
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::RangeSet;
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryKind, Summary};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::above::Above;
 use super::aside::Asides;
 use super::cache::HandleCache;
-use super::destination::{
-    Destination, DestinationError, RECORD, is_empty, read_record, remove_hidden, remove_temp, temps,
-};
+use super::destination::{Destination, DestinationError, is_empty};
 use super::explain;
 use super::folding::{self, Folding};
+use super::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
 use super::identify::{as_path, hex, is_aside_name, is_hidden_name};
 use super::place::{beneath, split};
 use super::record::Record;
@@ -33,8 +32,9 @@ use super::room::Room;
 use super::source::nanoseconds;
 use super::stamp::keeps_change_times;
 use super::sync::{lock, sync_whole};
+use super::trust::Trust;
 use super::way::Way;
-use super::write::{Unpublished, set_attributes};
+use super::write::Unpublished;
 
 /// A destination, for any number of threads: each has a storage of its own
 /// ([`SinkTree::storage`]), which does what a sink wants done and writes groups.
@@ -54,6 +54,8 @@ pub struct SinkTree {
     rename: Option<Rename>,
     pub(super) hidden_name: Vec<u8>,
     pub(super) hidden: OwnedFd,
+    /// What in it is this user's.
+    pub(super) trust: Trust,
     record: Mutex<Record>,
     removed: AtomicBool,
     pub(super) fsync: Fsync,
@@ -77,6 +79,8 @@ pub struct SinkTree {
     pub(super) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
     pub(super) asides: Mutex<Asides>,
+    /// What the user should know, as [`longhaul_wire::Summary::notes`].
+    pub(super) notes: AtomicU64,
     /// See [`keeps_change_times`].
     pub(super) keeps_change_times: bool,
     /// Keeps other runs of the transfer out.
@@ -186,6 +190,7 @@ impl SinkTree {
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
             hidden_name: hidden.name,
             hidden: hidden.directory,
+            trust: hidden.trust,
             record: Mutex::new(Record::new(hidden.record)),
             removed: AtomicBool::new(false),
             fsync: options.fsync,
@@ -199,6 +204,7 @@ impl SinkTree {
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             asides: Mutex::new(Asides::new(left)),
+            notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
             keeps_change_times,
             _lock: hidden.lock,
         };
@@ -301,11 +307,7 @@ impl SinkTree {
             let is_ours = is_ours || mode & 0o777 == provisional;
             // What the file system adds to a new directory, as the group's bit, stays.
             let wanted = self.mode(entry) | mode & 0o7000;
-            set_attributes(
-                &directory,
-                (is_ours && mode != wanted).then_some(wanted),
-                entry.modified,
-            )
+            self.set_attributes(&directory, (is_ours && mode != wanted).then_some(wanted), entry)
         })();
         match result {
             Err(error) if is_ours => {

@@ -52,6 +52,14 @@ impl Target {
         }
     }
 
+    /// What the user should know of the copy so far, as [`longhaul_wire::Summary::notes`].
+    pub fn notes(&self) -> u64 {
+        match self {
+            Self::Tree(tree) => tree.notes(),
+            Self::Null => 0,
+        }
+    }
+
     /// Whether nothing is kept.
     pub fn discards(&self) -> bool {
         matches!(self, Self::Null)

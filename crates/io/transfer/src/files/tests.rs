@@ -2,9 +2,11 @@
 
 mod altered;
 mod asides;
+mod attributes;
 mod copies;
 mod faults;
 mod folding;
+mod owners;
 mod places;
 
 use std::collections::BTreeMap;

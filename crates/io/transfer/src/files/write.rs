@@ -11,14 +11,11 @@ use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
 use longhaul_sys::files::PositionedFile;
 use longhaul_wire::{Entry, EntryKind};
-use rustix::fs::{
-    AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, fchmod, fstat, futimens, statat, symlinkat,
-    unlinkat, utimensat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
-use super::destination::gone;
 use super::explain;
+use super::hidden::gone;
 use super::identify::{aside_name, hex};
 use super::large::large;
 use super::place::{beneath, open_at, split};
@@ -88,7 +85,7 @@ impl SinkTree {
         if u64::from(piece.len) == entry.size && mode & OWNER_READS != 0 {
             let file = File::from(self.create(piece.temp, mode)?);
             file.write_all_at(data, 0)?;
-            return set_attributes(&file, None, entry.modified);
+            return self.set_attributes(&file, None, entry);
         }
         self.open_shared(piece.temp)?.write_all_at(data, piece.file_offset)
     }
@@ -140,7 +137,7 @@ impl SinkTree {
     fn open_left(&self, temp: TempName, size: u64) -> io::Result<Stat> {
         let stat = stat_file(&self.hidden, &hex(&temp.0))?;
         let len = stat.st_size as u64;
-        if len < size {
+        if len < size || !self.trust.has_file(&stat) {
             return Err(io::ErrorKind::NotFound.into());
         }
         let open = self.open_file(temp)?;
@@ -208,8 +205,8 @@ impl SinkTree {
     }
 
     /// Checks that nobody has put another file in the place of an unpublished one. Where a file system may
-    /// number a file anew while it is there, its modification time tells, which this run has set; FAT does
-    /// not keep that as it was set.
+    /// number a file anew while it is there, its modification time tells, which this run has set, if it
+    /// may; FAT does not keep that as it was set.
     fn check_own(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
         let own = lock(&self.own).remove(&temp);
         // An empty one was made in this call.
@@ -220,7 +217,8 @@ impl SinkTree {
         let stat = statat(&self.hidden, &name[..], AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|error| self.vanished(error.into(), &name))?;
         let is_own = own == Some((stat.st_dev, stat.st_ino));
-        let is_own = is_own || has_time(&stat, entry) || self.folding.is_some();
+        let is_own = is_own || has_time(&stat, entry) || self.lacks_times();
+        let is_own = is_own || self.folding.is_some();
         match is_own && stat.st_size as u64 == entry.size {
             true => Ok(()),
             false => Err(io::Error::other("somebody has put another file in its place")),
@@ -233,15 +231,14 @@ impl SinkTree {
         if let EntryKind::Link { target } = &entry.kind {
             gone(unlinkat(&self.hidden, &name[..], AtFlags::empty()))?;
             symlinkat(&target[..], &self.hidden, &name[..])?;
-            let times = timestamps(entry.modified);
-            return Ok(utimensat(&self.hidden, &name[..], &times, AtFlags::SYMLINK_NOFOLLOW)?);
+            return self.set_link_time(&self.hidden, &name, entry);
         }
         if entry.size == 0 {
             let file = create_anew(&self.hidden, &name, u32::from(entry.mode) & 0o777)?;
-            return set_attributes(file, None, entry.modified);
+            return self.set_attributes(file, None, entry);
         }
         if lock(&self.rough).remove(&temp) {
-            set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry.modified)?;
+            self.set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry)?;
             self.files.remove(&temp);
             self.forget_promise(temp);
         }
@@ -262,10 +259,9 @@ impl SinkTree {
         gone(unlinkat(parent, &hidden[..], AtFlags::empty()))?;
         if let EntryKind::Link { target } = &entry.kind {
             symlinkat(&target[..], parent, &hidden[..])?;
-            let times = timestamps(entry.modified);
-            utimensat(parent, &hidden[..], &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            self.set_link_time(parent, &hidden, entry)?;
         } else {
-            Space::of(parent)?.after(entry.size, 0)?;
+            Space::of(parent).after(entry.size, 0)?;
             let mut contents = File::from(open_at(
                 directory,
                 from,
@@ -275,7 +271,7 @@ impl SinkTree {
             let mut to =
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = io::copy(&mut contents, &mut to)
-                .and_then(|_| set_attributes(&to, Some(self.mode(entry)), entry.modified))
+                .and_then(|_| self.set_attributes(&to, Some(self.mode(entry)), entry))
                 .and_then(|()| if self.fsync == Fsync::End { sync_whole(&to) } else { Ok(()) });
             if let Err(error) = copied {
                 let _ = unlinkat(parent, &hidden[..], AtFlags::empty());
@@ -350,24 +346,6 @@ pub(super) fn create_anew(directory: impl AsFd, name: &[u8], mode: u32) -> io::R
             Ok(open_at(&directory, name, NEW, mode)?)
         }
         result => Ok(result?),
-    }
-}
-
-/// Sets the mode, where one is given, and the modification time in nanoseconds since 1970.
-pub(super) fn set_attributes(file: impl AsFd, mode: Option<u32>, modified: i64) -> io::Result<()> {
-    if let Some(mode) = mode {
-        fchmod(&file, Mode::from_raw_mode(mode))?;
-    }
-    Ok(futimens(&file, &timestamps(modified))?)
-}
-
-fn timestamps(modified: i64) -> Timestamps {
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        last_modification: Timespec {
-            tv_sec: modified.div_euclid(1_000_000_000),
-            tv_nsec: modified.rem_euclid(1_000_000_000),
-        },
     }
 }
 

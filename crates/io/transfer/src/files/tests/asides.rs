@@ -27,7 +27,7 @@ fn tree(from: &Path) -> SourceTree {
 
 /// The transfer's own directory.
 fn hidden(scratch: &Scratch) -> PathBuf {
-    let name = identify::hidden_name(&transfer_id(&[b"test"], b"", true));
+    let name = identify::hidden_name(&transfer_id(&[b"test"], b"", true), 0);
     scratch.at(std::str::from_utf8(&name).unwrap())
 }
 

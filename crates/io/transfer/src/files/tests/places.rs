@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_sys::files::ConfinedDir;
 use rustix::fs::{AtFlags, unlinkat};
 
-use super::super::destination::{RECORD, leave_hidden, remove_hidden};
+use super::super::hidden::{RECORD, leave_hidden, remove_hidden};
 use super::super::sync::tests::take_synced;
 use super::*;
 
@@ -359,7 +359,7 @@ fn hidden_directories_are_neither_copied_nor_written_to() {
     assert_eq!(cp(&scratch, &["tree"], "new"), Ok(vec![]));
     assert_eq!(scratch.names("new"), ["sub"]);
     // A source that names the sink's own hidden directory.
-    let own = identify::hidden_name(&transfer_id(&[b"test"], b"", true));
+    let own = identify::hidden_name(&transfer_id(&[b"test"], b"", true), 0);
     let own = String::from_utf8(own).unwrap();
     scratch.file(&own, "not a record");
     let copy = Copy::new(SourceTree::local(&[scratch.at(&own)], false), &scratch.at("there"));

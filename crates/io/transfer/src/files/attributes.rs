@@ -1,0 +1,105 @@
+//! Modes and times of what was copied, which not every destination lets be set.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+
+use longhaul_wire::{Entry, Summary};
+use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat};
+use rustix::io::Errno;
+
+use super::sink::SinkTree;
+
+impl SinkTree {
+    /// Sets the mode, where one is given, and the modification time of `entry`; what the file system does
+    /// not let be set is noted.
+    pub(super) fn set_attributes(
+        &self,
+        file: impl AsFd,
+        mode: Option<u32>,
+        entry: &Entry,
+    ) -> io::Result<()> {
+        if let Some(mode) = mode {
+            let set = || fchmod(&file, Mode::from_raw_mode(mode));
+            self.unless_refused(entry, Summary::MODES_NOT_SET, set)?;
+        }
+        let set = || futimens(&file, &self.timestamps(entry));
+        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
+    }
+
+    /// Sets the modification time of the link `name`.
+    pub(super) fn set_link_time(
+        &self,
+        directory: impl AsFd,
+        name: &[u8],
+        entry: &Entry,
+    ) -> io::Result<()> {
+        let times = self.timestamps(entry);
+        let set = || utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW);
+        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
+    }
+
+    /// What the user should know of the copy, as [`Summary::notes`].
+    pub(super) fn notes(&self) -> u64 {
+        self.notes.load(Ordering::Relaxed)
+    }
+
+    /// Whether modification times say nothing here.
+    pub(super) fn lacks_times(&self) -> bool {
+        self.notes() & Summary::TIMES_NOT_SET != 0
+    }
+
+    fn unless_refused(
+        &self,
+        entry: &Entry,
+        note: u64,
+        set: impl FnOnce() -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        match attempt(entry, note, set) {
+            Err(error) if is_refusal(error) => {
+                self.notes.fetch_or(note, Ordering::Relaxed);
+                Ok(())
+            }
+            set => Ok(set?),
+        }
+    }
+
+    fn timestamps(&self, entry: &Entry) -> Timestamps {
+        let modified = entry.modified;
+        // The first and the last stand for all beyond them.
+        if matches!(modified, i64::MIN | i64::MAX) {
+            self.notes.fetch_or(Summary::TIMES_OUT_OF_RANGE, Ordering::Relaxed);
+        }
+        Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec {
+                tv_sec: modified.div_euclid(1_000_000_000),
+                tv_nsec: modified.rem_euclid(1_000_000_000),
+            },
+        }
+    }
+}
+
+#[cfg(not(test))]
+fn attempt<T>(_: &Entry, _: u64, set: impl FnOnce() -> T) -> T {
+    set()
+}
+
+/// As a file system that a test asks for has it.
+#[cfg(test)]
+fn attempt(
+    entry: &Entry,
+    note: u64,
+    set: impl FnOnce() -> rustix::io::Result<()>,
+) -> rustix::io::Result<()> {
+    let what = if note == Summary::TIMES_NOT_SET { "time" } else { "mode" };
+    if super::hindrance::refuses(entry, what) { Err(Errno::PERM) } else { set() }
+}
+
+/// Whether the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS
+/// and FUSE do for who is not the owner that they show, and sandboxes.
+fn is_refusal(error: Errno) -> bool {
+    let refusals =
+        [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::OVERFLOW];
+    refusals.contains(&error)
+}

@@ -1,0 +1,304 @@
+//! The hidden directory of a transfer: found or made, and locked (docs/files.md).
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_sys::files::{ConfinedDir, FileLock};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, mkdirat, statat, unlinkat};
+use rustix::io::Errno;
+
+use super::aside::remove_aside;
+use super::identify::{as_path, hidden_name, is_aside_name};
+use super::place::{beneath, open_at};
+use super::trust::Trust;
+
+/// The hidden directory of a transfer, locked.
+pub(super) struct Hidden {
+    pub(super) name: Vec<u8>,
+    pub(super) directory: OwnedFd,
+    pub(super) record: File,
+    /// `None` where files cannot be locked.
+    pub(super) lock: Option<FileLock>,
+    /// What in it is this user's.
+    pub(super) trust: Trust,
+    /// There is another of the transfer's that is not this user's alone.
+    pub(super) others: bool,
+}
+
+/// A directory that is this user's, under one of the names of the transfer.
+struct Found {
+    name: Vec<u8>,
+    directory: OwnedFd,
+    record: Option<File>,
+}
+
+/// What failed, and why.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) doing: String,
+    pub(super) error: io::Error,
+}
+
+impl Failed {
+    /// What is to be done with the hidden directory `name`, as `doing` says.
+    fn of(doing: &str, name: &[u8]) -> impl FnOnce(io::Error) -> Self {
+        let doing = format!("{doing} {}", name.escape_ascii());
+        move |error| Self { doing, error }
+    }
+}
+
+/// What has a name.
+enum Holder {
+    Nobody,
+    /// Something that is not used.
+    Stranger,
+    Ours(Found),
+}
+
+/// Looks for the hidden directory of a transfer in one directory.
+struct Search<'a> {
+    root: &'a ConfinedDir,
+    transfer: &'a [u8; 16],
+    trust: Trust,
+    /// The file system was asked how it shows what this user makes.
+    has_learnt: bool,
+    /// Something that is not used has one of the names.
+    others: bool,
+    /// What is there is to be used: it gets a record where it has none.
+    takes: bool,
+}
+
+impl Hidden {
+    /// Takes what an earlier run has left in `root`, or makes it. `None` while another run has it.
+    ///
+    /// What is not this user's alone is left where it is, and another name taken.
+    pub(super) fn take(root: &ConfinedDir, transfer: &[u8; 16]) -> Result<Option<Self>, Failed> {
+        let mut search = Search::new(root, transfer, true)?;
+        let mut is_locked = false;
+        for _ in 0..RACES_MAX {
+            let found = match search.left()? {
+                Some(found) => Some(found),
+                None => search.make()?,
+            };
+            let Some(Found { name, directory, record: Some(record) }) = found else { continue };
+            let lock = match FileLock::try_take(&record) {
+                Ok(lock) => Some(lock),
+                // An earlier run that was stopped a moment ago lets go when its last sync is over.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    is_locked = true;
+                    std::thread::sleep(RACE_INTERVAL);
+                    continue;
+                }
+                // Some network file systems cannot lock; then nobody can.
+                Err(_) => None,
+            };
+            // The run that held the lock may have removed it all meanwhile.
+            let found = record.metadata();
+            if found.map_err(Failed::of("cannot look at the record in", &name))?.nlink() > 0 {
+                let Search { trust, others, .. } = search;
+                return Ok(Some(Self { name, directory, record, lock, trust, others }));
+            }
+        }
+        match is_locked {
+            true => Ok(None),
+            false => Err(Failed {
+                doing: "cannot make a hidden directory".into(),
+                error: io::Error::other("others keep replacing it"),
+            }),
+        }
+    }
+}
+
+/// Whether an earlier run of the transfer has left its hidden directory in `root`.
+pub(super) fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
+    let search = Search::new(root, transfer, false);
+    search.and_then(|mut search| search.left()).is_ok_and(|found| found.is_some())
+}
+
+impl<'a> Search<'a> {
+    fn new(root: &'a ConfinedDir, transfer: &'a [u8; 16], takes: bool) -> Result<Self, Failed> {
+        let trust =
+            Trust::within(root).map_err(Failed::of("cannot look at what is to hold", b"it"))?;
+        Ok(Self { root, transfer, trust, has_learnt: false, others: false, takes })
+    }
+
+    /// What an earlier run has left.
+    fn left(&mut self) -> Result<Option<Found>, Failed> {
+        self.others = false;
+        for number in 0..NAMES {
+            match self.holder(hidden_name(self.transfer, number))? {
+                Holder::Ours(found) => return Ok(Some(found)),
+                Holder::Stranger => self.others = true,
+                // Others may have removed what the first run has met under this name.
+                Holder::Nobody if self.trust == Trust::Anything => break,
+                Holder::Nobody => {}
+            }
+        }
+        if self.others && self.learn()? { self.left() } else { Ok(None) }
+    }
+
+    /// A new one; `None` if it is gone again.
+    fn make(&mut self) -> Result<Option<Found>, Failed> {
+        for number in 0..NAMES + DRAWS {
+            let name = match number {
+                0..NAMES => hidden_name(self.transfer, number),
+                // Somebody who knows the others has taken them. A later run will not find it.
+                _ => random_name()?,
+            };
+            match mkdirat(self.root, &name[..], Mode::RWXU) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(Failed::of("cannot make", &name)(error.into())),
+            }
+            match self.holder(name)? {
+                Holder::Ours(found) => return Ok(Some(found)),
+                Holder::Nobody => return Ok(None),
+                Holder::Stranger if self.learn()? => return Ok(None),
+                Holder::Stranger => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// What has the name.
+    fn holder(&self, name: Vec<u8>) -> Result<Holder, Failed> {
+        let directory = match beneath(self.root, &name, OFlags::RDONLY) {
+            Ok(directory) => directory,
+            Err(error) => return no_holder(error).map_err(Failed::of("cannot open", &name)),
+        };
+        let stat = fstat(&directory).map_err(io::Error::from);
+        if !self.trust.has_directory(&stat.map_err(Failed::of("cannot look at", &name))?) {
+            return Ok(Holder::Stranger);
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags = if self.takes { flags | OFlags::CREATE } else { flags };
+        let record = match open_at(&directory, RECORD, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(record) => File::from(record),
+            Err(Errno::NOENT) => return Ok(Holder::Ours(Found { name, directory, record: None })),
+            Err(error) => {
+                let failed = Failed::of("cannot open the record in", &name);
+                return no_holder(error).map_err(failed);
+            }
+        };
+        let stat = fstat(&record).map_err(io::Error::from);
+        let stat = stat.map_err(Failed::of("cannot look at the record in", &name))?;
+        // Of a run that is ending nothing is left.
+        if stat.st_nlink > 0 && !self.trust.has_record(&stat) {
+            return Ok(Holder::Stranger);
+        }
+        Ok(Holder::Ours(Found { name, directory, record: Some(record) }))
+    }
+
+    /// Asks the file system how it shows what this user makes, once; whether that changes anything.
+    fn learn(&mut self) -> Result<bool, Failed> {
+        let before = self.trust;
+        if !std::mem::replace(&mut self.has_learnt, true) {
+            self.trust = before.learn(self.root, &random_name()?);
+        }
+        Ok(self.trust != before)
+    }
+}
+
+/// A name that could not be opened.
+fn no_holder(error: Errno) -> io::Result<Holder> {
+    match error {
+        Errno::NOENT => Ok(Holder::Nobody),
+        // A link, a file, a socket, or of somebody else.
+        Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::ACCESS => {
+            Ok(Holder::Stranger)
+        }
+        error => Err(error.into()),
+    }
+}
+
+/// A name that nobody knows.
+fn random_name() -> Result<Vec<u8>, Failed> {
+    let mut random = [0; 16];
+    let filled = aws_lc_rs::rand::fill(&mut random);
+    filled.map_err(|_| Failed {
+        doing: "cannot name a hidden directory".into(),
+        error: io::Error::other("the system gives no randomness"),
+    })?;
+    Ok(hidden_name(&random, 0))
+}
+
+/// Names in the hidden directory, the record excepted.
+pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(hidden)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && name != RECORD.as_bytes() {
+            names.push(as_path(name).to_path_buf());
+        }
+    }
+    Ok(names)
+}
+
+/// Removes the hidden directory with all that is in it.
+pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+    for temp in temps(&hidden)? {
+        remove_temp(&hidden, &temp)?;
+    }
+    gone(unlinkat(&hidden, RECORD, AtFlags::empty()))?;
+    leave_hidden(root, name, hidden)
+}
+
+/// Removes the hidden directory, whose record is gone, unless the next run of the transfer has
+/// begun in it meanwhile: then it is that run's.
+pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+    for _ in 0..RACES_MAX {
+        match unlinkat(&root, name, AtFlags::REMOVEDIR) {
+            // A run that has ended between the two looks has removed both.
+            Err(Errno::NOTEMPTY) => match statat(&hidden, RECORD, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => {}
+                found => return Ok(found.map(drop)?),
+            },
+            result => return gone(result),
+        }
+    }
+    Err(Errno::NOTEMPTY.into())
+}
+
+/// Removes one of the names in the hidden directory.
+pub(super) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
+    if is_aside_name(temp.as_os_str().as_bytes()) {
+        return remove_aside(hidden, temp.as_os_str().as_bytes());
+    }
+    gone(unlinkat(hidden, temp, AtFlags::empty()))
+}
+
+/// Nothing is to be removed where nothing is.
+pub(super) fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All of the record.
+pub(super) fn read_record(mut record: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    record.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Name of the resume record in the hidden directory.
+pub(super) const RECORD: &str = "record";
+
+/// Names of which one is a transfer's: others may hold some.
+const NAMES: u8 = 8;
+
+/// Random names that are tried after that.
+const DRAWS: u8 = 8;
+
+/// Runs of the same transfer that may end while this one begins.
+const RACES_MAX: u32 = 100;
+/// Between looks at the lock of such a run: together, they make two seconds. A server's first lane
+/// is silent for so long, and a client takes more silence for a path without UDP.
+const RACE_INTERVAL: Duration = Duration::from_millis(20);

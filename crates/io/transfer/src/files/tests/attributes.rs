@@ -1,0 +1,88 @@
+//! Modes and times that a destination does not let be set, or that cannot be carried.
+
+use std::fs::Permissions;
+use std::os::unix::fs::symlink;
+use std::time::{Duration as StdDuration, SystemTime};
+
+use longhaul_needs::needs;
+use longhaul_wire::Summary;
+
+use super::*;
+
+/// Some of everything whose names say `without WHAT`.
+fn tree(scratch: &Scratch, what: &str) -> PathBuf {
+    let path = |rest: &str| format!("from/without {what}{rest}");
+    scratch.file(&path("/small"), bytes(10_000, 1));
+    scratch.file(&path("/empty"), "");
+    scratch.file(&path("/large"), bytes(3 << 20, 2));
+    scratch.file(&path("/sub/small"), bytes(10, 3));
+    symlink("small", scratch.at(&path("/link"))).unwrap();
+    let old = SystemTime::UNIX_EPOCH + StdDuration::from_secs(1_000_000_000);
+    let large = std::fs::File::options().write(true).open(scratch.at(&path("/large"))).unwrap();
+    large.set_modified(old).unwrap();
+    scratch.at("from")
+}
+
+#[test]
+fn what_may_not_have_its_time_or_mode_arrives_all_the_same() {
+    for (what, note) in [("time", Summary::TIMES_NOT_SET), ("mode", Summary::MODES_NOT_SET)] {
+        let scratch = Scratch::new();
+        let from = tree(&scratch, what);
+        // In a directory that is there, and in a new one that is filled out of sight.
+        for to in ["there", "new"] {
+            if to == "there" {
+                scratch.directory(&format!("there/from/without {what}"));
+            }
+            let to = scratch.at(to);
+            let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &to);
+            copy.run();
+            assert_eq!(copy.failures(), [], "{what}");
+            assert_eq!(copy.to.notes(), note);
+        }
+        let contents = |root: &str| {
+            let found = snapshot(&scratch.at(root)).into_iter();
+            found.map(|(path, (_, _, _, contents))| (path, contents)).collect::<Vec<_>>()
+        };
+        assert_eq!(contents("from"), contents("there/from"));
+        assert_eq!(contents("from"), contents("new"));
+    }
+}
+
+#[test]
+fn a_time_that_cannot_be_carried_is_noted() {
+    let scratch = Scratch::new();
+    let from = scratch.file("from/far", "far");
+    let copy = |to: &str| {
+        let (from, to) = (scratch.at("from"), scratch.at(to));
+        let copy = Copy::new(SourceTree::local(&[from], false), &to);
+        copy.run();
+        assert_eq!(copy.failures(), []);
+        copy.to.notes()
+    };
+    assert_eq!(copy("near"), 0);
+    let far = SystemTime::UNIX_EPOCH + StdDuration::from_secs(10_000_000_000);
+    std::fs::File::options().write(true).open(&from).unwrap().set_modified(far).unwrap();
+    assert_eq!(std::fs::metadata(&from).unwrap().modified().unwrap(), far);
+    assert_eq!(copy("there"), Summary::TIMES_OUT_OF_RANGE);
+}
+
+#[needs(root)]
+#[test]
+fn a_file_whose_directory_could_not_be_made_says_so() {
+    let scratch = Scratch::new();
+    scratch.file("from/closed/new/file", "file");
+    scratch.directory("to/from/closed");
+    for (path, mode) in [("to", 0o777), ("to/from", 0o777), ("to/from/closed", 0o555)] {
+        std::fs::set_permissions(scratch.at(path), Permissions::from_mode(mode)).unwrap();
+    }
+    without_rights(|| {
+        let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &scratch.at("to"));
+        copy.run();
+        let mut failures = copy.failures();
+        failures.sort();
+        let [(directory, why), (file, reason)] = &failures[..] else { panic!("{failures:?}") };
+        assert_eq!((&directory[..], &file[..]), ("from/closed/new", "from/closed/new/file"));
+        assert!(why.contains("no permission at the destination"), "{why}");
+        assert!(reason.contains("it could not be made, or somebody has removed it"), "{reason}");
+    });
+}
