@@ -8,6 +8,11 @@ pub const GROUP_SIZE: u64 = 1 << 20;
 pub const LARGE_FILE_MIN: u64 = 1 << 20;
 /// Most bytes of an object that bundles small files (docs/protocol.md section 7.1).
 pub const BUNDLE_MAX: u64 = 8 << 20;
+/// A bundle ends where a file's own name says so, if its last group holds as many bytes: a group costs
+/// as much as a full one.
+pub const BUNDLE_FILL: u64 = 3 << 18;
+/// Bytes of small files in the mean from one such file to the next.
+pub const BUNDLE_SPREAD: u64 = 1 << 18;
 /// Most files that this implementation puts into one bundle; the peer's may hold more.
 pub const BUNDLE_FILES_MAX: usize = 1024;
 /// Largest object: group numbers have 32 bits.

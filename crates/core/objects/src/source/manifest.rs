@@ -11,9 +11,17 @@ use crate::EntryId;
 use crate::entry::{check, cost};
 use crate::layout::Layout;
 use crate::limits::{
-    BUNDLE_FILES_MAX, BUNDLE_MAX, ENTRIES_MAX, LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_COST,
-    UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
+    BUNDLE_FILES_MAX, BUNDLE_FILL, BUNDLE_MAX, BUNDLE_SPREAD, ENTRIES_MAX, GROUP_SIZE,
+    LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_COST, UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
 };
+
+/// The file's own name and size say that a bundle begins with it: so one that comes, goes or changes
+/// shifts no bundle but its own, and an earlier run's others are still known by their groups.
+fn begins_bundle(entry: &Entry) -> bool {
+    let hash = blake3::hash(entry.path.as_bytes());
+    let first = hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    first % BUNDLE_SPREAD < entry.size
+}
 
 impl Source {
     /// Whether the scan should go on. When it went on regardless, nothing would be lost but
@@ -51,6 +59,7 @@ impl Source {
         self.unannounced += cost(&entry);
         let id = EntryId(self.stats.entries);
         let size = entry.size;
+        let begins = begins_bundle(&entry);
         self.entries.push(EntrySlot {
             entry: Some(Arc::new(entry)),
             object: NO_OBJECT,
@@ -67,6 +76,7 @@ impl Source {
             let full = self.bundle.as_ref().is_some_and(|bundle| {
                 bundle.layout.size() + size > BUNDLE_MAX
                     || bundle.layout.file_count() == BUNDLE_FILES_MAX
+                    || begins && bundle.layout.size() % GROUP_SIZE >= BUNDLE_FILL
             });
             if full {
                 self.close_bundle();
