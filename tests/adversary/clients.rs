@@ -263,9 +263,10 @@ fn a_client_that_says_done_on_its_control_connection_alone_has_not_failed() {
             assert_eq!(sink(&mut peer, BOUND).result, Some((1, 0)));
             peer.hang_up();
         }
-        let ended = || victim.said().matches(": done, ").count() + failed(&victim.said());
+        let ended =
+            || victim.stderr_so_far().matches(": done, ").count() + failed(&victim.stderr_so_far());
         until("all have ended", || (ended() == times).then_some(()));
-        assert_eq!(failed(&victim.said()), 0, "{}", victim.said());
+        assert_eq!(failed(&victim.stderr_so_far()), 0, "{}", victim.stderr_so_far());
         victim.assert_sound();
     });
 }
@@ -275,14 +276,16 @@ fn a_client_that_says_done_before_all_is_done_is_said_to_have_left() {
     limited(|test| {
         let victim = Victim::start(test);
         for way in WAYS {
-            let before = victim.said().matches(LEFT).count();
+            let before = victim.stderr_so_far().matches(LEFT).count();
             let mut peer = Peer::dial(victim.address, way).unwrap();
             peer.message(request(false, 1, &[b""]));
             until("a beginning", || {
-                (victim.said().matches("copies to here").count() > before).then_some(())
+                (victim.stderr_so_far().matches("copies to here").count() > before).then_some(())
             });
             peer.close(0, b"");
-            until("its end", || (victim.said().matches(LEFT).count() > before).then_some(()));
+            until("its end", || {
+                (victim.stderr_so_far().matches(LEFT).count() > before).then_some(())
+            });
         }
         victim.assert_serves();
     });

@@ -106,7 +106,8 @@ fn places_that_a_client_holds_by_excuses_are_given_to_others_that_come() {
                     scope.spawn(move || hoard(at, number, over));
                 }
                 until("all places are taken", || {
-                    (victim.said().matches("copies to here").count() == PLACES).then_some(())
+                    (victim.stderr_so_far().matches("copies to here").count() == PLACES)
+                        .then_some(())
                 });
                 let mut let_in = None;
                 until("a place", || {
@@ -118,7 +119,9 @@ fn places_that_a_client_holds_by_excuses_are_given_to_others_that_come() {
                 let ending = source(&mut peer, &[Item::file(b"f", b"honest")], PATIENCE);
                 assert_eq!(ending.result, Some((1, 0)), "{ending:?}");
                 peer.hang_up();
-                until("a line with the reason", || victim.said().contains(why).then_some(()));
+                until("a line with the reason", || {
+                    victim.stderr_so_far().contains(why).then_some(())
+                });
             });
             victim.assert_sound();
         }

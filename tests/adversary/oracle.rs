@@ -60,8 +60,8 @@ impl<'t> Victim<'t> {
     }
 
     /// Its log.
-    pub fn said(&self) -> String {
-        self.program.said()
+    pub fn stderr_so_far(&self) -> String {
+        self.program.stderr_so_far()
     }
 
     /// Memory that it has at present, in bytes.
@@ -75,7 +75,7 @@ impl<'t> Victim<'t> {
     }
 
     pub fn assert_sound(&self) {
-        let said = self.said();
+        let said = self.stderr_so_far();
         assert!(!said.contains("panicked"), "{said}");
         assert_memory(peak_memory(self.program.id()));
     }

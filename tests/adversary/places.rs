@@ -48,7 +48,7 @@ fn the_hidden_directory_of_another_transfer_is_neither_read_nor_written() {
             names.into_iter().map(|name| (fs::read(folder.join(&name)).unwrap(), name)).collect()
         };
         // A transfer that breaks makes a last checkpoint.
-        crate::test::until("its end", || victim.said().contains("failed: ").then_some(()));
+        crate::test::until("its end", || victim.stderr_so_far().contains("failed: ").then_some(()));
         let before: Vec<_> = inside();
         assert!(before.iter().any(|(_, name)| name == "record"));
         let hidden = hidden.to_str().unwrap();
@@ -114,6 +114,6 @@ fn devices_and_files_that_the_system_makes_up_are_not_sent() {
         fs::write(test.there("f"), b"a file").unwrap();
         let path = test.there("f").to_str().unwrap().trim_start_matches('/').to_owned();
         assert_eq!(pull(at, path.as_bytes()).objects[&0], b"a file");
-        assert!(!server.said().contains("panicked"));
+        assert!(!server.stderr_so_far().contains("panicked"));
     });
 }

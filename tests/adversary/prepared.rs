@@ -90,7 +90,7 @@ fn prepare(test: &Test, victim: &Victim, how: Way, request: &Request, items: &[I
     }));
     peer.message(again(request));
     source(&mut peer, items, BOUND);
-    until("its end", || victim.said().contains("failed: ").then_some(()));
+    until("its end", || victim.stderr_so_far().contains("failed: ").then_some(()));
 }
 
 /// A copy of `here/tree` to a server on which somebody has prepared the record: with status 0 all of it

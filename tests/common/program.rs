@@ -134,7 +134,7 @@ impl<'t> Program<'t> {
     }
 
     /// What it has said on standard error so far.
-    pub fn said(&self) -> String {
+    pub fn stderr_so_far(&self) -> String {
         self.stderr.text()
     }
 

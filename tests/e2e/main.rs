@@ -12,6 +12,7 @@ mod datagrams;
 mod descriptors;
 mod fallback;
 mod forgeries;
+mod gateway;
 mod history;
 mod hosts;
 mod lab;

@@ -119,6 +119,7 @@ pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOption
         protect: Protect::Aead,
         carrier: CarrierChoice::Auto,
         lanes: 1,
+        via: None,
         fsync: Fsync::End,
         memory: None,
         direct: false,
